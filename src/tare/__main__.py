@@ -1,0 +1,3 @@
+from tare.cli import main
+
+main()

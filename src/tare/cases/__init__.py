@@ -1,0 +1,5 @@
+"""What is to be measured: cases, and the plans that make grids of them."""
+
+from tare.cases.case import Case
+
+__all__ = ["Case"]

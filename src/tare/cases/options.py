@@ -1,0 +1,39 @@
+"""How a plan is measured: rounds, time, isolation. What is measured is the case's business."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from tare.errors import BadInput, unknown
+
+Isolation = Literal["fork", "spawn"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`budget` is the sampling time of one case over all its rounds; preparation is not counted in it."""
+
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    budget: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 12.0
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=604_800)] = 900.0
+    width: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
+    isolation: Isolation = "fork"
+    memory: Annotated[int, msgspec.Meta(ge=2**20)] | None = None
+    parity: bool = True
+
+    @property
+    def round_budget(self) -> float:
+        return self.budget / self.rounds
+
+
+QUICK: dict[str, Any] = {"rounds": 1, "budget": 2.0, "width": 0.05}
+
+
+def make_options(given: dict[str, Any], where: str = "options") -> Options:
+    """Options from a plan's table or the command line; names the key that is wrong and the valid ones."""
+    for name in given:
+        if name not in Options.__struct_fields__:
+            raise unknown("option", name, Options.__struct_fields__, where)
+    try:
+        return msgspec.convert(given, Options)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{where}: {error}") from None

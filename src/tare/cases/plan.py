@@ -1,0 +1,101 @@
+"""A plan: grids of cases plus how to measure them, from a TOML file or the command line."""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.grid import Catalogue, Expansion, Grid, expand, make_filter, make_grid, matches
+from tare.errors import BadInput, unknown
+
+TABLES = ("name", "options", "grid", "include", "exclude")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """`include` adds cases that no exclude removes; `exclude` removes what it matches from the grids."""
+
+    name: str
+    grids: tuple[Grid, ...]
+    includes: tuple[Grid, ...] = ()
+    excludes: tuple[dict[str, Any], ...] = ()
+    options: dict[str, Any] = {}
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a TOML file; BadInput names the file and what is wrong in it."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"no plan at {path}") from None
+    except OSError as error:
+        raise BadInput(f"cannot read plan {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise BadInput(f"{path} is not TOML: {_one_line(error)}") from None
+    return make_plan(document, str(path), default_name=path.stem)
+
+
+def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan") -> Plan:
+    for name in document:
+        if name not in TABLES:
+            raise unknown("key", name, TABLES, where)
+    name = document.get("name", default_name)
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"{where}: 'name' is not a text")
+    options = document.get("options", {})
+    if not isinstance(options, dict):
+        raise BadInput(f"{where}: 'options' is not a table")
+    plan = Plan(
+        name=name,
+        grids=tuple(make_grid(t, place) for t, place in _tables(document, "grid", where)),
+        includes=tuple(make_grid(t, place) for t, place in _tables(document, "include", where)),
+        excludes=tuple(make_filter(t, place) for t, place in _tables(document, "exclude", where)),
+        options=options,
+    )
+    if not plan.grids and not plan.includes:
+        raise BadInput(f"{where}: a plan has at least one [[grid]] or [[include]]")
+    return plan
+
+
+def expand_plan(plan: Plan, catalogue: Catalogue) -> Expansion:
+    """All cases of a plan, each once, in the order of the plan."""
+    cases: dict[Case, None] = {}
+    skipped = {}
+    for grid in plan.grids:
+        found = expand(grid, catalogue)
+        for case in found.cases:
+            if not any(matches(case, rule) for rule in plan.excludes):
+                cases[case] = None
+        skipped.update({skip.key: skip for skip in found.skipped if not _excluded(skip.key, plan)})
+    for grid in plan.includes:
+        found = expand(grid, catalogue)
+        cases.update(dict.fromkeys(found.cases))
+        skipped.update({skip.key: skip for skip in found.skipped})
+    return Expansion(list(cases), list(skipped.values()))
+
+
+def fingerprint(cases: list[Case], options: object) -> str:
+    """What identifies a plan on disk, so that an interrupted run of it can be found again."""
+    text = msgspec.json.encode([sorted(case.key for case in cases), options], order="sorted")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _excluded(key: str, plan: Plan) -> bool:
+    case = Case.parse(key)
+    return any(matches(case, rule) for rule in plan.excludes)
+
+
+def _tables(document: Mapping[str, Any], name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:
+    tables = document.get(name, [])
+    if isinstance(tables, dict):
+        tables = [tables]
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise BadInput(f"{where}: '{name}' is not a [[{name}]] table")
+    return [(table, f"{where}, {name} {i}") for i, table in enumerate(tables, 1)]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,63 @@
+"""The command line: one file a verb. Nothing heavy is imported before a verb needs it."""
+
+import os
+import sys
+from typing import NoReturn
+
+import typer
+
+import tare
+from tare.cli import doctor, export, listing, run, show
+from tare.errors import TareError
+
+# Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="tare",
+    help="Measures what every layer of a deep-learning stack costs.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("list")(listing.list_)
+app.command("show")(show.show)
+app.command("export")(export.export)
+app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tare {tare.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> NoReturn:
+    """Runs a verb; every error that is the user's is one line on stderr and an exit code."""
+    try:
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+    except UsageError as error:
+        code = _complain(error.format_message(), 2)  # type: ignore[attr-defined]
+    except TareError as error:
+        code = _complain(str(error), error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        code = _complain("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone; nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code or 0)
+
+
+def _complain(message: str, code: int) -> int:
+    print("tare: " + " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,32 @@
+"""tare export: records in other formats."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tare.cli.options import StoreOption
+from tare.errors import BadInput
+
+
+def export(
+    terms: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="json, csv, markdown, pyperf.")] = "json",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Export stored records (all of them, if nothing is named)."""
+    from tare.export import get_exporter
+    from tare.survey import find_records
+
+    exporter = get_exporter(format)
+    text = exporter(find_records(terms or [], store))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {output}: {error.strerror}") from None

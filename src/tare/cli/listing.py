@@ -1,0 +1,56 @@
+"""tare list: what there is."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tare.cli.options import JsonOption, StoreOption, print_json
+from tare.errors import unknown
+
+WHAT = ("records", "rungs", "workloads")
+
+
+def list_(
+    what: Annotated[str, typer.Argument(metavar="workloads|rungs|records")],
+    terms: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY | FIELD=VALUE]...", help="Which records.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the workloads, the rungs (and why one is not available), or the stored records."""
+    if what not in WHAT:
+        raise unknown("list", what, WHAT)
+    if what == "workloads":
+        entries, heads = _workloads(), ("workload", "task", "batch", "sizes", "available")
+    elif what == "rungs":
+        entries, heads = _rungs(), ("rung", "summary", "available")
+    else:
+        entries, heads = _records(terms or [], store), ("id", "created", "case", "gross", "status")
+    if as_json:
+        print_json(entries)
+        return
+    from tare.report.lists import list_view
+    from tare.report.terminal import make_console
+
+    make_console().print(list_view(entries, heads))
+
+
+def _workloads() -> list[dict[str, Any]]:
+    from tare.report.lists import describe_workloads
+
+    return describe_workloads()
+
+
+def _rungs() -> list[dict[str, Any]]:
+    from tare.report.lists import describe_rungs
+    from tare.survey import survey
+
+    return describe_rungs(survey())
+
+
+def _records(terms: list[str], store: str | None) -> list[dict[str, Any]]:
+    from tare.report.lists import describe_record
+    from tare.survey import find_records
+
+    return [describe_record(record) for record in find_records(terms, store)]

@@ -1,0 +1,26 @@
+"""The errors a user may see: one line that says what is wrong and what to do, and an exit code."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TareError(Exception):
+    """Something failed although the input was fine: exit code 1."""
+
+    exit_code = 1
+
+
+class BadInput(TareError):
+    """The user's input cannot be used as it is: exit code 2."""
+
+    exit_code = 2
+
+
+def unknown(what: str, value: object, valid: Iterable[object], where: str = "") -> BadInput:
+    """The one way to refuse a name: it says where it stood, what was meant perhaps, and what is valid."""
+    names = sorted(str(v) for v in valid)
+    close = get_close_matches(str(value), names, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    place = f" in {where}" if where else ""
+    shown = str(value)[:80]
+    return BadInput(f"unknown {what} '{shown}'{place}{hint} (valid: {', '.join(names) or 'none'})")

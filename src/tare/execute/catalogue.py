@@ -1,0 +1,95 @@
+"""What can be measured here: the registries of workloads and rungs, together with what the probe found."""
+
+from collections.abc import Mapping
+
+from tare.cases.case import Case
+from tare.errors import unknown
+from tare.execute.protocol import Probed
+from tare.rungs import all_rungs, get_rung, ladder, split_name
+from tare.workloads import all_workloads, get_workload
+
+KINDS = ("cpu", "cuda", "mps", "xpu")
+
+
+class LocalCatalogue:
+    """Answers a grid's questions about this machine; see tare.cases.grid.Catalogue."""
+
+    def __init__(self, probed: Probed) -> None:
+        self._probed = probed
+
+    def devices(self, name: str) -> list[str]:
+        if name == "auto":
+            return self._probed.devices[:1]
+        if name == "all":
+            return list(self._probed.devices)
+        if name.partition(":")[0] not in KINDS or not _is_index(name):
+            raise unknown("device", name, ("auto", "all", *KINDS, "cuda:0"))
+        return [name]
+
+    def workload_names(self) -> list[str]:
+        return list(all_workloads())
+
+    def sizes(self, workload: str) -> Mapping[str, int]:
+        return get_workload(workload).defaults
+
+    def batch(self, workload: str) -> int:
+        return get_workload(workload).batch
+
+    def optimizer(self, workload: str) -> str:
+        return get_workload(workload).optimizer
+
+    def ladder(self, workload: str, device: str) -> list[str]:  # noqa: ARG002
+        return ladder()
+
+    def check_rung(self, name: str) -> None:
+        get_rung(name)
+
+    def refusal(self, case: Case) -> tuple[str, str] | None:
+        """Why a case cannot be measured here: its cause and the reason, or None."""
+        absent = self._probed.missing_packages.get(case.workload)
+        if absent:
+            return "not-installed", f"{case.workload} {absent.reason}: {absent.remedy}"
+        kind = case.device_type
+        if kind not in self._probed.devices:
+            return "not-installed", f"torch sees no {kind} device here"
+        if ":" in case.device and case.device not in self._probed.gpus:
+            return "not-installed", f"there is no {case.device} here"
+        lacking = self._probed.absent[kind].get(split_name(case.rung)[0])
+        if lacking:
+            return "not-installed", f"{lacking.reason}: {lacking.remedy}"
+        reason = _workload_refusal(case) or _device_refusal(case)
+        reason = reason or all_rungs()[split_name(case.rung)[0]].supports(case, get_workload(case.workload))
+        return ("unsupported", reason) if reason else None
+
+
+def _workload_refusal(case: Case) -> str | None:
+    workload = get_workload(case.workload)
+    if case.mode == "train" and not workload.trains:
+        return f"{case.workload} has no loss to train with"
+    if case.layout not in workload.layouts:
+        return f"{case.workload} has no {case.layout} layout"
+    for name, value in case.sizes.items():
+        refused = workload.sizes[name].refusal(name, value)
+        if refused:
+            return refused
+    for value in (case.mode, case.precision, case.rung, split_name(case.rung)[0]):
+        if value in workload.unsupported:
+            return workload.unsupported[value]
+    return None
+
+
+def _device_refusal(case: Case) -> str | None:
+    if case.feed != "device" and case.device_type == "cpu":
+        return "on the CPU there is no copy to a device: only --feed device"
+    if case.feed == "pinned" and case.device_type != "cuda":
+        return f"pinned memory is CUDA's, not {case.device_type}'s"
+    if case.precision == "tf32" and case.device_type != "cuda":
+        return "TF32 is a mode of NVIDIA's tensor cores: it needs a CUDA device"
+    if case.precision == "fp16" and case.mode == "train":
+        return "float16 weights do not train (gradients underflow): use amp-fp16"
+    return None
+
+
+def _is_index(name: str) -> bool:
+    _, colon, index = name.partition(":")
+    return not colon or index.isdigit()

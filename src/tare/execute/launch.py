@@ -1,0 +1,182 @@
+"""Starting workers: from the fork server, or each as a program of its own. Both give a process to watch."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Protocol
+
+import msgspec
+
+from tare.errors import TareError
+from tare.execute.protocol import DESCRIPTOR, Job
+
+# torch's import on a cold disk can take long; a server that needs more than this is stuck.
+SERVER_START_S = 300.0
+
+
+class Process(Protocol):
+    """A worker that runs. `messages` and `log` are descriptors to read; `poll` gives the wait status at its end."""
+
+    pid: int
+    messages: int
+    log: int
+
+    def poll(self, wait_s: float) -> int | None: ...
+
+
+class Launcher(Protocol):
+    isolation: str
+
+    def launch(self, job: Job) -> Process: ...
+    def close(self) -> None: ...
+
+
+def kill_group(pid: int) -> None:
+    """Ends a worker and everything it started: each worker leads a session of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+class ForkLauncher:
+    """Workers forked from a server that has torch imported: a fresh process for the price of a fork."""
+
+    isolation = "fork"
+
+    def __init__(self, preload: tuple[str, ...] = ()) -> None:
+        self._preload = preload
+        self._server: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._buffer = b""
+
+    def launch(self, job: Job) -> "_Forked":
+        if self._server is None or self._server.poll() is not None:
+            self._start()
+        assert self._socket is not None
+        messages, messages_end = os.pipe()
+        log, log_end = os.pipe()
+        try:
+            request = msgspec.json.encode(job) + b"\n"
+            sent = socket.send_fds(self._socket, [request], [messages_end, log_end])
+            self._socket.sendall(request[sent:])
+        finally:
+            os.close(messages_end)
+            os.close(log_end)
+        reply = self.read_reply(60.0)
+        if reply is None or "pid" not in reply:
+            self.close()
+            raise TareError("the fork server died while starting a worker; try --isolation spawn")
+        return _Forked(self, reply["pid"], messages, log)
+
+    def read_reply(self, wait_s: float) -> dict[str, int] | None:
+        """The server's next line, or None after `wait_s`; a dead server answers {'lost': 1}."""
+        assert self._socket is not None
+        end = time.monotonic() + wait_s
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self._socket], [], [], max(end - time.monotonic(), 0))
+            if not ready:
+                return None
+            try:
+                part = self._socket.recv(65536)
+            except ConnectionError:
+                part = b""
+            if not part:
+                return {"lost": 1}
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        reply: dict[str, int] = json.loads(line)
+        return reply
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        if self._server is not None:
+            try:
+                self._server.wait(5)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+        self._server = self._socket = None
+        self._buffer = b""
+
+    def _start(self) -> None:
+        self.close()
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
+        command += ["--preload", ",".join(self._preload)]
+        self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._socket = ours
+        reply = self.read_reply(SERVER_START_S)
+        if reply is None or "ready" not in reply:
+            self.close()
+            raise TareError("the fork server did not start; try --isolation spawn")
+
+
+class _Forked:
+    def __init__(self, launcher: ForkLauncher, pid: int, messages: int, log: int) -> None:
+        self._launcher = launcher
+        self.pid, self.messages, self.log = pid, messages, log
+
+    def poll(self, wait_s: float) -> int | None:
+        reply = self._launcher.read_reply(wait_s)
+        if reply is None:
+            return None
+        if "lost" in reply:
+            # The server was killed, and its workers with it: to the parent that is the worker's end by SIGKILL.
+            kill_group(self.pid)
+            self._launcher.close()
+            return int(signal.SIGKILL)
+        return reply.get("status")
+
+
+class SpawnLauncher:
+    """Each worker a new interpreter: nothing is shared, everything is imported again."""
+
+    isolation = "spawn"
+
+    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker")) -> None:
+        self._command = command
+
+    def launch(self, job: Job) -> "_Spawned":
+        messages, messages_end = os.pipe()
+        log, log_end = os.pipe()
+        try:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=log_end,
+                stderr=log_end,
+                pass_fds=[messages_end],
+                start_new_session=True,
+                env={**os.environ, DESCRIPTOR: str(messages_end)},
+            )
+        finally:
+            os.close(messages_end)
+            os.close(log_end)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(job))
+            process.stdin.close()
+        return _Spawned(process, messages, log)
+
+    def close(self) -> None:
+        pass
+
+
+class _Spawned:
+    def __init__(self, process: subprocess.Popen[bytes], messages: int, log: int) -> None:
+        self._process = process
+        self.pid, self.messages, self.log = process.pid, messages, log
+
+    def poll(self, wait_s: float) -> int | None:
+        try:
+            code = self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return -code if code < 0 else code << 8

@@ -1,0 +1,74 @@
+"""From how a worker ended to what the record says: a round with its figures, or with the cause of its failure."""
+
+import os
+import signal
+from typing import Any
+
+from tare.execute.protocol import Checked, Done, Failed, Measured, Prepared, Weighed
+from tare.execute.supervise import Ending
+from tare.records.record import Failure, Round, Telemetry
+
+
+def failure_of(ending: Ending, timeout_s: float) -> Failure | None:
+    """Why a worker has no result, or None if it has one."""
+    said = next((m.failure for m in ending.messages if isinstance(m, Failed)), None)
+    if ending.killed == "timeout":
+        return _failure(ending, "timeout", f"stopped after {timeout_s:g} s")
+    if ending.killed == "memory":
+        return _failure(ending, "host-oom", "stopped because host memory ran out")
+    if ending.killed == "flood":
+        return _failure(ending, "exception", "the worker sent a message without end")
+    if said is not None:
+        return Failure(
+            cause=said.cause, message=said.message, stage=said.stage or ending.stage, detail=said.detail
+        )
+    if os.WIFSIGNALED(ending.status):
+        return _signalled(ending, os.WTERMSIG(ending.status))
+    if not any(isinstance(m, Done) for m in ending.messages):
+        code = os.WEXITSTATUS(ending.status)
+        cause = "no-result" if code == 0 else "exception"
+        why = f"the worker exited with code {code} and no result"
+        if ending.garbage:
+            why += f"; it sent what is not a message ({ending.garbage[:200]})"
+        return _failure(ending, cause, why)
+    return None
+
+
+def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s: float) -> Round:
+    """Everything the worker said, failed or not."""
+    values: dict[str, Any] = {"series": []}
+    for message in ending.messages:
+        if isinstance(message, Prepared):
+            values |= {
+                "build_s": message.build_s,
+                "prepare_s": message.prepare_s,
+                "cache": message.cache,
+                "flags": message.flags,
+                "notes": message.notes,
+            }
+        elif isinstance(message, Measured):
+            values["series"].append(message.series)
+        elif isinstance(message, Weighed):
+            values |= {"host_memory": message.host, "device_memory": message.device}
+            values["telemetry"] = Telemetry(cpu_pace=message.cpu_pace)
+        elif isinstance(message, Checked):
+            values["parity"] = message.parity
+    failure = failure_of(ending, timeout_s)
+    if failure is None and not any(s.kind == "pipelined" and s.wall_ns for s in values["series"]):
+        failure = _failure(ending, "no-result", "the worker ended without a pipelined series")
+    return Round(
+        index=index, started=started, seconds=ending.seconds, isolation=isolation, failure=failure, **values
+    )
+
+
+def _signalled(ending: Ending, number: int) -> Failure:
+    name = signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
+    if number == signal.SIGKILL and ending.oom_kills > 0:
+        return _failure(ending, "host-oom", "the kernel killed the worker because host memory ran out")
+    if number == signal.SIGABRT and "bad_alloc" in ending.log:
+        return _failure(ending, "host-oom", "the worker aborted on a failed allocation (std::bad_alloc)")
+    return _failure(ending, "signal", f"ended by {name}")
+
+
+def _failure(ending: Ending, cause: Any, message: str) -> Failure:
+    return Failure(cause=cause, message=message, stage=ending.stage, detail=ending.log[-8000:])

@@ -1,0 +1,87 @@
+"""Running a plan: every case in its rounds, each result kept the moment it exists."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Protocol
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.executor import Executor
+from tare.execute.ladder import schedule
+from tare.records.environment import Environment
+from tare.records.record import Parity, Record, Round
+
+
+class Journal(Protocol):
+    """Where results go at once, and where an interrupted run finds them again."""
+
+    run: str
+
+    def rounds(self, case: Case) -> list[Round]: ...
+    def record(self, case: Case) -> Record | None: ...
+    def add_round(self, case: Case, done: Round) -> None: ...
+    def add_record(self, record: Record) -> None: ...
+
+
+class Listener(Protocol):
+    """Who is told of progress."""
+
+    def starts(self, case: Case, index: int) -> None: ...
+    def ends(self, case: Case, done: Round) -> None: ...
+    def records(self, record: Record) -> None: ...
+
+
+def run_cases(
+    cases: Iterable[Case],
+    options: Options,
+    environment: Environment,
+    executor: Executor,
+    journal: Journal,
+    listener: Listener,
+    fail_fast: bool = False,
+) -> list[Record]:
+    """Measures what the journal does not have yet, and returns a record for every case."""
+    cases = list(cases)
+    last = options.rounds - 1
+    for case, index in schedule(cases, options.rounds):
+        if journal.record(case) is not None:
+            continue
+        done = journal.rounds(case)
+        if index >= len(done) and not _given_up(done):
+            listener.starts(case, index)
+            made = executor.run_round(case, index, options, check=not any(r.parity for r in done))
+            journal.add_round(case, made)
+            listener.ends(case, made)
+            done = [*done, made]
+        if index == last or _given_up(done):
+            record = make_record(case, done, environment, journal.run)
+            journal.add_record(record)
+            listener.records(record)
+            if fail_fast and not record.ok:
+                break
+    return [record for case in cases if (record := journal.record(case)) is not None]
+
+
+def make_record(case: Case, rounds: list[Round], environment: Environment, run: str) -> Record:
+    """A case fails if no round succeeded; a round that failed beside good ones is kept and counted."""
+    good = [r for r in rounds if r.failure is None]
+    flags = good[0].flags if good else rounds[0].flags
+    unchecked = Parity(status="unchecked", reason="not asked for" if good else "no round succeeded")
+    return Record(
+        id=uuid.uuid4().hex[:12],
+        run=run,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        case=case,
+        environment=msgspec.structs.replace(environment, flags={**environment.flags, **flags}),
+        rounds=rounds,
+        parity=next((r.parity for r in good if r.parity), unchecked),
+        failure=None if good else rounds[-1].failure,
+    )
+
+
+def _given_up(rounds: list[Round]) -> bool:
+    """A case that has only failed is not tried again: its cause is the result."""
+    return bool(rounds) and all(r.failure is not None for r in rounds)

@@ -1,0 +1,184 @@
+"""The measured process: takes one job, sends what it finds, ends. Started by the fork server or as a program."""
+
+import gc
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tare.execute.audit import has_nan, left_running
+from tare.execute.protocol import (
+    DESCRIPTOR,
+    Channel,
+    Checked,
+    Done,
+    Failed,
+    Job,
+    Measured,
+    Prepared,
+    ProbeJob,
+    ReferenceJob,
+    RoundJob,
+    Stage,
+    Weighed,
+    read_job,
+)
+from tare.records.record import Failure, Parity, Series
+
+Send = Callable[[Any], None]
+
+# A GPU at rest needs about this long under load before its clock is up.
+DEVICE_WARMUP_S = 0.3
+# Where a wrong device or a full memory shows itself in an exception's text.
+DEVICE_MEMORY = ("CUDA out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED",
+                 "cudaErrorMemoryAllocation", "MPS backend out of memory")  # fmt: skip
+HOST_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory")
+
+
+def run_job(job: Job, send: Send) -> int:
+    """Does the job and returns the exit code; whatever goes wrong is sent as a failure with its cause."""
+    try:
+        send(Stage("start"))
+        if isinstance(job, RoundJob):
+            failure = measure_round(job, send)
+            if failure:
+                send(Failed(failure))
+                return 1
+        elif isinstance(job, ReferenceJob):
+            from tare.execute.reference import make_reference
+
+            make_reference(job.case, Path(job.folder))
+        elif isinstance(job, ProbeJob):
+            from tare.execute.probe import probe
+
+            send(probe())
+        send(Done())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the cause is recorded: that is this function's purpose
+        send(Failed(classify(error)))
+        return 1
+
+
+def measure_round(job: RoundJob, send: Send) -> Failure | None:
+    """Prepares, samples, weighs and checks one case; a Failure where the figures cannot be trusted."""
+    from tare.measure.devices import make_clock, open_gpu
+    from tare.measure.memory import DeviceMeter, HostMeter
+    from tare.measure.pace import pace, spin_ns
+    from tare.measure.sampler import Limits, sample
+    from tare.rungs import get_rung
+    from tare.rungs.numerics import pin_flags
+    from tare.workloads import get_workload
+
+    case = job.case
+    rung = get_rung(case.rung)
+    flags = pin_flags(case)
+    cache = _use_cache(job.cache) if rung.caches else "none"
+    host = HostMeter()
+    spin_before = spin_ns()
+    send(Stage("build"))
+    began = time.perf_counter()
+    program = rung.prepare(get_workload(case.workload), case)
+    clock = make_clock(program.device)
+    device = DeviceMeter(program.device, _nvml_reader(open_gpu(case.device)))
+    send(Stage("prepare"))
+    # Compiling and autotuning happen in the first call: it belongs to the preparation.
+    clock.time(program.step, 1)
+    prepare_s = max(time.perf_counter() - began - program.build_s, 0.0)
+    host.mark_prepared()
+    device.mark_prepared()
+    send(Prepared(build_s=program.build_s, prepare_s=prepare_s, cache=cache, flags=flags, notes=program.notes))
+
+    # What was made so far lives to the end: the collector need not look at it in every step.
+    gc.collect()
+    gc.freeze()
+    send(Stage("sample"))
+    taken: list[Series] = []
+
+    def report(series: Series) -> None:
+        taken.append(series)
+        send(Measured(series))
+
+    at_least = DEVICE_WARMUP_S if clock.overlaps else 0.0
+    limits = Limits(budget_s=job.budget_s, width=job.width, warmup_at_least_s=at_least)
+    last = sample(program.step, clock, limits, report)
+    send(Weighed(host=host.read(), device=device.read(), cpu_pace=pace(spin_before, spin_ns())))
+
+    send(Stage("audit"))
+    if has_nan(program.fetch(last)):
+        return Failure(cause="nan", message="the result is not a number after sampling", stage="audit")
+    waiting = left_running(program, clock, max(taken[1].steps))
+    if waiting:
+        return Failure(cause="unsynchronised", message=waiting, stage="audit")
+    if job.reference:
+        send(Stage("parity"))
+        send(Checked(_check(program, Path(job.reference), case.precision)))
+    program.close()
+    return None
+
+
+def classify(error: BaseException) -> Failure:
+    """An exception as a failure with its cause."""
+    text = f"{type(error).__name__}: {error}"
+    detail = "".join(traceback.format_exception(error))[-8000:]
+    cause = "exception"
+    if type(error).__name__ == "OutOfMemoryError" or any(sign in text for sign in DEVICE_MEMORY):
+        cause = "device-oom"
+    elif isinstance(error, MemoryError) or any(sign in text for sign in HOST_MEMORY):
+        cause = "host-oom"
+    elif isinstance(error, ModuleNotFoundError):
+        cause = "not-installed"
+    message = next((line.strip() for line in text.splitlines() if line.strip()), text)[:500]
+    return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
+
+
+def _check(program: Any, folder: Path, precision: str) -> Parity:
+    from tare.measure.parity import compare, load_reference
+
+    found = load_reference(folder)
+    if found is None:
+        return Parity(status="unchecked", reason="the reference could not be computed")
+    reference, yardstick, described = found
+    return compare(reference, program.evidence(), precision, yardstick, described)
+
+
+def _use_cache(folder: str | None) -> Any:
+    """Points the compilers' caches at the case's own folder, so that cold and warm are what they say."""
+    if folder is None:
+        return "none"
+    path = Path(folder)
+    warm = path.exists() and any(path.iterdir())
+    path.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TRITON_CACHE_DIR"] = str(path / "triton")
+    return "warm" if warm else "cold"
+
+
+def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
+    """This process's memory by NVML; where that is hidden, how much more of the device is used than before."""
+    before = gpu.used() if gpu else None
+
+    def read() -> tuple[int, str] | None:
+        if gpu is None:
+            return None
+        own = gpu.used_by(os.getpid())
+        if own is not None:
+            return own, "process"
+        used = gpu.used()
+        if used is None or before is None:
+            return None
+        return max(used - before, 0), "device, above its use before the first step"
+
+    return read
+
+
+def main() -> int:
+    """As a program: the job on standard input, the messages on the descriptor in TARE_FD."""
+    channel = Channel(int(os.environ.pop(DESCRIPTOR)))
+    return run_job(read_job(sys.stdin.buffer.read()), channel.send)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Memory meters of the measured process: peak host memory since a reset, and the device's three figures."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tare.records.record import DeviceMemory, HostMemory
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+class HostMeter:
+    """VmHWM after a reset where the kernel has it; elsewhere the process's peak since its start, named so."""
+
+    def __init__(self) -> None:
+        self.method = "VmHWM after reset" if self._reset() else "ru_maxrss since start"
+        self._start = _resident()
+        self._prepare_peak = 0
+
+    def mark_prepared(self) -> None:
+        """Ends the preparation: its peak is kept and the peak of stepping starts anew."""
+        self._prepare_peak = self._peak()
+        self._reset()
+
+    def read(self) -> HostMemory:
+        return HostMemory(
+            peak=self._peak(), prepare_peak=self._prepare_peak, start=self._start, method=self.method
+        )
+
+    def _reset(self) -> bool:
+        try:
+            _CLEAR.write_text("5")
+        except OSError:
+            return False
+        return True
+
+    def _peak(self) -> int:
+        return _status_field("VmHWM") if self.method.startswith("VmHWM") else _maximum_resident()
+
+
+class DeviceMeter:
+    """torch's allocator on an accelerator that has one, and NVML's view of this process on CUDA."""
+
+    def __init__(self, device: Any, nvml: Callable[[], tuple[int, str] | None]) -> None:
+        import torch
+
+        self._device = device
+        self._memory = getattr(torch, device.type, None) if device.type != "cpu" else None
+        if not hasattr(self._memory, "max_memory_allocated"):
+            self._memory = None
+        self._nvml = nvml
+        self._prepare_peak: int | None = None
+        self._reset()
+
+    def mark_prepared(self) -> None:
+        if self._memory is not None:
+            self._prepare_peak = self._memory.max_memory_allocated(self._device)
+        self._reset()
+
+    def read(self) -> DeviceMemory | None:
+        if self._device.type == "cpu":
+            return None
+        seen = self._nvml()
+        return DeviceMemory(
+            allocated_peak=self._memory.max_memory_allocated(self._device) if self._memory else None,
+            reserved_peak=self._memory.max_memory_reserved(self._device) if self._memory else None,
+            prepare_allocated_peak=self._prepare_peak,
+            nvml=seen[0] if seen else None,
+            nvml_method=seen[1] if seen else None,
+        )
+
+    def _reset(self) -> None:
+        if self._memory is not None:
+            self._memory.reset_peak_memory_stats(self._device)
+
+
+def _status_field(name: str) -> int:
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _resident() -> int:
+    return _status_field("VmRSS") if _STATUS.exists() else _maximum_resident()
+
+
+def _maximum_resident() -> int:
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, everyone else KiB.
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,116 @@
+"""Parity: does a rung compute what the reference computes?
+
+Each tensor's error is ||candidate - reference|| / ||reference||. The tolerance is the precision's own, or a few
+times the error that plain eager makes at that precision (the yardstick) where that is larger: rounding grows
+with depth, and a fixed bound is either blind on a small network or wrong on a deep one.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tare.records.record import Parity
+
+Arrays = Mapping[str, NDArray[Any]]
+
+TOLERANCE = {"fp32": 1e-4, "tf32": 3e-3, "bf16": 1e-2, "fp16": 2e-3, "amp-bf16": 1e-2, "amp-fp16": 2e-3}
+YARDSTICKS = 4.0
+# However bad eager itself is, a tensor this far off is another tensor.
+WORST_TOLERANCE = 0.5
+# A tensor much smaller than its kind (a gradient that is zero but for rounding) is judged by its kind's size.
+NEGLIGIBLE = 1e-2
+
+_MANIFEST = "reference.json"
+
+
+def errors(reference: Arrays, candidate: Arrays) -> dict[str, float]:
+    """The relative error of every tensor; infinite where it is missing, misshapen or not finite."""
+    floors = _floors(reference)
+    return {name: _error(wanted, candidate.get(name), floors[name]) for name, wanted in reference.items()}
+
+
+def compare(
+    reference: Arrays, candidate: Arrays, precision: str, yardstick: Mapping[str, float], described: str
+) -> Parity:
+    """The verdict for one rung. NaN where the reference is finite is named apart from merely different."""
+    if not reference:
+        return Parity(status="unchecked", reason="the reference is empty")
+    found = errors(reference, candidate)
+    tolerance = {
+        name: min(max(TOLERANCE[precision], YARDSTICKS * yardstick.get(name, 0.0)), WORST_TOLERANCE)
+        for name in reference
+    }
+    worst = max(found, key=lambda name: found[name] / tolerance[name])
+    broken = [name for name in reference if name in candidate and _breaks(reference[name], candidate[name])]
+    status = "nan" if broken else "same" if found[worst] <= tolerance[worst] else "different"
+    return Parity(
+        status=status,  # type: ignore[arg-type]
+        error=min(found[worst], 1e300),
+        tolerance=tolerance[worst],
+        worst=broken[0] if broken else worst,
+        compared=len(reference),
+        reference=described,
+    )
+
+
+def save_reference(folder: Path, reference: Arrays, yardstick: Mapping[str, float], described: str) -> None:
+    """Writes a reference for other processes; the manifest comes last, so a half-written one is never read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, values in enumerate(reference.values()):
+        np.save(folder / f"{i}.npy", values, allow_pickle=False)
+    finite = {name: min(error, 1e300) for name, error in yardstick.items()}
+    manifest = {"names": list(reference), "yardstick": finite, "described": described}
+    (folder / _MANIFEST).write_text(json.dumps(manifest))
+
+
+def load_reference(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, float], str] | None:
+    """What `save_reference` wrote, or None where it did not finish."""
+    path = folder / _MANIFEST
+    if not path.exists():
+        return None
+    manifest = json.loads(path.read_text())
+    arrays = {
+        name: np.load(folder / f"{i}.npy", mmap_mode="r", allow_pickle=False)
+        for i, name in enumerate(manifest["names"])
+    }
+    return arrays, manifest["yardstick"], manifest["described"]
+
+
+def _error(wanted: NDArray[Any], got: NDArray[Any] | None, floor: float) -> float:
+    if got is None or got.shape != wanted.shape:
+        return float("inf")
+    wanted, got = np.asarray(wanted, dtype=np.float64).ravel(), np.asarray(got, dtype=np.float64).ravel()
+    finite = np.isfinite(wanted)
+    if not finite.all():
+        # A mask of minus infinities is a result too: it must stand in the same places.
+        if not np.array_equal(wanted[~finite], got[~finite], equal_nan=True):
+            return float("inf")
+        wanted, got = wanted[finite], got[finite]
+    difference = float(np.linalg.norm(got - wanted))
+    if not np.isfinite(difference):
+        return float("inf")
+    size = max(float(np.linalg.norm(wanted)), floor)
+    return difference / size if size else (0.0 if difference == 0 else float("inf"))
+
+
+def _breaks(wanted: NDArray[Any], got: NDArray[Any]) -> bool:
+    return got.shape == wanted.shape and bool((np.isfinite(wanted) & ~np.isfinite(got)).any())
+
+
+def _floors(reference: Arrays) -> dict[str, float]:
+    """For each tensor the norm under which it counts as nothing, from the root mean square of its kind."""
+    squares: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for name, values in reference.items():
+        kind = name.partition("/")[0]
+        squares[kind] = squares.get(kind, 0.0) + float(np.sum(np.square(values, dtype=np.float64), where=np.isfinite(values)))
+        counts[kind] = counts.get(kind, 0) + values.size
+    return {
+        name: NEGLIGIBLE * float(np.sqrt(squares[k] / max(counts[k], 1) * values.size))
+        for name, values in reference.items()
+        for k in (name.partition("/")[0],)
+    }

@@ -1,0 +1,96 @@
+"""Watching the machine during a round, from the parent process: nothing here runs in the measured one."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import psutil
+
+from tare.measure.nvml import GpuReading
+from tare.records.record import Round, Series, SeriesKind, Telemetry
+
+# psutil and NVML take well under a millisecond; ten readings a second see every throttle of interest.
+PERIOD_S = 0.1
+
+ReadGpu = Callable[[], GpuReading]
+
+
+class Reading(NamedTuple):
+    at_ns: int
+    gpu: GpuReading | None
+
+
+class Watch:
+    """Takes a reading whenever `poll` is called and the period has passed; the parent's loop calls it."""
+
+    def __init__(self, read_gpu: ReadGpu | None, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._read_gpu = read_gpu
+        self._now_ns = now_ns
+        self._due = 0
+        self.readings: list[Reading] = []
+        psutil.cpu_percent()
+
+    def poll(self) -> None:
+        now = self._now_ns()
+        if now >= self._due:
+            self._due = now + int(PERIOD_S * 1e9)
+            self.readings.append(Reading(now, self._read_gpu() if self._read_gpu else None))
+
+    def summary(self, done: Round, pid: int) -> Telemetry:
+        """The readings as a record keeps them; energy and clocks only from while the steps were sampled."""
+        gpu = self._while_sampling(done.series)
+        return Telemetry(
+            samples=len(self.readings),
+            sm_clock_mhz=_spread([g.sm_clock_mhz for g in gpu]),
+            temperature_c=_spread([g.temperature_c for g in gpu]),
+            power_w=_spread([g.power_w for g in gpu]),
+            utilisation=_spread([g.utilisation for g in gpu]),
+            energy_j_per_step=_energy(self.readings, done.series),
+            throttle_reasons=sorted({reason for g in gpu for reason in g.throttle}),
+            other_gpu_processes=max((len(set(g.processes) - {pid}) for g in gpu), default=None),
+            cpu_load=psutil.cpu_percent() / 100,
+            cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,
+        )
+
+    def throttled(self, series: list[Series]) -> dict[SeriesKind, list[int]]:
+        """For each series, its blocks that overlap a reading (and the period around it) under throttling."""
+        half = int(PERIOD_S * 1e9)
+        bad = [(r.at_ns - half, r.at_ns + half) for r in self.readings if r.gpu and r.gpu.throttle]
+        marked: dict[SeriesKind, list[int]] = {}
+        for one in series:
+            hit = [
+                i
+                for i, (at, wall) in enumerate(zip(one.at_ns, one.wall_ns, strict=True))
+                if any(at < high and at + wall > low for low, high in bad)
+            ]
+            if hit:
+                marked[one.kind] = hit
+        return marked
+
+    def _while_sampling(self, series: list[Series]) -> list[GpuReading]:
+        spans = [(s.at_ns[0], s.at_ns[-1] + s.wall_ns[-1]) for s in series if s.kind != "warmup" and s.at_ns]
+        return [r.gpu for r in self.readings if r.gpu and any(a <= r.at_ns <= b for a, b in spans)]
+
+
+def _spread(values: list[float | None]) -> list[float] | None:
+    """Least, middle and greatest of the readings; None where there were none."""
+    known = sorted(v for v in values if v is not None)
+    return [known[0], known[len(known) // 2], known[-1]] if known else None
+
+
+def _energy(readings: list[Reading], series: list[Series]) -> float | None:
+    """Joules of one pipelined step, from the counter's readings inside that series; None if it has too few."""
+    one = next((s for s in series if s.kind == "pipelined" and s.at_ns), None)
+    if one is None:
+        return None
+    begin, end = one.at_ns[0], one.at_ns[-1] + one.wall_ns[-1]
+    inside = [
+        (r.at_ns, r.gpu.energy_j)
+        for r in readings
+        if r.gpu and r.gpu.energy_j is not None and begin <= r.at_ns <= end
+    ]
+    if len(inside) < 3:
+        return None
+    (first_ns, first_j), (last_ns, last_j) = inside[0], inside[-1]
+    watts = (last_j - first_j) / ((last_ns - first_ns) / 1e9)
+    return watts * (end - begin) / 1e9 / sum(one.steps)

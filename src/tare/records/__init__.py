@@ -1,0 +1,5 @@
+"""The result of a case as a typed, versioned document. Data only: who measures and who stores is elsewhere."""
+
+from tare.records.record import Failure, Record, Round, Series
+
+__all__ = ["Failure", "Record", "Round", "Series"]

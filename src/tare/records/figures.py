@@ -1,0 +1,77 @@
+"""The figures of a record, computed from its raw samples when asked for."""
+
+from statistics import median
+
+from tare.records.record import Record, Round, SeriesKind
+from tare.stats.intervals import Interval, median_interval, process_interval
+
+# A round with fewer unthrottled blocks than this keeps the throttled ones: a marked figure beats none.
+FEWEST_BLOCKS = 5
+
+
+def gross(record: Record) -> Interval | None:
+    """Seconds of one pipelined step over the rounds."""
+    return _over_rounds(record, "pipelined")
+
+
+def latency(record: Record) -> Interval | None:
+    """Seconds of one synchronised step over the rounds."""
+    return _over_rounds(record, "latency")
+
+
+def device_time(record: Record) -> float | None:
+    """Seconds of one pipelined step between device events: the median of the rounds' medians."""
+    medians = []
+    for done in good_rounds(record):
+        series = done.find("pipelined")
+        seconds = series.device_step_seconds() if series else None
+        if seconds:
+            medians.append(median(seconds))
+    return median(medians) if medians else None
+
+
+def preparation(record: Record) -> tuple[float | None, float | None]:
+    """Seconds of preparation with a cold and with a warm cache; a rung without a cache has only the first."""
+    cold = [r.prepare_s for r in good_rounds(record) if r.prepare_s is not None and r.cache != "warm"]
+    warm = [r.prepare_s for r in good_rounds(record) if r.prepare_s is not None and r.cache == "warm"]
+    return (median(cold) if cold else None, median(warm) if warm else None)
+
+
+def host_peak(record: Record) -> int | None:
+    return max((r.host_memory.peak for r in good_rounds(record) if r.host_memory), default=None)
+
+
+def device_peak(record: Record) -> int | None:
+    peaks = [r.device_memory.allocated_peak for r in good_rounds(record) if r.device_memory]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def throttled_share(record: Record) -> float:
+    """The share of pipelined blocks that were taken under throttling."""
+    marked = sum(len(r.throttled.get("pipelined", [])) for r in good_rounds(record))
+    taken = sum(len(s.wall_ns) for r in good_rounds(record) if (s := r.find("pipelined")))
+    return marked / taken if taken else 0.0
+
+
+def good_rounds(record: Record) -> list[Round]:
+    return [r for r in record.rounds if r.failure is None]
+
+
+def round_median(done: Round, kind: SeriesKind) -> Interval | None:
+    """The median of one round's series with its interval within that process."""
+    series = done.find(kind)
+    if series is None or not series.wall_ns:
+        return None
+    marked = frozenset(done.throttled.get(kind, []))
+    clean = series.step_seconds(marked)
+    return median_interval(clean if len(clean) >= FEWEST_BLOCKS else series.step_seconds())
+
+
+def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:
+    intervals = [i for r in good_rounds(record) if (i := round_median(r, kind)) is not None]
+    if not intervals:
+        return None
+    if len(intervals) == 1:
+        # One process: its own interval, marked as not sound since it says nothing of other processes.
+        return intervals[0]._replace(sound=False)
+    return process_interval([i.mid for i in intervals])

@@ -1,0 +1,161 @@
+"""The record of a case: what was measured, where, in which rounds, with every raw sample.
+
+The version is major.minor: a reader takes any minor of its major and refuses another major.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.records.environment import Environment
+
+VERSION = "1.0"
+
+Cause = Literal[
+    "exception",
+    "signal",
+    "host-oom",
+    "device-oom",
+    "timeout",
+    "no-result",
+    "unsupported",
+    "not-installed",
+    "nan",
+    "unsynchronised",
+]
+SeriesKind = Literal["warmup", "pipelined", "latency"]
+Stop = Literal["width", "budget", "steady", "unsteady"]
+ParityStatus = Literal["same", "different", "nan", "unchecked"]
+
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Timed blocks of one kind. Entry i took wall_ns[i] for steps[i] steps and began at at_ns[i]."""
+
+    kind: SeriesKind
+    steps: list[Annotated[int, msgspec.Meta(ge=1)]]
+    wall_ns: list[Nanoseconds]
+    at_ns: list[Nanoseconds]
+    device_ns: list[Nanoseconds] | None = None
+    stop: Stop
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.steps), len(self.wall_ns), len(self.at_ns)}
+        if self.device_ns is not None:
+            lengths.add(len(self.device_ns))
+        if len(lengths) != 1:
+            raise ValueError("the lists of a series differ in length")
+
+    def step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float]:
+        """Seconds of one step by the wall clock, block by block, without the throttled blocks."""
+        return [
+            wall / steps / 1e9
+            for i, (wall, steps) in enumerate(zip(self.wall_ns, self.steps, strict=True))
+            if i not in throttled
+        ]
+
+    def device_step_seconds(self) -> list[float] | None:
+        if self.device_ns is None:
+            return None
+        return [device / steps / 1e9 for device, steps in zip(self.device_ns, self.steps, strict=True)]
+
+
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """VmHWM, reset before: `prepare_peak` while building and preparing, `peak` while stepping."""
+
+    peak: Bytes
+    prepare_peak: Bytes
+    start: Bytes
+    method: str
+
+
+class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Three named figures while stepping: what the allocator gave out, what it held, what NVML saw."""
+
+    allocated_peak: Bytes | None = None
+    reserved_peak: Bytes | None = None
+    prepare_allocated_peak: Bytes | None = None
+    nvml: Bytes | None = None
+    nvml_method: str | None = None
+
+
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine during a round, seen from outside the measured process. What cannot be read is absent."""
+
+    samples: int = 0
+    sm_clock_mhz: list[float] | None = None
+    temperature_c: list[float] | None = None
+    power_w: list[float] | None = None
+    utilisation: list[float] | None = None
+    energy_j_per_step: float | None = None
+    throttle_reasons: list[str] = []
+    other_gpu_processes: int | None = None
+    cpu_load: float | None = None
+    cpu_pace: float | None = None
+
+
+class Parity(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the rung is from the reference. `error` and `tolerance` are those of the worst tensor."""
+
+    status: ParityStatus
+    error: float | None = None
+    tolerance: float | None = None
+    worst: str | None = None
+    compared: int = 0
+    reference: str = ""
+    reason: str = ""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a round or a case has no result, and in which stage; `detail` is for a developer."""
+
+    cause: Cause
+    message: str
+    stage: str = ""
+    detail: str = ""
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh process. A failed round keeps what it had measured before it failed."""
+
+    index: int
+    started: str
+    seconds: float
+    isolation: str
+    build_s: float | None = None
+    prepare_s: float | None = None
+    cache: Literal["cold", "warm", "none"] = "none"
+    series: list[Series] = []
+    # For each kind of series, the indices of its blocks that were taken under throttling.
+    throttled: dict[SeriesKind, list[int]] = {}
+    host_memory: HostMemory | None = None
+    device_memory: DeviceMemory | None = None
+    telemetry: Telemetry | None = None
+    parity: Parity | None = None
+    flags: dict[str, str] = {}
+    notes: list[str] = []
+    failure: Failure | None = None
+
+    def find(self, kind: SeriesKind) -> Series | None:
+        return next((series for series in self.series if series.kind == kind), None)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """The immutable result of a case."""
+
+    version: str = VERSION
+    id: str
+    run: str
+    created: str
+    case: Case
+    environment: Environment
+    rounds: list[Round]
+    parity: Parity
+    failure: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None

@@ -1,0 +1,1 @@
+"""Turning records into what a person reads. A report never measures."""

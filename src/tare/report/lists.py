@@ -1,0 +1,105 @@
+"""Workloads, rungs and records as entries (for JSON) and as tables (for people)."""
+
+from importlib.util import find_spec
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tare.execute.protocol import Probed
+from tare.records.figures import gross
+from tare.records.record import Record
+from tare.report.numbers import duration
+from tare.report.terminal import simple_table
+from tare.rungs import all_rungs
+from tare.rungs.registry import left_out
+from tare.workloads import all_workloads
+
+
+def describe_workloads() -> list[dict[str, Any]]:
+    entries = []
+    for name, workload in all_workloads().items():
+        lacking = [package for package in workload.requires if find_spec(package) is None]
+        entries.append(
+            {
+                "workload": name,
+                "domain": workload.domain,
+                "task": workload.task,
+                "batch": workload.batch,
+                "sizes": workload.defaults,
+                "trains": workload.trains,
+                "source": workload.source,
+                "differs": workload.differs,
+                "available": f"no: pip install {' '.join(lacking)}" if lacking else "yes",
+            }
+        )
+    return entries
+
+
+def describe_rungs(probed: Probed) -> list[dict[str, Any]]:
+    """A rung is available where one of the devices here can run it."""
+    entries = []
+    for base, rung in all_rungs().items():
+        reasons = {device: probed.absent[device].get(base) for device in probed.devices}
+        here = [device for device, absent in reasons.items() if absent is None]
+        why = next((absent for absent in reasons.values() if absent), None)
+        for variant in ("", *rung.variants):
+            name = f"{base}:{variant}" if variant else base
+            entries.append(
+                {
+                    "rung": name,
+                    "summary": rung.variants.get(variant, rung.summary),
+                    "available": f"on {', '.join(here)}" if here else "no",
+                    "reason": why.reason if why and not here else None,
+                    "remedy": why.remedy if why and not here else None,
+                    "left_out_of_ladders": left_out(name),
+                }
+            )
+    return entries
+
+
+def describe_record(record: Record) -> dict[str, Any]:
+    step = gross(record)
+    return {
+        "id": record.id,
+        "run": record.run,
+        "created": record.created,
+        "case": record.case.key,
+        "gross": duration(step) if step else "-",
+        "gross_s": step.mid if step else None,
+        "status": record.failure.cause if record.failure else record.parity.status,
+    }
+
+
+def list_view(entries: list[dict[str, Any]], heads: tuple[str, ...]) -> RenderableType:
+    if not entries:
+        return Text("none")
+    table = simple_table()
+    for head in heads:
+        wraps = head in ("case", "available", "sizes", "summary")
+        table.add_column(head, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
+    for entry in entries:
+        table.add_row(*(_cell(entry, head) for head in heads))
+    return _with_reasons(table, entries)
+
+
+def _cell(entry: dict[str, Any], head: str) -> str:
+    value = entry[head]
+    if head == "created":
+        return str(value)[:16].replace("T", " ")
+    if isinstance(value, dict):
+        return " ".join(f"{name}={number}" for name, number in value.items())
+    return str(value)
+
+
+def _with_reasons(table: Table, entries: list[dict[str, Any]]) -> RenderableType:
+    from rich.console import Group
+
+    lines: list[RenderableType] = [table]
+    for entry in entries:
+        if entry.get("reason"):
+            lines.append(Text(f"  {entry['rung']} is not available: {entry['reason']}. {entry['remedy']}.", "yellow"))
+        if entry.get("left_out_of_ladders"):
+            lines.append(Text(f"  {entry['rung']} is in no default ladder: {entry['left_out_of_ladders']}", "dim"))
+    return Group(*lines)

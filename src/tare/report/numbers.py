@@ -1,0 +1,58 @@
+"""Numbers for people: units, and no more digits than the noise leaves standing."""
+
+import math
+
+from tare.stats.intervals import Interval
+
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    return next(((scale, name) for scale, name in UNITS if seconds >= scale), UNITS[-1])
+
+
+def decimals(value: float, uncertainty: float, most_digits: int = 4) -> int:
+    """Decimals that show the first uncertain digit of a value, and at most `most_digits` digits in all."""
+    size = math.floor(math.log10(abs(value))) if value else 0
+    known = -math.floor(math.log10(uncertainty)) if uncertainty > 0 else most_digits
+    return max(min(known, most_digits - 1 - size), 0)
+
+
+def duration(interval: Interval) -> str:
+    """A time with its half width: '6.31 ±0.04 ms'; without it where one process cannot know it."""
+    scale, unit = unit_of(interval.mid)
+    value, half = interval.mid / scale, (interval.high - interval.low) / 2 / scale
+    places = decimals(value, half)
+    if not interval.sound:
+        return f"{value:.{places}f} {unit}"
+    return f"{value:.{places}f} ±{half:.{max(places, _places_of(half))}f} {unit}"
+
+
+def seconds(value: float | None) -> str:
+    """A time to two or three digits, for what is measured once."""
+    if value is None:
+        return "-"
+    scale, unit = unit_of(value)
+    shown = value / scale
+    return f"{shown:.{decimals(shown, 0, 2 if shown < 10 else 3)}f} {unit}"
+
+
+def ratio(value: float, relative_noise: float) -> str:
+    """How many times as fast, with as many digits as the two measurements allow."""
+    return f"{value:.{decimals(value, max(value * relative_noise, 1e-3), 3)}f}x"
+
+
+def size(bytes_: int | None) -> str:
+    if bytes_ is None:
+        return "-"
+    value, unit = float(bytes_), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):  # noqa: B007
+        if value < 1000 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if value >= 100 or unit == "B" else f"{value:.3g} {unit}"
+
+
+def _places_of(half: float) -> int:
+    """Enough decimals that a half width is not shown as zero."""
+    return 0 if half <= 0 else max(-math.floor(math.log10(half)), 0)

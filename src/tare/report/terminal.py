@@ -1,0 +1,105 @@
+"""Ladders and lists for the terminal: at most 100 columns, colour only where the console has it."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tare.cases.case import Case
+from tare.cases.grid import Skip
+from tare.report.ladder import Ladder, Row
+from tare.report.numbers import duration, ratio, seconds, size
+
+WIDTH = 100
+HEADS = ("rung", "gross", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity")
+PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
+STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
+
+
+def make_console(stderr: bool = False) -> Console:
+    """A console that never exceeds our width; on a pipe or a file it is plain text."""
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
+
+
+def title(case: Case) -> str:
+    sizes = " ".join(f"{name}={value}" for name, value in case.sizes.items())
+    extra = [case.layout] if case.layout != "contiguous" else []
+    extra += [f"feed {case.feed}"] if case.feed != "device" else []
+    extra += [case.optimizer] if case.optimizer else []
+    extra += [f"{case.threads} threads"] if case.threads else []
+    parts = (case.workload, case.mode, case.device, case.precision, f"batch {case.batch}", sizes, *extra)
+    return " · ".join(part for part in parts if part)
+
+
+def ladder_view(ladder: Ladder) -> RenderableType:
+    heads, lines = row_texts(ladder)
+    parts: list[RenderableType] = [Text(title(ladder.case), style="bold"), Text(where(ladder), style="dim")]
+    if lines:
+        table = simple_table()
+        for head in heads:
+            table.add_column(head, justify="left" if head in ("rung", "parity") else "right", no_wrap=True)
+        for line in lines:
+            table.add_row(*line[:-1], Text(line[-1], style=STYLE.get(line[-1].lower(), "")))
+        parts.append(table)
+    parts += [Text(f"  {row.rung} failed: {row.failure}", style="red") for row in ladder.rows if row.failure]
+    parts += [Text(f"  note: {note}", style="yellow") for note in ladder.notes]
+    return Group(*parts)
+
+
+def row_texts(ladder: Ladder) -> tuple[list[str], list[list[str]]]:
+    """Heads and cells of a ladder's table, without the columns that say nothing on this machine."""
+    lines = [_cells(row) for row in ladder.rows if row.gross]
+    kept = [i for i in range(len(HEADS)) if i == 0 or any(line[i] != "-" for line in lines)]
+    return [HEADS[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def skipped_view(skipped: Iterable[Skip]) -> RenderableType:
+    """Skips by reason: how many, which rungs, why."""
+    reasons: dict[str, set[str]] = {}
+    count = 0
+    for skip in skipped:
+        parts = skip.key.split("/")
+        reasons.setdefault(f"{skip.cause}: {skip.reason}", set()).add(parts[1])
+        count += 1
+    if not count:
+        return Text("")
+    lines = [Text(f"{count} skipped", style="dim")]
+    lines += [Text(f"  {', '.join(sorted(rungs))}: {reason}", style="dim") for reason, rungs in reasons.items()]
+    return Group(*lines)
+
+
+def simple_table(*heads: str) -> Table:
+    """A table with a rule under its head and nothing else."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for head in heads:
+        table.add_column(head, no_wrap=True)
+    return table
+
+
+def where(ladder: Ladder) -> str:
+    """The machine and the software that a ladder was measured with."""
+    machine, software = ladder.environment.machine, ladder.environment.software
+    chip = machine.get("gpu") if ladder.case.device_type == "cuda" else None
+    chip = chip or f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores"
+    return f"{chip}, torch {software.get('torch', '?')}, python {software.get('python', '?')}"
+
+
+def _cells(row: Row) -> list[str]:
+    assert row.gross is not None
+    # One process does not know its noise: two digits of a ratio are all it may show.
+    noise = row.gross.width if row.gross.sound else 0.05
+    return [
+        row.rung,
+        duration(row.gross),
+        duration(row.latency._replace(sound=False)) if row.latency else "-",
+        ratio(row.speedup_over_eager, noise) if row.speedup_over_eager else "-",
+        ratio(row.speed_of_best, noise) if row.speed_of_best else "-",
+        seconds(row.prepare_cold_s),
+        seconds(row.prepare_warm_s),
+        size(row.host_bytes),
+        size(row.device_bytes),
+        PARITY[row.parity],
+    ]

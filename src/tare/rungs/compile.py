@@ -1,0 +1,68 @@
+"""torch.compile: Dynamo captures the graph, Inductor generates kernels for it."""
+
+import os
+import shutil
+
+from tare.cases.case import Case
+from tare.rungs.base import Missing, Program, Rung
+from tare.rungs.registry import rung, split_name
+from tare.workloads.base import Workload
+
+
+@rung
+class Compile(Rung):
+    name = "compile"
+    summary = "torch.compile with Inductor, default mode"
+    variants = {
+        "reduce-overhead": "and its kernels replayed from CUDA graphs",
+        "max-autotune": "and every kernel chosen by timing candidates",
+    }
+    not_by_default = {"max-autotune": "its preparation takes minutes; ask for compile:max-autotune"}
+    caches = True
+
+    def available(self, device_type: str) -> Missing | None:
+        if device_type == "cuda":
+            try:
+                import triton  # noqa: F401
+            except ImportError:
+                return Missing("Inductor needs Triton for CUDA", "pip install triton")
+        elif device_type == "cpu" and not _compiler():
+            return Missing(
+                "Inductor needs a C++ compiler", "install one (Debian: apt-get install g++), or set CXX"
+            )
+        return None
+
+    def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
+        if split_name(case.rung)[1] == "reduce-overhead" and case.device_type != "cuda":
+            return "reduce-overhead is CUDA graphs, which need a CUDA device"
+        return None
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        import torch
+
+        from tare.rungs.program import TorchProgram
+
+        program = TorchProgram(workload, case)
+        mode = split_name(case.rung)[1] or None
+        if program.trains:
+            program.objective = torch.compile(program._objective, mode=mode)
+        else:
+            program.forward = torch.compile(program.model, mode=mode)
+        plain = program.plain_step()
+        if mode and case.device_type == "cuda":
+            # Both modes replay CUDA graphs, whose outputs live until the next step begins: say when it does.
+            begin = torch.compiler.cudagraph_mark_step_begin
+
+            def step() -> object:
+                begin()
+                return plain()
+
+            program.step = step
+        else:
+            program.step = plain
+        return program
+
+
+def _compiler() -> str | None:
+    return next((path for name in (os.environ.get("CXX"), "g++", "clang++", "c++")
+                 if name and (path := shutil.which(name))), None)  # fmt: skip

@@ -1,0 +1,61 @@
+"""What a precision means: the type weights are stored in, autocast, TF32. Pinned the same on every rung."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tare.cases.case import Case
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """Names of torch types. `rounded_to` is where weights and inputs pass through before they are stored: the
+    float64 reference of a bfloat16 case starts from the very same rounded numbers."""
+
+    storage: str = "float32"
+    autocast: str | None = None
+    rounded_to: str | None = None
+
+
+PRECISIONS = {
+    "fp32": Numerics(),
+    "tf32": Numerics(),
+    "bf16": Numerics(storage="bfloat16"),
+    "fp16": Numerics(storage="float16"),
+    "amp-bf16": Numerics(autocast="bfloat16"),
+    "amp-fp16": Numerics(autocast="float16"),
+}
+
+
+def reference_numerics(precision: str, storage: str = "float64") -> Numerics:
+    return Numerics(storage=storage, rounded_to=PRECISIONS[precision].storage)
+
+
+def pin_flags(case: Case) -> dict[str, str]:
+    """Sets every switch that changes results, and returns them for the record."""
+    import torch
+
+    if case.threads:
+        torch.set_num_threads(case.threads)
+    tf32 = case.precision == "tf32"
+    # cuDNN and cuBLAS have different defaults for TF32: both are set, always.
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
+    return {
+        "tf32": str(tf32).lower(),
+        "threads": str(torch.get_num_threads()),
+        "cudnn.benchmark": str(torch.backends.cudnn.benchmark).lower(),
+        "cudnn.deterministic": str(torch.backends.cudnn.deterministic).lower(),
+        "deterministic": str(torch.are_deterministic_algorithms_enabled()).lower(),
+        "bf16_reduced_precision_reduction": str(
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+        ).lower(),
+        "fp16_reduced_precision_reduction": str(
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+        ).lower(),
+    }
+
+
+def dtype(name: str) -> Any:
+    import torch
+
+    return getattr(torch, name)

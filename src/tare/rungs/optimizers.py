@@ -1,0 +1,34 @@
+"""Optimizers, made the same way on every torch rung."""
+
+from typing import Any
+
+import torch
+
+from tare.cases.case import Case
+from tare.workloads.base import Workload
+
+
+def make_optimizer(model: Any, workload: Workload, case: Case, capturable: bool) -> Any:
+    """torch's default implementation, but the fused one under fp16 autocast: with that, the loss scaler does
+    not wait for the device in every step. `capturable` keeps Adam's step count on the device."""
+    options: dict[str, Any] = {"lr": workload.learning_rate}
+    if case.precision == "amp-fp16":
+        options["fused"] = True
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if case.optimizer == "sgd":
+        return torch.optim.SGD(parameters, momentum=workload.momentum, **options)
+    # Adam's steps do not shrink with the gradient: the rate that suits SGD would be far too large.
+    options["lr"] = workload.learning_rate / 10
+    if capturable:
+        options["capturable"] = True
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[str(case.optimizer)]
+    return kind(parameters, **options)
+
+
+def zero_state(optimizer: Any) -> None:
+    """Back to the first step, in place. SGD's momentum starts as the first gradient either way: from zero,
+    v = momentum * 0 + g."""
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, torch.Tensor):
+                value.zero_()

@@ -1,0 +1,1 @@
+"""Pure functions on numbers: intervals, steadiness. Nothing here knows what was measured."""

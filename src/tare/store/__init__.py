@@ -1,0 +1,1 @@
+"""Where records are kept, found again, and turned into other formats."""

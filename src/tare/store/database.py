@@ -1,0 +1,104 @@
+"""The store: records in SQLite by default, in anything SQLAlchemy speaks if asked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, create_engine, event, select
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+
+from tare.errors import BadInput, TareError
+from tare.home import home
+from tare.records.codec import decode_record
+from tare.records.record import Record
+from tare.store import schema
+from tare.store.query import Query
+
+BUSY_MS = 60_000
+
+
+class StoreFailed(TareError):
+    """The store cannot be written now; the message says why in the database's words."""
+
+
+class Store:
+    """`where` is a file or a database URL; the default is records.db in the data folder."""
+
+    def __init__(self, where: str | None = None) -> None:
+        self.where = where or str(home() / "records.db")
+        self._engine = _connect(self.where)
+        with self.transaction() as connection:
+            schema.migrate(connection, self.where)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One atomic write; a failing disk or a locked database becomes a StoreFailed."""
+        try:
+            with self._engine.execution_options(writes=True).begin() as connection:
+                yield connection
+        except DatabaseError as error:
+            raise StoreFailed(f"cannot write the store {self.where}: {error.orig}") from error
+
+    def find(self, query: Query, latest: bool = False) -> list[Record]:
+        """Records that match, oldest first; `latest` keeps the newest of each case and environment."""
+        statement = query.apply(select(schema.records.c.id, schema.records.c.document))
+        found = [decode_record(row.document, f"record {row.id} in {self.where}") for row in self.rows(statement)]
+        if latest:
+            found = list({(r.case.key, r.environment.id): r for r in found}.values())
+        return found
+
+    def rows(self, statement: Select[Any]) -> list[Any]:
+        try:
+            with self._engine.connect() as connection:
+                return list(connection.execute(statement))
+        except DatabaseError as error:
+            raise BadInput(f"cannot read the store {self.where}: {error.orig}") from error
+
+    def newest_run(self) -> str | None:
+        """The run that wrote last."""
+        newest = select(schema.records.c.run).order_by(schema.records.c.created.desc()).limit(1)
+        return next((row.run for row in self.rows(newest)), None)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _connect(where: str) -> Engine:
+    url = where
+    if "://" not in where:
+        path = Path(where).expanduser().resolve()
+        if path.is_dir():
+            raise BadInput(f"the store {where} is a folder; name a file in it, such as {path / 'records.db'}")
+        if not path.parent.is_dir():
+            raise BadInput(f"there is no folder {path.parent} for the store {where}")
+        url = f"sqlite:///{path}"
+    try:
+        engine = create_engine(url)
+        if engine.dialect.name == "sqlite":
+            _tune_sqlite(engine)
+        with engine.connect():
+            return engine
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        raise BadInput(f"cannot use {where} as a store: {error}") from None
+    except DatabaseError as error:
+        raise BadInput(f"cannot open the store {where}: {error.orig}") from None
+
+
+def _tune_sqlite(engine: Engine) -> None:
+    """Several writers at once, nothing lost at a kill, and a write lock from the first statement on (so that two
+    new processes do not both create the tables)."""
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

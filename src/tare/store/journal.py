@@ -1,0 +1,158 @@
+"""The journal of a run: each round and record is stored the moment it exists, and found again by --resume."""
+
+import contextlib
+import json
+import tempfile
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import delete, insert, select, update
+
+from tare.cases.case import Case
+from tare.cases.grid import Skip
+from tare.errors import BadInput
+from tare.records.codec import decode_record, decode_round, encode
+from tare.records.record import Record, Round
+from tare.store import schema
+from tare.store.database import Store, StoreFailed
+
+
+class StoreJournal:
+    """The Journal of tare.execute.runner on a Store."""
+
+    def __init__(self, store: Store, run: str) -> None:
+        self._store = store
+        self.run = run
+        self._rounds: dict[str, list[Round]] = {}
+        self._records: dict[str, Record] = {}
+
+    def rounds(self, case: Case) -> list[Round]:
+        return list(self._rounds.get(case.key, []))
+
+    def record(self, case: Case) -> Record | None:
+        return self._records.get(case.key)
+
+    def add_round(self, case: Case, done: Round) -> None:
+        self._rounds.setdefault(case.key, []).append(done)
+        with self._spill_on_failure(case, done), self._store.transaction() as connection:
+            connection.execute(
+                insert(schema.rounds).values(
+                    run=self.run, key=case.key, position=done.index, document=encode(done).decode()
+                )
+            )
+
+    def add_record(self, record: Record) -> None:
+        """The record replaces the rounds it was made of, in one transaction."""
+        self._records[record.case.key] = record
+        with self._store.transaction() as connection:
+            connection.execute(insert(schema.records).values(**_columns(record)))
+            connection.execute(
+                delete(schema.rounds).where(
+                    schema.rounds.c.run == self.run, schema.rounds.c.key == record.case.key
+                )
+            )
+
+    def finish(self) -> None:
+        with self._store.transaction() as connection:
+            connection.execute(update(schema.runs).where(schema.runs.c.id == self.run).values(finished=True))
+
+    def load(self) -> None:
+        """What an earlier process of this run had stored or spilled."""
+        done = select(schema.records).where(schema.records.c.run == self.run)
+        for row in self._store.rows(done):
+            self._records[row.key] = decode_record(row.document, f"record {row.id} in {self._store.where}")
+        open_rounds = select(schema.rounds).where(schema.rounds.c.run == self.run)
+        for row in self._store.rows(open_rounds.order_by(schema.rounds.c.position)):
+            where = f"round {row.position} of {row.key} in {self._store.where}"
+            self._rounds.setdefault(row.key, []).append(decode_round(row.document, where))
+        self._load_spill()
+
+    @contextlib.contextmanager
+    def _spill_on_failure(self, case: Case, done: Round) -> Iterator[None]:
+        """A round that cannot be stored (the disk is full) is written beside, and said so: it is not lost."""
+        try:
+            yield
+        except StoreFailed as error:
+            kept = _spill(self._store.where, self.run, case, done)
+            raise StoreFailed(f"{error}; the last round is kept in {kept}: mend it, then run with --resume") from error
+
+    def _load_spill(self) -> None:
+        """Takes spilled rounds into the store; a file with a line that cannot be read stays for its owner."""
+        for path in _spill_places(self._store.where, self.run):
+            if not path.exists():
+                continue
+            whole = True
+            for line in path.read_text().splitlines():
+                try:
+                    entry = json.loads(line)
+                    case, done = Case.parse(entry["key"]), decode_round(entry["round"], str(path))
+                except (ValueError, KeyError, TypeError, BadInput):
+                    whole = False
+                    continue
+                if done.index >= len(self.rounds(case)):
+                    self.add_round(case, done)
+            if whole:
+                path.unlink()
+
+
+def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> StoreJournal:
+    """A new run."""
+    run = uuid.uuid4().hex[:12]
+    with store.transaction() as connection:
+        connection.execute(
+            insert(schema.runs).values(
+                id=run,
+                created=datetime.now(UTC).isoformat(timespec="microseconds"),
+                name=name,
+                fingerprint=fingerprint,
+                finished=False,
+                skipped=msgspec.to_builtins(skipped),
+            )
+        )
+    return StoreJournal(store, run)
+
+
+def resume(store: Store, fingerprint: str) -> StoreJournal | None:
+    """The newest run of the same plan and options, with what it has measured; None if there is none."""
+    statement = select(schema.runs.c.id).where(schema.runs.c.fingerprint == fingerprint)
+    newest = store.rows(statement.order_by(schema.runs.c.created.desc()).limit(1))
+    if not newest:
+        return None
+    journal = StoreJournal(store, newest[0].id)
+    journal.load()
+    return journal
+
+
+def _columns(record: Record) -> dict[str, object]:
+    case = msgspec.structs.asdict(record.case)
+    return {
+        **case,
+        "id": record.id,
+        "run": record.run,
+        "created": record.created,
+        "key": record.case.key,
+        "status": record.failure.cause if record.failure else "ok",
+        "parity": record.parity.status,
+        "environment": record.environment.id,
+        "document": encode(record).decode(),
+    }
+
+
+def _spill_places(store: str, run: str) -> list[Path]:
+    beside = [] if "://" in store else [Path(store).expanduser().resolve().parent]
+    return [folder / f"tare-{run}.spill.jsonl" for folder in (*beside, Path(tempfile.gettempdir()), Path.home())]
+
+
+def _spill(store: str, run: str, case: Case, done: Round) -> str:
+    line = json.dumps({"key": case.key, "round": encode(done).decode()}) + "\n"
+    for path in _spill_places(store, run):
+        try:
+            with path.open("a") as file:
+                file.write(line)
+            return str(path)
+        except OSError:
+            continue
+    return "memory only: no folder can be written"

@@ -1,0 +1,69 @@
+"""Queries as a user writes them: a key, the beginning of one, a record's id, a workload, or field=value."""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, or_
+
+from tare.errors import BadInput, unknown
+from tare.store.schema import records
+
+NUMBERS = ("batch", "threads")
+FIELDS = (
+    "workload", "rung", "mode", "device", "precision", "batch", "feed", "layout", "optimizer", "threads",
+    "status", "parity", "environment", "run", "id",
+)  # fmt: skip
+
+
+class Query(NamedTuple):
+    """All conditions must hold; the values within one are alternatives."""
+
+    words: tuple[str, ...] = ()
+    fields: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def apply(self, statement: Select[Any]) -> Select[Any]:
+        for word in self.words:
+            statement = statement.where(_word(word))
+        for name, values in self.fields:
+            statement = statement.where(_field(name, values))
+        return statement.order_by(records.c.created, records.c.id)
+
+
+def parse_query(terms: list[str], size_names: set[str]) -> Query:
+    """Terms from the command line; unknown fields are refused with the valid ones."""
+    words, fields = [], []
+    for term in terms:
+        name, equals, value = term.partition("=")
+        if "/" in term or not equals:
+            words.append(term)
+            continue
+        if name not in FIELDS and name not in size_names:
+            raise unknown("field", name, {*FIELDS, *size_names})
+        values = tuple(part for part in value.split(",") if part)
+        if not values:
+            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
+        if name in NUMBERS or name in size_names:
+            for part in values:
+                if not part.isdecimal():
+                    raise BadInput(f"{name} is a whole number, not '{part[:40]}'")
+        fields.append((name, values))
+    return Query(tuple(words), tuple(fields))
+
+
+def _word(word: str) -> ColumnElement[bool]:
+    if "*" in word:
+        pattern = word.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
+        return records.c.key.like(pattern, escape="\\")
+    return or_(
+        records.c.key == word,
+        records.c.key.startswith(word.rstrip("/") + "/", autoescape=True),
+        records.c.id == word,
+        records.c.run == word,
+    )
+
+
+def _field(name: str, values: tuple[str, ...]) -> ColumnElement[bool]:
+    if name in NUMBERS:
+        return records.c[name].in_([int(v) for v in values])
+    if name in FIELDS:
+        return records.c[name].in_(values)
+    return records.c.sizes[name].as_integer().in_([int(v) for v in values])

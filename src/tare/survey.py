@@ -1,0 +1,40 @@
+"""Questions about what there is: this machine, and the records in a store. Nothing here measures."""
+
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.protocol import Probed
+from tare.execute.scratch import scratch
+from tare.records.record import Record
+from tare.store.database import Store
+from tare.store.query import Query, parse_query
+from tare.workloads import all_workloads
+
+
+def survey() -> Probed:
+    """What this machine has, asked in a process of its own."""
+    with scratch() as folder:
+        executor = LocalExecutor(make_launcher("spawn"), folder)
+        try:
+            return executor.probe()
+        finally:
+            executor.close()
+
+
+def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
+    """Stored records that match what the user wrote; all of them for no terms."""
+    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
+    query = parse_query(terms, sizes)
+    store = Store(where)
+    try:
+        return store.find(query, latest)
+    finally:
+        store.close()
+
+
+def newest_run(where: str | None) -> list[Record]:
+    """The records of the run that wrote last."""
+    store = Store(where)
+    try:
+        run = store.newest_run()
+        return store.find(Query(fields=(("run", (run,)),))) if run else []
+    finally:
+        store.close()

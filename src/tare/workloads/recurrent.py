@@ -1,0 +1,31 @@
+"""Recurrent networks, time-major as cuDNN and DeepBench have them."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.registry import workload
+
+
+@workload(
+    "lstm",
+    domain="nlp",
+    task="sequence modelling",
+    source="torch.nn.LSTM on DeepBench's shapes (seed 004)",
+    batch=16,
+    sizes={"hidden": 512, "input": 512, "layers": 1, "steps": 25},
+)
+class Lstm:
+    def build(self, hidden: int, input: int, layers: int, **_: int) -> Any:
+        from torch import nn
+
+        return nn.LSTM(input, hidden, layers)
+
+    def inputs(self, batch: int, hidden: int, input: int, steps: int, **_: int) -> Batch:
+        import torch
+
+        return Batch((torch.randn(steps, batch, input),), torch.randn(steps, batch, hidden))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.mse_loss(output[0], target)

@@ -1,0 +1,37 @@
+"""ResNet-50 at any resolution, for any number of classes, on colour or grey images."""
+
+from typing import Any
+
+from tare.workloads.base import Batch, Size
+from tare.workloads.registry import workload
+
+
+@workload(
+    "resnet50",
+    domain="vision",
+    task="classification",
+    source="torchvision.models.resnet50 (He et al., 2015; stride in the 3x3 convolution)",
+    batch=1,
+    sizes={"resolution": 224, "classes": 1000, "channels": Size(3, choices=(1, 3))},
+    requires=("torchvision",),
+    layouts=("contiguous", "channels-last"),
+)
+class ResNet50:
+    def build(self, classes: int, channels: int, **_: int) -> Any:
+        from torch import nn
+        from torchvision.models import resnet50
+
+        model = resnet50(weights=None, num_classes=classes)
+        if channels != 3:
+            model.conv1 = nn.Conv2d(channels, 64, kernel_size=7, stride=2, padding=3, bias=False)
+        return model
+
+    def inputs(self, batch: int, resolution: int, classes: int, channels: int) -> Batch:
+        import torch
+
+        return Batch((torch.randn(batch, channels, resolution, resolution),), torch.randint(classes, (batch,)))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.cross_entropy(output, target)
