@@ -14,7 +14,9 @@ def export(
         list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
     ] = None,
     format: Annotated[str, typer.Option("--format", help="json, csv, markdown, pyperf.")] = "json",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")
+    ] = None,
     store: StoreOption = None,
 ) -> None:
     """Export stored records (all of them, if nothing is named)."""

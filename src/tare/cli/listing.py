@@ -7,7 +7,11 @@ import typer
 from tare.cli.options import JsonOption, StoreOption, print_json
 from tare.errors import unknown
 
-WHAT = ("records", "rungs", "workloads")
+HEADS: dict[str, tuple[str, ...]] = {
+    "records": ("id", "created", "case", "gross", "status"),
+    "rungs": ("rung", "summary", "available"),
+    "workloads": ("workload", "task", "batch", "sizes", "available"),
+}
 
 
 def list_(
@@ -19,21 +23,21 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the workloads, the rungs (and why one is not available), or the stored records."""
-    if what not in WHAT:
-        raise unknown("list", what, WHAT)
+    if what not in HEADS:
+        raise unknown("list", what, HEADS)
     if what == "workloads":
-        entries, heads = _workloads(), ("workload", "task", "batch", "sizes", "available")
+        entries = _workloads()
     elif what == "rungs":
-        entries, heads = _rungs(), ("rung", "summary", "available")
+        entries = _rungs()
     else:
-        entries, heads = _records(terms or [], store), ("id", "created", "case", "gross", "status")
+        entries = _records(terms or [], store)
     if as_json:
         print_json(entries)
         return
     from tare.report.lists import list_view
     from tare.report.terminal import make_console
 
-    make_console().print(list_view(entries, heads))
+    make_console().print(list_view(entries, HEADS[what]))
 
 
 def _workloads() -> list[dict[str, Any]]:

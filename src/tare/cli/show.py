@@ -25,7 +25,9 @@ def show(
         print_json({"records": records, "ladders": make_ladders(records)})
         return
     if not records:
-        raise BadInput(f"no record matches {' '.join(terms)}; tare list records" if terms else "the store is empty")
+        raise BadInput(
+            f"no record matches {' '.join(terms)}; tare list records" if terms else "the store is empty"
+        )
     console = make_console()
     for ladder in make_ladders(records):
         console.print(ladder_view(ladder))

@@ -72,10 +72,8 @@ def _workload_refusal(case: Case) -> str | None:
         refused = workload.sizes[name].refusal(name, value)
         if refused:
             return refused
-    for value in (case.mode, case.precision, case.rung, split_name(case.rung)[0]):
-        if value in workload.unsupported:
-            return workload.unsupported[value]
-    return None
+    declared = (case.mode, case.precision, case.rung, split_name(case.rung)[0])
+    return next((workload.unsupported[what] for what in declared if what in workload.unsupported), None)
 
 
 def _device_refusal(case: Case) -> str | None:

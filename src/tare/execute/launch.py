@@ -21,7 +21,7 @@ SERVER_START_S = 300.0
 
 
 class Process(Protocol):
-    """A worker that runs. `messages` and `log` are descriptors to read; `poll` gives the wait status at its end."""
+    """A running worker. `messages` and `log` are descriptors to read; `poll` gives the wait status at its end."""
 
     pid: int
     messages: int

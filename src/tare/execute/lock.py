@@ -1,4 +1,4 @@
-"""One measurement at a time on a machine: two tares take turns, round by round, instead of disturbing each other."""
+"""One measurement at a time on a machine: two tares take turns, round by round, and do not disturb each other."""
 
 import contextlib
 import fcntl

@@ -38,7 +38,5 @@ def missing_packages() -> dict[str, Absent]:
     for name, workload in all_workloads().items():
         lacking = [package for package in workload.requires if find_spec(package) is None]
         if lacking:
-            found[name] = Absent(
-                reason=f"needs {', '.join(lacking)}", remedy=f"pip install {' '.join(lacking)}"
-            )
+            found[name] = Absent(reason=f"needs {', '.join(lacking)}", remedy=f"pip install {' '.join(lacking)}")
     return found

@@ -79,7 +79,7 @@ class Absent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed", tag_field="kind"):
-    """`absent` maps device type, then rung, to why it is not available; `gpus` maps a device to its PCI address."""
+    """`absent` maps device type, then rung, to why it is not available; `gpus` maps devices to PCI addresses."""
 
     devices: list[str]
     absent: dict[str, dict[str, Absent]]
@@ -103,11 +103,13 @@ _jobs = msgspec.json.Decoder(Job)
 
 
 def read_job(text: bytes | str) -> Job:
-    return _jobs.decode(text)
+    job: Job = _jobs.decode(text)
+    return job
 
 
 def read_message(line: bytes) -> Message:
-    return _messages.decode(line)
+    message: Message = _messages.decode(line)
+    return message
 
 
 class Channel:

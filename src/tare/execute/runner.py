@@ -57,10 +57,10 @@ def run_cases(
             listener.ends(case, made)
             done = [*done, made]
         if index == last or _given_up(done):
-            record = make_record(case, done, environment, journal.run)
-            journal.add_record(record)
-            listener.records(record)
-            if fail_fast and not record.ok:
+            made_record = make_record(case, done, environment, journal.run)
+            journal.add_record(made_record)
+            listener.records(made_record)
+            if fail_fast and not made_record.ok:
                 break
     return [record for case in cases if (record := journal.record(case)) is not None]
 

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tare.execute.audit import has_nan, left_running
 from tare.execute.protocol import (
@@ -75,7 +75,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     case = job.case
     rung = get_rung(case.rung)
     flags = pin_flags(case)
-    cache = _use_cache(job.cache) if rung.caches else "none"
+    cache = _use_cache(job.cache if rung.caches else None)
     host = HostMeter()
     spin_before = spin_ns()
     send(Stage("build"))
@@ -144,7 +144,7 @@ def _check(program: Any, folder: Path, precision: str) -> Parity:
     return compare(reference, program.evidence(), precision, yardstick, described)
 
 
-def _use_cache(folder: str | None) -> Any:
+def _use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
     """Points the compilers' caches at the case's own folder, so that cold and warm are what they say."""
     if folder is None:
         return "none"

@@ -1,4 +1,4 @@
-"""pyperf's JSON, version 1.0: a benchmark a record, a run a round, so that `pyperf compare_to` and friends work."""
+"""pyperf's JSON, version 1.0: a benchmark a record, a run a round, so that `pyperf compare_to` works."""
 
 import json
 from collections.abc import Iterable
@@ -40,7 +40,10 @@ def _run(done: Round) -> dict[str, Any] | None:
     if series is None or not series.wall_ns:
         return None
     run: dict[str, Any] = {"values": [max(value, TICK_S) for value in series.step_seconds()]}
-    run["metadata"] = {"date": done.started.replace("T", " ").removesuffix("+00:00"), "duration": done.seconds}
+    run["metadata"] = {
+        "date": done.started.replace("T", " ").removesuffix("+00:00"),
+        "duration": done.seconds,
+    }
     if warm and warm.wall_ns:
         run["warmups"] = [
             [steps, max(value, TICK_S)] for steps, value in zip(warm.steps, warm.step_seconds(), strict=True)

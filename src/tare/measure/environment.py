@@ -16,7 +16,14 @@ LIBRARIES = ("torch", "torchvision", "numpy", "triton", "nvidia-cudnn-cu12", "nv
 VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32", "TORCH",
              "PYTORCH_", "TRITON_", "MALLOC_", "LD_PRELOAD", "PYTHONOPTIMIZE", "PYTHONMALLOC")  # fmt: skip
 # ... but for those that only say where files go.
-PLACES = ("TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION")
+PLACES = (
+    "TORCH_HOME",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VERSION",
+)
 
 
 def collect() -> Environment:

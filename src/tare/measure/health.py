@@ -90,13 +90,23 @@ def _gpu(device: str, gpu: Gpu) -> list[Check]:
     checks = []
     if others:
         checks.append(
-            Check(f"{device} processes", "warn", f"{len(others)} others on it", "stop them: nvidia-smi shows them")
+            Check(
+                f"{device} processes",
+                "warn",
+                f"{len(others)} others on it",
+                "stop them: nvidia-smi shows them",
+            )
         )
     else:
         checks.append(Check(f"{device} processes", "good", "no other program on it"))
     if reading.throttle:
         checks.append(
-            Check(f"{device} throttling", "warn", ", ".join(reading.throttle), "cool it, or raise its power limit")
+            Check(
+                f"{device} throttling",
+                "warn",
+                ", ".join(reading.throttle),
+                "cool it, or raise its power limit",
+            )
         )
     else:
         checks.append(Check(f"{device} throttling", "good", "none now"))

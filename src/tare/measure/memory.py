@@ -55,8 +55,11 @@ class DeviceMeter:
         self._reset()
 
     def mark_prepared(self) -> None:
+        """Ends the preparation; what it cached is handed back, so that the steps show what they hold themselves
+        (a captured graph keeps its own pool)."""
         if self._memory is not None:
             self._prepare_peak = self._memory.max_memory_allocated(self._device)
+            self._memory.empty_cache()
         self._reset()
 
     def read(self) -> DeviceMemory | None:

@@ -126,9 +126,7 @@ def _is_steady(per_step: list[float]) -> bool:
     return abs(after - before) <= STEADY * before
 
 
-def _fill(
-    into: _Blocks, step: Step, clock: Clock, steps: int, budget_s: float, width: float, now: Now
-) -> Block:
+def _fill(into: _Blocks, step: Step, clock: Clock, steps: int, budget_s: float, width: float, now: Now) -> Block:
     """Takes blocks until the interval of their median is narrow or the budget is spent.
 
     The interval is looked at only when the number of blocks has doubled: looking after every block would stop

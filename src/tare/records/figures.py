@@ -42,7 +42,8 @@ def host_peak(record: Record) -> int | None:
 
 
 def device_peak(record: Record) -> int | None:
-    peaks = [r.device_memory.allocated_peak for r in good_rounds(record) if r.device_memory]
+    """What the allocator held at most while stepping. Not what it gave out: that misses a CUDA graph's pool."""
+    peaks = [r.device_memory.reserved_peak for r in good_rounds(record) if r.device_memory]
     return max((peak for peak in peaks if peak is not None), default=None)
 
 

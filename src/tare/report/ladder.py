@@ -70,7 +70,11 @@ def _ladder(key: str, records: list[Record]) -> Ladder:
         row.speedup_over_eager = eager.mid / row.gross.mid if eager else None
         row.speed_of_best = best / row.gross.mid if best else None
     return Ladder(
-        key=key, case=records[0].case, environment=records[0].environment, rows=rows, notes=_notes(records, rows)
+        key=key,
+        case=records[0].case,
+        environment=records[0].environment,
+        rows=rows,
+        notes=_notes(records, rows),
     )
 
 
@@ -115,10 +119,17 @@ def _notes(records: list[Record], rows: list[Row]) -> list[str]:
                 f"{row.rung} does not compute the same: {parity.worst} is off by {error} "
                 f"(tolerance {parity.tolerance:.2g})"
             )
+        elif parity.undecided and parity.compared:
+            notes.append(
+                f"{row.rung}: {parity.undecided} of {parity.undecided + parity.compared} tensors prove nothing: "
+                f"eager {record.case.precision} itself is rounding noise there"
+            )
         elif parity.status == "unchecked" and row.gross and parity.reason:
             notes.append(f"{row.rung} was not checked: {parity.reason}")
         if row.throttled:
-            notes.append(f"{row.rung}: {row.throttled:.0%} of its samples were taken under throttling, and left out")
+            notes.append(
+                f"{row.rung}: {row.throttled:.0%} of its samples were taken under throttling, and left out"
+            )
         notes += [f"{row.rung}: {note}" for note in dict.fromkeys(n for r in record.rounds for n in r.notes)]
         bad = [r for r in record.rounds if r.failure]
         if bad and row.gross and bad[0].failure:

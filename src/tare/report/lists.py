@@ -99,7 +99,9 @@ def _with_reasons(table: Table, entries: list[dict[str, Any]]) -> RenderableType
     lines: list[RenderableType] = [table]
     for entry in entries:
         if entry.get("reason"):
-            lines.append(Text(f"  {entry['rung']} is not available: {entry['reason']}. {entry['remedy']}.", "yellow"))
+            lines.append(
+                Text(f"  {entry['rung']} is not available: {entry['reason']}. {entry['remedy']}.", "yellow")
+            )
         if entry.get("left_out_of_ladders"):
             lines.append(Text(f"  {entry['rung']} is in no default ladder: {entry['left_out_of_ladders']}", "dim"))
     return Group(*lines)

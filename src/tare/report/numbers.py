@@ -46,7 +46,7 @@ def size(bytes_: int | None) -> str:
     if bytes_ is None:
         return "-"
     value, unit = float(bytes_), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):  # noqa: B007
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1000 or unit == "TiB":
             break
         value /= 1024

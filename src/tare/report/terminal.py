@@ -26,7 +26,7 @@ def make_console(stderr: bool = False) -> Console:
 
 def title(case: Case) -> str:
     sizes = " ".join(f"{name}={value}" for name, value in case.sizes.items())
-    extra = [case.layout] if case.layout != "contiguous" else []
+    extra: list[str] = [case.layout] if case.layout != "contiguous" else []
     extra += [f"feed {case.feed}"] if case.feed != "device" else []
     extra += [case.optimizer] if case.optimizer else []
     extra += [f"{case.threads} threads"] if case.threads else []

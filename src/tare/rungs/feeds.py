@@ -38,9 +38,7 @@ def make_feed(host: Batch, device: Any, feed: str) -> Callable[[], Batch]:
 
 
 def copy_to(batch: Batch, device: Any, non_blocking: bool = False) -> Batch:
-    return _map(
-        lambda t: t.to(device, non_blocking=non_blocking) if isinstance(t, torch.Tensor) else t, batch
-    )
+    return _map(lambda t: t.to(device, non_blocking=non_blocking) if isinstance(t, torch.Tensor) else t, batch)
 
 
 def copy_into(static: Batch, host: Batch, non_blocking: bool) -> None:

@@ -143,7 +143,10 @@ class TorchProgram:
             if parameter.grad is not None:
                 found[f"gradient/{name}"] = _to_host(parameter.grad)
             # In half precision an update is mostly the rounding of the weight, and proves nothing.
-            if self.numerics.rounded_to in (None, "float32") and self.numerics.storage in ("float32", "float64"):
+            if self.numerics.rounded_to in (None, "float32") and self.numerics.storage in (
+                "float32",
+                "float64",
+            ):
                 found[f"update/{name}"] = _to_host(parameter) - _to_host(self._initial[name])
         return found
 

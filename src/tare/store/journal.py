@@ -77,7 +77,9 @@ class StoreJournal:
             yield
         except StoreFailed as error:
             kept = _spill(self._store.where, self.run, case, done)
-            raise StoreFailed(f"{error}; the last round is kept in {kept}: mend it, then run with --resume") from error
+            raise StoreFailed(
+                f"{error}; the last round is kept in {kept}: mend it, then run with --resume"
+            ) from error
 
     def _load_spill(self) -> None:
         """Takes spilled rounds into the store; a file with a line that cannot be read stays for its owner."""

@@ -66,4 +66,5 @@ def _field(name: str, values: tuple[str, ...]) -> ColumnElement[bool]:
         return records.c[name].in_([int(v) for v in values])
     if name in FIELDS:
         return records.c[name].in_(values)
-    return records.c.sizes[name].as_integer().in_([int(v) for v in values])
+    size: ColumnElement[int] = records.c.sizes[name].as_integer()
+    return size.in_([int(v) for v in values])

@@ -7,7 +7,12 @@ from tare.errors import unknown
 from tare.plugins import load_plugins
 from tare.workloads.base import Size, Workload
 
-_FAMILIES = ("tare.workloads.mlp", "tare.workloads.mnist", "tare.workloads.recurrent", "tare.workloads.resnet")
+_FAMILIES = (
+    "tare.workloads.mlp",
+    "tare.workloads.mnist",
+    "tare.workloads.recurrent",
+    "tare.workloads.resnet",
+)
 _workloads: dict[str, Workload] = {}
 
 

@@ -6,6 +6,9 @@ from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 
+RESIDUAL_SCALE = 0.1
+
+
 @workload(
     "resnet50",
     domain="vision",
@@ -15,6 +18,10 @@ from tare.workloads.registry import workload
     sizes={"resolution": 224, "classes": 1000, "channels": Size(3, choices=(1, 3))},
     requires=("torchvision",),
     layouts=("contiguous", "channels-last"),
+    differs=(
+        "the last batch norm of each block starts at 0.1 instead of 1: with 1, rounding alone changes the first "
+        "gradients by 2 % in float32 and by over 100 % in bfloat16, and no rung could be proved equal to another"
+    ),
 )
 class ResNet50:
     def build(self, classes: int, channels: int, **_: int) -> Any:
@@ -22,6 +29,9 @@ class ResNet50:
         from torchvision.models import resnet50
 
         model = resnet50(weights=None, num_classes=classes)
+        for block in model.modules():
+            if hasattr(block, "bn3"):
+                nn.init.constant_(block.bn3.weight, RESIDUAL_SCALE)
         if channels != 3:
             model.conv1 = nn.Conv2d(channels, 64, kernel_size=7, stride=2, padding=3, bias=False)
         return model

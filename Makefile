@@ -1,0 +1,36 @@
+# One command each, nothing to be done before: `make run` measures, `make test` proves, `make lint` checks.
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+ARGS ?= resnet50
+
+.PHONY: setup run test lint format bench clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "tare needs Python 3.11 or newer; set PYTHON=/path/to/it"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[vision,dev]'
+	@touch $@
+
+run: setup
+	$(BIN)/tare run $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks.harness
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
