@@ -5,7 +5,6 @@ from typing import Any
 from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
-
 RESIDUAL_SCALE = 0.1
 
 
