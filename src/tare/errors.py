@@ -24,3 +24,12 @@ def unknown(what: str, value: object, valid: Iterable[object], where: str = "") 
     place = f" in {where}" if where else ""
     shown = str(value)[:80]
     return BadInput(f"unknown {what} '{shown}'{place}{hint} (valid: {', '.join(names) or 'none'})")
+
+
+def quote(value: object) -> str:
+    """A refused value, cut to a readable length."""
+    try:
+        return repr(value)[:60]
+    except (ValueError, RecursionError):
+        # Python prints no number of more than 4300 digits, and no list that is nested too deeply.
+        return "something too large to show"

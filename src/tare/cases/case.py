@@ -19,10 +19,11 @@ FEEDS: tuple[str, ...] = get_args(Feed)
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)
 
-# What may stand between the key's slashes, so that a key is a path and never ambiguous.
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
-RUNG = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(:[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"
-DEVICE = r"^[a-z]+(:[0-9]+)?$"
+# What may stand between the key's slashes, so that a key is a path and never ambiguous. \Z, since $ would let
+# a newline through at the end.
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z"
+RUNG = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(:[A-Za-z0-9_][A-Za-z0-9_.\-]*)?\Z"
+DEVICE = r"^[a-z]+(:[0-9]+)?\Z"
 
 Name = Annotated[str, msgspec.Meta(pattern=NAME, max_length=80)]
 RungName = Annotated[str, msgspec.Meta(pattern=RUNG, max_length=120)]

@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from tare.cases.case import FEEDS, LAYOUTS, MODES, OPTIMIZERS, PRECISIONS, Case
-from tare.errors import BadInput, unknown
+from tare.errors import BadInput, quote, unknown
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
@@ -92,7 +92,7 @@ def make_filter(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def expand(grid: Grid, catalogue: Catalogue) -> Expansion:
     """Every combination, in the order given: cases that can be measured here, and the skips with reasons."""
-    _check_names(grid, catalogue)
+    check_names(catalogue, grid.workload, grid.rung or (), grid.size)
     points = math.prod(len(values) for values in _axes(grid))
     if points > MOST_CASES:
         raise BadInput(f"the grid has {points} combinations; split it into plans of at most {MOST_CASES}")
@@ -138,35 +138,42 @@ def _combinations(grid: Grid, catalogue: Catalogue) -> Iterator[Case]:
             grid.threads or (None,),
             grid.rung or catalogue.ladder(workload, device),
         ):
-            yield msgspec.convert(
-                {
-                    "workload": workload,
-                    "rung": rung,
-                    "mode": mode,
-                    "device": device,
-                    "precision": precision,
-                    "batch": batch,
-                    "sizes": dict(zip(sizes, point, strict=True)),
-                    "feed": feed,
-                    "layout": layout,
-                    "optimizer": optimizer,
-                    "threads": threads,
-                },
-                Case,
+            yield _case(
+                workload=workload,
+                rung=rung,
+                mode=mode,
+                device=device,
+                precision=precision,
+                batch=batch,
+                sizes=dict(zip(sizes, point, strict=True)),
+                feed=feed,
+                layout=layout,
+                optimizer=optimizer,
+                threads=threads,
             )
 
 
-def _check_names(grid: Grid, catalogue: Catalogue) -> None:
+def _case(**fields: Any) -> Case:
+    try:
+        return msgspec.convert(fields, Case)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{fields['workload']} on {fields['rung']} is not a case: {error}") from None
+
+
+def check_names(
+    catalogue: Catalogue, workloads: Sequence[str], rungs: Iterable[str], sizes: Iterable[str]
+) -> None:
+    """Refuses a name that nothing has; a size must be one of the workloads named, or of any if none is."""
     known = catalogue.workload_names()
-    for name in grid.workload:
+    for name in workloads:
         if name not in known:
             raise unknown("workload", name, known)
-    for rung in grid.rung or ():
+    for rung in rungs:
         catalogue.check_rung(rung)
-    sizes = {size for name in grid.workload for size in catalogue.sizes(name)}
-    for size in grid.size:
-        if size not in sizes:
-            raise unknown("size", size, sizes, f"the sizes of {', '.join(grid.workload)}")
+    valid = {size for name in workloads or known for size in catalogue.sizes(name)}
+    for size in sizes:
+        if size not in valid:
+            raise unknown("size", size, valid, f"the sizes of {', '.join(workloads) or 'all workloads'}")
 
 
 def _axes(grid: Grid) -> list[Sequence[Any]]:
@@ -184,7 +191,7 @@ def _names(value: Any, name: str, where: str) -> tuple[str, ...]:
         raise BadInput(f"{where}: '{name}' is an empty list")
     for item in values:
         if not isinstance(item, str):
-            raise BadInput(f"{where}: '{name}' holds {item!r:.60}, which is not a name")
+            raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a name")
         if name in CHOICES and item not in CHOICES[name]:
             raise unknown(name, item, CHOICES[name], where)
     return tuple(dict.fromkeys(values))
@@ -196,5 +203,5 @@ def _counts(value: Any, name: str, where: str) -> tuple[int, ...]:
         raise BadInput(f"{where}: '{name}' is an empty list")
     for item in values:
         if isinstance(item, bool) or not isinstance(item, int) or not 1 <= item <= 2**40:
-            raise BadInput(f"{where}: '{name}' holds {item!r:.60}, which is not a positive whole number")
+            raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a positive whole number")
     return tuple(dict.fromkeys(values))

@@ -17,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timeout: Annotated[float, msgspec.Meta(gt=0, le=604_800)] = 900.0
     width: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
     isolation: Isolation = "fork"
-    memory: Annotated[int, msgspec.Meta(ge=2**20)] | None = None
+    memory: Annotated[int, msgspec.Meta(ge=2**20, le=2**60)] | None = None
     parity: bool = True
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import Catalogue, Expansion, Grid, expand, make_filter, make_grid, matches
+from tare.cases.grid import Catalogue, Expansion, Grid, check_names, expand, make_filter, make_grid, matches
 from tare.errors import BadInput, unknown
 
 TABLES = ("name", "options", "grid", "include", "exclude")
@@ -62,6 +62,9 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
 
 def expand_plan(plan: Plan, catalogue: Catalogue) -> Expansion:
     """All cases of a plan, each once, in the order of the plan."""
+    for rule in plan.excludes:
+        # A misspelt exclude would match nothing and say nothing.
+        check_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
     cases: dict[Case, None] = {}
     skipped = {}
     for grid in plan.grids:

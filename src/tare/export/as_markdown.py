@@ -13,7 +13,7 @@ def export(records: Iterable[Record]) -> str:
 
 def _ladder(ladder: Ladder) -> str:
     heads, lines = row_texts(ladder)
-    out = [f"### {title(ladder.case)}", "", where(ladder), ""]
+    out = [f"### {title(ladder.case)}", "", _escape(where(ladder)), ""]
     if lines:
         out.append("| " + " | ".join(heads) + " |")
         out.append("| " + " | ".join("---" if h in ("rung", "parity") else "---:" for h in heads) + " |")
@@ -25,4 +25,5 @@ def _ladder(ladder: Ladder) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    """One line that Markdown shows as it is: a newline would end the list, a pipe or a tag would be taken."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

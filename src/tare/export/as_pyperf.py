@@ -1,9 +1,10 @@
-"""pyperf's JSON, version 1.0: a benchmark a record, a run a round, so that `pyperf compare_to` works."""
+"""pyperf's JSON, version 1.0: a benchmark a case, a run a round, so that `pyperf compare_to` works."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
+from tare.errors import BadInput
 from tare.records.figures import good_rounds
 from tare.records.record import Record, Round
 
@@ -12,8 +13,11 @@ TICK_S = 1e-9
 
 
 def export(records: Iterable[Record]) -> str:
-    benchmarks = [made for record in records if (made := _benchmark(record))]
-    return json.dumps({"version": "1.0", "benchmarks": benchmarks}) + "\n"
+    """The newest record stands for its case: pyperf refuses two benchmarks of one name, and a file without any."""
+    benchmarks = {record.case.key: made for record in records if (made := _benchmark(record))}
+    if not benchmarks:
+        raise BadInput("no record has a round that succeeded, and pyperf reads no file without a benchmark")
+    return json.dumps({"version": "1.0", "benchmarks": list(benchmarks.values())}) + "\n"
 
 
 def _benchmark(record: Record) -> dict[str, Any] | None:
@@ -21,18 +25,17 @@ def _benchmark(record: Record) -> dict[str, Any] | None:
     if not runs:
         return None
     software = record.environment.software
-    return {
-        "metadata": {
-            "name": record.case.key,
-            "unit": "second",
-            "tare_record": record.id,
-            "tare_parity": record.parity.status,
-            "torch_version": software.get("torch", ""),
-            "python_version": software.get("python", ""),
-            "cpu_model_name": record.environment.machine.get("cpu", ""),
-        },
-        "runs": runs,
+    metadata = {
+        "name": record.case.key,
+        "unit": "second",
+        "tare_record": record.id,
+        "tare_parity": record.parity.status,
+        "torch_version": software.get("torch"),
+        "python_version": software.get("python"),
+        "cpu_model_name": record.environment.machine.get("cpu"),
     }
+    # pyperf refuses metadata without a value.
+    return {"metadata": {name: value for name, value in metadata.items() if value}, "runs": runs}
 
 
 def _run(done: Round) -> dict[str, Any] | None:

@@ -5,6 +5,8 @@ import msgspec
 from tare.errors import BadInput
 from tare.records.record import VERSION, Record, Round
 
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+
 _record = msgspec.json.Decoder(Record)
 _round = msgspec.json.Decoder(Round)
 
@@ -29,12 +31,12 @@ def decode_record(text: bytes | str, where: str) -> Record:
                 f"{where} holds a record of version {version[:20]}; this tare reads {VERSION}: upgrade tare-bench"
             )
         return _record.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadInput(f"{where} is not a record: {error}") from None
 
 
 def decode_round(text: bytes | str, where: str) -> Round:
     try:
         return _round.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadInput(f"{where} is not a round: {error}") from None

@@ -28,15 +28,18 @@ SeriesKind = Literal["warmup", "pipelined", "latency"]
 Stop = Literal["width", "budget", "steady", "unsteady"]
 ParityStatus = Literal["same", "different", "nan", "unchecked"]
 
-Nanoseconds = Annotated[int, msgspec.Meta(ge=0)]
-Bytes = Annotated[int, msgspec.Meta(ge=0)]
+# Bounded, because a larger number can be read but neither written again nor turned into a float.
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Steps = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Timed blocks of one kind. Entry i took wall_ns[i] for steps[i] steps and began at at_ns[i]."""
 
     kind: SeriesKind
-    steps: list[Annotated[int, msgspec.Meta(ge=1)]]
+    steps: list[Steps]
     wall_ns: list[Nanoseconds]
     at_ns: list[Nanoseconds]
     device_ns: list[Nanoseconds] | None = None
@@ -85,14 +88,14 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """The machine during a round, seen from outside the measured process. What cannot be read is absent."""
 
-    samples: int = 0
+    samples: Number = 0
     sm_clock_mhz: list[float] | None = None
     temperature_c: list[float] | None = None
     power_w: list[float] | None = None
     utilisation: list[float] | None = None
     energy_j_per_step: float | None = None
     throttle_reasons: list[str] = []
-    other_gpu_processes: int | None = None
+    other_gpu_processes: Number | None = None
     cpu_load: float | None = None
     cpu_pace: float | None = None
 
@@ -104,9 +107,9 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
     error: float | None = None
     tolerance: float | None = None
     worst: str | None = None
-    compared: int = 0
+    compared: Number = 0
     # Tensors in which eager itself is so far off at this precision that they prove nothing.
-    undecided: int = 0
+    undecided: Number = 0
     reference: str = ""
     reason: str = ""
 
@@ -123,7 +126,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh process. A failed round keeps what it had measured before it failed."""
 
-    index: int
+    index: Number
     started: str
     seconds: float
     isolation: str
@@ -132,7 +135,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     cache: Literal["cold", "warm", "none"] = "none"
     series: list[Series] = []
     # For each kind of series, the indices of its blocks that were taken under throttling.
-    throttled: dict[SeriesKind, list[int]] = {}
+    throttled: dict[SeriesKind, list[Number]] = {}
     host_memory: HostMemory | None = None
     device_memory: DeviceMemory | None = None
     telemetry: Telemetry | None = None

@@ -6,9 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Below this many independent samples no order statistic bounds a median at 95 %.
-FEWEST = 6
-
 
 class Interval(NamedTuple):
     """An estimate with its bounds. `sound` is False where the data cannot support the confidence asked for."""
@@ -39,10 +36,10 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Inter
     ordered = np.sort(values)
     middle = float(np.median(ordered))
     independent = int(values.size / sign_correlation_time(values, middle))
-    if independent < FEWEST:
+    rank = _lower_rank(independent, confidence)
+    if rank is None:
         return Interval(float(ordered[0]), middle, float(ordered[-1]), sound=False)
-    share = _lower_rank(independent, confidence) / independent
-    low = int(share * values.size)
+    low = rank * values.size // independent
     return Interval(float(ordered[low]), middle, float(ordered[values.size - 1 - low]))
 
 
@@ -68,7 +65,9 @@ def sign_correlation_time(values: NDArray[np.float64], middle: float) -> float:
     """How many successive samples say as much about the median as one independent sample (1 if they all do).
 
     The integrated autocorrelation time of sign(x - median), summed over pairs of lags while those stay
-    positive (Geyer, 1992, initial positive sequence), which needs no tuned window.
+    positive (Geyer, 1992, initial positive sequence), which needs no tuned window. Measuring about the sample's
+    own median makes every correlation a little too small; the last factor makes up for it to first order
+    (Wolff, Monte Carlo errors with less errors, 2004, eq. 49).
     """
     signs = np.sign(values - middle)
     n = signs.size
@@ -77,19 +76,24 @@ def sign_correlation_time(values: NDArray[np.float64], middle: float) -> float:
         return 1.0
     size = 1 << (2 * n - 1).bit_length()
     spectrum = np.fft.rfft(signs, size)
-    correlation = np.fft.irfft(spectrum * np.conj(spectrum), size)[:n] / power
-    total = 0.0
+    # Products of signs are whole numbers: rounded, so that no rounding error decides whether a pair is positive.
+    correlation = np.rint(np.fft.irfft(spectrum * np.conj(spectrum), size)[:n]) / power
+    total, window = 0.0, 0
     for k in range(0, n - 1, 2):
         pair = float(correlation[k] + correlation[k + 1])
         if pair <= 0:
             break
-        total += pair
-    return min(max(2 * total - 1, 1.0), float(n))
+        total, window = total + pair, k + 1
+    return min(max((2 * total - 1) * (1 + (2 * window + 1) / n), 1.0), float(n))
 
 
-def _lower_rank(n: int, confidence: float) -> int:
-    """The largest 0-based rank r with P(fewer than r+1 of n samples under the median) <= alpha/2."""
+def _lower_rank(n: int, confidence: float) -> int | None:
+    """The largest 0-based rank r with P(fewer than r+1 of n samples under the median) <= alpha/2.
+
+    None where even the extremes of n samples do not bound the median at that confidence.
+    """
     from scipy.special import bdtr
 
     ranks = np.arange(n // 2 + 1)
-    return max(int(np.count_nonzero(bdtr(ranks, n, 0.5) <= (1 - confidence) / 2)) - 1, 0)
+    fitting = int(np.count_nonzero(bdtr(ranks, n, 0.5) <= (1 - confidence) / 2))
+    return fitting - 1 if fitting else None

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, create_engine, event, select
+from sqlalchemy import URL, Connection, Engine, Select, create_engine, event, select
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
 
 from tare.errors import BadInput, TareError
@@ -65,24 +65,27 @@ class Store:
 
 
 def _connect(where: str) -> Engine:
-    url = where
-    if "://" not in where:
-        path = Path(where).expanduser().resolve()
-        if path.is_dir():
-            raise BadInput(f"the store {where} is a folder; name a file in it, such as {path / 'records.db'}")
-        if not path.parent.is_dir():
-            raise BadInput(f"there is no folder {path.parent} for the store {where}")
-        url = f"sqlite:///{path}"
     try:
-        engine = create_engine(url)
+        engine = create_engine(where if "://" in where else _file_url(where))
         if engine.dialect.name == "sqlite":
             _tune_sqlite(engine)
         with engine.connect():
             return engine
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError, OSError, RuntimeError) as error:
+        # Python's own: a port that is no number, a name that is too long, a home folder that nobody has.
         raise BadInput(f"cannot use {where} as a store: {error}") from None
     except DatabaseError as error:
         raise BadInput(f"cannot open the store {where}: {error.orig}") from None
+
+
+def _file_url(where: str) -> URL:
+    path = Path(where).expanduser().resolve()
+    if path.is_dir():
+        raise BadInput(f"the store {where} is a folder; name a file in it, such as {path / 'records.db'}")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} for the store {where}")
+    # Not a text, in which a question mark or a percent sign of the path would have a meaning.
+    return URL.create("sqlite", database=str(path))
 
 
 def _tune_sqlite(engine: Engine) -> None:

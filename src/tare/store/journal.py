@@ -1,7 +1,6 @@
 """The journal of a run: each round and record is stored the moment it exists, and found again by --resume."""
 
 import contextlib
-import json
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -14,10 +13,18 @@ from sqlalchemy import delete, insert, select, update
 from tare.cases.case import Case
 from tare.cases.grid import Skip
 from tare.errors import BadInput
-from tare.records.codec import decode_record, decode_round, encode
+from tare.records.codec import UNREADABLE, decode_record, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
 from tare.store.database import Store, StoreFailed
+
+
+class _Spilled(msgspec.Struct):
+    key: str
+    round: str
+
+
+_spilled = msgspec.json.Decoder(_Spilled)
 
 
 class StoreJournal:
@@ -61,8 +68,8 @@ class StoreJournal:
 
     def load(self) -> None:
         """What an earlier process of this run had stored or spilled."""
-        done = select(schema.records).where(schema.records.c.run == self.run)
-        for row in self._store.rows(done):
+        kept = schema.records.c
+        for row in self._store.rows(select(kept.id, kept.key, kept.document).where(kept.run == self.run)):
             self._records[row.key] = decode_record(row.document, f"record {row.id} in {self._store.where}")
         open_rounds = select(schema.rounds).where(schema.rounds.c.run == self.run)
         for row in self._store.rows(open_rounds.order_by(schema.rounds.c.position)):
@@ -84,17 +91,17 @@ class StoreJournal:
     def _load_spill(self) -> None:
         """Takes spilled rounds into the store; a file with a line that cannot be read stays for its owner."""
         for path in _spill_places(self._store.where, self.run):
-            if not path.exists():
+            if not path.is_file():
                 continue
             whole = True
-            for line in path.read_text().splitlines():
+            for line in path.read_bytes().splitlines():
                 try:
-                    entry = json.loads(line)
-                    case, done = Case.parse(entry["key"]), decode_round(entry["round"], str(path))
-                except (ValueError, KeyError, TypeError, BadInput):
+                    entry = _spilled.decode(line)
+                    case, done = Case.parse(entry.key), decode_round(entry.round, str(path))
+                except (*UNREADABLE, BadInput):
                     whole = False
                     continue
-                if done.index >= len(self.rounds(case)):
+                if self.record(case) is None and done.index >= len(self.rounds(case)):
                     self.add_round(case, done)
             if whole:
                 path.unlink()
@@ -149,12 +156,15 @@ def _spill_places(store: str, run: str) -> list[Path]:
 
 
 def _spill(store: str, run: str, case: Case, done: Round) -> str:
-    line = json.dumps({"key": case.key, "round": encode(done).decode()}) + "\n"
+    line = encode(_Spilled(case.key, encode(done).decode())) + b"\n"
     for path in _spill_places(store, run):
         try:
-            with path.open("a") as file:
-                file.write(line)
-            return str(path)
+            with path.open("ab", buffering=0) as file:
+                end = file.tell()
+                if file.write(line) == len(line):
+                    return str(path)
+                # Half a line would spoil the one that is appended to it next time.
+                file.truncate(end)
         except OSError:
             continue
     return "memory only: no folder can be written"

@@ -1,10 +1,11 @@
 """Queries as a user writes them: a key, the beginning of one, a record's id, a workload, or field=value."""
 
+import re
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, or_
 
-from tare.errors import BadInput, unknown
+from tare.errors import BadInput, quote, unknown
 from tare.store.schema import records
 
 NUMBERS = ("batch", "threads")
@@ -32,6 +33,9 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
     """Terms from the command line; unknown fields are refused with the valid ones."""
     words, fields = [], []
     for term in terms:
+        if not term.isprintable():
+            # No record holds such a text, and half a character cannot even be sent to a database.
+            raise BadInput(f"{quote(term)} is not the text of a key, an id or a field")
         name, equals, value = term.partition("=")
         if "/" in term or not equals:
             words.append(term)
@@ -43,7 +47,8 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
             raise BadInput(f"'{term}' names no value: write {name}=VALUE")
         if name in NUMBERS or name in size_names:
             for part in values:
-                if not part.isdecimal():
+                # At most 18 digits: a database's integer has 64 bits.
+                if not re.fullmatch(r"[0-9]{1,18}", part):
                     raise BadInput(f"{name} is a whole number, not '{part[:40]}'")
         fields.append((name, values))
     return Query(tuple(words), tuple(fields))

@@ -19,6 +19,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.exc import DatabaseError
 
 from tare.errors import BadInput
 
@@ -78,26 +79,36 @@ records = Table(
 )
 
 
-def _create(connection: Connection) -> None:
-    metadata.create_all(connection)
-
-
-# Entry i brings a store of version i to version i + 1. Only ever append.
-MIGRATIONS: list[Callable[[Connection], None]] = [_create]
+# The tables above are the newest version, and a new store gets them as they are: its version is 1 more than the
+# number of migrations. Entry i brings an older store of version i + 1 to version i + 2. Only ever append.
+MIGRATIONS: list[Callable[[Connection], None]] = []
 
 
 def migrate(connection: Connection, where: str) -> None:
     """Brings a store up to date inside the caller's transaction; refuses one that a newer tare has written."""
-    found = 0
-    if inspect(connection).has_table("schema_version"):
-        found = connection.execute(select(version.c.version)).scalar_one()
-    if found > len(MIGRATIONS):
-        raise BadInput(
-            f"the store {where} has schema {found}; this tare knows up to {len(MIGRATIONS)}: upgrade tare-bench"
-        )
-    if found == len(MIGRATIONS):
+    newest = len(MIGRATIONS) + 1
+    found = _found_version(connection, where)
+    if found is None:
+        metadata.create_all(connection)
+        connection.execute(insert(version).values(version=newest))
         return
-    for step in MIGRATIONS[found:]:
+    if found > newest:
+        raise BadInput(f"the store {where} has schema {found}; this tare knows up to {newest}: upgrade tare-bench")
+    if found == newest:
+        return
+    for step in MIGRATIONS[found - 1 :]:
         step(connection)
-    statement = update(version) if found else insert(version)
-    connection.execute(statement.values(version=len(MIGRATIONS)))
+    connection.execute(update(version).values(version=newest))
+
+
+def _found_version(connection: Connection, where: str) -> int | None:
+    """None in a database that is not a store yet; BadInput where it is damaged or something else's."""
+    try:
+        if not inspect(connection).has_table("schema_version"):
+            return None
+        found: list[int] = list(connection.execute(select(version.c.version)).scalars())
+    except DatabaseError as error:
+        raise BadInput(f"{where} is not a store: {error.orig}") from None
+    if len(found) != 1 or found[0] < 1:
+        raise BadInput(f"{where} is not a store: it does not say the version of its schema")
+    return found[0]

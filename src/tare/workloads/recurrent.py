@@ -18,7 +18,8 @@ class Lstm:
     def build(self, hidden: int, input: int, layers: int, **_: int) -> Any:
         from torch import nn
 
-        return nn.LSTM(input, hidden, layers)
+        # A bare nn.LSTM cannot be scripted (its forward is overloaded); inside another module it can.
+        return nn.Sequential(nn.LSTM(input, hidden, layers))
 
     def inputs(self, batch: int, hidden: int, input: int, steps: int, **_: int) -> Batch:
         import torch

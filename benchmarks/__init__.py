@@ -1,0 +1,1 @@
+"""What measures tare itself. Ratios within one run: the machines are noisy."""

@@ -1,0 +1,75 @@
+"""Options: their bounds, and how a wrong one is named."""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from tare.cases.options import QUICK, Options, make_options
+from tare.errors import BadInput
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert make_options({}) == Options()
+    assert make_options({}).round_budget == 4.0
+
+
+def test_quick_is_one_round() -> None:
+    assert make_options({**QUICK, "timeout": 5}) == Options(rounds=1, budget=2.0, width=0.05, timeout=5.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ({"rounds": 1}, True),
+        ({"rounds": 1000}, True),
+        ({"rounds": 0}, False),
+        ({"rounds": 1001}, False),
+        ({"rounds": 2**80}, False),
+        ({"rounds": 2.5}, False),
+        ({"rounds": "3"}, False),
+        ({"rounds": None}, False),
+        ({"budget": 1e-9}, True),
+        ({"budget": 86_400}, True),
+        ({"budget": 0}, False),
+        ({"budget": -1.0}, False),
+        ({"budget": 86_401}, False),
+        ({"budget": math.nan}, False),
+        ({"budget": math.inf}, False),
+        ({"timeout": 0}, False),
+        ({"timeout": math.nan}, False),
+        ({"timeout": 604_801}, False),
+        ({"width": 0.999}, True),
+        ({"width": 1}, False),
+        ({"width": 0}, False),
+        ({"width": math.nan}, False),
+        ({"isolation": "spawn"}, True),
+        ({"isolation": "thread"}, False),
+        ({"memory": 2**20}, True),
+        ({"memory": 2**60}, True),
+        ({"memory": None}, True),
+        ({"memory": 2**20 - 1}, False),
+        ({"memory": 2**60 + 1}, False),
+        ({"parity": False}, True),
+        ({"parity": 1}, False),
+    ],
+)
+def test_bounds(given: dict[str, Any], allowed: bool) -> None:
+    name, value = next(iter(given.items()))
+    if allowed:
+        assert getattr(make_options(given), name) == value
+        return
+    with pytest.raises(BadInput, match=rf"the plan: .*\$\.{name}"):
+        make_options(given, "the plan")
+
+
+def test_an_unknown_option_is_refused_with_the_valid_ones() -> None:
+    with pytest.raises(BadInput, match=r"unknown option 'round' in the plan; did you mean 'rounds'.*budget"):
+        make_options({"round": 3}, "the plan")
+
+
+def test_options_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        make_options({}).rounds = 4  # type: ignore[misc]
+    assert msgspec.json.decode(msgspec.json.encode(Options()), type=Options) == Options()

@@ -1,0 +1,155 @@
+"""Plans from TOML: what they mean, and how a wrong one is refused."""
+
+from pathlib import Path
+
+import pytest
+from builders import make_case
+from catalogues import FakeCatalogue
+
+from tare.cases.case import Case
+from tare.cases.grid import Grid
+from tare.cases.options import Options
+from tare.cases.plan import Plan, expand_plan, fingerprint, make_plan, read_plan
+from tare.errors import BadInput
+
+PLAN = """
+name = "nightly"
+
+[options]
+rounds = 5
+budget = 3.5
+
+[[grid]]
+workload = "mlp"
+rung = ["eager", "compile"]
+batch = [1, 32]
+size.width = 64
+
+[[exclude]]
+rung = "compile"
+batch = 1
+
+[[include]]
+workload = "mlp"
+rung = "compile:max"
+batch = 1
+"""
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "bad.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def cases_of(plan: Plan) -> list[Case]:
+    return expand_plan(plan, FakeCatalogue()).cases
+
+
+def test_a_plan_is_its_grids_less_the_excludes_plus_the_includes(tmp_path: Path) -> None:
+    plan = read_plan(written(tmp_path, PLAN))
+    assert plan.name == "nightly"
+    assert plan.options == {"rounds": 5, "budget": 3.5}
+    assert cases_of(plan) == [
+        make_case(batch=1),
+        make_case(),
+        make_case(rung="compile"),
+        make_case(rung="compile:max", batch=1),
+    ]
+
+
+def test_a_plan_without_a_name_has_its_files(tmp_path: Path) -> None:
+    assert read_plan(written(tmp_path, "[grid]\nworkload = 'mlp'")).name == "bad"
+
+
+def test_one_table_stands_for_a_list_of_one() -> None:
+    assert make_plan({"grid": {"workload": "mlp"}}, "x").grids == (Grid(workload=("mlp",)),)
+
+
+def test_an_include_is_not_excluded_and_nothing_is_there_twice() -> None:
+    grid = {"workload": "mlp", "rung": "eager"}
+    plan = make_plan({"grid": [grid, grid], "include": [grid], "exclude": [{"workload": "mlp"}]}, "x")
+    assert cases_of(plan) == [make_case()]
+    assert cases_of(make_plan({"grid": [grid, grid]}, "x")) == [make_case()]
+
+
+def test_excludes_apply_to_skips_too_and_skips_count_once() -> None:
+    grid = {"workload": "mlp", "rung": ["eager", "compile"], "device": "cuda"}
+    found = expand_plan(make_plan({"grid": [grid, grid], "exclude": {"rung": "compile"}}, "x"), FakeCatalogue())
+    assert found.cases == []
+    assert [(skip.key, skip.reason) for skip in found.skipped] == [(make_case(device="cuda").key, "no GPU here")]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "said"),
+    [
+        ({"workload": "mpl"}, "unknown workload 'mpl'; did you mean 'mlp'"),
+        ({"rung": "eagre"}, "unknown rung 'eagre'; did you mean 'eager'"),
+        ({"size": {"widht": 1}}, "unknown size 'widht'.*did you mean 'width'"),
+        ({"workload": "cnn", "size": {"width": 1}}, "unknown size 'width' in the sizes of cnn"),
+    ],
+)
+def test_a_misspelt_exclude_is_not_silently_useless(exclude: dict[str, object], said: str) -> None:
+    plan = make_plan({"grid": {"workload": "mlp"}, "exclude": exclude}, "x")
+    with pytest.raises(BadInput, match=said):
+        expand_plan(plan, FakeCatalogue())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "at least one"),
+        ("name = 'x'\n[options]\nrounds = 1", "at least one"),
+        ("grid = []", "at least one"),
+        ("[[grids]]\nworkload = 'mlp'", "unknown key 'grids'.*did you mean 'grid'.*exclude, grid, include"),
+        ("name = 3\n[grid]\nworkload = 'mlp'", "'name' is not a text"),
+        ("name = ''\n[grid]\nworkload = 'mlp'", "'name' is not a text"),
+        ("options = 3\n[grid]\nworkload = 'mlp'", "'options' is not a table"),
+        ("grid = 3", r"'grid' is not a \[\[grid\]\] table"),
+        ("grid = [3]", r"'grid' is not a \[\[grid\]\] table"),
+        ("exclude = [3]\n[grid]\nworkload = 'mlp'", r"'exclude' is not a \[\[exclude\]\] table"),
+        ("[[grid]]\nworkload = 'mlp'\n[[grid]]\nbatch = 1", "grid 2: a grid names at least one workload"),
+        ("[[grid]]\nworkload = 'mlp'\nmode = 'tain'", "unknown mode 'tain' in .*, grid 1; did you mean 'train'"),
+        ("[[grid]]\nworkload = 'mlp'\nbatch = 2026-01-01", "'batch' holds datetime"),
+        ("[[grid]]\nworkload = 'mlp'\nbatch = nan", "'batch' holds nan"),
+        (f"[[grid]]\nworkload = 'mlp'\nbatch = 0x{'f' * 5000}", "'batch' holds something too large"),
+        (f"[[grid]]\nworkload = 'mlp'\nbatch = {'9' * 5000}", "is not TOML: .*4300 digits"),
+        ("[[include]]\nworkload = 'mlp'\ncolour = 1", "unknown key 'colour' in .*, include 1"),
+        ("[[exclude]]\nbatsch = 1\n[[grid]]\nworkload = 'mlp'", "unknown key 'batsch' in .*, exclude 1"),
+        ("[[grid]\nworkload = 'mlp'", "is not TOML: .*line 1"),
+        ("a = 1\na = 2", "is not TOML: "),
+        ("a = " + "[" * 5000, "is not TOML: "),
+        (b"name = '\xff'", "is not TOML: .*utf-8"),
+        (b"\x00", "is not TOML: "),
+    ],
+)
+def test_a_wrong_plan_is_refused_with_its_file_and_fault(tmp_path: Path, text: str | bytes, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(BadInput, match=said) as caught:
+        read_plan(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no plan at .*none\.toml"):
+        read_plan(tmp_path / "none.toml")
+    with pytest.raises(BadInput, match=f"cannot read plan {tmp_path}: Is a directory"):
+        read_plan(tmp_path)
+    with pytest.raises(BadInput, match=r"cannot read plan .*: File name too long"):
+        read_plan(tmp_path / f"{'a' * 300}.toml")
+
+
+def test_a_fingerprint_knows_cases_and_options_but_no_order() -> None:
+    a, b = make_case(), make_case(rung="compile")
+    mark = fingerprint([a, b], Options())
+    assert mark == fingerprint([b, a], Options())
+    assert mark != fingerprint([a], Options())
+    assert mark != fingerprint([a, make_case(rung="compile", batch=1)], Options())
+    assert mark != fingerprint([a, b], Options(rounds=4))
+    assert mark == fingerprint([a, b], Options(rounds=3)), "the default, named, is the default"
+
+
+def test_the_fingerprint_of_a_stored_run_never_changes() -> None:
+    options = Options(rounds=3, budget=12.0, timeout=900.0, width=0.01, isolation="fork", memory=None, parity=True)
+    assert fingerprint([make_case()], options) == "f4af3d23c9455ea0"

@@ -1,0 +1,40 @@
+"""A catalogue written by hand: two workloads, three rungs, two devices; no torch, no probe."""
+
+from collections.abc import Mapping
+
+from tare.cases.case import Case
+from tare.errors import unknown
+
+RUNGS = ("eager", "compile", "compile:max")
+
+
+class FakeCatalogue:
+    """`mlp` has the size width, `cnn` has resolution and depth; the GPU is not there."""
+
+    def devices(self, name: str) -> list[str]:
+        known = {"auto": ["cpu"], "all": ["cpu", "cuda"], "cpu": ["cpu"], "cuda": ["cuda"], "cuda:1": ["cuda:1"]}
+        if name not in known:
+            raise unknown("device", name, known)
+        return known[name]
+
+    def workload_names(self) -> list[str]:
+        return ["mlp", "cnn"]
+
+    def sizes(self, workload: str) -> Mapping[str, int]:
+        return {"mlp": {"width": 64}, "cnn": {"resolution": 32, "depth": 2}}[workload]
+
+    def batch(self, workload: str) -> int:
+        return {"mlp": 32, "cnn": 8}[workload]
+
+    def optimizer(self, workload: str) -> str:
+        return {"mlp": "sgd", "cnn": "adam"}[workload]
+
+    def ladder(self, workload: str, device: str) -> list[str]:
+        return ["eager", "compile"] if (workload, device) != ("cnn", "cpu") else ["eager"]
+
+    def check_rung(self, name: str) -> None:
+        if name not in RUNGS:
+            raise unknown("rung", name, RUNGS)
+
+    def refusal(self, case: Case) -> tuple[str, str] | None:
+        return ("not-installed", "no GPU here") if case.device_type == "cuda" else None

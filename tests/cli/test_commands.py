@@ -1,0 +1,154 @@
+"""The command line as a user meets it: output, exit codes, one-line errors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "2", "--budget", "0.6")
+
+
+def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TARE_HOME": str(home), "COLUMNS": "300"}
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with one small run in it."""
+    folder = tmp_path_factory.mktemp("home")
+    done = tare(folder, *RUN, "--mode", "infer,train", "--json")
+    assert done.returncode == 0, done.stderr
+    (folder / "run.json").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def document(home: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((home / "run.json").read_text())
+    return loaded
+
+
+def test_run_prints_one_json_document_with_the_records(document: dict[str, Any]) -> None:
+    cases = [(r["case"]["rung"], r["case"]["mode"]) for r in document["records"]]
+    assert cases == [(rung, mode) for mode in ("infer", "train") for rung in ("eager", "torchscript")]
+    for record in document["records"]:
+        assert record["parity"]["status"] == "same"
+        assert len(record["rounds"]) == 2
+        assert record["environment"]["software"]["torch"]
+
+
+def test_show_gives_the_ladders_of_the_newest_run(home: Path) -> None:
+    done = tare(home, "show")
+    assert done.returncode == 0
+    assert done.stdout.count("x eager") == 2
+    assert "\x1b" not in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+
+
+def test_show_finds_by_field_key_and_id(home: Path, document: dict[str, Any]) -> None:
+    one = document["records"][0]
+    for terms in (["rung=eager", "mode=infer"], [one["id"]], ["width=128", "rung=eager", "mode=infer"]):
+        found = json.loads(tare(home, "show", *terms, "--json").stdout)["records"]
+        assert [record["id"] for record in found] == [one["id"]]
+
+
+def test_list_gives_arrays(home: Path) -> None:
+    workloads = json.loads(tare(home, "list", "workloads", "--json").stdout)
+    assert {"resnet50", "lstm", "mnist_cnn", "mlp"} <= {entry["workload"] for entry in workloads}
+    records = json.loads(tare(home, "list", "records", "mode=train", "--json").stdout)
+    assert len(records) == 2
+
+
+def test_list_rungs_says_why_one_is_missing_and_how_to_get_it(home: Path) -> None:
+    rungs = {entry["rung"]: entry for entry in json.loads(tare(home, "list", "rungs", "--json").stdout)}
+    assert rungs["eager"]["available"].startswith("on ")
+    graph = rungs["cudagraph"]
+    assert graph["available"] == "on cuda" or (graph["reason"] and graph["remedy"])
+    assert rungs["compile:max-autotune"]["left_out_of_ladders"]
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "markdown", "pyperf"])
+def test_export_to_a_file(home: Path, tmp_path: Path, format: str) -> None:
+    target = tmp_path / "out"
+    assert tare(home, "export", "--format", format, "-o", str(target)).returncode == 0
+    assert "torchscript" in target.read_text()
+
+
+def test_doctor_looks_at_the_machine(home: Path) -> None:
+    found = json.loads(tare(home, "doctor", "--json").stdout)
+    assert "cpu" in found["devices"]
+    assert {check["name"] for check in found["checks"]} >= {"CPU governor", "CPU load", "host memory"}
+
+
+def test_impossible_combinations_are_skipped_with_the_reason(home: Path) -> None:
+    done = tare(home, *RUN, "--quick", "--precision", "fp32,tf32", "--feed", "device,pinned", "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert len(document["records"]) == 2
+    assert len(document["skipped"]) == 6
+    assert any("TF32" in skip["reason"] for skip in document["skipped"])
+
+
+BAD = [
+    (("run", "resnet5"), "resnet50"),
+    (("run", "mlp", "--rung", "eagr"), "eager"),
+    (("run", "mlp", "--mode", "training"), "infer, train"),
+    (("run", "mlp", "--precision", "fp8"), "amp-bf16"),
+    (("run", "mlp", "--batch", "many"), "--batch"),
+    (("run", "mlp", "--batch", "0"), "--batch"),
+    (("run", "mlp", "--size", "resolution=7"), "depth"),
+    (("run", "mlp", "--size", "width"), "NAME=NUMBER"),
+    (("run", "mlp", "--rounds", "0"), "rounds"),
+    (("run", "mlp", "--isolation", "thread"), "isolation"),
+    (("run", "mlp", "--device", "tpu"), "cuda"),
+    (("run", "mlp", "--precision", "tf32", "--device", "cpu"), "TF32"),
+    (("run", "nowhere.toml"), "nowhere.toml"),
+    (("run", "a.toml", "mlp"), "one plan"),
+    (("run", "a.toml", "--batch", "1"), "--batch"),
+    (("run", "mlp", "--frobnicate"), "--frobnicate"),
+    (("run",), "argument"),
+    (("list", "things"), "workloads"),
+    (("show", "colour=red"), "rung"),
+    (("show", "nothing_like_it"), "nothing_like_it"),
+    (("export", "--format", "xml"), "markdown"),
+    (("show", "--store", "/no/such/folder/records.db"), "/no/such/folder"),
+    (("frobnicate",), "frobnicate"),
+]
+
+
+@pytest.mark.parametrize(("args", "named"), BAD, ids=[" ".join(args) for args, _ in BAD])
+def test_bad_input_is_one_line_and_exit_code_2(home: Path, args: tuple[str, ...], named: str) -> None:
+    done = tare(home, *args)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("tare: ")
+    assert named in done.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['tare', '--help']\n"
+        "from tare.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'sqlalchemy', 'rich.table', 'psutil'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "HEAVY []" in done.stdout
+
+
+def test_the_data_folder_must_be_usable(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    done = tare(file / "home", "show")
+    assert done.returncode == 2
+    assert "TARE_HOME" in done.stderr

@@ -1,0 +1,109 @@
+"""Workers from the fork server and from a fresh interpreter: the same protocol, the same endings."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.launch import ForkLauncher, SpawnLauncher
+from tare.execute.protocol import Done, ProbeJob
+from tare.execute.supervise import Watchman, supervise
+
+CASE = Case(
+    workload="mlp", rung="eager", batch=4, sizes={"width": 16, "depth": 1, "features": 8, "classes": 3}, threads=1
+)
+
+
+@pytest.fixture(scope="module")
+def fork() -> Iterator[ForkLauncher]:
+    launcher = ForkLauncher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("isolation", ["fork", "spawn"])
+def test_a_round_in_a_fresh_process(isolation: str, home: Path) -> None:
+    executor = LocalExecutor(make_launcher(isolation), home / "scratch")
+    try:
+        rounds = [executor.run_round(CASE, i, Options(rounds=2, budget=0.4), check=i == 0) for i in range(2)]
+    finally:
+        executor.close()
+    for done in rounds:
+        assert done.failure is None
+        assert done.isolation == isolation
+        assert [series.kind for series in done.series] == ["warmup", "pipelined", "latency"]
+        assert done.flags["threads"] == "1"
+        assert done.host_memory is not None
+        assert done.device_memory is None, "on a CPU the device's figures are absent, not zero"
+        assert done.prepare_s is not None
+    assert rounds[0].parity is not None
+    assert rounds[0].parity.status == "same"
+    assert rounds[1].parity is None
+
+
+def test_the_server_has_torch_and_has_touched_no_device_and_has_one_thread(fork: ForkLauncher) -> None:
+    ending = supervise(fork.launch(ProbeJob()), Watchman(120))
+    assert isinstance(ending.messages[-1], Done)
+    assert fork._server is not None
+    server = Path(f"/proc/{fork._server.pid}")
+    if not server.exists():
+        pytest.skip("no /proc on this system")
+    maps = (server / "maps").read_text()
+    assert "libtorch_cpu" in maps
+    assert "libcuda.so" not in maps
+    threads = [(one / "comm").read_text().strip() for one in (server / "task").iterdir()]
+    # OpenBLAS keeps threads of its own and takes care of a fork; nothing else may run in the server.
+    assert len(threads) <= 1 + (os.cpu_count() or 1)
+
+
+def test_every_job_has_a_process_of_its_own(fork: ForkLauncher) -> None:
+    pids = [supervise(fork.launch(ProbeJob()), Watchman(120)).pid for _ in range(3)]
+    assert len({*pids, os.getpid()}) == 4
+
+
+def test_a_program_that_speaks_no_protocol_has_no_result(home: Path) -> None:
+    executor = LocalExecutor(SpawnLauncher(("true",)), home / "scratch")
+    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert done.failure is not None
+    assert done.failure.cause == "no-result"
+
+
+def test_a_program_that_sends_garbage_is_named(home: Path) -> None:
+    said = b'hello\n{"kind":"done"}\n{"kind":"nonsense"}\n'
+    talk = (sys.executable, "-c", f"import os; os.write(int(os.environ['TARE_FD']), {said!r})")
+    executor = LocalExecutor(SpawnLauncher(talk), home / "scratch")
+    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert done.failure is not None
+    assert done.failure.cause == "no-result"
+    assert "series" in done.failure.message
+
+
+def test_a_program_killed_by_a_signal(home: Path) -> None:
+    executor = LocalExecutor(SpawnLauncher(("sh", "-c", "kill -SEGV $$")), home / "scratch")
+    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert done.failure is not None
+    assert (done.failure.cause, done.failure.message) == ("signal", f"ended by {signal.SIGSEGV.name}")
+
+
+def test_what_a_worker_started_ends_with_it(home: Path, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    command = ("sh", "-c", f"sleep 3600 & echo $! > {note}; exit 0")
+    executor = LocalExecutor(SpawnLauncher(command), home / "scratch")
+    executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    child = int(note.read_text())
+    with pytest.raises(ProcessLookupError):
+        for _ in range(200):
+            os.kill(child, 0)
+            signal.sigtimedwait([], 0.01)

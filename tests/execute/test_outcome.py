@@ -1,0 +1,62 @@
+"""How a worker ended, and what the record says of it."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from tare.execute.outcome import failure_of
+from tare.execute.protocol import Done, Failed, Message
+from tare.execute.supervise import Ending
+from tare.execute.worker import classify
+from tare.records.record import Failure
+
+
+def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> Ending:
+    values: dict[str, Any] = {"killed": None, "log": "", "log_bytes": 0, "seconds": 1.0, "pid": 1, **fields}
+    return Ending(status=status, messages=messages or [], **values)
+
+
+def cause(ending: Ending) -> str | None:
+    failure = failure_of(ending, 10)
+    return failure.cause if failure else None
+
+
+def test_a_worker_that_says_done_and_exits_has_no_failure() -> None:
+    assert failure_of(ended(messages=[Done()]), 10) is None
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        (ended(killed="timeout", status=9), "timeout"),
+        (ended(killed="memory", status=9), "host-oom"),
+        (ended(killed="flood", status=9), "exception"),
+        (ended(status=int(signal.SIGSEGV)), "signal"),
+        (ended(status=int(signal.SIGKILL)), "signal"),
+        (ended(status=int(signal.SIGKILL), oom_kills=1), "host-oom"),
+        (ended(status=int(signal.SIGABRT), log="terminate called: std::bad_alloc"), "host-oom"),
+        (ended(status=0), "no-result"),
+        (ended(status=3 << 8), "exception"),
+        (ended(status=1 << 8, messages=[Failed(Failure(cause="nan", message="x"))]), "nan"),
+    ],
+)
+def test_every_ending_has_its_cause(ending: Ending, expected: str) -> None:
+    assert cause(ending) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), "host-oom"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "host-oom"),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), "device-oom"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "device-oom"),
+        (ModuleNotFoundError("No module named 'timm'"), "not-installed"),
+        (ValueError("boom"), "exception"),
+    ],
+)
+def test_an_exception_has_its_cause(error: Exception, expected: str) -> None:
+    failure = classify(error)
+    assert failure.cause == expected
+    assert "\n" not in failure.message

@@ -1,0 +1,155 @@
+"""Workloads and rungs that do what must not happen, each for real. Loaded into workers through TARE_PLUGINS."""
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tare.cases.case import Case
+from tare.rungs.base import Program, Rung
+from tare.rungs.program import TorchProgram
+from tare.rungs.registry import rung
+from tare.workloads.base import Batch, Workload
+from tare.workloads.registry import workload
+
+HOG_CHUNK = 64 * 2**20
+
+
+class Evil(torch.nn.Module):
+    """A linear layer that does something else as well."""
+
+    def __init__(self, deed: Callable[[int, Any], Any]) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 4)
+        self._deed = deed
+        self._calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self._calls += 1
+        return self._deed(self._calls, self.layer(x))
+
+
+def _plant(name: str, deed: Callable[[int, Any], Any]) -> None:
+    @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4)
+    class Planted:
+        def build(self) -> Any:
+            return Evil(deed)
+
+        def inputs(self, batch: int) -> Batch:
+            return Batch((torch.randn(batch, 16),))
+
+
+def _segfault(_: int, y: Any) -> Any:
+    ctypes.string_at(0)
+    return y
+
+
+def _hang(_: int, y: Any) -> Any:
+    time.sleep(3600)
+    return y
+
+
+def _hog(_: int, y: Any) -> Any:
+    kept = []
+    while True:
+        kept.append(bytearray(os.urandom(4096)) * (HOG_CHUNK // 4096))
+        time.sleep(0.01)
+    return y
+
+
+def _flood(call: int, y: Any) -> Any:
+    if call == 1:
+        line = b"x" * 1023 + b"\n"
+        for _ in range(1024):
+            os.write(1, line * 1024)
+    return y
+
+
+def _raise(_: int, y: Any) -> Any:
+    raise ValueError("a planted mistake\nwith a second line")
+
+
+def _ask_too_much(_: int, y: Any) -> Any:
+    return y + torch.empty(1 << 50).sum()
+
+
+def _device_memory(_: int, y: Any) -> Any:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 TiB.")
+
+
+def _leave(_: int, y: Any) -> Any:
+    os._exit(0)
+
+
+def _abort(_: int, y: Any) -> Any:
+    os.abort()
+
+
+def _nan_later(call: int, y: Any) -> Any:
+    return y if call < 20 else y * float("nan")
+
+
+for _name, _deed in {
+    "segfault": _segfault,
+    "abort": _abort,
+    "hang": _hang,
+    "hog": _hog,
+    "flood": _flood,
+    "raise": _raise,
+    "greedy": _ask_too_much,
+    "device_memory": _device_memory,
+    "leave": _leave,
+    "nan": _nan_later,
+}.items():
+    _plant(_name, _deed)
+
+
+@rung
+class Offset(Rung):
+    """Half a percent wrong, and quick."""
+
+    name = "planted_offset"
+    summary = "eager, but wrong"
+    not_by_default = {"": "planted"}
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        program = TorchProgram(workload, case)
+        right = program.step
+        program.step = lambda: right() * 1.005
+        return program
+
+
+@rung
+class Unsynchronised(Rung):
+    """Hands the step to a thread and returns at once: the clock sees only the handing over."""
+
+    name = "planted_async"
+    summary = "eager, but not waited for"
+    not_by_default = {"": "planted"}
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        program = TorchProgram(workload, case)
+        right, fetch = program.step, program.fetch
+
+        def work(box: list[Any]) -> None:
+            time.sleep(0.005)
+            with torch.inference_mode():
+                box.append(right())
+
+        def step() -> Any:
+            box: list[Any] = []
+            thread = threading.Thread(target=work, args=(box,))
+            thread.start()
+            return thread, box
+
+        def wait_and_fetch(result: Any) -> Any:
+            result[0].join()
+            return fetch(result[1][0])
+
+        program.step = step
+        program.fetch = wait_and_fetch  # type: ignore[method-assign]
+        return program

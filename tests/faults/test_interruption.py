@@ -1,0 +1,169 @@
+"""Ctrl-C, kill -9 of the parent, of a worker and of the fork server, a full disk, a second tare: nothing is lost."""
+
+import json
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import Tare, planted_environment
+
+# Long enough rounds that a signal surely meets one, few enough that the test is short.
+ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "6",
+        "--width", "0.000001", "--no-parity")  # fmt: skip
+ROUNDS = 6
+
+
+def _start(home: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tare", *args]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, env=planted_environment(home), stdout=pipe, stderr=pipe, text=True, **options
+    )
+
+
+def _stored(home: Path) -> dict[tuple[str, int], str]:
+    """What the store holds of each round, finished case or not: its raw document."""
+    path = home / "records.db"
+    if not path.exists():
+        return {}
+    with sqlite3.connect(path) as database:
+        try:
+            open_rounds = database.execute("select key, position, document from rounds").fetchall()
+            records = database.execute("select key, document from records").fetchall()
+        except sqlite3.OperationalError:
+            return {}
+    found = {(key, position): json.loads(text) for key, position, text in open_rounds}
+    for key, text in records:
+        found |= {(key, done["index"]): done for done in json.loads(text)["rounds"]}
+    return {name: json.dumps(done["series"]) for name, done in found.items()}
+
+
+def _wait(condition: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def _resume(tare: Tare, home: Path, before: dict[tuple[str, int], str]) -> dict[str, Any]:
+    """Finishes the plan and shows that what had been measured stands there unchanged."""
+    done = tare(*ARGS, "--resume", "--json")
+    assert done.returncode == 0, done.stderr
+    after = _stored(home)
+    assert len(after) == ROUNDS
+    assert before.items() <= after.items()
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert len(document["records"]) == 2
+    return document
+
+
+def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(home: Path, tare: Tare) -> None:
+    running = _start(home, *ARGS)
+    _wait(lambda: len(_stored(home)) >= 3)
+    family = _descendants(running.pid)
+    assert family
+    running.kill()
+    running.wait()
+    _wait(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family), 20)
+    before = _stored(home)
+    assert 3 <= len(before) < ROUNDS
+    document = _resume(tare, home, before)
+    # Asked again, there is nothing left to measure: the same records come back.
+    again = tare(*ARGS, "--resume", "--json")
+    assert [r["id"] for r in json.loads(again.stdout)["records"]] == [r["id"] for r in document["records"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_so_and_goes_on_later(home: Path, tare: Tare, number: signal.Signals) -> None:
+    running = _start(home, *ARGS)
+    _wait(lambda: len(_stored(home)) >= 2)
+    running.send_signal(number)
+    stdout, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in stderr
+    assert "--resume" in stdout
+    _resume(tare, home, _stored(home))
+
+
+def test_kill_9_of_a_worker_is_a_result(home: Path) -> None:
+    running = _start(home, *ARGS, "--json")
+    _wait(lambda: len(_stored(home)) >= 2)
+
+    def workers() -> list[psutil.Process]:
+        return [one for child in psutil.Process(running.pid).children() for one in child.children()]
+
+    _wait(lambda: bool(workers()))
+    workers()[0].kill()
+    stdout, _ = running.communicate(timeout=120)
+    records = json.loads(stdout)["records"]
+    failures = [r["failure"] for one in records for r in one["rounds"] if r["failure"]]
+    assert len(records) == 2
+    assert [(f["cause"], f["message"]) for f in failures] == [("signal", "ended by SIGKILL")]
+
+
+def test_kill_9_of_the_fork_server_costs_one_round(home: Path) -> None:
+    running = _start(home, *ARGS, "--json")
+    # Both cases have a good round by then, so that one failure is not the whole of either.
+    _wait(lambda: len(_stored(home)) >= 2)
+    psutil.Process(running.pid).children()[0].kill()
+    stdout, stderr = running.communicate(timeout=120)
+    records = json.loads(stdout)["records"]
+    rounds = [done for record in records for done in record["rounds"]]
+    assert "Traceback" not in stderr
+    assert len(rounds) == ROUNDS
+    assert sum(done["failure"] is not None for done in rounds) <= 1
+    assert all(record["failure"] is None for record in records)
+
+
+def test_a_full_disk_keeps_the_round_and_says_where(home: Path, tare: Tare) -> None:
+    home.mkdir()
+
+    def small_files_only() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+
+    running = _start(home, *ARGS, preexec_fn=small_files_only)
+    _, stderr = running.communicate(timeout=120)
+    assert running.returncode == 1
+    assert "Traceback" not in stderr
+    complaint = next(line for line in stderr.splitlines() if line.startswith("tare: "))
+    assert "--resume" in complaint
+    spilled = list(home.glob("*.spill.jsonl"))
+    assert len(spilled) == 1
+    assert str(spilled[0]) in complaint
+    before = _stored(home)
+    kept = json.loads(spilled[0].read_text())
+    before[(kept["key"], json.loads(kept["round"])["index"])] = json.dumps(json.loads(kept["round"])["series"])
+    _resume(tare, home, before)
+    assert not spilled[0].exists()
+
+
+def test_two_at_the_same_time_take_turns_and_lose_nothing(home: Path) -> None:
+    both = [_start(home, *ARGS, "--json") for _ in range(2)]
+    documents = [json.loads(one.communicate(timeout=200)[0]) for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    spans = []
+    for document in documents:
+        assert len(document["records"]) == 2
+        for record in document["records"]:
+            for done in record["rounds"]:
+                series = done["series"]
+                spans.append((series[0]["at_ns"][0], series[-1]["at_ns"][-1] + series[-1]["wall_ns"][-1]))
+    spans.sort()
+    assert len(spans) == 2 * ROUNDS
+    assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+    with sqlite3.connect(home / "records.db") as database:
+        assert database.execute("select count(*) from records").fetchone() == (4,)
+    assert os.listdir(home / "scratch") == []  # noqa: PTH208

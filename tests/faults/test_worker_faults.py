@@ -1,0 +1,118 @@
+"""Workers that crash, hang, flood and lie: each is recorded with its cause, and the cases beside it are complete."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import planted_environment
+
+PLAN = """
+[options]
+rounds = 1
+budget = 0.5
+timeout = 12
+memory = {memory}
+
+[[grid]]
+workload = ["mlp", {workloads}]
+rung = ["eager"]
+device = "cpu"
+
+[[grid]]
+workload = ["mlp"]
+rung = ["torchscript", "planted_offset", "planted_async"]
+device = "cpu"
+"""
+FAULTS = {
+    "segfault": ("signal", "SIGSEGV"),
+    "abort": ("signal", "SIGABRT"),
+    "hang": ("timeout", "12 s"),
+    "hog": ("host-oom", "memory"),
+    "greedy": ("host-oom", "allocate"),
+    "raise": ("exception", "ValueError: a planted mistake"),
+    "device_memory": ("device-oom", "out of memory"),
+    "leave": ("no-result", "code 0"),
+    "nan": ("nan", "not a number"),
+}
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One run with every fault in it, as the user's JSON document plus the exit code."""
+    folder = tmp_path_factory.mktemp("faults")
+    names = ", ".join(f'"planted_{name}"' for name in (*FAULTS, "flood"))
+    plan = folder / "plan.toml"
+    plan.write_text(PLAN.format(workloads=names, memory=1500 * 2**20))
+    done = subprocess.run(
+        [sys.executable, "-m", "tare", "run", str(plan), "--json"],
+        env=planted_environment(folder / "home"),
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    document["exit"], document["stderr"] = done.returncode, done.stderr
+    return document
+
+
+def _record(outcome: dict[str, Any], workload: str, rung: str = "eager") -> dict[str, Any]:
+    case = {"workload": workload, "rung": rung}
+    return next(r for r in outcome["records"] if case.items() <= r["case"].items())
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_recorded_with_its_cause(outcome: dict[str, Any], name: str) -> None:
+    cause, text = FAULTS[name]
+    failure = _record(outcome, f"planted_{name}")["failure"]
+    assert failure["cause"] == cause
+    assert text in failure["message"]
+    assert "\n" not in failure["message"]
+
+
+def test_the_other_cases_are_complete(outcome: dict[str, Any]) -> None:
+    assert len(outcome["records"]) == outcome["planned"] == len(FAULTS) + 1 + 4
+    for rung in ("eager", "torchscript"):
+        good = _record(outcome, "mlp", rung)
+        assert good["failure"] is None
+        assert good["parity"]["status"] == "same"
+        kinds = [series["kind"] for series in good["rounds"][0]["series"]]
+        assert kinds == ["warmup", "pipelined", "latency"]
+
+
+def test_a_failed_case_makes_the_exit_code_1_and_no_traceback(outcome: dict[str, Any]) -> None:
+    assert outcome["exit"] == 1
+    assert "Traceback" not in outcome["stderr"]
+
+
+def test_a_gigabyte_on_stdout_harms_nothing(outcome: dict[str, Any]) -> None:
+    record = _record(outcome, "planted_flood")
+    assert record["failure"] is None
+    assert len(json.dumps(record)) < 2_000_000
+
+
+def test_a_wrong_result_is_different_and_never_faster(outcome: dict[str, Any]) -> None:
+    record = _record(outcome, "mlp", "planted_offset")
+    assert record["parity"]["status"] == "different"
+    assert record["parity"]["error"] == pytest.approx(0.005, rel=0.01)
+    ladder = next(one for one in outcome["ladders"] if one["case"]["workload"] == "mlp")
+    row = next(row for row in ladder["rows"] if row["rung"] == "planted_offset")
+    assert row["speedup_over_eager"] is None
+    assert row["speed_of_best"] is None
+
+
+def test_a_missing_synchronisation_is_caught(outcome: dict[str, Any]) -> None:
+    failure = _record(outcome, "mlp", "planted_async")["failure"]
+    assert failure["cause"] == "unsynchronised"
+
+
+def test_samples_taken_before_a_failure_are_kept(outcome: dict[str, Any]) -> None:
+    done = _record(outcome, "planted_nan")["rounds"][0]
+    assert [series["kind"] for series in done["series"]] == ["warmup", "pipelined", "latency"]
+
+
+def test_nothing_of_the_run_is_left_on_disk_but_the_store(outcome: dict[str, Any]) -> None:
+    home = Path(outcome["store"]).parent
+    assert list((home / "scratch").iterdir()) == []

@@ -1,0 +1,128 @@
+"""Thousands of damaged plans: each is a plan all the same, or refused in one line; nothing else ever escapes."""
+
+import os
+import random
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from catalogues import FakeCatalogue
+from mutate import damaged_bytes, damaged_document, odd_values
+
+from tare.cases import grid
+from tare.cases.case import Case
+from tare.cases.options import make_options
+from tare.cases.plan import Plan, expand_plan, fingerprint, make_plan, read_plan
+from tare.errors import BadInput
+
+PLAN = b"""
+name = "nightly"
+[options]
+rounds = 5
+budget = 3.5
+width = 0.02
+timeout = 60
+isolation = "spawn"
+memory = 2_000_000
+parity = false
+[[grid]]
+workload = ["mlp", "cnn"]
+rung = ["eager", "compile:max"]
+mode = ["infer", "train"]
+device = ["auto", "cuda:1"]
+precision = "bf16"
+batch = [1, 32]
+feed = "device"
+layout = ["contiguous", "channels-last"]
+optimizer = ["sgd", "adam"]
+threads = 2
+[grid.size]
+width = [8, 16]
+depth = 3
+[[exclude]]
+rung = "compile:max"
+batch = 1
+size.width = 8
+[[include]]
+workload = "mlp"
+batch = 7
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "MOST_CASES", 300)
+
+
+def used(plan: Plan) -> None:
+    """Everything that a run does with a plan before it measures."""
+    options = make_options({**plan.options}, f"the options of {plan.name}")
+    found = expand_plan(plan, FakeCatalogue())
+    assert len(set(found.cases)) == len(found.cases)
+    assert all(Case.parse(case.key) == case for case in found.cases)
+    assert len(fingerprint(found.cases, options)) == 16
+
+
+def one_line(error: BadInput) -> bool:
+    """As the command line prints it."""
+    return len(" ".join(str(error).split()).splitlines()) == 1
+
+
+def test_the_plan_itself_is_valid() -> None:
+    used(make_plan(tomllib.loads(PLAN.decode()), "x"))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_text(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    path = tmp_path / "bad.toml"
+    refused = 0
+    for _ in range(300):
+        path.write_bytes(damaged_bytes(chance, PLAN))
+        try:
+            used(read_plan(path))
+        except BadInput as error:
+            assert one_line(error)
+            refused += 1
+    assert 0 < refused < 300, "damage that always or never shows tests nothing"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_values(seed: int) -> None:
+    chance = random.Random(seed)
+    whole = tomllib.loads(PLAN.decode())
+    odd = odd_values(toml=True)
+    refused = 0
+    for _ in range(300):
+        try:
+            used(make_plan(damaged_document(chance, whole, odd), "bad.toml"))
+        except BadInput as error:
+            assert one_line(error)
+            refused += 1
+    assert 0 < refused < 300
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[[grid]\n", "is not TOML"),
+        (b"\xff\xfe\x00", "is not TOML"),
+        (b"[[grid]]\nworkload = 'no\\nsuch'", "unknown workload"),
+        (b"[[grid]]\nworkload = 'mlp'\nbatch = 0x" + b"f" * 5000, "too large to show"),
+    ],
+)
+def test_the_command_refuses_a_bad_plan_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-m", "tare", "run", str(path), "--store", str(tmp_path / "x.db")],
+        env=os.environ | {"TARE_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("tare: ")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,209 @@
+"""Thousands of damaged records and stores: each is read, or refused in one line; nothing else ever escapes."""
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_case, make_failure, make_record, make_round, make_series
+from mutate import damaged_bytes, damaged_document, odd_values
+
+from tare.errors import BadInput
+from tare.export import get_exporter
+from tare.records.codec import decode_record, decode_round, encode
+from tare.records.record import DeviceMemory, HostMemory, Record, Telemetry
+from tare.store.database import Store
+from tare.store.journal import begin, resume
+from tare.store.query import Query
+
+RECORD = make_record(
+    rounds=[
+        make_round(
+            0,
+            series=[make_series("pipelined", 1e-3, blocks=3, device_ns=[5, 6, 7])],
+            throttled={"pipelined": [1]},
+            host_memory=HostMemory(peak=5, prepare_peak=6, start=1, method="VmHWM"),
+            device_memory=DeviceMemory(reserved_peak=9),
+            telemetry=Telemetry(samples=1, power_w=[300.0], cpu_pace=1.0),
+        ),
+        make_round(1, series=[make_series("pipelined", 2e-3, blocks=2)], failure=make_failure()),
+    ],
+)
+
+
+def used(record: Record) -> None:
+    """Everything that is done with a record before it is shown."""
+    assert decode_record(encode(record), "x") == record
+    with warnings.catch_warnings():
+        # A block of zero seconds has no logarithm.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for name in ("json", "csv", "pyperf"):
+            get_exporter(name)([record])
+
+
+def one_line(error: BadInput) -> bool:
+    """As the command line prints it."""
+    return len(" ".join(str(error).split()).splitlines()) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_text(seed: int) -> None:
+    chance = random.Random(seed)
+    whole, done = encode(RECORD), encode(RECORD.rounds[0])
+    refused = 0
+    for _ in range(300):
+        text = damaged_bytes(chance, whole)
+        try:
+            used(decode_record(text, "x"))
+        except BadInput as error:
+            assert one_line(error)
+            refused += 1
+        try:
+            decode_round(damaged_bytes(chance, done), "x")
+        except BadInput as error:
+            assert one_line(error)
+    assert 0 < refused < 300, "damage that always or never shows tests nothing"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_values(seed: int) -> None:
+    chance = random.Random(seed)
+    whole: Any = json.loads(encode(RECORD))
+    odd = odd_values(toml=False)
+    refused = 0
+    for _ in range(300):
+        try:
+            used(decode_record(_dumped(damaged_document(chance, whole, odd)), "x"))
+        except BadInput as error:
+            assert one_line(error)
+            refused += 1
+    assert 0 < refused < 300
+
+
+def _dumped(document: Any) -> bytes:
+    """JSON, with brackets of its own where Python's encoder would not go so deep."""
+    deep: list[str] = []
+
+    def flatten(value: Any) -> Any:
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+            depth = 0
+            while isinstance(value, list) and len(value) == 1:
+                value, depth = value[0], depth + 1
+            deep.append("[" * depth + "]" * depth)
+            return f"@{len(deep) - 1}@"
+        if isinstance(value, list):
+            return [flatten(each) for each in value]
+        return {key: flatten(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+    text = json.dumps(flatten(document))
+    for number, brackets in enumerate(deep):
+        text = text.replace(f'"@{number}@"', brackets)
+    return text.encode()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A store with a record and an open round, closed and in one file."""
+    path = tmp_path / "records.db"
+    store = Store(str(path))
+    journal = begin(store, "plan", "mark", [])
+    journal.add_record(make_record(run=journal.run))
+    journal.add_round(make_case(rung="compile"), make_round(0))
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    return path
+
+
+def read_all(path: Path) -> None:
+    store = Store(str(path))
+    try:
+        store.find(Query(), latest=True)
+        store.newest_run()
+        resume(store, "mark")
+    finally:
+        store.close()
+
+
+def test_damaged_rows(stored: Path) -> None:
+    chance = random.Random(7)
+    values = [
+        None,
+        0,
+        -1,
+        2**63 - 1,
+        1.5,
+        "",
+        "x",
+        "{}",
+        "[" * 5000,
+        b"",
+        b"\xff",
+        b"{}",
+        b"\0" * 10,
+        '{"version":"9"}',
+    ]
+    cells = [("records", name) for name in ("id", "run", "created", "key", "sizes", "batch", "document")]
+    cells += [("rounds", name) for name in ("run", "key", "position", "document")]
+    cells += [("runs", name) for name in ("id", "created", "name", "finished", "skipped")]
+    cells += [("schema_version", "version")]
+    whole = stored.read_bytes()
+    refused = 0
+    for _ in range(150):
+        stored.write_bytes(whole)
+        with sqlite3.connect(stored) as connection:
+            table, column = chance.choice(cells)
+            text = encode(RECORD if table == "records" else RECORD.rounds[0])
+            value = chance.choice([*values, damaged_bytes(chance, text)])
+            try:
+                connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            except sqlite3.IntegrityError:
+                continue
+        connection.close()
+        try:
+            read_all(stored)
+        except BadInput as error:
+            assert one_line(error)
+            refused += 1
+    assert 10 < refused < 150
+
+
+def test_damaged_files(stored: Path) -> None:
+    chance = random.Random(11)
+    whole = stored.read_bytes()
+    refused = 0
+    for _ in range(150):
+        for left in stored.parent.glob("records.db-*"):
+            left.unlink()
+        stored.write_bytes(damaged_bytes(chance, whole))
+        try:
+            read_all(stored)
+        except BadInput as error:
+            assert one_line(error)
+            refused += 1
+    assert 10 < refused < 150
+
+
+@pytest.mark.parametrize("content", [b"not a database\n" * 100, None])
+def test_the_command_refuses_a_bad_store_in_one_line(stored: Path, content: bytes | None) -> None:
+    if content is None:
+        with sqlite3.connect(stored) as connection:
+            connection.execute('UPDATE records SET document = \'{"version": "2.0"}\'')
+    else:
+        stored.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-m", "tare", "show", "--store", str(stored)],
+        env=os.environ | {"TARE_HOME": str(stored.parent)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("tare: ")
+    assert "Traceback" not in done.stderr

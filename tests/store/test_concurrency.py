@@ -1,0 +1,72 @@
+"""Several processes on one SQLite file: nothing is lost, and none fails because another writes."""
+
+from pathlib import Path
+
+from children import finish, start
+from sqlalchemy import select
+
+from tare.store import schema
+from tare.store.database import Store
+from tare.store.query import Query
+
+WRITERS = 5
+ROUNDS = 12
+
+WRITE = """
+import sys
+from builders import make_case, make_record, make_round
+from tare.store.database import Store
+from tare.store.journal import begin
+print("ready", flush=True)
+sys.stdin.readline()
+journal = begin(Store(sys.argv[1]), "plan", "mark" + sys.argv[2], [])
+done, left = make_case(rung="done"), make_case(rung="left")
+for index in range(int(sys.argv[3])):
+    journal.add_round(done, make_round(index))
+    journal.add_round(left, make_round(index))
+journal.add_record(make_record(done, run=journal.run, id="by" + sys.argv[2]))
+"""
+
+CREATE = """
+import sys
+from tare.store.database import Store
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(8):
+    Store(f"{sys.argv[1]}.{number}").close()
+"""
+
+
+def run_together(code: str, *args: object) -> None:
+    """Starts the writers, waits until each has imported everything, and lets them go at once."""
+    children = [start(code, args[0], number, *args[1:]) for number in range(WRITERS)]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    assert [finish(child) for child in children] == [(0, "")] * WRITERS
+
+
+def test_writers_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "shared.db"
+    run_together(WRITE, path, ROUNDS)
+    store = Store(str(path))
+    assert sorted(record.id for record in store.find(Query())) == [f"by{n}" for n in range(WRITERS)]
+    kept = store.rows(select(schema.rounds.c.run, schema.rounds.c.key, schema.rounds.c.position))
+    runs = {row.run for row in kept}
+    assert len(runs) == WRITERS
+    assert {row.key.split("/")[1] for row in kept} == {"left"}
+    assert sorted((row.run, row.position) for row in kept) == [
+        (run, index) for run in sorted(runs) for index in range(ROUNDS)
+    ]
+
+
+def test_creators_of_one_store_make_one_store(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    run_together(CREATE, path)
+    for number in range(8):
+        store = Store(f"{path}.{number}")
+        assert [row.version for row in store.rows(select(schema.version))] == [len(schema.MIGRATIONS) + 1]

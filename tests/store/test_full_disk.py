@@ -1,0 +1,152 @@
+"""A disk that is really full: what is stored stays, the round in hand is kept beside, --resume takes it in."""
+
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_record, make_round
+from children import finish, start
+
+from tare.store import journal as journal_module
+from tare.store.database import Store, StoreFailed
+from tare.store.journal import StoreJournal, begin, resume
+from tare.store.query import Query
+
+A, B = make_case(), make_case(rung="compile")
+
+FILL = """
+import resource, sys
+from pathlib import Path
+from builders import make_case, make_record, make_round
+from tare.store.database import Store, StoreFailed
+from tare.store.journal import begin
+journal = begin(Store(sys.argv[1]), "plan", "mark", [])
+journal.add_record(make_record(run=journal.run))
+# Python ignores SIGXFSZ, so a write beyond the limit fails as on a full disk.
+limit = Path(sys.argv[1] + "-wal").stat().st_size + 60_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+for index in range(1000):
+    try:
+        journal.add_round(make_case(rung="compile"), make_round(index, notes=["x" * 2000]))
+    except StoreFailed as error:
+        print(index)
+        print(error)
+        break
+"""
+
+
+def limited(store: Store, pages: int) -> None:
+    """From now on the database of this store cannot grow beyond so many pages."""
+    with store.transaction() as connection:
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+
+
+def pages(store: Store) -> int:
+    with store.transaction() as connection:
+        number: int = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    return number
+
+
+def spills(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.spill.jsonl"))
+
+
+def overflow(journal: StoreJournal, index: int = 0) -> str:
+    with pytest.raises(StoreFailed) as caught:
+        journal.add_round(B, make_round(index, notes=["x" * 100_000]))
+    return str(caught.value)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> StoreJournal:
+    """A journal whose store has one record and no room for another."""
+    store = Store(str(tmp_path / "full.db"))
+    journal = begin(store, "plan", "mark", [])
+    journal.add_record(make_record(A, run=journal.run))
+    limited(store, pages(store))
+    return journal
+
+
+def test_a_file_system_that_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "full.db"
+    status, output = finish(start(FILL, path))
+    index, message = output.splitlines()
+    assert status == 0
+    assert int(index) >= 1, "some rounds fitted"
+    assert message.startswith(f"cannot write the store {path}: ")
+    (spill,) = spills(tmp_path)
+    assert str(spill) in message
+    assert "--resume" in message
+
+    store = Store(str(path))
+    again = resume(store, "mark")
+    assert again is not None
+    assert store.find(Query()) == [make_record(A, run=again.run)]
+    whole = [make_round(i, notes=["x" * 2000]) for i in range(int(index) + 1)]
+    assert again.rounds(B) == whole
+    assert spills(tmp_path) == []
+    last = resume(store, "mark")
+    assert last is not None
+    assert last.rounds(B) == whole, "the spilled round is in the store now"
+
+
+def test_a_database_that_may_not_grow(journal: StoreJournal, tmp_path: Path) -> None:
+    message = overflow(journal)
+    assert "database or disk is full" in message
+    assert str(spills(tmp_path)[0]) in message
+    store = Store(str(tmp_path / "full.db"))
+    assert store.find(Query()) == [make_record(A, run=journal.run)]
+
+
+def test_spilled_rounds_are_taken_in_once(journal: StoreJournal, tmp_path: Path) -> None:
+    for index in (0, 1, 1):
+        overflow(journal, index)
+    store = Store(str(tmp_path / "full.db"))
+    for _ in range(2):
+        again = resume(store, "mark")
+        assert again is not None
+        assert [done.index for done in again.rounds(B)] == [0, 1]
+    assert spills(tmp_path) == []
+
+
+def test_a_spill_that_still_cannot_be_stored_stays(journal: StoreJournal, tmp_path: Path) -> None:
+    overflow(journal)
+    kept = spills(tmp_path)
+    with pytest.raises(StoreFailed):
+        journal.__class__(journal._store, journal.run).load()
+    assert spills(tmp_path) == kept
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b'{"key": 1}', b'{"key": "a/b", "round": "{}"}', b"\xff\xfe", b"1"])
+def test_a_damaged_line_loses_no_other_and_stays_for_its_owner(
+    journal: StoreJournal, tmp_path: Path, line: bytes
+) -> None:
+    overflow(journal)
+    (spill,) = spills(tmp_path)
+    spill.write_bytes(line + b"\n" + spill.read_bytes())
+    store = Store(str(tmp_path / "full.db"))
+    again = resume(store, "mark")
+    assert again is not None
+    assert [done.index for done in again.rounds(B)] == [0]
+    assert spill.exists()
+    again.add_record(make_record(B, run=again.run, id="second"))
+    last = resume(store, "mark")
+    assert last is not None
+    assert last.rounds(B) == [], "what has a record is not taken in again"
+
+
+def test_where_the_store_is_full_the_spill_goes_elsewhere(
+    journal: StoreJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    # /dev/full takes no byte, as a full disk does.
+    monkeypatch.setattr(journal_module, "_spill_places", lambda *_: [Path("/dev/full"), tmp_path, elsewhere])
+    assert str(elsewhere) in overflow(journal)
+    assert elsewhere.read_bytes().endswith(b"\n")
+
+
+def test_a_round_that_can_be_kept_nowhere_is_said_to_be_in_memory(
+    journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_spill_places", lambda *_: [Path("/dev/full")])
+    assert "memory only: no folder can be written" in overflow(journal)
+    assert [done.index for done in journal.rounds(B)] == [0]

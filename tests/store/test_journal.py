@@ -1,0 +1,131 @@
+"""The journal: a result is in the store the moment it exists, and --resume finds it."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_record, make_round
+from children import finish, start
+from msgspec.structs import replace
+from sqlalchemy import func, select
+
+from tare.cases.grid import Skip
+from tare.errors import BadInput
+from tare.store import schema
+from tare.store.database import Store, StoreFailed
+from tare.store.journal import StoreJournal, begin, resume
+from tare.store.query import Query
+
+A, B = make_case(), make_case(rung="compile")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "records.db"))
+
+
+def count(store: Store, table: str) -> int:
+    number: int = store.rows(select(func.count()).select_from(schema.metadata.tables[table]))[0][0]
+    return number
+
+
+def resumed(store: Store, fingerprint: str = "mark") -> StoreJournal:
+    journal = resume(store, fingerprint)
+    assert journal is not None
+    return journal
+
+
+def test_a_journal_knows_its_rounds_and_records_in_order(store: Store) -> None:
+    journal = begin(store, "plan", "mark", [])
+    for index in (0, 1):
+        journal.add_round(A, make_round(index))
+    journal.add_round(B, make_round(0))
+    again = resumed(store)
+    assert again.run == journal.run
+    assert again.rounds(A) == journal.rounds(A) == [make_round(0), make_round(1)]
+    assert again.rounds(B) == [make_round(0)]
+    assert again.rounds(make_case(batch=1)) == []
+    assert again.record(A) is None
+
+
+def test_a_record_replaces_its_rounds_and_no_others(store: Store) -> None:
+    journal, other = begin(store, "plan", "mark", []), begin(store, "plan", "other", [])
+    for each in (journal, other):
+        each.add_round(A, make_round(0))
+        each.add_round(B, make_round(0))
+    record = make_record(A, run=journal.run)
+    journal.add_record(record)
+    again = resumed(store)
+    assert again.record(A) == journal.record(A) == record
+    assert again.rounds(A) == []
+    assert again.rounds(B) == [make_round(0)]
+    assert resumed(store, "other").rounds(A) == [make_round(0)]
+    assert count(store, "rounds") == 3
+    assert store.find(Query()) == [record]
+
+
+def test_resume_takes_the_newest_run_of_the_same_fingerprint(store: Store) -> None:
+    assert resume(store, "mark") is None
+    first = begin(store, "plan", "mark", [])
+    second = begin(store, "plan", "mark", [])
+    begin(store, "plan", "another", [])
+    first.add_round(A, make_round(0))
+    assert resumed(store).run == second.run
+    assert resumed(store).rounds(A) == []
+
+
+def test_a_run_keeps_its_skips_and_whether_it_is_finished(store: Store) -> None:
+    journal = begin(store, "plan", "mark", [Skip("key", "unsupported", "no GPU")])
+    row = store.rows(select(schema.runs))[0]
+    assert (row.name, row.finished) == ("plan", False)
+    assert row.skipped == [{"key": "key", "cause": "unsupported", "reason": "no GPU"}]
+    journal.finish()
+    assert store.rows(select(schema.runs))[0].finished is True
+
+
+def test_the_same_result_is_not_stored_twice(store: Store) -> None:
+    journal = begin(store, "plan", "mark", [])
+    record = make_record(A, run=journal.run)
+    journal.add_record(record)
+    with pytest.raises(StoreFailed, match="UNIQUE"):
+        journal.add_record(replace(record, id="another"))
+    assert store.find(Query()) == [record]
+
+
+def test_rounds_survive_the_kill_of_their_process(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from builders import make_case, make_record, make_round
+from tare.store.database import Store
+from tare.store.journal import begin
+journal = begin(Store(sys.argv[1]), "plan", "mark", [])
+journal.add_round(make_case(), make_round(0))
+journal.add_record(make_record(run=journal.run))
+for index in range(3):
+    journal.add_round(make_case(rung="compile"), make_round(index))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = tmp_path / "killed.db"
+    status, output = finish(start(code, path))
+    assert (status, output) == (-signal.SIGKILL, "")
+    again = resumed(Store(str(path)))
+    assert again.record(A) == make_record(run=again.run)
+    assert again.rounds(B) == [make_round(0), make_round(1), make_round(2)]
+
+
+def test_damage_in_a_stored_row_is_bad_input_that_names_it(store: Store) -> None:
+    journal = begin(store, "plan", "mark", [])
+    journal.add_record(make_record(A, run=journal.run))
+    journal.add_round(B, make_round(0))
+    with store.transaction() as connection:
+        # What an index holds beside the document is not needed to read it back.
+        connection.exec_driver_sql("UPDATE records SET sizes = '{'")
+    assert resumed(store).record(A) is not None
+    with store.transaction() as connection:
+        connection.exec_driver_sql("UPDATE rounds SET document = '{}'")
+    with pytest.raises(BadInput, match=r"round 0 of mlp/compile/.* is not a round: .*missing"):
+        resume(store, "mark")
+    with store.transaction() as connection:
+        connection.exec_driver_sql("UPDATE records SET document = X'FF00'")
+    with pytest.raises(BadInput, match=r"record record000001 in .* is not a record"):
+        resume(store, "mark")
