@@ -2,7 +2,7 @@
 
     python -m benchmarks.harness [--json FILE]
 
-Everything is a ratio to something measured in the same run, interleaved. The exit code is 1 if a promise is broken.
+Ratios to something measured in the same run, interleaved. The exit code is 1 if a promise is broken.
 """
 
 import argparse

@@ -1,8 +1,12 @@
 """Questions about what there is: this machine, and the records in a store. Nothing here measures."""
 
+from pathlib import Path
+
+from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.protocol import Probed
 from tare.execute.scratch import scratch
+from tare.records.codec import read_records
 from tare.records.record import Record
 from tare.store.database import Store
 from tare.store.query import Query, parse_query
@@ -20,7 +24,13 @@ def survey() -> Probed:
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
-    """Stored records that match what the user wrote; all of them for no terms."""
+    """Stored records that match what the user wrote; all of them for no terms. A term that names an exported file
+    stands for the records in it."""
+    files = [Path(term) for term in terms if term.endswith((".json", ".json.gz"))]
+    if files:
+        if len(files) < len(terms):
+            raise BadInput("name files of records or query terms, not both")
+        return [record for path in files for record in read_records(path)]
     sizes = {size for workload in all_workloads().values() for size in workload.sizes}
     query = parse_query(terms, sizes)
     store = Store(where)

@@ -1,23 +1,9 @@
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-HERE = Path(__file__).parent
-Tare = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def planted_environment(home: Path) -> dict[str, str]:
-    paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "TARE_HOME": str(home),
-        "TARE_PLUGINS": "planted",
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
+from planted_environment import Tare, planted_environment
 
 
 @pytest.fixture

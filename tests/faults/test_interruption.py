@@ -1,5 +1,6 @@
-"""Ctrl-C, kill -9 of the parent, of a worker and of the fork server, a full disk, a second tare: nothing is lost."""
+"""Ctrl-C, kill -9 of the parent, a worker or the fork server, a full disk, a second tare: nothing is lost."""
 
+import itertools
 import json
 import os
 import resource
@@ -14,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import Tare, planted_environment
+from planted_environment import Tare, planted_environment
 
 # Long enough rounds that a signal surely meets one, few enough that the test is short.
 ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "6",
@@ -25,9 +26,7 @@ ROUNDS = 6
 def _start(home: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tare", *args]
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, env=planted_environment(home), stdout=pipe, stderr=pipe, text=True, **options
-    )
+    return subprocess.Popen(command, env=planted_environment(home), stdout=pipe, stderr=pipe, text=True, **options)
 
 
 def _stored(home: Path) -> dict[tuple[str, int], str]:
@@ -55,7 +54,7 @@ def _wait(condition: Callable[[], bool], seconds: float = 90) -> None:
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+    return list(psutil.Process(pid).children(recursive=True))
 
 
 def _resume(tare: Tare, home: Path, before: dict[tuple[str, int], str]) -> dict[str, Any]:
@@ -163,7 +162,7 @@ def test_two_at_the_same_time_take_turns_and_lose_nothing(home: Path) -> None:
                 spans.append((series[0]["at_ns"][0], series[-1]["at_ns"][-1] + series[-1]["wall_ns"][-1]))
     spans.sort()
     assert len(spans) == 2 * ROUNDS
-    assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
     with sqlite3.connect(home / "records.db") as database:
         assert database.execute("select count(*) from records").fetchone() == (4,)
     assert os.listdir(home / "scratch") == []  # noqa: PTH208

@@ -1,4 +1,4 @@
-"""Workers that crash, hang, flood and lie: each is recorded with its cause, and the cases beside it are complete."""
+"""Workers that crash, hang, flood and lie: each is recorded with its cause; the others are complete."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import planted_environment
+from planted_environment import planted_environment
 
 PLAN = """
 [options]

@@ -4,50 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from proof import SMALL, check, make
 
-from tare.cases.case import Case, Mode, Precision
-from tare.execute.reference import make_reference
-from tare.measure.parity import compare, load_reference
-from tare.records.record import Parity
+from tare.cases.case import Mode, Precision
 from tare.rungs import get_rung
-from tare.rungs.numerics import pin_flags
 from tare.workloads import get_workload
-
-SMALL: dict[str, dict[str, int]] = {
-    "mlp": {},
-    "mnist_cnn": {},
-    "lstm": {"hidden": 24, "input": 16, "layers": 2, "steps": 6},
-    "resnet50": {"resolution": 64, "classes": 10},
-}
-
-
-def make(workload: str, rung: str, mode: Mode, precision: Precision = "fp32", batch: int = 4, **fields: str) -> Case:
-    known = get_workload(workload)
-    return Case(
-        workload=workload,
-        rung=rung,
-        mode=mode,
-        precision=precision,
-        batch=batch,
-        sizes={**known.defaults, **SMALL[workload]},
-        optimizer="sgd" if mode == "train" and "optimizer" not in fields else fields.pop("optimizer", None),  # type: ignore[arg-type]
-        **fields,  # type: ignore[arg-type]
-    )
-
-
-def check(case: Case, folder: Path) -> Parity:
-    """The proof as a worker makes it, after the step has run for a while."""
-    make_reference(case, folder)
-    found = load_reference(folder)
-    assert found is not None
-    pin_flags(case)
-    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
-    try:
-        for _ in range(3):
-            program.step()
-        return compare(found[0], program.evidence(), case.precision, found[1], found[2])
-    finally:
-        program.close()
 
 
 @pytest.mark.parametrize("workload", SMALL)

@@ -10,7 +10,7 @@ from tare.errors import BadInput
 from tare.rungs import all_rungs, get_rung, ladder
 from tare.rungs.registry import every_name, left_out
 
-PLUGIN = '''
+PLUGIN = """
 from tare.workloads import Batch, workload
 from tare.rungs import Rung, rung
 from tare.rungs.eager import Eager
@@ -29,7 +29,7 @@ class TinyLinear:
 class Again(Eager):
     name = "again"
     summary = "eager under another name"
-'''
+"""
 
 
 def test_the_ladder_holds_every_quick_rung_in_order() -> None:
@@ -62,7 +62,9 @@ def test_a_plugin_adds_a_workload_and_a_rung_through_its_entry_points(tmp_path: 
     metadata = tmp_path / "tare_tiny-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tare-tiny\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[tare.workloads]\ntiny = tare_tiny\n[tare.rungs]\ntiny = tare_tiny\n")
+    (metadata / "entry_points.txt").write_text(
+        "[tare.workloads]\ntiny = tare_tiny\n[tare.rungs]\ntiny = tare_tiny\n"
+    )
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from tare.workloads import all_workloads; from tare.rungs import all_rungs, get_rung\n"
@@ -81,6 +83,6 @@ def test_a_plugin_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setenv("TARE_PLUGINS", "no_such_module")
     load_plugins.cache_clear()
-    with pytest.raises(BadInput, match="no_such_module.*TARE_PLUGINS"):
+    with pytest.raises(BadInput, match=r"no_such_module.*TARE_PLUGINS"):
         load_plugins("tare.rungs", ())
     load_plugins.cache_clear()

@@ -1,5 +1,9 @@
 """Records to JSON and back. What comes from outside is checked, never executed, and refused in one line."""
 
+import gzip
+import zlib
+from pathlib import Path
+
 import msgspec
 
 from tare.errors import BadInput
@@ -33,6 +37,20 @@ def decode_record(text: bytes | str, where: str) -> Record:
         return _record.decode(text)
     except UNREADABLE as error:
         raise BadInput(f"{where} is not a record: {error}") from None
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records in a file that `tare export --format json` wrote, compressed or not."""
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        documents = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+    except (msgspec.DecodeError, EOFError, zlib.error, RecursionError) as error:
+        raise BadInput(f"{path} is not a file of records: {error}") from None
+    return [decode_record(bytes(raw), f"{path}, record {i}") for i, raw in enumerate(documents, 1)]
 
 
 def decode_round(text: bytes | str, where: str) -> Round:

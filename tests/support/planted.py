@@ -1,6 +1,7 @@
 """Workloads and rungs that do what must not happen, each for real. Loaded into workers through TARE_PLUGINS."""
 
 import ctypes
+import itertools
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from tare.workloads.registry import workload
 HOG_CHUNK = 64 * 2**20
 
 
-class Evil(torch.nn.Module):
+class Evil(torch.nn.Module):  # type: ignore[misc]
     """A linear layer that does something else as well."""
 
     def __init__(self, deed: Callable[[int, Any], Any]) -> None:
@@ -55,7 +56,7 @@ def _hang(_: int, y: Any) -> Any:
 
 def _hog(_: int, y: Any) -> Any:
     kept = []
-    while True:
+    for _chunk in itertools.count():
         kept.append(bytearray(os.urandom(4096)) * (HOG_CHUNK // 4096))
         time.sleep(0.01)
     return y
@@ -69,7 +70,7 @@ def _flood(call: int, y: Any) -> Any:
     return y
 
 
-def _raise(_: int, y: Any) -> Any:
+def _raise(*_: Any) -> Any:
     raise ValueError("a planted mistake\nwith a second line")
 
 
@@ -77,15 +78,15 @@ def _ask_too_much(_: int, y: Any) -> Any:
     return y + torch.empty(1 << 50).sum()
 
 
-def _device_memory(_: int, y: Any) -> Any:
+def _device_memory(*_: Any) -> Any:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 TiB.")
 
 
-def _leave(_: int, y: Any) -> Any:
+def _leave(*_: Any) -> Any:
     os._exit(0)
 
 
-def _abort(_: int, y: Any) -> Any:
+def _abort(*_: Any) -> Any:
     os.abort()
 
 

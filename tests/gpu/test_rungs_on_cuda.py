@@ -1,0 +1,72 @@
+"""Every rung on CUDA computes the reference, in every precision, inference and training."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from proof import SMALL, check, make
+
+from tare.cases.case import Mode, Precision
+from tare.execute.reference import make_reference
+from tare.measure.parity import errors, load_reference
+
+HAND_MADE = ["eager", "torchscript", "cudagraph"]
+PRECISIONS: list[Any] = ["fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("workload", SMALL)
+@pytest.mark.parametrize("rung", HAND_MADE)
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_same_as_the_reference(workload: str, rung: str, mode: Mode, tmp_path: Path) -> None:
+    parity = check(make(workload, rung, mode, device="cuda", batch=8), tmp_path)
+    assert parity.status == "same", parity
+    assert parity.undecided == 0
+
+
+@pytest.mark.parametrize("rung", HAND_MADE)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_every_precision(rung: str, precision: Precision, mode: Mode, tmp_path: Path) -> None:
+    if (precision, mode) != ("fp16", "train"):
+        parity = check(make("mnist_cnn", rung, mode, precision, device="cuda", batch=16), tmp_path)
+        assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("rung", ["compile", "compile:reduce-overhead"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_compiled_is_the_same(rung: str, mode: Mode, tmp_path: Path) -> None:
+    parity = check(make("mnist_cnn", rung, mode, "amp-bf16", device="cuda", batch=16), tmp_path)
+    assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_a_captured_step_counts_its_own_steps(optimizer: str, tmp_path: Path) -> None:
+    parity = check(make("mlp", "cudagraph", "train", device="cuda", optimizer=optimizer), tmp_path)
+    assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("feed", ["pinned", "pageable"])
+@pytest.mark.parametrize("rung", HAND_MADE)
+def test_every_feed(feed: str, rung: str, tmp_path: Path) -> None:
+    parity = check(make("mnist_cnn", rung, "train", device="cuda", feed=feed), tmp_path)
+    assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("workload", SMALL)
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_the_reference_on_the_gpu_is_the_reference_on_the_cpu(workload: str, mode: Mode, tmp_path: Path) -> None:
+    case = make(workload, "eager", mode, device="cuda", batch=8)
+    make_reference(case, tmp_path / "cuda")
+    make_reference(msgspec.structs.replace(case, device="cpu"), tmp_path / "cpu")
+    there, here = load_reference(tmp_path / "cuda"), load_reference(tmp_path / "cpu")
+    assert there is not None
+    assert here is not None
+    assert there[2] == "eager float64 on cuda"
+    assert max(errors(here[0], there[0]).values()) < 1e-8

@@ -1,0 +1,45 @@
+"""The proof of parity as a worker makes it, in the test's own process: shared by the CPU and the GPU tests."""
+
+from pathlib import Path
+from typing import Any
+
+from tare.cases.case import Case, Mode, Precision
+from tare.execute.ladder import reference_case
+from tare.execute.reference import make_reference
+from tare.measure.parity import compare, load_reference
+from tare.records.record import Parity
+from tare.rungs import get_rung
+from tare.rungs.numerics import pin_flags
+from tare.workloads import get_workload
+
+# Sizes at which every workload takes a moment on two cores.
+SMALL: dict[str, dict[str, int]] = {
+    "mlp": {},
+    "mnist_cnn": {},
+    "lstm": {"hidden": 24, "input": 16, "layers": 2, "steps": 6},
+    "resnet50": {"resolution": 64, "classes": 10},
+}
+
+
+def make(
+    workload: str, rung: str, mode: Mode, precision: Precision = "fp32", batch: int = 4, **fields: Any
+) -> Case:
+    if mode == "train":
+        fields.setdefault("optimizer", "sgd")
+    sizes = {**get_workload(workload).defaults, **SMALL[workload]}
+    return Case(workload=workload, rung=rung, mode=mode, precision=precision, batch=batch, sizes=sizes, **fields)
+
+
+def check(case: Case, folder: Path) -> Parity:
+    """Whether a rung computes the reference, asked after its step has run for a while."""
+    make_reference(reference_case(case), folder)
+    found = load_reference(folder)
+    assert found is not None
+    pin_flags(case)
+    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    try:
+        for _ in range(3):
+            program.step()
+        return compare(found[0], program.evidence(), case.precision, found[1], found[2])
+    finally:
+        program.close()
