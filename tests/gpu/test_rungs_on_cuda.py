@@ -1,19 +1,25 @@
 """Every rung on CUDA computes the reference, in every precision, inference and training."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 import torch
 from proof import SMALL, check, make
 
-from tare.cases.case import Mode, Precision
+from tare.cases.case import PRECISIONS, Mode, Precision
 from tare.execute.reference import make_reference
 from tare.measure.parity import errors, load_reference
 
 HAND_MADE = ["eager", "torchscript", "cudagraph"]
-PRECISIONS: list[Any] = ["fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"]
+EVERY = [
+    (rung, precision, mode)
+    for rung in HAND_MADE
+    for precision in PRECISIONS
+    for mode in ("infer", "train")
+    # float16 weights do not train; TorchScript's limit has a test of its own.
+    if (precision, mode) != ("fp16", "train") and (rung, precision, mode) != ("torchscript", "amp-bf16", "train")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +36,16 @@ def test_same_as_the_reference(workload: str, rung: str, mode: Mode, tmp_path: P
     assert parity.undecided == 0
 
 
-@pytest.mark.parametrize("rung", HAND_MADE)
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize(("rung", "precision", "mode"), EVERY)
 def test_every_precision(rung: str, precision: Precision, mode: Mode, tmp_path: Path) -> None:
-    if (precision, mode) != ("fp16", "train"):
-        parity = check(make("mnist_cnn", rung, mode, precision, device="cuda", batch=16), tmp_path)
-        assert parity.status == "same", parity
+    parity = check(make("mnist_cnn", rung, mode, precision, device="cuda", batch=16), tmp_path)
+    assert parity.status == "same", parity
+
+
+def test_torchscript_cannot_train_a_softmax_under_bfloat16_autocast(tmp_path: Path) -> None:
+    """A limit of TorchScript's own backward (it takes float16 there, not bfloat16): a failure, never a time."""
+    with pytest.raises(RuntimeError, match="TorchScript interpreter"):
+        check(make("mnist_cnn", "torchscript", "train", "amp-bf16", device="cuda", batch=16), tmp_path)
 
 
 @pytest.mark.parametrize("rung", ["compile", "compile:reduce-overhead"])

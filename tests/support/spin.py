@@ -1,29 +1,40 @@
-"""A kernel that lasts a known time by the GPU's own clock."""
+"""A kernel that spins for a number of cycles and notes how long that was by the GPU's own clock."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 SOURCE = r"""
-extern "C" __global__ void spin(int microseconds, float* out) {
-    unsigned long long start, now;
+extern "C" __global__ void spin(int kilocycles, double* noted) {
+    unsigned long long start, end;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    } while (now - start < (unsigned long long)microseconds * 1000ull);
-    out[0] += 1.0f;
+    long long first = clock64();
+    while (clock64() - first < (long long)kilocycles * 1000) { }
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(end));
+    noted[0] += (double)(end - start);
+    noted[1] += 1.0;
 }
 """
+# About an H200's clock under load; the true length is what the kernel notes.
+KILOCYCLES_PER_MILLISECOND = 1980
 
 
-def make_spin(microseconds: int) -> Callable[[], Any]:
-    """A step that occupies the device for that long and returns what proves it: how often it ran."""
-    kernel = torch.cuda._compile_kernel(SOURCE, "spin")
-    count = torch.zeros(1, device="cuda")
+class Spin:
+    """A step that occupies the device for about that long; `true_s` is what it really was, on average."""
 
-    def step() -> Any:
-        kernel(grid=(1, 1, 1), block=(1, 1, 1), args=[microseconds, count])
-        return count
+    def __init__(self, milliseconds: float) -> None:
+        self._kernel = torch.cuda._compile_kernel(SOURCE, "spin")
+        self._kilocycles = int(milliseconds * KILOCYCLES_PER_MILLISECOND)
+        self._noted = torch.zeros(2, dtype=torch.float64, device="cuda")
 
-    return step
+    def __call__(self) -> Any:
+        self._kernel(grid=(1, 1, 1), block=(1, 1, 1), args=[self._kilocycles, self._noted])
+        return self._noted
+
+    def forget(self) -> None:
+        self._noted.zero_()
+
+    @property
+    def true_s(self) -> float:
+        total_ns, count = self._noted.tolist()
+        return float(total_ns / count / 1e9)
