@@ -16,6 +16,7 @@ from tare.execute.catalogue import LocalCatalogue
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.runner import run_cases
 from tare.execute.scratch import scratch
+from tare.records.environment import Environment
 from tare.records.record import Record
 from tare.report.ladder import Ladder, make_ladders
 from tare.report.progress import Progress
@@ -88,7 +89,7 @@ class Session:
                 found = expand_plan(self._plan, LocalCatalogue(probed))
                 if not found.cases:
                     raise BadInput(_nothing(found.skipped))
-                journal = self._journal(store, found.cases, found.skipped, resume)
+                journal = self._journal(store, found.cases, found.skipped, probed.environment, resume)
                 progress.plan(found.cases, self._options.rounds, journal)
                 outcome = Outcome(
                     journal.run, store.where, [], found.skipped, _left_out(self._plan), len(found.cases)
@@ -107,8 +108,11 @@ class Session:
                 executor.close()
                 store.close()
 
-    def _journal(self, store: Store, cases: list[Case], skipped: list[Skip], again: bool) -> StoreJournal:
-        mark = fingerprint(cases, self._options)
+    def _journal(
+        self, store: Store, cases: list[Case], skipped: list[Skip], environment: Environment, again: bool
+    ) -> StoreJournal:
+        # What was measured in another environment is no part of this run.
+        mark = fingerprint(cases, [self._options, environment.id])
         earlier = resume(store, mark) if again else None
         return earlier or begin(store, self._plan.name, mark, skipped)
 

@@ -8,14 +8,15 @@ from tare.execute.protocol import Probed
 from tare.execute.scratch import scratch
 from tare.records.codec import read_records
 from tare.records.record import Record
+from tare.report.terminal import make_console
 from tare.store.database import Store
 from tare.store.query import Query, parse_query
 from tare.workloads import all_workloads
 
 
 def survey() -> Probed:
-    """What this machine has, asked in a process of its own."""
-    with scratch() as folder:
+    """What this machine has, asked in a process of its own. Takes seconds: torch is imported there."""
+    with scratch() as folder, make_console(stderr=True).status("looking at this machine"):
         executor = LocalExecutor(make_launcher("spawn"), folder)
         try:
             return executor.probe()

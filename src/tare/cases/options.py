@@ -1,5 +1,6 @@
 """How a plan is measured: rounds, time, isolation. What is measured is the case's business."""
 
+import sys
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -7,6 +8,8 @@ import msgspec
 from tare.errors import BadInput, unknown
 
 Isolation = Literal["fork", "spawn"]
+# macOS forbids much of what torch does in a process that was forked and not started anew.
+DEFAULT_ISOLATION: Isolation = "spawn" if sys.platform == "darwin" else "fork"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     budget: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 12.0
     timeout: Annotated[float, msgspec.Meta(gt=0, le=604_800)] = 900.0
     width: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
-    isolation: Isolation = "fork"
+    isolation: Isolation = DEFAULT_ISOLATION
     memory: Annotated[int, msgspec.Meta(ge=2**20, le=2**60)] | None = None
     parity: bool = True
 

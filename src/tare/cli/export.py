@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.options import StoreOption
+from tare.cli.options import JsonOption, StoreOption
 from tare.errors import BadInput
 
 
@@ -18,12 +18,13 @@ def export(
         Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")
     ] = None,
     store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Export stored records (all of them, if nothing is named)."""
     from tare.export import get_exporter
     from tare.survey import find_records
 
-    exporter = get_exporter(format)
+    exporter = get_exporter("json" if as_json else format)
     text = exporter(find_records(terms or [], store))
     if output is None:
         typer.echo(text, nl=False)

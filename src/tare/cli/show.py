@@ -17,6 +17,7 @@ def show(
 ) -> None:
     """Show ladders and records from the store (the newest run, if nothing is named)."""
     from tare.report.ladder import make_ladders
+    from tare.report.record import record_view
     from tare.report.terminal import ladder_view, make_console
     from tare.survey import find_records, newest_run
 
@@ -29,6 +30,9 @@ def show(
             f"no record matches {' '.join(terms)}; tare list records" if terms else "the store is empty"
         )
     console = make_console()
+    if len(records) == 1:
+        console.print(record_view(records[0]))
+        return
     for ladder in make_ladders(records):
         console.print(ladder_view(ladder))
         console.print()

@@ -15,7 +15,7 @@ JITTER_NS = 50_000
 
 
 def has_nan(arrays: Arrays) -> bool:
-    return any(bool(np.isnan(values).any()) for values in arrays.values() if values.dtype.kind == "f")
+    return any(bool(np.isnan(values).any()) for values in arrays.values() if values.dtype.kind in "fc")
 
 
 def left_running(program: Program, clock: Clock, steps: int) -> str | None:

@@ -176,6 +176,9 @@ def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
 
 def main() -> int:
     """As a program: the job on standard input, the messages on the descriptor in TARE_FD."""
+    from tare.execute.forkserver import die_with_parent
+
+    die_with_parent()
     channel = Channel(int(os.environ.pop(DESCRIPTOR)))
     return run_job(read_job(sys.stdin.buffer.read()), channel.send)
 

@@ -86,9 +86,11 @@ def _affinity() -> Check:
 
 def _gpu(device: str, gpu: Gpu) -> list[Check]:
     reading = gpu.read()
-    others = [pid for pid in reading.processes if pid != os.getpid()]
+    others = [pid for pid in reading.processes or () if pid != os.getpid()]
     checks = []
-    if others:
+    if reading.processes is None:
+        checks.append(Check(f"{device} processes", "unknown", "not shown"))
+    elif others:
         checks.append(
             Check(
                 f"{device} processes",
@@ -99,7 +101,9 @@ def _gpu(device: str, gpu: Gpu) -> list[Check]:
         )
     else:
         checks.append(Check(f"{device} processes", "good", "no other program on it"))
-    if reading.throttle:
+    if reading.throttle is None:
+        checks.append(Check(f"{device} throttling", "unknown", "not shown"))
+    elif reading.throttle:
         checks.append(
             Check(
                 f"{device} throttling",

@@ -19,8 +19,9 @@ class GpuReading(NamedTuple):
     power_w: float | None
     utilisation: float | None
     energy_j: float | None
-    throttle: tuple[str, ...]
-    processes: tuple[int, ...]
+    # None where the GPU does not say: that is not the same as none.
+    throttle: tuple[str, ...] | None
+    processes: tuple[int, ...] | None
 
 
 def throttle_reasons(bits: int) -> tuple[str, ...]:
@@ -53,15 +54,15 @@ class Gpu:
         energy = self._ask(nvml.nvmlDeviceGetTotalEnergyConsumption)
         rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
         bits = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses) or []
+        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
         return GpuReading(
             sm_clock_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
             temperature_c=self._ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
             power_w=power / 1000 if power is not None else None,
             utilisation=rates.gpu / 100 if rates is not None else None,
             energy_j=energy / 1000 if energy is not None else None,
-            throttle=throttle_reasons(bits or 0),
-            processes=tuple(process.pid for process in running),
+            throttle=throttle_reasons(bits) if bits is not None else None,
+            processes=tuple(process.pid for process in running) if running is not None else None,
         )
 
     def driver(self) -> str | None:

@@ -44,24 +44,29 @@ def compare(
     """The verdict for one rung. NaN where the reference is finite is named apart from merely different."""
     if not reference:
         return Parity(status="unchecked", reason="the reference is empty")
-    telling = {name: values for name, values in reference.items() if yardstick.get(name, 0.0) <= NOISE}
-    if not telling:
+    # What is missing or misshapen differs, however noisy eager's own is.
+    telling = {
+        name: values
+        for name, values in reference.items()
+        if yardstick.get(name, 0.0) <= NOISE or name not in candidate or candidate[name].shape != values.shape
+    }
+    broken = [name for name in reference if name in candidate and _breaks(reference[name], candidate[name])]
+    if not telling and not broken:
         return Parity(
             status="unchecked",
             undecided=len(reference),
             reference=described,
             reason=f"eager {precision} itself is only rounding noise here",
         )
-    found = errors(telling, candidate)
-    tolerance = {name: _tolerance(precision, yardstick.get(name, 0.0)) for name in telling}
-    worst = max(found, key=lambda name: found[name] / tolerance[name])
-    broken = [name for name in reference if name in candidate and _breaks(reference[name], candidate[name])]
+    found = {**errors(telling, candidate), **dict.fromkeys(broken, float("inf"))}
+    tolerance = {name: _tolerance(precision, yardstick.get(name, 0.0)) for name in found}
+    worst = broken[0] if broken else max(found, key=lambda name: found[name] / tolerance[name])
     status = "nan" if broken else "same" if found[worst] <= tolerance[worst] else "different"
     return Parity(
         status=status,  # type: ignore[arg-type]
         error=min(found[worst], 1e300),
         tolerance=tolerance[worst],
-        worst=broken[0] if broken else worst,
+        worst=worst,
         compared=len(telling),
         undecided=len(reference) - len(telling),
         reference=described,
@@ -99,7 +104,7 @@ def _tolerance(precision: str, yardstick: float) -> float:
 def _error(wanted: NDArray[Any], got: NDArray[Any] | None, floor: float) -> float:
     if got is None or got.shape != wanted.shape:
         return float("inf")
-    wanted, got = np.asarray(wanted, dtype=np.float64).ravel(), np.asarray(got, dtype=np.float64).ravel()
+    wanted, got = _reals(wanted), _reals(got)
     finite = np.isfinite(wanted)
     if not finite.all():
         # A mask of minus infinities is a result too: it must stand in the same places.
@@ -113,6 +118,13 @@ def _error(wanted: NDArray[Any], got: NDArray[Any] | None, floor: float) -> floa
     return difference / size if size else (0.0 if difference == 0 else float("inf"))
 
 
+def _reals(values: NDArray[Any]) -> NDArray[np.float64]:
+    """The numbers of a tensor in a row; a complex one gives its real and imaginary parts."""
+    if np.iscomplexobj(values):
+        values = np.stack((values.real, values.imag))
+    return np.asarray(values, dtype=np.float64).ravel()
+
+
 def _breaks(wanted: NDArray[Any], got: NDArray[Any]) -> bool:
     return got.shape == wanted.shape and bool((np.isfinite(wanted) & ~np.isfinite(got)).any())
 
@@ -123,9 +135,8 @@ def _floors(reference: Arrays) -> dict[str, float]:
     counts: dict[str, int] = {}
     for name, values in reference.items():
         kind = name.partition("/")[0]
-        squares[kind] = squares.get(kind, 0.0) + float(
-            np.sum(np.square(values, dtype=np.float64), where=np.isfinite(values))
-        )
+        reals = _reals(values)
+        squares[kind] = squares.get(kind, 0.0) + float(np.sum(np.square(reals), where=np.isfinite(reals)))
         counts[kind] = counts.get(kind, 0) + values.size
     return {
         name: NEGLIGIBLE * float(np.sqrt(squares[k] / max(counts[k], 1) * values.size))

@@ -37,6 +37,18 @@ class Limits(NamedTuple):
     # A GPU leaves its idle clock only after some work: nothing is steady before that.
     warmup_at_least_s: float = 0.0
 
+    @property
+    def warmup_s(self) -> float:
+        return max(self.budget_s * self.warmup_share, self.warmup_at_least_s)
+
+    @property
+    def pipelined_s(self) -> float:
+        return self.budget_s * (1 - self.warmup_share) * (1 - self.latency_share)
+
+    @property
+    def latency_s(self) -> float:
+        return self.budget_s * (1 - self.warmup_share) * self.latency_share
+
 
 Report = Callable[[Series], None]
 Now = Callable[[], float]
@@ -47,12 +59,11 @@ def sample(step: Step, clock: Clock, limits: Limits, report: Report, now: Now = 
     warm = _Blocks("warmup")
     steps = _warm_up(step, clock, limits, warm, now)
     report(warm.series)
-    sampling = limits.budget_s * (1 - limits.warmup_share)
     pipelined = _Blocks("pipelined")
-    _fill(pipelined, step, clock, steps, sampling * (1 - limits.latency_share), limits.width, now)
+    _fill(pipelined, step, clock, steps, limits.pipelined_s, limits.width, now)
     report(pipelined.series)
     latency = _Blocks("latency")
-    last = _fill(latency, step, clock, 1, sampling * limits.latency_share, limits.width, now)
+    last = _fill(latency, step, clock, 1, limits.latency_s, limits.width, now)
     report(latency.series)
     return last.result
 
@@ -64,6 +75,7 @@ class _Blocks:
         self.kind: SeriesKind = kind
         self.blocks: list[Block] = []
         self.steps: list[int] = []
+        self.per_step: list[float] = []
         self.stop: Stop = "budget"
 
     def take(self, step: Step, clock: Clock, steps: int) -> Block:
@@ -71,10 +83,8 @@ class _Blocks:
         # The result may hold device memory: only the newest is kept, and not in here.
         self.blocks.append(block._replace(result=None))
         self.steps.append(steps)
+        self.per_step.append(block.wall_ns / steps)
         return block
-
-    def per_step(self) -> list[float]:
-        return [block.wall_ns / steps for block, steps in zip(self.blocks, self.steps, strict=True)]
 
     @property
     def series(self) -> Series:
@@ -92,24 +102,24 @@ class _Blocks:
 def _warm_up(step: Step, clock: Clock, limits: Limits, warm: _Blocks, now: Now) -> int:
     """Runs until two windows of blocks agree; returns how many steps a pipelined block should hold."""
     began = now()
-    cap = max(limits.budget_s * limits.warmup_share, limits.warmup_at_least_s)
     steps = 1
     warm.take(step, clock, 1)
     while True:
         warm.take(step, clock, steps)
-        steps = _block_steps(min(warm.per_step()[-3:]), clock, limits)
+        steps = _block_steps(min(warm.per_step[-3:]), clock, limits)
         spent = now() - began
-        if spent >= limits.warmup_at_least_s and _is_steady(warm.per_step()):
+        if spent >= limits.warmup_at_least_s and _is_steady(warm.per_step):
             warm.stop = "steady"
             return steps
-        if spent >= cap and len(warm.blocks) >= FEWEST_BLOCKS:
+        if spent >= limits.warmup_s and len(warm.blocks) >= FEWEST_BLOCKS:
             warm.stop = "unsteady"
             return steps
 
 
 def _block_steps(step_ns: float, clock: Clock, limits: Limits) -> int:
     step_ns = max(step_ns, 1.0)
-    wanted_ns = RESOLUTIONS * resolution_ns()
+    # MOST_BLOCKS last as long as the series may: it ends for want of time, never for want of room.
+    wanted_ns = max(RESOLUTIONS * resolution_ns(), limits.pipelined_s * 1e9 / MOST_BLOCKS)
     fewest = 1
     if clock.overlaps:
         wanted_ns = max(wanted_ns, DEVICE_BLOCK_NS)
@@ -130,17 +140,19 @@ def _fill(into: _Blocks, step: Step, clock: Clock, steps: int, budget_s: float, 
     """Takes blocks until the interval of their median is narrow or the budget is spent.
 
     The interval is looked at only when the number of blocks has doubled: looking after every block would stop
-    on a lucky streak and report an interval that covers less often than it says.
+    on a lucky streak and report an interval that covers less often than it says. (tests/measure simulates it.)
     """
     began = now()
     look = 8
     while True:
         last = into.take(step, clock, steps)
-        taken = len(into.blocks)
-        if taken >= look and now() - began >= SHORTEST * budget_s:
+        taken, spent = len(into.blocks), now() - began
+        full = taken >= MOST_BLOCKS
+        # Latency has a step a block, so that a fast step fills the series long before its shortest time.
+        if full or (taken >= look and spent >= SHORTEST * budget_s):
             look = 2 * taken
-            if median_interval(into.per_step()).width <= width:
+            if median_interval(into.per_step).width <= width:
                 into.stop = "width"
                 return last
-        if taken >= MOST_BLOCKS or (taken >= FEWEST_BLOCKS and now() - began >= budget_s):
+        if full or (taken >= FEWEST_BLOCKS and spent >= budget_s):
             return last

@@ -46,8 +46,10 @@ class Watch:
             power_w=_spread([g.power_w for g in gpu]),
             utilisation=_spread([g.utilisation for g in gpu]),
             energy_j_per_step=_energy(self.readings, done.series),
-            throttle_reasons=sorted({reason for g in gpu for reason in g.throttle}),
-            other_gpu_processes=max((len(set(g.processes) - {pid}) for g in gpu), default=None),
+            throttle_reasons=sorted({reason for g in gpu for reason in g.throttle or ()}),
+            other_gpu_processes=max(
+                (len(set(g.processes) - {pid}) for g in gpu if g.processes is not None), default=None
+            ),
             cpu_load=psutil.cpu_percent() / 100,
             cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,
         )

@@ -47,14 +47,14 @@ def process_interval(medians: Sequence[float], confidence: float = 0.95) -> Inte
     """The typical step time over fresh processes: their middle, with a Student interval of the logarithms.
 
     Noise lives between processes, so the rounds' medians are the observations, never the pooled samples.
-    One process says nothing of that noise: the interval is then not sound.
+    One process says nothing of that noise, and a time of zero has no logarithm: the interval is then not sound.
     """
     from scipy.special import stdtrit
 
-    logs = np.log(np.asarray(medians, dtype=float))
     middle = float(np.median(medians))
-    if logs.size < 2:
-        return Interval(middle, middle, middle, sound=False)
+    if len(medians) < 2 or min(medians) <= 0:
+        return Interval(min(medians), middle, max(medians), sound=False)
+    logs = np.log(np.asarray(medians, dtype=float))
     centre = float(logs.mean())
     half = float(stdtrit(logs.size - 1, 0.5 + confidence / 2) * logs.std(ddof=1) / np.sqrt(logs.size))
     # The interval is the mean's; with two rounds or more it always holds their median as well.
