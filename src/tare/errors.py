@@ -33,3 +33,9 @@ def quote(value: object) -> str:
     except (ValueError, RecursionError):
         # Python prints no number of more than 4300 digits, and no list that is nested too deeply.
         return "something too large to show"
+
+
+def brief(error: Exception) -> str:
+    """What a library says of a wrong value, on one line; the middle of a long one goes, for it is that value."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 250 else f"{text[:120]} ... {text[-120:]}"

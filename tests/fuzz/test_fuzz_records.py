@@ -1,5 +1,6 @@
 """Thousands of damaged records and stores: each is read, or refused in one line; nothing else ever escapes."""
 
+import contextlib
 import json
 import os
 import random
@@ -12,9 +13,8 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_failure, make_record, make_round, make_series
-from mutate import damaged_bytes, damaged_document, odd_values
+from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
-from tare.errors import BadInput
 from tare.export import get_exporter
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import DeviceMemory, HostMemory, Record, Telemetry
@@ -47,27 +47,15 @@ def used(record: Record) -> None:
             get_exporter(name)([record])
 
 
-def one_line(error: BadInput) -> bool:
-    """As the command line prints it."""
-    return len(" ".join(str(error).split()).splitlines()) == 1
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_text(seed: int) -> None:
     chance = random.Random(seed)
     whole, done = encode(RECORD), encode(RECORD.rounds[0])
     refused = 0
     for _ in range(300):
-        text = damaged_bytes(chance, whole)
-        try:
-            used(decode_record(text, "x"))
-        except BadInput as error:
-            assert one_line(error)
-            refused += 1
-        try:
-            decode_round(damaged_bytes(chance, done), "x")
-        except BadInput as error:
-            assert one_line(error)
+        text, part = damaged_bytes(chance, whole), damaged_bytes(chance, done)
+        refused += refuses(lambda each: used(decode_record(each, "x")), text)
+        refuses(decode_round, part, "x")
     assert 0 < refused < 300, "damage that always or never shows tests nothing"
 
 
@@ -78,33 +66,9 @@ def test_damaged_values(seed: int) -> None:
     odd = odd_values(toml=False)
     refused = 0
     for _ in range(300):
-        try:
-            used(decode_record(_dumped(damaged_document(chance, whole, odd)), "x"))
-        except BadInput as error:
-            assert one_line(error)
-            refused += 1
+        text = json.dumps(damaged_document(chance, whole, odd))
+        refused += refuses(lambda each: used(decode_record(each, "x")), text)
     assert 0 < refused < 300
-
-
-def _dumped(document: Any) -> bytes:
-    """JSON, with brackets of its own where Python's encoder would not go so deep."""
-    deep: list[str] = []
-
-    def flatten(value: Any) -> Any:
-        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-            depth = 0
-            while isinstance(value, list) and len(value) == 1:
-                value, depth = value[0], depth + 1
-            deep.append("[" * depth + "]" * depth)
-            return f"@{len(deep) - 1}@"
-        if isinstance(value, list):
-            return [flatten(each) for each in value]
-        return {key: flatten(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-    text = json.dumps(flatten(document))
-    for number, brackets in enumerate(deep):
-        text = text.replace(f'"@{number}@"', brackets)
-    return text.encode()
 
 
 @pytest.fixture
@@ -116,9 +80,8 @@ def stored(tmp_path: Path) -> Path:
     journal.add_record(make_record(run=journal.run))
     journal.add_round(make_case(rung="compile"), make_round(0))
     store.close()
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    connection.close()
     return path
 
 
@@ -130,6 +93,20 @@ def read_all(path: Path) -> None:
         resume(store, "mark")
     finally:
         store.close()
+
+
+def restore(path: Path, content: bytes) -> None:
+    """The file alone, without what SQLite left beside it."""
+    for beside in path.parent.glob(f"{path.name}-*"):
+        beside.unlink()
+    path.write_bytes(content)
+
+
+def change(path: Path, table: str, column: str, value: object) -> None:
+    """Another value in every row, where SQLite takes it."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, contextlib.suppress(sqlite3.IntegrityError):
+        connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        connection.commit()
 
 
 def test_damaged_rows(stored: Path) -> None:
@@ -157,21 +134,11 @@ def test_damaged_rows(stored: Path) -> None:
     whole = stored.read_bytes()
     refused = 0
     for _ in range(150):
-        stored.write_bytes(whole)
-        with sqlite3.connect(stored) as connection:
-            table, column = chance.choice(cells)
-            text = encode(RECORD if table == "records" else RECORD.rounds[0])
-            value = chance.choice([*values, damaged_bytes(chance, text)])
-            try:
-                connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
-            except sqlite3.IntegrityError:
-                continue
-        connection.close()
-        try:
-            read_all(stored)
-        except BadInput as error:
-            assert one_line(error)
-            refused += 1
+        restore(stored, whole)
+        table, column = chance.choice(cells)
+        text = encode(RECORD if table == "records" else RECORD.rounds[0])
+        change(stored, table, column, chance.choice([*values, damaged_bytes(chance, text)]))
+        refused += refuses(read_all, stored)
     assert 10 < refused < 150
 
 
@@ -180,14 +147,8 @@ def test_damaged_files(stored: Path) -> None:
     whole = stored.read_bytes()
     refused = 0
     for _ in range(150):
-        for left in stored.parent.glob("records.db-*"):
-            left.unlink()
-        stored.write_bytes(damaged_bytes(chance, whole))
-        try:
-            read_all(stored)
-        except BadInput as error:
-            assert one_line(error)
-            refused += 1
+        restore(stored, damaged_bytes(chance, whole))
+        refused += refuses(read_all, stored)
     assert 10 < refused < 150
 
 

@@ -40,11 +40,11 @@ def wobble(low: float, high: float) -> SimulatedClock:
 
 
 def test_warm_up_ends_when_steady() -> None:
-    """A hundred slow milliseconds, then 1 ms for good."""
-    warm, pipelined, _ = take(SimulatedClock(lambda t: 10e-3 if t < 0.1 else 1e-3))
+    """Steps that begin ten times slower and get faster until 0.2 s have passed."""
+    warm, pipelined, _ = take(SimulatedClock(lambda t: 1e-3 * max(1.0, 10 - 45 * t)))
     assert warm.stop == "steady"
-    assert max(warm.step_seconds()) == pytest.approx(10e-3)
-    assert 0.1 < seconds(warm) < WARM_UP_S
+    assert warm.step_seconds()[0] == pytest.approx(10e-3)
+    assert 0.2 < seconds(warm) < 0.3
     assert set(pipelined.step_seconds()) == {1e-3}
 
 
@@ -82,17 +82,28 @@ def test_a_series_that_stopped_at_its_width_has_that_width() -> None:
     assert median_interval(pipelined.step_seconds()).width <= LIMITS.width
 
 
-def test_the_number_of_blocks_has_a_limit() -> None:
-    _, pipelined, _ = take(wobble(1e-4, 1.5e-4), Limits(budget_s=100, width=0.01))
-    assert (len(pipelined.wall_ns), pipelined.stop) == (MOST_BLOCKS, "budget")
+def test_short_steps_fill_the_time_and_not_the_memory() -> None:
+    """A hundred seconds of microseconds: blocks get longer, so that a limited number of them lasts."""
+    noisy = Limits(budget_s=100, width=0.01)
+    warm, pipelined, _ = take(wobble(1e-6, 1.5e-6), noisy)
+    assert len(warm.wall_ns) <= MOST_BLOCKS
+    assert 0.5 * MOST_BLOCKS <= len(pipelined.wall_ns) <= MOST_BLOCKS
+    assert pipelined.stop == "budget"
+    assert seconds(pipelined) == pytest.approx(noisy.pipelined_s, rel=0.01)
+
+
+@pytest.mark.parametrize(("slower", "stop"), [(1.0, "width"), (1.5, "budget")])
+def test_latency_of_short_steps_is_full_before_its_time_and_says_what_it_knows(slower: float, stop: str) -> None:
+    _, _, latency = take(wobble(1e-6, slower * 1e-6))
+    assert (len(latency.wall_ns), latency.stop) == (MOST_BLOCKS, stop)
 
 
 @pytest.mark.parametrize(
     ("step_s", "overlaps", "steps"),
     [
-        (1e-6, False, 100),  # 2000 resolutions of 50 ns
-        (30e-6, False, 4),
-        (1e-3, False, 1),
+        (1e-6, False, 1125),  # 2000 blocks fill 2.25 s
+        (1e-3, False, 2),
+        (2e-3, False, 1),
         (1e-6, True, 4000),  # 4 ms of a device's work
         (1e-3, True, PIPELINE_STEPS),
         (10e-3, True, PIPELINE_STEPS),
@@ -104,6 +115,12 @@ def test_blocks_are_long_enough_for_the_clock(step_s: float, overlaps: bool, ste
     _, pipelined, latency = take(SimulatedClock(lambda _: step_s, overlaps))
     assert set(pipelined.steps) == {steps}
     assert set(latency.steps) == {1}
+
+
+@pytest.mark.parametrize(("step_s", "steps"), [(1e-6, 100), (30e-6, 4), (1e-3, 1)])
+def test_a_block_lasts_two_thousand_resolutions_of_the_clock(step_s: float, steps: int) -> None:
+    _, pipelined, _ = take(SimulatedClock(lambda _: step_s), Limits(budget_s=0.1, width=0.01))
+    assert set(pipelined.steps) == {steps}
 
 
 def test_very_long_steps_are_run_a_few_times_only() -> None:

@@ -93,7 +93,7 @@ def test_the_stopping_rule_does_not_cost_coverage(
 
 
 def test_the_stopping_rule_was_at_work() -> None:
-    """The coverage above says something only if series do stop at their width, after different numbers of blocks."""
+    """The coverage above says something only if series do stop at their width, some sooner."""
     rng = np.random.default_rng(7)
     stops, lengths = set(), set()
     for _ in range(50):
@@ -102,4 +102,5 @@ def test_the_stopping_rule_was_at_work() -> None:
         sample(lambda: None, clock, Limits(budget_s=0.3, width=0.01), found.append, clock.now)
         stops.add(found[1].stop)
         lengths.add(len(found[1].wall_ns))
-    assert stops == {"width", "budget"} or (stops == {"width"} and len(lengths) > 2)
+    assert "width" in stops
+    assert max(lengths) > 1.5 * min(lengths)

@@ -143,3 +143,9 @@ def test_a_round_whose_index_no_store_can_hold_is_refused(index: object) -> None
     bad = json.loads(encode(make_round())) | {"index": index}
     with pytest.raises(BadInput, match=r"x is not a round: .*\$\.index"):
         decode_round(json.dumps(bad), "x")
+
+
+def test_what_a_damaged_database_gives_instead_of_a_text_is_refused() -> None:
+    for nothing in (None, 5):
+        with pytest.raises(BadInput, match="x is not a record"):
+            decode_record(nothing, "x")  # type: ignore[arg-type]

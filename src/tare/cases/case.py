@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from tare.errors import BadInput, unknown
+from tare.errors import BadInput, brief, unknown
 
 Mode = Literal["infer", "train"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"]
@@ -101,9 +101,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         try:
             case = msgspec.convert(fields, cls)
         except msgspec.ValidationError as error:
-            raise BadInput(f"'{key[:120]}' is not a case key: {error}") from None
+            raise BadInput(f"'{key[:120]}' is not a case key: {brief(error)}") from None
         if case.key != key:
-            raise BadInput(f"'{key[:120]}' is not a stable case key: it would be written {case.key}")
+            raise BadInput(f"'{key[:120]}' is not a stable case key: it would be written {case.key[:400]}")
         return case
 
 

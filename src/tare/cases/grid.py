@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tare.cases.case import FEEDS, LAYOUTS, MODES, OPTIMIZERS, PRECISIONS, Case
-from tare.errors import BadInput, quote, unknown
+from tare.errors import BadInput, brief, quote, unknown
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
@@ -157,7 +157,7 @@ def _case(**fields: Any) -> Case:
     try:
         return msgspec.convert(fields, Case)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{fields['workload']} on {fields['rung']} is not a case: {error}") from None
+        raise BadInput(f"{fields['workload']} on {fields['rung']} is not a case: {brief(error)}") from None
 
 
 def check_names(

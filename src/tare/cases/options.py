@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tare.errors import BadInput, unknown
+from tare.errors import BadInput, brief, unknown
 
 Isolation = Literal["fork", "spawn"]
 # macOS forbids much of what torch does in a process that was forked and not started anew.
@@ -39,4 +39,4 @@ def make_options(given: dict[str, Any], where: str = "options") -> Options:
     try:
         return msgspec.convert(given, Options)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{where}: {error}") from None
+        raise BadInput(f"{where}: {brief(error)}") from None

@@ -10,9 +10,10 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.grid import Catalogue, Expansion, Grid, check_names, expand, make_filter, make_grid, matches
-from tare.errors import BadInput, unknown
+from tare.errors import BadInput, brief, unknown
 
 TABLES = ("name", "options", "grid", "include", "exclude")
+LONGEST_NAME = 255
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ def read_plan(path: Path) -> Plan:
     except OSError as error:
         raise BadInput(f"cannot read plan {path}: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"{path} is not TOML: {_one_line(error)}") from None
+        raise BadInput(f"{path} is not TOML: {brief(error)}") from None
     return make_plan(document, str(path), default_name=path.stem)
 
 
@@ -43,8 +44,8 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
         if name not in TABLES:
             raise unknown("key", name, TABLES, where)
     name = document.get("name", default_name)
-    if not isinstance(name, str) or not name:
-        raise BadInput(f"{where}: 'name' is not a text")
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+        raise BadInput(f"{where}: 'name' is not a text of 1 to {LONGEST_NAME} characters")
     options = document.get("options", {})
     if not isinstance(options, dict):
         raise BadInput(f"{where}: 'options' is not a table")
@@ -98,7 +99,3 @@ def _tables(document: Mapping[str, Any], name: str, where: str) -> list[tuple[Ma
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise BadInput(f"{where}: '{name}' is not a [[{name}]] table")
     return [(table, f"{where}, {name} {i}") for i, table in enumerate(tables, 1)]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from tare.errors import BadInput
+from tare.errors import BadInput, brief
 from tare.records.record import VERSION, Record, Round
 
-UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+# TypeError: a damaged database may hold no text at all where the document was.
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
 
 _record = msgspec.json.Decoder(Record)
 _round = msgspec.json.Decoder(Round)
@@ -36,7 +37,7 @@ def decode_record(text: bytes | str, where: str) -> Record:
             )
         return _record.decode(text)
     except UNREADABLE as error:
-        raise BadInput(f"{where} is not a record: {error}") from None
+        raise BadInput(f"{where} is not a record: {brief(error)}") from None
 
 
 def read_records(path: Path) -> list[Record]:
@@ -57,4 +58,4 @@ def decode_round(text: bytes | str, where: str) -> Round:
     try:
         return _round.decode(text)
     except UNREADABLE as error:
-        raise BadInput(f"{where} is not a round: {error}") from None
+        raise BadInput(f"{where} is not a round: {brief(error)}") from None

@@ -7,6 +7,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.records.environment import Environment, differences
 from tare.records.figures import (
+    FEWEST_BLOCKS,
     device_peak,
     device_time,
     good_rounds,
@@ -16,7 +17,7 @@ from tare.records.figures import (
     preparation,
     throttled_share,
 )
-from tare.records.record import Record
+from tare.records.record import Parity, Record
 from tare.stats.intervals import Interval
 
 
@@ -61,7 +62,10 @@ def make_ladders(records: Iterable[Record]) -> list[Ladder]:
 
 def _ladder(key: str, records: list[Record]) -> Ladder:
     rows = [_row(record) for record in records]
-    comparable = [row for row in rows if row.gross and row.parity not in ("different", "nan")]
+    # A time of zero (an imported record can hold one) compares with nothing.
+    comparable = [
+        row for row in rows if row.gross and row.gross.mid > 0 and row.parity not in ("different", "nan")
+    ]
     eager = next((row.gross for row in comparable if row.rung == "eager"), None)
     best = min((row.gross.mid for row in comparable if row.gross), default=None)
     for row in comparable:
@@ -114,11 +118,7 @@ def _notes(records: list[Record], rows: list[Row]) -> list[str]:
     for record, row in zip(records, rows, strict=True):
         parity = record.parity
         if parity.status in ("different", "nan"):
-            error = f"{parity.error:.2g}" if parity.error is not None else "?"
-            notes.append(
-                f"{row.rung} does not compute the same: {parity.worst} is off by {error} "
-                f"(tolerance {parity.tolerance:.2g})"
-            )
+            notes.append(f"{row.rung} does not compute the same: {_how_different(parity)}")
         elif parity.undecided and parity.compared:
             notes.append(
                 f"{row.rung}: {parity.undecided} of {parity.undecided + parity.compared} tensors prove nothing: "
@@ -127,11 +127,30 @@ def _notes(records: list[Record], rows: list[Row]) -> list[str]:
         elif parity.status == "unchecked" and row.gross and parity.reason:
             notes.append(f"{row.rung} was not checked: {parity.reason}")
         if row.throttled:
-            notes.append(
-                f"{row.rung}: {row.throttled:.0%} of its samples were taken under throttling, and left out"
-            )
+            fate = "kept, for there are too few others" if _keeps_throttled(record) else "left out"
+            notes.append(f"{row.rung}: {row.throttled:.0%} of its samples were taken under throttling, and {fate}")
         notes += [f"{row.rung}: {note}" for note in dict.fromkeys(n for r in record.rounds for n in r.notes)]
         bad = [r for r in record.rounds if r.failure]
         if bad and row.gross and bad[0].failure:
             notes.append(f"{row.rung}: {row.rounds} rounds succeeded ({bad[0].failure.cause})")
     return notes
+
+
+def _how_different(parity: Parity) -> str:
+    if parity.status == "nan":
+        return f"{parity.worst} is not finite where the reference is"
+    if parity.error is None or parity.tolerance is None:
+        return f"{parity.worst} is different"
+    # What no number can say is stored as 1e300.
+    if parity.error >= 1e300:
+        return f"{parity.worst} is missing, of another shape or infinitely far off"
+    return f"{parity.worst} is off by {parity.error:.2g} (tolerance {parity.tolerance:.2g})"
+
+
+def _keeps_throttled(record: Record) -> bool:
+    """Whether a round had so few other samples that its figure rests on the throttled ones as well."""
+    for done in good_rounds(record):
+        marked, series = done.throttled.get("pipelined", []), done.find("pipelined")
+        if marked and series and len(series.wall_ns) - len(marked) < FEWEST_BLOCKS:
+            return True
+    return False

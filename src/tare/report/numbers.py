@@ -4,6 +4,8 @@ import math
 
 from tare.stats.intervals import Interval
 
+# A greater half width than this, in the unit of its value, is shown as a power of ten.
+MOST_HALF_WIDTH = 10_000
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -25,7 +27,7 @@ def duration(interval: Interval) -> str:
     places = decimals(value, half)
     if not interval.sound:
         return f"{value:.{places}f} {unit}"
-    return f"{value:.{places}f} ±{half:.{max(places, _places_of(half))}f} {unit}"
+    return f"{value:.{places}f} ±{_half_width(half, places)} {unit}"
 
 
 def seconds(value: float | None) -> str:
@@ -50,9 +52,14 @@ def size(bytes_: int | None) -> str:
         if value < 1000 or unit == "TiB":
             break
         value /= 1024
-    return f"{value:.0f} {unit}" if value >= 100 or unit == "B" else f"{value:.3g} {unit}"
+    if value >= 100 or unit == "B":
+        return f"{value:.0f} {unit}"
+    return f"{value:.{3 if value >= 1 else 2}g} {unit}"
 
 
-def _places_of(half: float) -> int:
-    """Enough decimals that a half width is not shown as zero."""
-    return 0 if half <= 0 else max(-math.floor(math.log10(half)), 0)
+def _half_width(half: float, places: int) -> str:
+    """Never zero unless it is: what is under the last digit shown is rounded up to it. Two rounds that disagree
+    can have an interval of any size, and a cell has not."""
+    if half >= MOST_HALF_WIDTH:
+        return f"{half:.0e}"
+    return f"{max(half, 10.0**-places) if half > 0 else 0:.{places}f}"

@@ -38,15 +38,27 @@ def ladder_view(ladder: Ladder) -> RenderableType:
     heads, lines = row_texts(ladder)
     parts: list[RenderableType] = [Text(title(ladder.case), style="bold"), Text(where(ladder), style="dim")]
     if lines:
-        table = simple_table()
-        for head in heads:
-            table.add_column(head, justify="left" if head in ("rung", "parity") else "right", no_wrap=True)
-        for line in lines:
-            table.add_row(*line[:-1], Text(line[-1], style=STYLE.get(line[-1].lower(), "")))
-        parts.append(table)
+        parts.append(_ladder_table(heads, lines))
     parts += [Text(f"  {row.rung} failed: {row.failure}", style="red") for row in ladder.rows if row.failure]
     parts += [Text(f"  note: {note}", style="yellow") for note in ladder.notes]
     return Group(*parts)
+
+
+def _ladder_table(heads: list[str], lines: list[list[str]]) -> Table:
+    """Where not all columns fit, they stand closer and a variant goes under its rung: no figure is cut."""
+    table = simple_table()
+    widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
+    crowded = sum(widths) + 2 * len(widths) > WIDTH
+    if crowded:
+        table.padding = (0, 1, 0, 0)
+    for head in heads:
+        left = head in ("rung", "parity")
+        # Only the name of a rung may be folded.
+        table.add_column(head, justify="left" if left else "right", no_wrap=head != "rung", overflow="fold")
+    for line in lines:
+        rung = line[0].replace(":", ":\n") if crowded else line[0]
+        table.add_row(rung, *line[1:-1], Text(line[-1], style=STYLE.get(line[-1].lower(), "")))
+    return table
 
 
 def row_texts(ladder: Ladder) -> tuple[list[str], list[list[str]]]:

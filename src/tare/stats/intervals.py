@@ -58,7 +58,9 @@ def process_interval(medians: Sequence[float], confidence: float = 0.95) -> Inte
     centre = float(logs.mean())
     half = float(stdtrit(logs.size - 1, 0.5 + confidence / 2) * logs.std(ddof=1) / np.sqrt(logs.size))
     # The interval is the mean's; with two rounds or more it always holds their median as well.
-    return Interval(min(float(np.exp(centre - half)), middle), middle, max(float(np.exp(centre + half)), middle))
+    with np.errstate(over="ignore"):
+        low, high = np.exp(centre - half), np.exp(centre + half)
+    return Interval(min(float(low), middle), middle, max(float(high), middle))
 
 
 def sign_correlation_time(values: NDArray[np.float64], middle: float) -> float:

@@ -28,8 +28,13 @@ class Store:
     def __init__(self, where: str | None = None) -> None:
         self.where = where or str(home() / "records.db")
         self._engine = _connect(self.where)
-        with self.transaction() as connection:
-            schema.migrate(connection, self.where)
+        try:
+            with self.transaction() as connection:
+                schema.migrate(connection, self.where)
+        except TareError:
+            # Nobody gets this store to close it, and an open connection may keep others out.
+            self.close()
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

@@ -1,0 +1,111 @@
+"""The fingerprint of this machine, and the checks of its health."""
+
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import tare
+from tare.measure import health
+from tare.measure.environment import PLACES, collect
+from tare.measure.nvml import Gpu
+from tare.records.environment import Environment, differences
+
+ROOT = Path(tare.__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found() -> Environment:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "2")
+        patch.setenv("MKL_NUM_THREADS", "3")
+        patch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        patch.setenv("TORCHINDUCTOR_FREEZING", "1")
+        patch.setenv("UNRELATED_SECRET", "hunter2")
+        for name in PLACES:
+            patch.setenv(name, "/somewhere/of/mine")
+        return collect()
+
+
+def test_the_machine_is_described(found: Environment) -> None:
+    assert {"arch", "cpu", "cores", "logical_cores", "memory_gib"} <= found.machine.keys()
+    assert all(int(found.machine[name]) >= 1 for name in ("cores", "logical_cores", "memory_gib"))
+
+
+def test_the_software_is_described(found: Environment) -> None:
+    assert found.software["torch"].split("+")[0] == version("torch").split("+")[0]
+    assert found.software["numpy"] == version("numpy")
+    assert found.software["tare"] == tare.__version__
+    assert {"os", "kernel", "python"} <= found.software.keys()
+
+
+def test_variables_that_change_a_step_are_kept(found: Environment) -> None:
+    assert found.flags["env.OMP_NUM_THREADS"] == "2"
+    assert found.flags["env.MKL_NUM_THREADS"] == "3"
+    assert found.flags["env.PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+    assert found.flags["env.TORCHINDUCTOR_FREEZING"] == "1"
+
+
+def test_variables_that_only_name_places_are_left_out(found: Environment) -> None:
+    assert not [name for name, value in found.flags.items() if value == "/somewhere/of/mine"]
+
+
+def test_nothing_else_of_the_users_environment_is_recorded(found: Environment) -> None:
+    assert "hunter2" not in repr(found)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="tare does not run from a checkout here")
+def test_the_commit_of_tare_is_named(found: Environment) -> None:
+    commit, _, changed = found.circumstances["tare_commit"].partition("+")
+    assert re.fullmatch(r"[0-9a-f]{40}", commit)
+    assert changed in ("", "changes")
+    kind = subprocess.run(
+        ["git", "-C", ROOT, "cat-file", "-t", commit], capture_output=True, text=True, check=True
+    )
+    assert kind.stdout.strip() == "commit"
+
+
+def test_the_load_is_noted_but_never_compared(found: Environment) -> None:
+    assert float(found.circumstances["load_1min"]) >= 0
+    other = Environment(
+        machine=found.machine, software=found.software, flags=found.flags, circumstances={"load_1min": "99"}
+    )
+    assert differences(found, other) == []
+    assert other.id == found.id
+
+
+def make_governors(root: Path, *names: str) -> Path:
+    for i, name in enumerate(names):
+        folder = root / f"cpu{i}" / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(name + "\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("governors", "state", "seen"),
+    [
+        ((), "unknown", "not shown"),
+        (("performance", "performance"), "good", "performance"),
+        (("performance", "powersave"), "warn", "performance, powersave"),
+        (("ondemand",), "warn", "ondemand"),
+    ],
+)
+def test_the_governor(tmp_path: Path, governors: tuple[str, ...], state: str, seen: str) -> None:
+    check = health._governor(make_governors(tmp_path, *governors))
+    assert check.state == state
+    assert check.seen.startswith(seen)
+    assert bool(check.remedy) == (state == "warn")
+
+
+def test_every_check_has_a_state_and_a_warning_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gpu, "open", lambda _: None)
+    checks = health.examine({"cuda:0": "00000000:01:00.0"})
+    assert [check.name for check in checks] == [
+        "CPU governor", "CPU boost", "CPU load", "host memory", "swap", "CPU affinity", "cuda:0 NVML",
+    ]  # fmt: skip
+    assert {check.state for check in checks} <= {"good", "warn", "unknown"}
+    assert all(check.remedy for check in checks if check.state == "warn")
+    assert (checks[-1].state, checks[-1].seen) == ("unknown", "NVML does not answer")

@@ -1,0 +1,173 @@
+"""Verdicts of parity on planted tensors whose true answer is known."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tare.measure.parity import compare, errors, load_reference, save_reference
+from tare.records.record import Parity
+
+RNG = np.random.default_rng(11)
+OUTPUT = RNG.standard_normal((4, 10))
+
+
+def verdict(
+    reference: dict[str, Any], candidate: dict[str, Any], precision: str = "fp32", **yardstick: float
+) -> Parity:
+    named = {name.replace("__", "/"): error for name, error in yardstick.items()}
+    return compare(reference, candidate, precision, named, "the test")
+
+
+def test_the_same_numbers_are_the_same() -> None:
+    found = verdict({"output/0": OUTPUT}, {"output/0": OUTPUT.astype(np.float32)})
+    assert (found.status, found.compared, found.undecided, found.reference) == ("same", 1, 0, "the test")
+    assert found.error is not None
+    assert 0 < found.error < 1e-7
+
+
+def test_one_percent_is_different_and_is_measured() -> None:
+    found = verdict({"output/0": OUTPUT}, {"output/0": 1.01 * OUTPUT})
+    assert (found.status, found.worst, found.tolerance) == ("different", "output/0", 1e-4)
+    assert found.error == pytest.approx(0.01)
+
+
+def test_one_percent_is_within_what_bfloat16_rounds_away() -> None:
+    assert verdict({"output/0": OUTPUT}, {"output/0": 1.009 * OUTPUT}, "bf16").status == "same"
+    assert verdict({"output/0": OUTPUT}, {"output/0": 1.02 * OUTPUT}, "bf16").status == "different"
+
+
+def test_one_wrong_element_among_many_is_found() -> None:
+    wrong = OUTPUT.copy()
+    wrong[2, 3] += 0.01
+    assert verdict({"output/0": OUTPUT}, {"output/0": wrong}).status == "different"
+
+
+def test_the_worst_of_many_tensors_decides() -> None:
+    reference = {f"output/{i}": OUTPUT for i in range(5)}
+    found = verdict(reference, reference | {"output/3": 1.001 * OUTPUT})
+    assert (found.status, found.worst, found.compared) == ("different", "output/3", 5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_a_number_is_named_apart(bad: float) -> None:
+    wrong = OUTPUT.copy()
+    wrong[0, 0] = bad
+    found = verdict({"loss/1": OUTPUT, "output/0": OUTPUT}, {"loss/1": 2 * OUTPUT, "output/0": wrong})
+    assert (found.status, found.worst, found.error) == ("nan", "output/0", 1e300)
+
+
+def test_a_nan_counts_even_where_eager_proves_nothing() -> None:
+    wrong = np.full_like(OUTPUT, np.nan)
+    assert verdict({"output/0": OUTPUT}, {"output/0": wrong}, "bf16", output__0=0.9).status == "nan"
+
+
+@pytest.mark.parametrize("candidate", [{}, {"output/1": OUTPUT}, {"output/0": OUTPUT.T}, {"output/0": OUTPUT[:2]}])
+@pytest.mark.parametrize("yardstick", [0.0, 0.9])
+def test_a_missing_or_misshapen_tensor_is_different(candidate: dict[str, Any], yardstick: float) -> None:
+    found = verdict({"output/0": OUTPUT}, candidate, output__0=yardstick)
+    assert (found.status, found.worst, found.error) == ("different", "output/0", 1e300)
+
+
+def test_a_mask_of_minus_infinities_must_stand_in_the_same_places() -> None:
+    masked = np.where(OUTPUT > 1, -np.inf, OUTPUT)
+    moved = np.where(OUTPUT > 0, -np.inf, OUTPUT)
+    assert verdict({"output/0": masked}, {"output/0": masked * (1 + 1e-6)}).status == "same"
+    assert verdict({"output/0": masked}, {"output/0": OUTPUT}).status == "different"
+    assert verdict({"output/0": masked}, {"output/0": moved}).status == "nan"
+
+
+def test_a_gradient_that_is_only_rounding_is_judged_by_its_kind() -> None:
+    """A bias before a batch norm has a gradient of zero: its rounding noise is nobody's mistake."""
+    gradients = {"gradient/weight": OUTPUT, "gradient/bias": np.full(10, 1e-12)}
+    noise = gradients | {"gradient/bias": np.full(10, -3e-12)}
+    assert verdict(gradients, noise).status == "same"
+    # ... but it is judged: the same noise on the scale of the weight's gradient is different.
+    assert verdict(gradients, gradients | {"gradient/bias": np.full(10, 0.1)}).status == "different"
+
+
+def test_a_small_output_is_not_excused_by_large_gradients() -> None:
+    reference = {"gradient/weight": 1e6 * OUTPUT, "output/0": 1e-3 * OUTPUT}
+    assert verdict(reference, reference | {"output/0": 1.1e-3 * OUTPUT}).status == "different"
+
+
+def test_zeros_are_compared_too() -> None:
+    zeros = np.zeros(5)
+    assert errors({"output/0": zeros}, {"output/0": zeros}) == {"output/0": 0.0}
+    assert errors({"output/0": zeros}, {"output/0": zeros + 1e-9}) == {"output/0": float("inf")}
+
+
+def test_both_parts_of_complex_numbers_are_compared() -> None:
+    values = OUTPUT + 1j * OUTPUT[::-1]
+    assert verdict({"output/0": values}, {"output/0": values}).status == "same"
+    assert verdict({"output/0": values}, {"output/0": values.conj()}).status == "different"
+
+
+@pytest.mark.parametrize(
+    ("yardstick", "tolerance"),
+    [
+        (0.0, 1e-4),  # the precision's own
+        (1e-5, 1e-4),  # four times eager's error, but never under the precision's own
+        (0.01, 0.04),
+        (0.2, 0.5),  # four times would be 0.8
+        (0.34, 0.68),  # twice, where eager's own error is large
+    ],
+)
+def test_the_tolerance_follows_eagers_own_error_up_to_a_cap(yardstick: float, tolerance: float) -> None:
+    below, above = (1 + 0.99 * tolerance) * OUTPUT, (1 + 1.01 * tolerance) * OUTPUT
+    found = verdict({"output/0": OUTPUT}, {"output/0": below}, output__0=yardstick)
+    assert found.status == "same"
+    assert found.tolerance == pytest.approx(tolerance)
+    assert verdict({"output/0": OUTPUT}, {"output/0": above}, output__0=yardstick).status == "different"
+
+
+def test_tensors_in_which_eager_is_noise_are_counted_and_prove_nothing() -> None:
+    reference = {"gradient/deep": OUTPUT, "loss/1": OUTPUT}
+    found = verdict(reference, reference | {"gradient/deep": -OUTPUT}, gradient__deep=0.9)
+    assert (found.status, found.compared, found.undecided) == ("same", 1, 1)
+
+
+def test_nothing_is_proved_where_all_is_noise() -> None:
+    found = verdict({"output/0": OUTPUT}, {"output/0": OUTPUT}, "bf16", output__0=0.36)
+    assert (found.status, found.compared, found.undecided) == ("unchecked", 0, 1)
+    assert "noise" in found.reason
+
+
+def test_an_empty_reference_proves_nothing() -> None:
+    assert verdict({}, {"output/0": OUTPUT}).status == "unchecked"
+
+
+def test_a_reference_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    arrays = {"output/0": OUTPUT, "a/b c": np.array(3.0), "empty": np.zeros((0, 2))}
+    save_reference(tmp_path / "new", arrays, {"output/0": 1e-7, "a/b c": float("inf")}, "eager float64 on cpu")
+    loaded = load_reference(tmp_path / "new")
+    assert loaded is not None
+    found, yardstick, described = loaded
+    assert list(found) == list(arrays)
+    assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
+    assert yardstick == {"output/0": 1e-7, "a/b c": 1e300}
+    assert described == "eager float64 on cpu"
+
+
+def test_a_half_written_reference_is_none(tmp_path: Path) -> None:
+    assert load_reference(tmp_path / "absent") is None
+    save_reference(tmp_path, {"output/0": OUTPUT}, {}, "x")
+    (tmp_path / "reference.json").unlink()
+    assert load_reference(tmp_path) is None
+
+
+class Trap:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (pytest.fail, ("an array was unpickled",))
+
+
+def test_objects_are_never_pickled_nor_unpickled(tmp_path: Path) -> None:
+    objects = np.array([Trap()], dtype=object)
+    with pytest.raises(ValueError, match=r"[Oo]bject arrays"):
+        save_reference(tmp_path / "a", {"output/0": objects}, {}, "x")
+    assert load_reference(tmp_path / "a") is None
+    save_reference(tmp_path / "b", {"output/0": OUTPUT}, {}, "x")
+    np.save(tmp_path / "b" / "0.npy", objects, allow_pickle=True)
+    with pytest.raises(ValueError, match=r"[Oo]bject"):
+        load_reference(tmp_path / "b")

@@ -1,0 +1,150 @@
+"""A ladder's figures: who is compared with whom, who never is, and what a reader is told."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
+
+from tare.records.record import Parity, Record
+from tare.report.ladder import Ladder, Row, make_ladders
+
+
+def record(rung: str, *steps_s: float, **overrides: Any) -> Record:
+    return make_record(make_case(rung=rung), steps_s or (1e-3, 1e-3), **overrides)
+
+
+def one(*records: Record) -> Ladder:
+    (ladder,) = make_ladders(records)
+    return ladder
+
+
+def rows(*records: Record) -> dict[str, Row]:
+    return {row.rung: row for row in one(*records).rows}
+
+
+def parity(status: Any, **fields: Any) -> Parity:
+    defaults: dict[str, Any] = {"error": 0.01, "tolerance": 1e-4, "worst": "output/0", "compared": 3}
+    return Parity(status=status, **(defaults | fields))
+
+
+def notes(*records: Record) -> str:
+    return "\n".join(one(*records).notes)
+
+
+def test_speeds_are_relative_to_eager_and_to_the_best() -> None:
+    found = rows(record("eager", 8e-3, 8e-3), record("compile", 2e-3, 2e-3), record("cudagraph", 4e-3, 4e-3))
+    assert [row.speedup_over_eager for row in found.values()] == pytest.approx([1, 4, 2])
+    assert [row.speed_of_best for row in found.values()] == pytest.approx([0.25, 1, 0.5])
+
+
+@pytest.mark.parametrize("status", ["different", "nan"])
+def test_a_rung_that_computes_something_else_is_never_faster(status: str) -> None:
+    found = rows(record("eager", 8e-3, 8e-3), record("compile", 1e-3, 1e-3, parity=parity(status)))
+    wrong = found["compile"]
+    assert wrong.gross is not None
+    assert (wrong.parity, wrong.speedup_over_eager, wrong.speed_of_best) == (status, None, None)
+    assert found["eager"].speed_of_best == 1
+
+
+def test_nothing_is_compared_with_an_eager_that_is_wrong() -> None:
+    found = rows(record("eager", 8e-3, 8e-3, parity=parity("nan")), record("compile", 1e-3, 1e-3))
+    assert (found["compile"].speedup_over_eager, found["compile"].speed_of_best) == (None, 1)
+
+
+def test_without_eager_there_is_still_a_best() -> None:
+    found = rows(record("compile", 1e-3, 1e-3), record("cudagraph", 2e-3, 2e-3))
+    assert (found["cudagraph"].speedup_over_eager, found["cudagraph"].speed_of_best) == (None, 0.5)
+
+
+def test_a_time_of_zero_compares_with_nothing() -> None:
+    nothing = make_round(series=[make_series("pipelined", 0.0)])
+    found = rows(record("eager", 1e-3, 1e-3), record("compile", rounds=[nothing, nothing]))
+    assert (found["compile"].speedup_over_eager, found["compile"].speed_of_best) == (None, None)
+    assert found["eager"].speed_of_best == 1
+
+
+def test_a_failed_rung_is_listed_with_its_cause() -> None:
+    failure = make_failure(cause="device-oom", message="CUDA out of memory", stage="sample")
+    broken = record("compile", rounds=[make_round(series=[], failure=failure)], failure=failure)
+    found = rows(record("eager"), broken)["compile"]
+    assert found.failure == "device-oom in sample: CUDA out of memory"
+    assert (found.gross, found.speedup_over_eager, found.rounds) == (None, None, "0 of 1")
+
+
+def test_a_failure_before_any_stage_is_in_the_start() -> None:
+    failure = make_failure(cause="timeout", message="stopped after 5 s", stage="")
+    broken = record("compile", rounds=[make_round(series=[], failure=failure)], failure=failure)
+    assert rows(broken)["compile"].failure == "timeout in start: stopped after 5 s"
+
+
+def test_ladders_are_grouped_by_all_but_the_rung_and_the_newest_counts() -> None:
+    old, new = record("eager", 9e-3, 9e-3, id="old"), record("eager", 1e-3, 1e-3, id="new")
+    other = make_record(make_case(batch=64))
+    found = make_ladders([old, other, record("compile"), new])
+    assert [[row.rung for row in ladder.rows] for ladder in found] == [["eager", "compile"], ["eager"]]
+    assert found[0].rows[0].record == "new"
+
+
+def test_a_clean_ladder_has_no_notes() -> None:
+    assert one(record("eager"), record("compile")).notes == []
+
+
+def test_runs_that_were_not_interleaved_are_named() -> None:
+    found = notes(record("eager", run="monday"), record("compile", run="tuesday"))
+    assert "measured in different runs, not interleaved" in found
+
+
+def test_another_environment_is_named_with_what_differs() -> None:
+    newer = msgspec.structs.replace(ENVIRONMENT, software={**ENVIRONMENT.software, "torch": "2.11.0"})
+    found = notes(record("eager"), record("compile", environment=newer))
+    assert found == "compile comes from another environment: software.torch: 2.10.0 against 2.11.0"
+
+
+def test_one_round_knows_no_noise_between_processes() -> None:
+    ladder = one(record("eager", 1e-3))
+    assert ladder.rows[0].gross is not None
+    assert not ladder.rows[0].gross.sound
+    assert "one round: the noise between processes is not known" in ladder.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (parity("different"), "compile does not compute the same: output/0 is off by 0.01 (tolerance 0.0001)"),
+        (parity("different", error=1e300), "output/0 is missing, of another shape or infinitely far off"),
+        (parity("different", error=None, tolerance=None), "output/0 is different"),
+        (parity("nan", error=1e300), "output/0 is not finite where the reference is"),
+        (
+            parity("same", undecided=2),
+            "compile: 2 of 5 tensors prove nothing: eager fp32 itself is rounding noise",
+        ),
+        (
+            Parity(status="unchecked", reason="the reference failed"),
+            "compile was not checked: the reference failed",
+        ),
+    ],
+)
+def test_parity_is_explained(verdict: Parity, text: str) -> None:
+    assert text in notes(record("eager"), record("compile", parity=verdict))
+
+
+def test_throttling_is_told_with_what_became_of_it() -> None:
+    some = make_round(throttled={"pipelined": [0, 1]})
+    most = make_round(throttled={"pipelined": [0, 1, 2, 3, 4, 5, 6, 7]})
+    kept = "80% of its samples were taken under throttling, and kept, for there are too few others"
+    out = "20% of its samples were taken under throttling, and left out"
+    assert notes(record("eager", rounds=[some, some])) == f"eager: {out}"
+    assert notes(record("eager", rounds=[most, most])) == f"eager: {kept}"
+
+
+def test_rounds_that_failed_beside_good_ones_are_counted() -> None:
+    bad = make_round(2, series=[], failure=make_failure(cause="signal"))
+    mixed = record("eager", rounds=[make_round(0), make_round(1), bad])
+    assert one(mixed).rows[0].rounds == "2 of 3"
+    assert notes(mixed) == "eager: 2 of 3 rounds succeeded (signal)"
+
+
+def test_what_a_rung_said_is_told_once() -> None:
+    spoken = [make_round(i, notes=["graph breaks: 2"]) for i in range(2)]
+    assert one(record("compile", rounds=spoken)).notes == ["compile: graph breaks: 2"]
