@@ -56,8 +56,8 @@ def test_back_to_back_steps_are_measured_within_one_percent(milliseconds: float)
 
 
 def test_a_synchronised_step_is_measured_within_one_percent() -> None:
-    """Long enough that its launch and the waiting, which belong to latency, are far under that."""
-    true_s, series = measure(40)
+    """So long that its launch and the waking up, which belong to latency, are less (0.4 ms were seen)."""
+    true_s, series = measure(100)
     assert median(series["latency"].step_seconds()) == pytest.approx(true_s, rel=0.01)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
 
-from tare.records.record import Parity, Record
+from tare.records.record import Parity, Record, Telemetry
 from tare.report.ladder import Ladder, Row, make_ladders
 
 
@@ -111,17 +111,17 @@ def test_one_round_knows_no_noise_between_processes() -> None:
 @pytest.mark.parametrize(
     ("verdict", "text"),
     [
-        (parity("different"), "compile does not compute the same: output/0 is off by 0.01 (tolerance 0.0001)"),
+        (parity("different"), "compile: does not compute the same: output/0 is off by 0.01 (tolerance 0.0001)"),
         (parity("different", error=1e300), "output/0 is missing, of another shape or infinitely far off"),
         (parity("different", error=None, tolerance=None), "output/0 is different"),
         (parity("nan", error=1e300), "output/0 is not finite where the reference is"),
         (
             parity("same", undecided=2),
-            "compile: 2 of 5 tensors prove nothing: eager fp32 itself is rounding noise",
+            "compile: 2 of 5 tensors prove nothing, because eager fp32 itself is rounding noise",
         ),
         (
             Parity(status="unchecked", reason="the reference failed"),
-            "compile was not checked: the reference failed",
+            "compile: was not checked: the reference failed",
         ),
     ],
 )
@@ -148,3 +148,17 @@ def test_rounds_that_failed_beside_good_ones_are_counted() -> None:
 def test_what_a_rung_said_is_told_once() -> None:
     spoken = [make_round(i, notes=["graph breaks: 2"]) for i in range(2)]
     assert one(record("compile", rounds=spoken)).notes == ["compile: graph breaks: 2"]
+
+
+def test_rungs_of_which_the_same_is_true_share_a_note() -> None:
+    unchecked = parity("unchecked", reason="not asked for")
+    records = [make_record(make_case(rung=rung), parity=unchecked) for rung in ("eager", "compile")]
+    assert make_ladders(records)[0].notes[-1] == "all rungs: was not checked: not asked for"
+    mixed = [*records, make_record(make_case(rung="cudagraph"))]
+    assert "eager, compile: was not checked: not asked for" in make_ladders(mixed)[0].notes
+
+
+def test_a_cpu_that_changes_its_speed_is_noted() -> None:
+    calm, rough = (make_round(telemetry=Telemetry(cpu_pace=pace)) for pace in (1.05, 0.6))
+    assert not any("speed" in note for note in make_ladders([make_record(rounds=[calm])])[0].notes)
+    assert any("speed changed" in note for note in make_ladders([make_record(rounds=[rough])])[0].notes)

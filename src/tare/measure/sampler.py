@@ -12,8 +12,9 @@ from tare.stats.intervals import median_interval
 
 # A block is this many times longer than the clock's resolution, so that reading it costs under 0.1 %.
 RESOLUTIONS = 2000
-# Starting and draining a device costs about 10 us a block; a block this long keeps that under 0.5 %.
-DEVICE_BLOCK_NS = 4_000_000
+# Filling and draining a device's queue costs 20 us a block at best; 250 us were seen on a virtual machine whose
+# CPU had dozed off while it waited. A block this long keeps that to half a percent.
+DEVICE_BLOCK_NS = 50_000_000
 # Steps a pipelined block holds at least where the host runs ahead of the device.
 PIPELINE_STEPS = 10
 # Blocks that fit into the budget at least, before blocks are made shorter than one would like.

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from tare.cases.case import Case
-from tare.records.environment import Environment, differences
+from tare.records.environment import Environment
 from tare.records.figures import (
-    FEWEST_BLOCKS,
     device_peak,
     device_time,
     good_rounds,
@@ -17,7 +16,8 @@ from tare.records.figures import (
     preparation,
     throttled_share,
 )
-from tare.records.record import Parity, Record
+from tare.records.record import Record
+from tare.report.notes import make_notes
 from tare.stats.intervals import Interval
 
 
@@ -78,7 +78,7 @@ def _ladder(key: str, records: list[Record]) -> Ladder:
         case=records[0].case,
         environment=records[0].environment,
         rows=rows,
-        notes=_notes(records, rows),
+        notes=make_notes(records),
     )
 
 
@@ -103,54 +103,3 @@ def _row(record: Record) -> Row:
         if record.failure
         else None,
     )
-
-
-def _notes(records: list[Record], rows: list[Row]) -> list[str]:
-    notes = []
-    if len({record.run for record in records}) > 1:
-        notes.append("the rungs were measured in different runs, not interleaved")
-    for record in records[1:]:
-        differ = differences(records[0].environment, record.environment)
-        if differ:
-            notes.append(f"{record.case.rung} comes from another environment: {differ[0]}")
-    if any(row.gross and not row.gross.sound for row in rows):
-        notes.append("one round: the noise between processes is not known, so no interval is shown")
-    for record, row in zip(records, rows, strict=True):
-        parity = record.parity
-        if parity.status in ("different", "nan"):
-            notes.append(f"{row.rung} does not compute the same: {_how_different(parity)}")
-        elif parity.undecided and parity.compared:
-            notes.append(
-                f"{row.rung}: {parity.undecided} of {parity.undecided + parity.compared} tensors prove nothing: "
-                f"eager {record.case.precision} itself is rounding noise there"
-            )
-        elif parity.status == "unchecked" and row.gross and parity.reason:
-            notes.append(f"{row.rung} was not checked: {parity.reason}")
-        if row.throttled:
-            fate = "kept, for there are too few others" if _keeps_throttled(record) else "left out"
-            notes.append(f"{row.rung}: {row.throttled:.0%} of its samples were taken under throttling, and {fate}")
-        notes += [f"{row.rung}: {note}" for note in dict.fromkeys(n for r in record.rounds for n in r.notes)]
-        bad = [r for r in record.rounds if r.failure]
-        if bad and row.gross and bad[0].failure:
-            notes.append(f"{row.rung}: {row.rounds} rounds succeeded ({bad[0].failure.cause})")
-    return notes
-
-
-def _how_different(parity: Parity) -> str:
-    if parity.status == "nan":
-        return f"{parity.worst} is not finite where the reference is"
-    if parity.error is None or parity.tolerance is None:
-        return f"{parity.worst} is different"
-    # What no number can say is stored as 1e300.
-    if parity.error >= 1e300:
-        return f"{parity.worst} is missing, of another shape or infinitely far off"
-    return f"{parity.worst} is off by {parity.error:.2g} (tolerance {parity.tolerance:.2g})"
-
-
-def _keeps_throttled(record: Record) -> bool:
-    """Whether a round had so few other samples that its figure rests on the throttled ones as well."""
-    for done in good_rounds(record):
-        marked, series = done.throttled.get("pipelined", []), done.find("pipelined")
-        if marked and series and len(series.wall_ns) - len(marked) < FEWEST_BLOCKS:
-            return True
-    return False

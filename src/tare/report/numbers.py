@@ -57,6 +57,11 @@ def size(bytes_: int | None) -> str:
     return f"{value:.{3 if value >= 1 else 2}g} {unit}"
 
 
+def short_size(bytes_: int | None) -> str:
+    """As `ls -h` writes it, where room is scarce: 812M, 1.05G."""
+    return size(bytes_).replace(" ", "").replace("iB", "")
+
+
 def _half_width(half: float, places: int) -> str:
     """Never zero unless it is: what is under the last digit shown is rounded up to it. Two rounds that disagree
     can have an interval of any size, and a cell has not."""

@@ -9,7 +9,7 @@ from rich.text import Text
 from tare.cases.case import Case
 from tare.cases.grid import Skip
 from tare.report.ladder import Ladder, Row
-from tare.report.numbers import duration, ratio, seconds, size
+from tare.report.numbers import duration, ratio, seconds, short_size
 
 WIDTH = 100
 HEADS = ("rung", "gross", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity")
@@ -45,12 +45,12 @@ def ladder_view(ladder: Ladder) -> RenderableType:
 
 
 def _ladder_table(heads: list[str], lines: list[list[str]]) -> Table:
-    """Where not all columns fit, they stand closer and a variant goes under its rung: no figure is cut."""
+    """Where not all columns fit they stand closer, and then a variant goes under its rung: no figure is cut."""
     table = simple_table()
     widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-    crowded = sum(widths) + 2 * len(widths) > WIDTH
-    if crowded:
+    if sum(widths) + 2 * len(widths) > WIDTH:
         table.padding = (0, 1, 0, 0)
+    crowded = sum(widths) + len(widths) > WIDTH
     for head in heads:
         left = head in ("rung", "parity")
         # Only the name of a rung may be folded.
@@ -111,7 +111,7 @@ def _cells(row: Row) -> list[str]:
         ratio(row.speed_of_best, noise) if row.speed_of_best else "-",
         seconds(row.prepare_cold_s),
         seconds(row.prepare_warm_s),
-        size(row.host_bytes),
-        size(row.device_bytes),
+        short_size(row.host_bytes),
+        short_size(row.device_bytes),
         PARITY[row.parity],
     ]

@@ -1,0 +1,85 @@
+"""What a reader of a ladder must know before comparing its rungs. Rungs of which the same is true share a line."""
+
+from collections.abc import Iterator
+
+from tare.records.environment import differences
+from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share
+from tare.records.record import Parity, Record
+
+# A CPU whose speed changes by more than this within a round makes host-bound figures noisy.
+PACE = 0.15
+
+
+def make_notes(records: list[Record]) -> list[str]:
+    notes = list(_of_the_ladder(records))
+    shared: dict[str, list[str]] = {}
+    for record in records:
+        for text in (*_of_parity(record), *_of_the_machine(record), *_of_the_rounds(record)):
+            shared.setdefault(text, []).append(record.case.rung)
+    for text, rungs in shared.items():
+        everyone = len(rungs) == len(records) > 1
+        notes.append(f"{'all rungs' if everyone else ', '.join(rungs)}: {text}")
+    return notes
+
+
+def _of_the_ladder(records: list[Record]) -> Iterator[str]:
+    if len({record.run for record in records}) > 1:
+        yield "the rungs were measured in different runs, not interleaved"
+    for record in records[1:]:
+        differ = differences(records[0].environment, record.environment)
+        if differ:
+            yield f"{record.case.rung} comes from another environment: {differ[0]}"
+    intervals = [step for record in records if (step := gross(record))]
+    if any(not step.sound for step in intervals):
+        yield "one round: the noise between processes is not known, so no interval is shown"
+
+
+def _of_parity(record: Record) -> Iterator[str]:
+    parity = record.parity
+    if parity.status in ("different", "nan"):
+        yield f"does not compute the same: {_how_different(parity)}"
+    elif parity.undecided and parity.compared:
+        yield (
+            f"{parity.undecided} of {parity.undecided + parity.compared} tensors prove nothing, because eager "
+            f"{record.case.precision} itself is rounding noise there"
+        )
+    elif parity.status == "unchecked" and parity.reason and good_rounds(record):
+        yield f"was not checked: {parity.reason}"
+
+
+def _of_the_machine(record: Record) -> Iterator[str]:
+    throttled = throttled_share(record)
+    if throttled:
+        fate = "kept, for there are too few others" if _keeps_throttled(record) else "left out"
+        yield f"{throttled:.0%} of its samples were taken under throttling, and {fate}"
+    paces = [r.telemetry.cpu_pace for r in good_rounds(record) if r.telemetry and r.telemetry.cpu_pace]
+    if any(abs(pace - 1) > PACE for pace in paces):
+        yield f"the CPU's speed changed by over {PACE:.0%} within a round: host-bound times are noisy here"
+
+
+def _of_the_rounds(record: Record) -> Iterator[str]:
+    yield from dict.fromkeys(note for done in record.rounds for note in done.notes)
+    good = good_rounds(record)
+    failures = [done.failure.cause for done in record.rounds if done.failure]
+    if failures and good:
+        yield f"{len(good)} of {len(record.rounds)} rounds succeeded ({failures[0]})"
+
+
+def _how_different(parity: Parity) -> str:
+    if parity.status == "nan":
+        return f"{parity.worst} is not finite where the reference is"
+    if parity.error is None or parity.tolerance is None:
+        return f"{parity.worst} is different"
+    # What no number can say is stored as 1e300.
+    if parity.error >= 1e300:
+        return f"{parity.worst} is missing, of another shape or infinitely far off"
+    return f"{parity.worst} is off by {parity.error:.2g} (tolerance {parity.tolerance:.2g})"
+
+
+def _keeps_throttled(record: Record) -> bool:
+    """Whether a round had so few other samples that its figure rests on the throttled ones as well."""
+    for done in good_rounds(record):
+        marked, series = done.throttled.get("pipelined", []), done.find("pipelined")
+        if marked and series and len(series.wall_ns) - len(marked) < FEWEST_BLOCKS:
+            return True
+    return False
