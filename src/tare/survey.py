@@ -34,7 +34,7 @@ def find_records(terms: list[str], where: str | None, latest: bool = False) -> l
         return [record for path in files for record in read_records(path)]
     sizes = {size for workload in all_workloads().values() for size in workload.sizes}
     query = parse_query(terms, sizes)
-    store = Store(where)
+    store = Store(where, must_exist=where is not None)
     try:
         return store.find(query, latest)
     finally:
@@ -43,7 +43,7 @@ def find_records(terms: list[str], where: str | None, latest: bool = False) -> l
 
 def newest_run(where: str | None) -> list[Record]:
     """The records of the run that wrote last."""
-    store = Store(where)
+    store = Store(where, must_exist=where is not None)
     try:
         run = store.newest_run()
         return store.find(Query(fields=(("run", (run,)),))) if run else []

@@ -1,5 +1,6 @@
 """Workers from the fork server and from a fresh interpreter: the same protocol, the same endings."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -104,4 +105,6 @@ def test_what_a_worker_started_ends_with_it(home: Path, tmp_path: Path) -> None:
     executor = LocalExecutor(SpawnLauncher(command), home / "scratch")
     executor.run_round(CASE, 0, Options(budget=0.2), check=False)
     child = int(note.read_text())
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    # The kill is sent before the round is returned; the kernel may take a moment to carry it out.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert psutil.Process(child).wait(10) is None or not psutil.pid_exists(child)

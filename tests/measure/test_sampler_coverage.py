@@ -16,7 +16,8 @@ from tare.records.record import Series
 from tare.stats.intervals import median_interval
 
 REPEATS = 400
-ENOUGH = 0.93
+# Nominal is 95 %; four hundred repeats scatter by 1.1 %, and correlated noise is known to cover 94 %.
+ENOUGH = 0.92
 
 Rng = np.random.Generator
 

@@ -95,10 +95,19 @@ def test_runs_that_were_not_interleaved_are_named() -> None:
     assert "measured in different runs, not interleaved" in found
 
 
-def test_another_environment_is_named_with_what_differs() -> None:
+def test_what_comes_from_another_environment_stands_in_a_ladder_of_its_own() -> None:
     newer = msgspec.structs.replace(ENVIRONMENT, software={**ENVIRONMENT.software, "torch": "2.11.0"})
-    found = notes(record("eager"), record("compile", environment=newer))
-    assert found == "compile comes from another environment: software.torch: 2.10.0 against 2.11.0"
+    first, second = make_ladders([record("eager"), record("compile", environment=newer)])
+    assert [row.rung for row in first.rows] == ["eager"]
+    assert second.rows[0].speedup_over_eager is None
+    assert "another environment" in second.notes[0]
+    assert "software.torch" in second.notes[0]
+
+
+def test_a_rung_that_failed_before_its_flags_were_pinned_stays_in_the_ladder() -> None:
+    bare = msgspec.structs.replace(ENVIRONMENT, flags={})
+    failed = record("compile", environment=bare, failure=make_failure())
+    assert len(make_ladders([record("eager"), failed])) == 1
 
 
 def test_one_round_knows_no_noise_between_processes() -> None:

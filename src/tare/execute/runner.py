@@ -73,7 +73,7 @@ def make_record(case: Case, rounds: list[Round], environment: Environment, run: 
     return Record(
         id=uuid.uuid4().hex[:12],
         run=run,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
         case=case,
         environment=msgspec.structs.replace(environment, flags={**environment.flags, **flags}),
         rounds=rounds,

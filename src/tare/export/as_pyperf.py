@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tare.errors import BadInput
-from tare.records.figures import good_rounds
+from tare.records.figures import clean_step_seconds, good_rounds
 from tare.records.record import Record, Round
 
 # pyperf needs a positive time; a block shorter than the clock's tick can only be called that.
@@ -42,7 +42,7 @@ def _run(done: Round) -> dict[str, Any] | None:
     series, warm = done.find("pipelined"), done.find("warmup")
     if series is None or not series.wall_ns:
         return None
-    run: dict[str, Any] = {"values": [max(value, TICK_S) for value in series.step_seconds()]}
+    run: dict[str, Any] = {"values": [max(value, TICK_S) for value in clean_step_seconds(done, "pipelined")]}
     run["metadata"] = {
         "date": done.started.replace("T", " ").removesuffix("+00:00"),
         "duration": done.seconds,

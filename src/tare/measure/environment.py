@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 import tare
-from tare.records.environment import Environment
+from tare.records.environment import VARIABLE, Environment
 
 LIBRARIES = ("torch", "torchvision", "numpy", "triton", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "mkl")
 # Variables that change what a step does; a prefix stands for all that begin with it.
@@ -91,7 +91,7 @@ def _driver() -> str | None:
 
 def _variables() -> dict[str, str]:
     return {
-        f"env.{name}": value
+        f"{VARIABLE}{name}": value
         for name, value in sorted(os.environ.items())
         if name.startswith(VARIABLES) and name not in PLACES
     }

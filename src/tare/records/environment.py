@@ -4,6 +4,9 @@ import hashlib
 
 import msgspec
 
+# How flags that come from environment variables are named.
+VARIABLE = "env."
+
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """Flat maps of text, so that any two can be compared field by field and any reader can print them.
@@ -18,8 +21,18 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        text = msgspec.json.encode([self.machine, self.software, self.flags], order="sorted")
-        return hashlib.sha256(text).hexdigest()[:12]
+        return _digest(self.machine, self.software, self.flags)
+
+    @property
+    def place(self) -> str:
+        """The environment without the flags that a worker pins for its case (one that failed early has none)."""
+        return _digest(
+            self.machine, self.software, {name: v for name, v in self.flags.items() if name.startswith(VARIABLE)}
+        )
+
+
+def _digest(*parts: dict[str, str]) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:12]
 
 
 def differences(a: Environment, b: Environment) -> list[str]:

@@ -60,12 +60,17 @@ def good_rounds(record: Record) -> list[Round]:
 
 def round_median(done: Round, kind: SeriesKind) -> Interval | None:
     """The median of one round's series with its interval within that process."""
+    seconds = clean_step_seconds(done, kind)
+    return median_interval(seconds) if seconds else None
+
+
+def clean_step_seconds(done: Round, kind: SeriesKind) -> list[float]:
+    """Seconds of one step, block by block, without the throttled blocks unless too few others are left."""
     series = done.find(kind)
-    if series is None or not series.wall_ns:
-        return None
-    marked = frozenset(done.throttled.get(kind, []))
-    clean = series.step_seconds(marked)
-    return median_interval(clean if len(clean) >= FEWEST_BLOCKS else series.step_seconds())
+    if series is None:
+        return []
+    clean = series.step_seconds(frozenset(done.throttled.get(kind, [])))
+    return clean if len(clean) >= FEWEST_BLOCKS else series.step_seconds()
 
 
 def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:

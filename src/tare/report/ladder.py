@@ -1,5 +1,6 @@
 """A ladder: the rungs of one workload side by side. Figures only; the renderers decide how they look."""
 
+import math
 from collections.abc import Iterable
 
 import msgspec
@@ -17,7 +18,7 @@ from tare.records.figures import (
     throttled_share,
 )
 from tare.records.record import Record
-from tare.report.notes import make_notes
+from tare.report.notes import make_notes, other_environment
 from tare.stats.intervals import Interval
 
 
@@ -31,6 +32,9 @@ class Row(msgspec.Struct, kw_only=True):
     device_s: float | None
     speedup_over_eager: float | None = None
     speed_of_best: float | None = None
+    # The half widths of those ratios, as shares: both of their measurements are noisy.
+    speedup_noise: float | None = None
+    best_noise: float | None = None
     prepare_cold_s: float | None
     prepare_warm_s: float | None
     host_bytes: int | None
@@ -53,11 +57,21 @@ class Ladder(msgspec.Struct, kw_only=True):
 
 
 def make_ladders(records: Iterable[Record]) -> list[Ladder]:
-    """Records grouped by everything but the rung; the newest record of a rung stands for it."""
-    groups: dict[str, dict[str, Record]] = {}
+    """Records grouped by everything but the rung; the newest record of a rung stands for it.
+
+    What comes from different environments never shares a ladder: no ratio between them would mean anything.
+    """
+    groups: dict[tuple[str, str], dict[str, Record]] = {}
     for record in records:
-        groups.setdefault(record.case.ladder, {})[record.case.rung] = record
-    return [_ladder(key, list(group.values())) for key, group in groups.items()]
+        groups.setdefault((record.case.ladder, record.environment.place), {})[record.case.rung] = record
+    ladders: list[Ladder] = []
+    for (key, _), group in groups.items():
+        made = _ladder(key, list(group.values()))
+        twin = next((ladder for ladder in ladders if ladder.key == key), None)
+        if twin:
+            made.notes.insert(0, other_environment(twin.environment, made.environment))
+        ladders.append(made)
+    return ladders
 
 
 def _ladder(key: str, records: list[Record]) -> Ladder:
@@ -67,12 +81,12 @@ def _ladder(key: str, records: list[Record]) -> Ladder:
         row for row in rows if row.gross and row.gross.mid > 0 and row.parity not in ("different", "nan")
     ]
     eager = next((row.gross for row in comparable if row.rung == "eager"), None)
-    best = min((row.gross.mid for row in comparable if row.gross), default=None)
+    best = min((row.gross for row in comparable if row.gross), key=lambda step: step.mid, default=None)
     for row in comparable:
-        if row.gross is None:
-            continue
-        row.speedup_over_eager = eager.mid / row.gross.mid if eager else None
-        row.speed_of_best = best / row.gross.mid if best else None
+        if row.gross and eager:
+            row.speedup_over_eager, row.speedup_noise = _ratio(eager, row.gross)
+        if row.gross and best:
+            row.speed_of_best, row.best_noise = _ratio(best, row.gross)
     return Ladder(
         key=key,
         case=records[0].case,
@@ -80,6 +94,15 @@ def _ladder(key: str, records: list[Record]) -> Ladder:
         rows=rows,
         notes=make_notes(records),
     )
+
+
+def _ratio(reference: Interval, step: Interval) -> tuple[float, float | None]:
+    """How many times as fast, and how uncertain that is (unknown where a single process measured either)."""
+    value = reference.mid / step.mid
+    if reference is step:
+        return value, 0.0
+    noise = math.hypot(reference.width, step.width)
+    return value, noise if math.isfinite(noise) else None
 
 
 def _row(record: Record) -> Row:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tare.records.environment import differences
+from tare.records.environment import Environment, differences
 from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share
 from tare.records.record import Parity, Record
 
@@ -22,13 +22,16 @@ def make_notes(records: list[Record]) -> list[str]:
     return notes
 
 
+def other_environment(first: Environment, second: Environment) -> str:
+    """Why two ladders of the same cases may not be compared."""
+    differ = differences(first, second)
+    more = f" and {len(differ) - 1} more" if len(differ) > 1 else ""
+    return f"from another environment than the ladder of the same cases above: {differ[0]}{more}"
+
+
 def _of_the_ladder(records: list[Record]) -> Iterator[str]:
     if len({record.run for record in records}) > 1:
         yield "the rungs were measured in different runs, not interleaved"
-    for record in records[1:]:
-        differ = differences(records[0].environment, record.environment)
-        if differ:
-            yield f"{record.case.rung} comes from another environment: {differ[0]}"
     intervals = [step for record in records if (step := gross(record))]
     if any(not step.sound for step in intervals):
         yield "one round: the noise between processes is not known, so no interval is shown"

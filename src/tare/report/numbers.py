@@ -6,6 +6,8 @@ from tare.stats.intervals import Interval
 
 # A greater half width than this, in the unit of its value, is shown as a power of ten.
 MOST_HALF_WIDTH = 10_000
+# One process does not know its noise: two digits of a ratio are all it may show.
+UNKNOWN_NOISE = 0.05
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -39,8 +41,12 @@ def seconds(value: float | None) -> str:
     return f"{shown:.{decimals(shown, 0, 2 if shown < 10 else 3)}f} {unit}"
 
 
-def ratio(value: float, relative_noise: float) -> str:
+def ratio(value: float | None, relative_noise: float | None) -> str:
     """How many times as fast, with as many digits as the two measurements allow."""
+    if value is None:
+        return "-"
+    if relative_noise is None:
+        relative_noise = UNKNOWN_NOISE
     return f"{value:.{decimals(value, max(value * relative_noise, 1e-3), 3)}f}x"
 
 

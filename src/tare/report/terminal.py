@@ -101,14 +101,12 @@ def where(ladder: Ladder) -> str:
 
 def _cells(row: Row) -> list[str]:
     assert row.gross is not None
-    # One process does not know its noise: two digits of a ratio are all it may show.
-    noise = row.gross.width if row.gross.sound else 0.05
     return [
         row.rung,
         duration(row.gross),
         duration(row.latency._replace(sound=False)) if row.latency else "-",
-        ratio(row.speedup_over_eager, noise) if row.speedup_over_eager else "-",
-        ratio(row.speed_of_best, noise) if row.speed_of_best else "-",
+        ratio(row.speedup_over_eager, row.speedup_noise),
+        ratio(row.speed_of_best, row.best_noise),
         seconds(row.prepare_cold_s),
         seconds(row.prepare_warm_s),
         short_size(row.host_bytes),

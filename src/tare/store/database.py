@@ -25,9 +25,14 @@ class StoreFailed(TareError):
 class Store:
     """`where` is a file or a database URL; the default is records.db in the data folder."""
 
-    def __init__(self, where: str | None = None) -> None:
-        self.where = where or str(home() / "records.db")
-        self._engine = _connect(self.where)
+    def __init__(self, where: str | None = None, must_exist: bool = False) -> None:
+        """`must_exist` is for readers: a mistyped name is an error, not a new and empty store."""
+        given = where or str(home() / "records.db")
+        if must_exist and "://" not in given and not Path(given).expanduser().exists():
+            raise BadInput(f"there is no store {given}")
+        self._engine = _connect(given)
+        # A database's URL may hold a password, which no message should show.
+        self.where = self._engine.url.render_as_string(hide_password=True) if "://" in given else given
         try:
             with self.transaction() as connection:
                 schema.migrate(connection, self.where)
