@@ -13,13 +13,14 @@ ALLOWED: dict[str, set[str]] = {
     "stats": set(),
     "records": {"cases", "stats"},
     "workloads": set(),
-    "rungs": {"cases", "workloads"},
+    "native": set(),
+    "rungs": {"cases", "workloads", "native"},
     "measure": {"records", "stats"},
     "execute": {"cases", "records", "workloads", "rungs", "measure"},
     "store": {"cases", "records"},
     "report": {"cases", "records", "stats", "workloads", "rungs", "measure", "execute"},
     "export": {"cases", "records", "report"},
-    "cli": {"cases", "measure", "report", "export"},
+    "cli": {"cases", "measure", "native", "report", "export"},
 }
 # Single files at the top: errors, home and plug-ins are for everyone; the others are called by the CLI alone.
 SHARED = {"errors", "home", "plugins", "__init__"}

@@ -17,6 +17,7 @@ def test_the_job_in_the_document_is_a_job() -> None:
     assert example is not None
     job = read_job(example.group(1))
     assert isinstance(job, RoundJob)
+    assert job.evidence == "/another"
     assert job.case.key.startswith("mlp/eager/infer/cpu/fp32/")
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import doctor, export, listing, run, show
+from tare.cli import build, doctor, export, listing, run, show
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -24,6 +24,7 @@ app.command("run")(run.run)
 app.command("list")(listing.list_)
 app.command("show")(show.show)
 app.command("export")(export.export)
+app.command("build")(build.build)
 app.command("doctor")(doctor.doctor)
 
 

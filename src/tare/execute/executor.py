@@ -15,12 +15,26 @@ from tare.execute.ladder import reference_case
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.lock import machine_lock
 from tare.execute.outcome import failure_of, round_of
-from tare.execute.protocol import Job, Message, Probed, ProbeJob, ReferenceJob, RoundJob, Stage
+from tare.execute.protocol import (
+    Checked,
+    CheckJob,
+    Job,
+    Message,
+    Prepared,
+    Probed,
+    ProbeJob,
+    ReferenceJob,
+    RoundJob,
+    Stage,
+    StageJob,
+)
 from tare.execute.supervise import Ending, Watchman, supervise
 from tare.home import home
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
 from tare.records.record import Failure, Parity, Round
+from tare.rungs import get_rung
+from tare.rungs.native import NativeRung
 
 OnStage = Callable[[str], None]
 
@@ -57,40 +71,84 @@ class LocalExecutor:
         """One fresh process that measures one case. `check` asks for the proof of parity as well."""
         check = check and options.parity
         no_reference = self._need_reference(case, options) if check else None
-        job = RoundJob(
-            case=case,
-            budget_s=options.round_budget,
-            width=options.width,
-            reference=str(self._reference_folder(case)) if check and no_reference is None else None,
-            cache=str(self._scratch / "cache" / _digest(case.key)),
-        )
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        ending, watch = self._supervise(job, options, case.device)
-        done = round_of(ending, index, started, self._launcher.isolation, options.timeout)
-        return msgspec.structs.replace(
-            done,
-            telemetry=watch.summary(done, ending.pid),
-            throttled=watch.throttled(done.series),
-            parity=done.parity if no_reference is None else _unchecked(no_reference),
-        )
+        reference = self._folder("reference", reference_case(case)) if check and no_reference is None else None
+        rung = get_rung(case.rung)
+        if isinstance(rung, NativeRung) and rung.is_executable(case):
+            done = self._run_executable(rung, case, index, options, reference)
+        else:
+            cache = str(self._folder("cache", case))
+            done = self._run(self._job(case, options, reference=_text(reference), cache=cache), index, options)
+        return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
     def close(self) -> None:
         self._launcher.close()
+
+    def _run(self, job: RoundJob, index: int, options: Options, launcher: Launcher | None = None) -> Round:
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        ending, watch = self._supervise(job, options, job.case.device, launcher)
+        isolation = (launcher or self._launcher).isolation
+        done = round_of(ending, index, started, isolation, options.timeout)
+        return msgspec.structs.replace(
+            done, telemetry=watch.summary(done, ending.pid), throttled=watch.throttled(done.series)
+        )
+
+    def _run_executable(
+        self, rung: NativeRung, case: Case, index: int, options: Options, reference: Path | None
+    ) -> Round:
+        """Stages the case once in Python, measures it in the executable, and proves it in Python again."""
+        command = rung.command(case, lambda: self._on_stage("building the native rungs, once"))
+        folder, evidence = self._folder("stage", case), self._folder("evidence", case)
+        staged, failed = None, None
+        if not folder.exists():
+            ending, _ = self._supervise(StageJob(case=case, folder=str(folder)), options, case.device)
+            staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
+            failed = failure_of(ending, options.timeout)
+        if failed:
+            return Round(
+                index=index, started=datetime.now(UTC).isoformat(timespec="seconds"), seconds=ending.seconds,
+                isolation="executable", failure=failed,
+            )  # fmt: skip
+        evidence.mkdir(parents=True, exist_ok=True)
+        job = self._job(case, options, stage=str(folder), evidence=str(evidence) if reference else None)
+        done = self._run(job, index, options, SpawnLauncher(command, "executable"))
+        if done.failure:
+            return done
+        return msgspec.structs.replace(
+            done,
+            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if staged else 0.0),
+            cache="cold" if staged else "warm",
+            flags=staged.flags if staged else {},
+            parity=self._check(case, evidence, reference, options) if reference else None,
+        )
+
+    def _check(self, case: Case, evidence: Path, reference: Path, options: Options) -> Parity:
+        job = CheckJob(case=case, evidence=str(evidence), reference=str(reference))
+        ending, _ = self._supervise(job, options, case.device)
+        found = next((m.parity for m in ending.messages if isinstance(m, Checked)), None)
+        if found is None:
+            failure = failure_of(ending, options.timeout)
+            return Parity(status="unchecked", reason=f"the check failed: {failure.message if failure else '?'}")
+        return found
 
     def _need_reference(self, case: Case, options: Options) -> Failure | None:
         """Makes the reference of a case once a run; a Failure where it cannot be made."""
         wanted = reference_case(case)
         if wanted.key not in self._references:
             self._on_stage("reference")
-            job = ReferenceJob(case=wanted, folder=str(self._reference_folder(case)))
+            job = ReferenceJob(case=wanted, folder=str(self._folder("reference", wanted)))
             ending, _ = self._supervise(job, options, case.device)
             self._references[wanted.key] = failure_of(ending, options.timeout)
         return self._references[wanted.key]
 
-    def _reference_folder(self, case: Case) -> Path:
-        return self._scratch / "reference" / _digest(reference_case(case).key)
+    def _job(self, case: Case, options: Options, **places: str | None) -> RoundJob:
+        return RoundJob(case=case, budget_s=options.round_budget, width=options.width, **places)  # type: ignore[arg-type]
 
-    def _supervise(self, job: Job, options: Options, device: str) -> tuple[Ending, Watch]:
+    def _folder(self, kind: str, case: Case) -> Path:
+        return self._scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]
+
+    def _supervise(
+        self, job: Job, options: Options, device: str, launcher: Launcher | None = None
+    ) -> tuple[Ending, Watch]:
         pci = self._gpus.get(device if ":" in device else f"{device}:0")
         gpu = Gpu.open(pci) if pci else None
 
@@ -101,11 +159,11 @@ class LocalExecutor:
         with machine_lock(home(), lambda: self._on_stage("waiting for another tare")):
             watch = Watch(gpu.read if gpu else None)
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
-            return supervise(self._launcher.launch(job), watchman), watch
+            return supervise((launcher or self._launcher).launch(job), watchman), watch
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _unchecked(failure: Failure) -> Parity:

@@ -136,12 +136,15 @@ class _Forked:
 
 
 class SpawnLauncher:
-    """Each worker a new interpreter: nothing is shared, everything is imported again."""
+    """Each worker a program of its own: a new interpreter, or the executable of a native rung."""
 
-    isolation = "spawn"
-
-    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker")) -> None:
+    def __init__(
+        self,
+        command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker"),
+        isolation: str = "spawn",
+    ) -> None:
         self._command = command
+        self.isolation = isolation
 
     def launch(self, job: Job) -> "_Spawned":
         messages, messages_end = os.pipe()

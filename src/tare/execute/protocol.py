@@ -28,6 +28,9 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     width: float
     reference: str | None = None
     cache: str | None = None
+    # For a worker that is an executable: what was staged for it, and where to leave what parity compares.
+    stage: str | None = None
+    evidence: str | None = None
     protocol: int = PROTOCOL
 
 
@@ -38,11 +41,26 @@ class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", t
     folder: str
 
 
+class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):
+    """Write what the executable of a native rung needs into a folder."""
+
+    case: Case
+    folder: str
+
+
+class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
+    """Compare the evidence that an executable left with the reference."""
+
+    case: Case
+    evidence: str
+    reference: str
+
+
 class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
     """Say what this machine has."""
 
 
-Job = RoundJob | ReferenceJob | ProbeJob
+Job = RoundJob | ReferenceJob | StageJob | CheckJob | ProbeJob
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tare.execute.audit import has_nan, left_running
+from tare.execute.proof import prove
 from tare.execute.protocol import (
     DESCRIPTOR,
     Channel,
     Checked,
+    CheckJob,
     Done,
     Failed,
     Job,
@@ -23,10 +25,11 @@ from tare.execute.protocol import (
     ReferenceJob,
     RoundJob,
     Stage,
+    StageJob,
     Weighed,
     read_job,
 )
-from tare.records.record import Failure, Parity, Series
+from tare.records.record import Failure, Series
 
 Send = Callable[[Any], None]
 
@@ -51,6 +54,14 @@ def run_job(job: Job, send: Send) -> int:
             from tare.execute.reference import make_reference
 
             make_reference(job.case, Path(job.folder))
+        elif isinstance(job, StageJob):
+            from tare.execute.native import stage
+
+            send(stage(job))
+        elif isinstance(job, CheckJob):
+            from tare.execute.native import check
+
+            send(check(job))
         elif isinstance(job, ProbeJob):
             from tare.execute.probe import probe
 
@@ -114,7 +125,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
         return Failure(cause="unsynchronised", message=waiting, stage="audit")
     if job.reference:
         send(Stage("parity"))
-        send(Checked(_check(program, Path(job.reference), case.precision)))
+        send(Checked(prove(program.evidence, Path(job.reference), case.precision)))
     program.close()
     return None
 
@@ -132,16 +143,6 @@ def classify(error: BaseException) -> Failure:
         cause = "not-installed"
     message = next((line.strip() for line in text.splitlines() if line.strip()), text)[:500]
     return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
-
-
-def _check(program: Any, folder: Path, precision: str) -> Parity:
-    from tare.measure.parity import compare, load_reference
-
-    found = load_reference(folder)
-    if found is None:
-        return Parity(status="unchecked", reason="the reference could not be computed")
-    reference, yardstick, described = found
-    return compare(reference, program.evidence(), precision, yardstick, described)
 
 
 def _use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:

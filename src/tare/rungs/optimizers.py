@@ -11,18 +11,21 @@ from tare.workloads.base import Workload
 def make_optimizer(model: Any, workload: Workload, case: Case, capturable: bool) -> Any:
     """torch's default implementation, but the fused one under fp16 autocast: with that, the loss scaler does
     not wait for the device in every step. `capturable` keeps Adam's step count on the device."""
-    options: dict[str, Any] = {"lr": workload.learning_rate}
+    options: dict[str, Any] = {"lr": learning_rate(workload, case)}
     if case.precision == "amp-fp16":
         options["fused"] = True
     parameters = [p for p in model.parameters() if p.requires_grad]
     if case.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=workload.momentum, **options)
-    # Adam's steps do not shrink with the gradient: the rate that suits SGD would be far too large.
-    options["lr"] = workload.learning_rate / 10
     if capturable:
         options["capturable"] = True
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[str(case.optimizer)]
     return kind(parameters, **options)
+
+
+def learning_rate(workload: Workload, case: Case) -> float:
+    # Adam's steps do not shrink with the gradient: the rate that suits SGD would be far too large.
+    return workload.learning_rate if case.optimizer == "sgd" else workload.learning_rate / 10
 
 
 def zero_state(optimizer: Any) -> None:

@@ -5,7 +5,14 @@ from tare.plugins import load_plugins
 from tare.rungs.base import Rung
 
 # In the order in which a ladder shows them, the highest level of abstraction first.
-_OWN = ("tare.rungs.eager", "tare.rungs.torchscript", "tare.rungs.compile", "tare.rungs.cudagraph")
+_OWN = (
+    "tare.rungs.eager",
+    "tare.rungs.torchscript",
+    "tare.rungs.compile",
+    "tare.rungs.cudagraph",
+    "tare.rungs.aot",
+    "tare.rungs.libtorch",
+)
 _rungs: dict[str, Rung] = {}
 
 

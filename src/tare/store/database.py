@@ -1,5 +1,7 @@
 """The store: records in SQLite by default, in anything SQLAlchemy speaks if asked."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,6 +100,19 @@ def _file_url(where: str) -> URL:
     return URL.create("sqlite", database=str(path))
 
 
+def _switch_to_wal(cursor: Any) -> None:
+    """SQLite does not wait for this statement as it does for others: two new processes would fail each other."""
+    end = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
 def _tune_sqlite(engine: Engine) -> None:
     """Several writers at once, nothing lost at a kill, and a write lock from the first statement on (so that two
     new processes do not both create the tables)."""
@@ -107,7 +122,7 @@ def _tune_sqlite(engine: Engine) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _switch_to_wal(cursor)
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 

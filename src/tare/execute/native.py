@@ -1,0 +1,37 @@
+"""Executables as workers: what Python does before and after them, in processes of its own."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tare.execute.proof import prove
+from tare.execute.protocol import Checked, CheckJob, Prepared, StageJob
+from tare.rungs import get_rung
+from tare.rungs.base import Arrays
+from tare.rungs.native import NativeRung
+from tare.rungs.numerics import pin_flags
+from tare.workloads import get_workload
+
+
+def stage(job: StageJob) -> Prepared:
+    """Exports, traces or compiles a workload for its executable. The time that takes is preparation."""
+    rung = get_rung(job.case.rung)
+    assert isinstance(rung, NativeRung)
+    folder = Path(job.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = pin_flags(job.case)
+    began = time.perf_counter()
+    rung.stage(get_workload(job.case.workload), job.case, folder)
+    return Prepared(build_s=0.0, prepare_s=time.perf_counter() - began, cache="cold", flags=flags)
+
+
+def check(job: CheckJob) -> Checked:
+    return Checked(prove(lambda: _read(Path(job.evidence)), Path(job.reference), job.case.precision))
+
+
+def _read(folder: Path) -> Arrays:
+    """What native/worker/npy.hpp wrote; nothing in it is ever unpickled."""
+    names = json.loads((folder / "names.json").read_text())
+    return {name: np.load(folder / f"{i}.npy", allow_pickle=False) for i, name in enumerate(names)}

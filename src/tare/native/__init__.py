@@ -1,0 +1,1 @@
+"""The C++ rungs: sources, and what builds them on first use."""

@@ -1,0 +1,180 @@
+// The step that all LibTorch rungs share: same weights, same batch, same optimizer, same precision as in Python
+// (tare/rungs/program.py). A rung gives the model: `forward`, and for training its loss, parameters and buffers.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+#include <torch/script.h>
+
+#include <fstream>
+
+#include "device.hpp"
+#include "wheel.hpp"
+
+namespace tare {
+
+using Tensors = std::vector<torch::Tensor>;
+using Named = std::vector<std::pair<std::string, torch::Tensor>>;
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// What torch.save wrote: a list of tensors.
+inline Tensors load_tensors(const std::string& path) {
+  std::string bytes = read_file(path);
+  torch::IValue loaded = torch::pickle_load({bytes.begin(), bytes.end()});
+  Tensors tensors;
+  for (const auto& value : loaded.toListRef()) tensors.push_back(value.toTensor());
+  return tensors;
+}
+
+inline Array to_array(const torch::Tensor& tensor) {
+  auto host = tensor.detach().to(torch::kCPU, torch::kFloat).contiguous();
+  const float* data = host.data_ptr<float>();
+  return {host.sizes().vec(), {data, data + host.numel()}};
+}
+
+class TorchProgram : public Program {
+ public:
+  explicit TorchProgram(const Json& job) : case_(job["case"]), folder_(job["stage"].as_text()), device_(case_["device"].as_text("cpu")) {
+    settings_ = JsonReader::read(read_file(folder_ + "/stage.json"));
+    trains_ = case_["mode"].as_text() == "train";
+    bool tf32 = case_["precision"].as_text() == "tf32";
+    at::globalContext().setAllowTF32CuBLAS(tf32);
+    at::globalContext().setAllowTF32CuDNN(tf32);
+    if (!case_["threads"].is_null()) at::set_num_threads(static_cast<int>(case_["threads"].as_number()));
+    autocast_ = settings_["autocast"].as_text();
+    batch_ = load_tensors(folder_ + "/batch.pt");
+    std::string feed = case_["feed"].as_text();
+    copies_ = feed != "device";
+    non_blocking_ = feed == "pinned";
+    for (auto& tensor : batch_) {
+      if (!copies_) tensor = tensor.to(device_.device);
+      if (non_blocking_) tensor = tensor.pin_memory();
+    }
+    if (!trains_) inference_.emplace();
+  }
+
+  void step() override {
+    Tensors batch = copies_ ? moved() : batch_;
+    if (!trains_) {
+      outputs_ = with_autocast([&] { return forward(batch); });
+      return;
+    }
+    optimizer_->zero_grad();
+    torch::Tensor target = batch.back();
+    batch.pop_back();
+    torch::Tensor loss = with_autocast([&] { return objective(batch, target); });
+    loss.backward();
+    optimizer_->step();
+    outputs_ = {loss.detach()};
+  }
+
+  Arrays fetch() override {
+    Arrays arrays;
+    for (size_t i = 0; i < outputs_.size(); ++i) arrays.emplace_back("output/" + std::to_string(i), to_array(outputs_[i]));
+    return arrays;
+  }
+
+  Arrays evidence() override {
+    if (!trains_) {
+      step();
+      return fetch();
+    }
+    reset();
+    Arrays arrays;
+    for (int i = 1; i <= 3; ++i) {
+      step();
+      arrays.emplace_back("loss/" + std::to_string(i), to_array(outputs_[0]));
+      if (i == 1) first_step(arrays);
+    }
+    return arrays;
+  }
+
+  void synchronize() override { device_.synchronize(); }
+  bool overlaps() const override { return device_.overlaps(); }
+  void mark_start() override { device_.mark_start(); }
+  void mark_end() override { device_.mark_end(); }
+  std::optional<int64_t> device_ns() override { return device_.elapsed_ns(); }
+  void mark_prepared() override { device_.forget_peaks(); }
+  std::optional<DeviceMemory> device_memory() override { return device_.memory(); }
+
+ protected:
+  virtual Tensors forward(const Tensors& args) = 0;
+  virtual torch::Tensor objective(const Tensors&, const torch::Tensor&) { throw Failure("unsupported", "this rung does not train"); }
+
+  // A rung that trains calls this once it has its model.
+  void train(Named parameters, Named buffers) {
+    parameters_ = std::move(parameters);
+    state_ = parameters_;
+    state_.insert(state_.end(), buffers.begin(), buffers.end());
+    for (const auto& [name, tensor] : state_) initial_.push_back(tensor.detach().to(torch::kCPU).clone());
+    make_optimizer();
+  }
+
+  const Json& case_;
+  std::string folder_;
+  Json settings_;
+  Device device_;
+  bool trains_ = false;
+
+ private:
+  template <class Work>
+  auto with_autocast(Work work) -> decltype(work()) {
+    if (autocast_.empty()) return work();
+    auto kind = device_.device.type();
+    at::autocast::set_autocast_dtype(kind, autocast_ == "bfloat16" ? torch::kBFloat16 : torch::kHalf);
+    at::autocast::set_autocast_enabled(kind, true);
+    auto result = work();
+    at::autocast::set_autocast_enabled(kind, false);
+    at::autocast::clear_cache();
+    return result;
+  }
+
+  Tensors moved() const {
+    Tensors there;
+    for (const auto& tensor : batch_) there.push_back(tensor.to(device_.device, non_blocking_));
+    return there;
+  }
+
+  void make_optimizer() {
+    Tensors tensors;
+    for (const auto& [name, tensor] : parameters_) tensors.push_back(tensor);
+    std::string kind = case_["optimizer"].as_text();
+    double rate = settings_["learning_rate"].as_number();
+    if (kind == "sgd") {
+      auto options = torch::optim::SGDOptions(rate).momentum(settings_["momentum"].as_number());
+      optimizer_ = std::make_unique<torch::optim::SGD>(tensors, options);
+    } else if (kind == "adam") {
+      optimizer_ = std::make_unique<torch::optim::Adam>(tensors, torch::optim::AdamOptions(rate));
+    } else {
+      optimizer_ = std::make_unique<torch::optim::AdamW>(tensors, torch::optim::AdamWOptions(rate));
+    }
+  }
+
+  void reset() {
+    torch::NoGradGuard none;
+    for (size_t i = 0; i < state_.size(); ++i) state_[i].second.copy_(initial_[i]);
+    make_optimizer();
+  }
+
+  void first_step(Arrays& arrays) {
+    bool updates = settings_["updates"].boolean;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& [name, tensor] = parameters_[i];
+      if (tensor.grad().defined()) arrays.emplace_back("gradient/" + name, to_array(tensor.grad()));
+      if (updates) arrays.emplace_back("update/" + name, to_array(tensor.detach().to(torch::kCPU) - initial_[i]));
+    }
+  }
+
+  std::string autocast_;
+  Tensors batch_, outputs_, initial_;
+  Named parameters_, state_;
+  bool copies_ = false, non_blocking_ = false;
+  std::optional<c10::InferenceMode> inference_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+}  // namespace tare

@@ -1,0 +1,50 @@
+// Arrays for the proof of parity, in NumPy's own format (version 1.0, little-endian float32).
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "json.hpp"
+
+namespace tare {
+
+struct Array {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+using Arrays = std::vector<std::pair<std::string, Array>>;
+
+inline void write_npy(const std::string& path, const Array& array) {
+  std::string shape = "(";
+  for (int64_t n : array.shape) shape += std::to_string(n) + ",";
+  std::string head = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + "), }";
+  // The head ends in a newline at a multiple of 64 bytes behind the 10 bytes of magic and length.
+  head.append(63 - (10 + head.size()) % 64, ' ');
+  head += '\n';
+  std::ofstream file(path, std::ios::binary);
+  file.write("\x93NUMPY\x01\x00", 8);
+  uint16_t length = static_cast<uint16_t>(head.size());
+  file.write(reinterpret_cast<const char*>(&length), 2);
+  file << head;
+  file.write(reinterpret_cast<const char*>(array.values.data()), array.values.size() * sizeof(float));
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+// A folder of numbered arrays; the list of their names comes last, so that a half-written one is never read.
+inline void write_evidence(const std::string& folder, const Arrays& arrays) {
+  std::string names = "[";
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    write_npy(folder + "/" + std::to_string(i) + ".npy", arrays[i].second);
+    names += (i ? "," : "") + json_text(arrays[i].first);
+  }
+  std::ofstream file(folder + "/names.json");
+  file << names + "]";
+  if (!file) throw std::runtime_error("cannot write " + folder + "/names.json");
+}
+
+}  // namespace tare

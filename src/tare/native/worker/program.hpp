@@ -1,0 +1,50 @@
+// What a rung in C++ provides; worker.hpp does the rest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "json.hpp"
+#include "npy.hpp"
+
+namespace tare {
+
+struct Failure : std::runtime_error {
+  Failure(std::string cause, const std::string& message) : std::runtime_error(message), cause(std::move(cause)) {}
+  std::string cause;
+};
+
+struct DeviceMemory {
+  long long allocated_peak = 0;
+  long long reserved_peak = 0;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  // One step; may return before the device has finished.
+  virtual void step() = 0;
+  // Waits for all that the steps have started.
+  virtual void synchronize() {}
+  // Whether steps run ahead of a device, so that a pipelined block needs several of them.
+  virtual bool overlaps() const { return false; }
+  // Device time of a block in nanoseconds, between `mark_start` and `mark_end`; nothing where there are no events.
+  virtual void mark_start() {}
+  virtual void mark_end() {}
+  virtual std::optional<int64_t> device_ns() { return std::nullopt; }
+  // What the last step returned, on the host: cannot be had before the step has really finished.
+  virtual Arrays fetch() = 0;
+  // What parity compares: outputs, or losses, gradients and updates of the first training steps.
+  virtual Arrays evidence() = 0;
+  virtual void mark_prepared() {}
+  virtual std::optional<DeviceMemory> device_memory() { return std::nullopt; }
+};
+
+// Makes the program of a job; time spent in here is building.
+std::unique_ptr<Program> make_program(const Json& job);
+
+}  // namespace tare

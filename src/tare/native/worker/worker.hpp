@@ -1,0 +1,150 @@
+// The worker: speaks docs/protocol.md around a Program. Include it in one file of an executable.
+#pragma once
+
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "sampler.hpp"
+
+namespace tare {
+
+class Channel {
+ public:
+  explicit Channel(int descriptor) : descriptor_(descriptor) {}
+
+  void send(const std::string& message) const {
+    std::string line = message + "\n";
+    for (size_t done = 0; done < line.size();) {
+      ssize_t wrote = ::write(descriptor_, line.data() + done, line.size() - done);
+      if (wrote <= 0) std::exit(70);
+      done += wrote;
+    }
+  }
+
+  void stage(const std::string& name) const { send("{\"kind\":\"stage\",\"name\":" + json_text(name) + "}"); }
+
+ private:
+  int descriptor_;
+};
+
+class HostMeter {
+ public:
+  HostMeter() : start_(field("VmRSS:")) { reset(); }
+
+  void mark_prepared() {
+    prepare_peak_ = field("VmHWM:");
+    reset();
+  }
+
+  std::string json() const {
+    return "{\"peak\":" + std::to_string(field("VmHWM:")) + ",\"prepare_peak\":" + std::to_string(prepare_peak_) +
+           ",\"start\":" + std::to_string(start_) + ",\"method\":\"VmHWM after reset\"}";
+  }
+
+ private:
+  static void reset() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+  static long long field(const std::string& name) {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;) {
+      long long kib = 0;
+      if (word == name && status >> kib) return kib * 1024;
+    }
+    return 0;
+  }
+
+  long long start_ = 0, prepare_peak_ = 0;
+};
+
+// Nothing can be fetched before it exists: a fetch that waits right behind a synchronised block gives away that the
+// block was not. See tare/execute/audit.py.
+inline void audit(Program& program, int64_t steps) {
+  for (const auto& [name, array] : program.fetch())
+    for (float value : array.values)
+      if (std::isnan(value)) throw Failure("nan", "the result is not a number after sampling");
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    int64_t wall = time_block(program, steps);
+    int64_t first = now_ns();
+    program.fetch();
+    int64_t second = now_ns();
+    program.fetch();
+    int64_t extra = (second - first) - (now_ns() - second);
+    if (extra <= std::max<int64_t>(wall / 10, 50000)) return;
+  }
+  throw Failure("unsynchronised", "work went on after a block had been synchronised");
+}
+
+inline void measure(const Json& job, const Channel& channel) {
+  HostMeter host;
+  channel.stage("build");
+  int64_t began = now_ns();
+  auto program = make_program(job);
+  int64_t built = now_ns();
+  channel.stage("prepare");
+  time_block(*program, 1);
+  double prepare_s = (now_ns() - built) / 1e9;
+  host.mark_prepared();
+  program->mark_prepared();
+  channel.send("{\"kind\":\"prepared\",\"build_s\":" + std::to_string((built - began) / 1e9) +
+               ",\"prepare_s\":" + std::to_string(prepare_s) + ",\"cache\":\"none\"}");
+  channel.stage("sample");
+  Sampler sampler(*program, job["budget_s"].as_number(1), job["width"].as_number(0.01));
+  sampler.run([&](const Series& series) { channel.send("{\"kind\":\"measured\",\"series\":" + series.json() + "}"); });
+  std::string device = "null";
+  if (auto memory = program->device_memory())
+    device = "{\"allocated_peak\":" + std::to_string(memory->allocated_peak) +
+             ",\"reserved_peak\":" + std::to_string(memory->reserved_peak) + "}";
+  channel.send("{\"kind\":\"weighed\",\"host\":" + host.json() + ",\"device\":" + device + "}");
+  channel.stage("audit");
+  audit(*program, sampler.pipelined_steps);
+  std::string evidence = job["evidence"].as_text();
+  if (!evidence.empty()) {
+    channel.stage("parity");
+    write_evidence(evidence, program->evidence());
+  }
+}
+
+inline std::string failed(const std::string& cause, const std::string& message) {
+  std::string line = message.substr(0, message.find('\n')).substr(0, 500);
+  return "{\"kind\":\"failed\",\"failure\":{\"cause\":" + json_text(cause) + ",\"message\":" + json_text(line) +
+         ",\"detail\":" + json_text(message.substr(0, 8000)) + "}}";
+}
+
+inline int work() {
+  const char* descriptor = std::getenv("TARE_FD");
+  if (!descriptor) {
+    std::cerr << "a tare worker is started by tare: see docs/protocol.md\n";
+    return 2;
+  }
+#ifdef __linux__
+  // A worker must not go on measuring for nobody.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+  Channel channel(std::atoi(descriptor));
+  try {
+    std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+    measure(JsonReader::read(text), channel);
+    channel.send("{\"kind\":\"done\"}");
+    return 0;
+  } catch (const Failure& failure) {
+    channel.send(failed(failure.cause, failure.what()));
+  } catch (const std::bad_alloc&) {
+    channel.send(failed("host-oom", "an allocation failed"));
+  } catch (const std::exception& error) {
+    std::string text = error.what();
+    bool device = text.find("out of memory") != std::string::npos;
+    bool host = text.find("DefaultCPUAllocator") != std::string::npos;
+    channel.send(failed(device ? "device-oom" : host ? "host-oom" : "exception", text));
+  }
+  return 1;
+}
+
+}  // namespace tare

@@ -1,0 +1,72 @@
+"""AOTInductor: the exported graph compiled ahead of time into a package, run from C++ or from Python."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tare.cases.case import Case
+from tare.rungs.base import Missing, Program
+from tare.rungs.native import NativeRung, stage_batch
+from tare.rungs.registry import get_rung, rung, split_name
+from tare.workloads.base import Workload
+
+
+def _refusal(case: Case) -> str | None:
+    if case.mode == "train":
+        return "AOTInductor compiles inference only"
+    if case.precision.startswith("amp-"):
+        return "an exported graph has no autocast: use bf16 or fp16"
+    return None
+
+
+@rung
+class Aot(NativeRung):
+    name = "aot"
+    summary = "AOTInductor: exported, compiled ahead of time, run by a C++ program"
+    variants = {"python": "the same package run from Python"}
+    program = "tare-aot"
+    caches = True
+
+    def available(self, device_type: str) -> Missing | None:
+        # Its kernels come from Inductor, which needs what torch.compile needs.
+        return get_rung("compile").available(device_type) or super().available(device_type)
+
+    def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
+        return _refusal(case)
+
+    def is_executable(self, case: Case) -> bool:
+        return split_name(case.rung)[1] != "python"
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        from torch._inductor import aoti_load_package
+
+        from tare.rungs.program import TorchProgram
+
+        program = TorchProgram(workload, case)
+        # The worker has pointed Inductor's cache at a folder of the case's own: a later process finds the package.
+        path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "model.pt2"
+        if not path.exists():
+            _package(program, path)
+        program.forward = aoti_load_package(str(path))
+        program.step = program.plain_step()
+        return program
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        from tare.rungs.program import TorchProgram
+
+        program = TorchProgram(workload, case)
+        try:
+            _package(program, folder / "model.pt2")
+            stage_batch(program, folder)
+        finally:
+            program.close()
+
+
+def _package(program: Any, path: Path) -> None:
+    import torch
+    from torch._inductor import aoti_compile_and_package
+
+    # Export takes no tensors made under inference mode, and needs no gradients.
+    with torch.inference_mode(False), torch.no_grad():
+        exported = torch.export.export(program.model, program.feed().args)
+        aoti_compile_and_package(exported, package_path=str(path))

@@ -1,0 +1,140 @@
+"""LibTorch and AOTInductor from C++ on the CPU: built on first use, proved equal, no Python in the process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from proof import make
+
+from tare.cases.case import Case, Mode, Precision
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.home import home
+from tare.native import build
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+OPTIONS = Options(rounds=1, budget=0.3, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    """One that builds into the user's own cache: the build takes a minute, and its key says when it is stale."""
+    made = LocalExecutor(make_launcher("fork", ("torchvision",)), tmp_path_factory.mktemp("scratch"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
+@pytest.mark.parametrize("rung", ["libtorch", "libtorch:script"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str, mode: Mode) -> None:
+    done = executor.run_round(make(workload, rung, mode), 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.isolation == "executable"
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.undecided == 0
+    if mode == "train":
+        parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
+        assert done.parity.compared == 3 + 2 * parameters
+
+
+@pytest.mark.parametrize("rung", ["aot", "aot:python"])
+def test_compiled_ahead_of_time_is_the_same_and_is_compiled_once(executor: LocalExecutor, rung: str) -> None:
+    case = make("mnist_cnn", rung, "infer")
+    first, second = (executor.run_round(case, i, OPTIONS, check=i == 0) for i in range(2))
+    assert first.failure is None, first.failure
+    assert first.parity is not None
+    assert first.parity.status == "same"
+    assert (first.cache, second.cache) == ("cold", "warm")
+
+
+# TorchScript cannot train a softmax under bfloat16 autocast: tests/gpu has that limit.
+LOW = [
+    ("libtorch", "bf16", "infer"),
+    ("libtorch", "bf16", "train"),
+    ("libtorch", "amp-bf16", "infer"),
+    ("libtorch", "amp-bf16", "train"),
+    ("libtorch:script", "bf16", "infer"),
+    ("libtorch:script", "bf16", "train"),
+    ("libtorch:script", "amp-bf16", "infer"),
+]
+
+
+@pytest.mark.parametrize(("rung", "precision", "mode"), LOW)
+def test_low_precision(executor: LocalExecutor, rung: str, precision: Precision, mode: Mode) -> None:
+    done = executor.run_round(make("mnist_cnn", rung, mode, precision), 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.error is not None
+    assert done.parity.error > 1e-5, "computed in float32 after all"
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_other_optimizers(executor: LocalExecutor, optimizer: str) -> None:
+    done = executor.run_round(make("mnist_cnn", "libtorch", "train", optimizer=optimizer), 0, OPTIONS, check=True)
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+def test_channels_last(executor: LocalExecutor) -> None:
+    done = executor.run_round(
+        make("resnet50", "libtorch", "infer", layout="channels-last"), 0, OPTIONS, check=True
+    )
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+def test_threads_are_the_case_s(executor: LocalExecutor) -> None:
+    done = executor.run_round(make("mnist_cnn", "libtorch", "infer", threads=1), 0, OPTIONS, check=False)
+    assert done.failure is None
+    assert done.flags["threads"] == "1"
+
+
+def test_no_python_is_in_the_process() -> None:
+    needed = (home() / "native" / build.build_key() / "tare-libtorch").read_bytes()
+    assert b"libpython" not in needed
+    assert b"libtorch_python" not in needed
+
+
+def test_what_is_not_written_in_cpp_is_refused_by_name() -> None:
+    reason = get_rung("libtorch").supports(make("mlp", "libtorch", "infer"), get_workload("mlp"))
+    assert reason is not None
+    assert "mlp" in reason
+    assert "libtorch:script" in reason
+    case: Case = make("mlp", "aot", "train")
+    assert "inference only" in str(get_rung("aot").supports(case, get_workload("mlp")))
+    amp = msgspec.structs.replace(make("mlp", "libtorch:script", "train"), precision="amp-fp16")
+    assert "scaler" in str(get_rung("libtorch:script").supports(amp, get_workload("mlp")))
+
+
+def test_without_a_compiler_the_rung_is_not_available_because(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    missing = get_rung("libtorch").available("cpu")
+    assert missing is not None
+    assert "compiler" in missing.reason
+    assert "apt-get" in missing.remedy
+
+
+def test_a_build_that_fails_says_the_first_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "CMakeLists.txt").write_text("message(FATAL_ERROR planted)\n")
+    monkeypatch.setattr(build, "SOURCES", tmp_path / "sources")
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    with pytest.raises(TareError, match=r"cannot build .*build\.log") as caught:
+        build.executable("tare-libtorch")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_key_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.build_key()
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    (tmp_path / "a.cpp").write_text("int main() {}")
+    other = build.build_key()
+    (tmp_path / "a.cpp").write_text("int main() { return 1; }")
+    assert len({before, other, build.build_key()}) == 3
