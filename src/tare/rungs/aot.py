@@ -1,6 +1,7 @@
 """AOTInductor: the exported graph compiled ahead of time into a package, run from C++ or from Python."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class Aot(NativeRung):
         path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "model.pt2"
         if not path.exists():
             _package(program, path)
+        # Loading a package needs this module, and does not import it itself.
+        import_module("torch._inductor.codecache")
         program.forward = aoti_load_package(str(path))
         program.step = program.plain_step()
         return program
