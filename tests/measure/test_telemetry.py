@@ -134,3 +134,13 @@ def test_a_reading_is_taken_once_a_period() -> None:
         watch.poll()
     assert asked == [0, PERIOD_NS, 2 * PERIOD_NS]
     assert [r.at_ns for r in watch.readings] == asked
+
+
+def test_the_most_memory_seen_from_outside_is_kept() -> None:
+    seen = iter([None, 5, 9, 7])
+    ticks = iter(range(0, 4 * 10**9, 10**9))
+    watch = Watch(None, now_ns=lambda: next(ticks), read_memory=lambda: next(seen))
+    assert watch.memory_peak is None
+    for _ in range(4):
+        watch.poll()
+    assert watch.memory_peak == 9

@@ -88,8 +88,16 @@ class LocalExecutor:
         ending, watch = self._supervise(job, options, job.case.device, launcher)
         isolation = (launcher or self._launcher).isolation
         done = round_of(ending, index, started, isolation, options.timeout)
+        memory = done.device_memory
+        if memory and memory.nvml is None and watch.memory_peak is not None:
+            memory = msgspec.structs.replace(
+                memory, nvml=watch.memory_peak, nvml_method="process, seen from outside"
+            )
         return msgspec.structs.replace(
-            done, telemetry=watch.summary(done, ending.pid), throttled=watch.throttled(done.series)
+            done,
+            telemetry=watch.summary(done, ending.pid),
+            throttled=watch.throttled(done.series),
+            device_memory=memory,
         )
 
     def _run_executable(
@@ -157,9 +165,12 @@ class LocalExecutor:
                 self._on_stage(message.name)
 
         with machine_lock(home(), lambda: self._on_stage("waiting for another tare")):
-            watch = Watch(gpu.read if gpu else None)
+            process = (launcher or self._launcher).launch(job)
+            watch = Watch(None)
+            if gpu:
+                watch = Watch(gpu.read, read_memory=lambda: gpu.used_by(process.pid))
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
-            return supervise((launcher or self._launcher).launch(job), watchman), watch
+            return supervise(process, watchman), watch
 
 
 def _text(path: Path | None) -> str | None:

@@ -23,9 +23,17 @@ class Reading(NamedTuple):
 class Watch:
     """Takes a reading whenever `poll` is called and the period has passed; the parent's loop calls it."""
 
-    def __init__(self, read_gpu: ReadGpu | None, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        read_gpu: ReadGpu | None,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+        read_memory: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._read_gpu = read_gpu
         self._now_ns = now_ns
+        self._read_memory = read_memory
+        # The most that NVML was seen to count for the worker: for workers that cannot ask it themselves.
+        self.memory_peak: int | None = None
         self._due = 0
         self.readings: list[Reading] = []
         psutil.cpu_percent()
@@ -35,6 +43,9 @@ class Watch:
         if now >= self._due:
             self._due = now + int(PERIOD_S * 1e9)
             self.readings.append(Reading(now, self._read_gpu() if self._read_gpu else None))
+            used = self._read_memory()
+            if used is not None:
+                self.memory_peak = max(used, self.memory_peak or 0)
 
     def summary(self, done: Round, pid: int) -> Telemetry:
         """The readings as a record keeps them; energy and clocks only from while the steps were sampled."""
