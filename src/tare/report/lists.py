@@ -7,14 +7,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tare.execute.protocol import Probed
+from tare.cases.case import Case
+from tare.execute.protocol import Absent, Probed
 from tare.records.figures import gross
 from tare.records.record import Record
 from tare.report.numbers import duration
 from tare.report.terminal import simple_table
-from tare.rungs import all_rungs
+from tare.rungs import Rung, all_rungs
 from tare.rungs.registry import left_out
-from tare.workloads import all_workloads
+from tare.workloads import all_workloads, get_workload
+
+# A workload that every rung knows.
+PLAIN = "resnet50"
 
 
 def describe_workloads() -> list[dict[str, Any]]:
@@ -41,11 +45,11 @@ def describe_rungs(probed: Probed) -> list[dict[str, Any]]:
     """A rung is available where one of the devices here can run it."""
     entries = []
     for base, rung in all_rungs().items():
-        reasons = {device: probed.absent[device].get(base) for device in probed.devices}
-        here = [device for device, absent in reasons.items() if absent is None]
-        why = next((absent for absent in reasons.values() if absent), None)
         for variant in ("", *rung.variants):
             name = f"{base}:{variant}" if variant else base
+            reasons = {device: _why_not(probed, rung, name, device) for device in probed.devices}
+            here = [device for device, why in reasons.items() if why is None]
+            why = next((why for why in reasons.values() if why), None)
             entries.append(
                 {
                     "rung": name,
@@ -57,6 +61,15 @@ def describe_rungs(probed: Probed) -> list[dict[str, Any]]:
                 }
             )
     return entries
+
+
+def _why_not(probed: Probed, rung: Rung, name: str, device: str) -> Absent | None:
+    """Why a device cannot run a variant: what is missing, or what the rung says of a plain inference case."""
+    missing = probed.absent[device].get(rung.name)
+    if missing:
+        return missing
+    reason = rung.supports(Case(workload=PLAIN, rung=name, device=device, batch=1), get_workload(PLAIN))
+    return Absent(reason=reason, remedy="run on a machine that has one") if reason else None
 
 
 def describe_record(record: Record) -> dict[str, Any]:
