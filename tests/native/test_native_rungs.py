@@ -131,6 +131,25 @@ def test_a_build_that_fails_says_the_first_error(tmp_path: Path, monkeypatch: py
     assert "\n" not in str(caught.value)
 
 
+def test_a_build_that_fails_is_the_case_s_failure_and_not_tried_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def refuse(name: str, on_build: object) -> Path:  # noqa: ARG001
+        tried.append(name)
+        raise TareError("cannot build the native rungs: planted")
+
+    monkeypatch.setattr("tare.rungs.libtorch.executable", refuse)
+    executor = LocalExecutor(make_launcher("spawn"), tmp_path)
+    for index in range(2):
+        done = executor.run_round(make("lstm", "libtorch", "infer"), index, OPTIONS, check=False)
+        assert done.failure is not None
+        assert (done.failure.cause, done.failure.stage) == ("not-installed", "build")
+        assert "planted" in done.failure.message
+    assert len(tried) == 1
+
+
 def test_the_key_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.build_key()
     monkeypatch.setattr(build, "SOURCES", tmp_path)

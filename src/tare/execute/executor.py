@@ -56,6 +56,7 @@ class LocalExecutor:
         self._on_stage = on_stage
         self._references: dict[str, Failure | None] = {}
         self._gpus: dict[str, str] = {}
+        self._unbuilt: TareError | None = None
 
     def probe(self) -> Probed:
         """What this machine has; the first thing to ask."""
@@ -104,18 +105,18 @@ class LocalExecutor:
         self, rung: NativeRung, case: Case, index: int, options: Options, reference: Path | None
     ) -> Round:
         """Stages the case once in Python, measures it in the executable, and proves it in Python again."""
-        command = rung.command(case, lambda: self._on_stage("building the native rungs, once"))
+        try:
+            command = self._command(rung, case)
+        except TareError as error:
+            return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
         folder, evidence = self._folder("stage", case), self._folder("evidence", case)
-        staged, failed = None, None
+        staged = None
         if not folder.exists():
             ending, _ = self._supervise(StageJob(case=case, folder=str(folder)), options, case.device)
+            failure = failure_of(ending, options.timeout)
+            if failure:
+                return _failed(index, failure, ending.seconds)
             staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
-            failed = failure_of(ending, options.timeout)
-        if failed:
-            return Round(
-                index=index, started=datetime.now(UTC).isoformat(timespec="seconds"), seconds=ending.seconds,
-                isolation="executable", failure=failed,
-            )  # fmt: skip
         evidence.mkdir(parents=True, exist_ok=True)
         job = self._job(case, options, stage=str(folder), evidence=str(evidence) if reference else None)
         done = self._run(job, index, options, SpawnLauncher(command, "executable"))
@@ -128,6 +129,16 @@ class LocalExecutor:
             flags=staged.flags if staged else {},
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
+
+    def _command(self, rung: NativeRung, case: Case) -> tuple[str, ...]:
+        """The rung's executable; a build that failed is not tried again in this run."""
+        if self._unbuilt:
+            raise self._unbuilt
+        try:
+            return rung.command(case, lambda: self._on_stage("building the native rungs, once"))
+        except TareError as error:
+            self._unbuilt = error
+            raise
 
     def _check(self, case: Case, evidence: Path, reference: Path, options: Options) -> Parity:
         job = CheckJob(case=case, evidence=str(evidence), reference=str(reference))
@@ -171,6 +182,12 @@ class LocalExecutor:
                 watch = Watch(gpu.read, read_memory=lambda: gpu.used_by(process.pid))
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch
+
+
+def _failed(index: int, failure: Failure, seconds: float = 0.0) -> Round:
+    """A round that ended before its executable could begin."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return Round(index=index, started=started, seconds=seconds, isolation="executable", failure=failure)
 
 
 def _text(path: Path | None) -> str | None:
