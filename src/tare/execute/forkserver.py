@@ -70,7 +70,11 @@ class Server:
         """Starts the worker that a request asks for; False when the parent is gone."""
         text, descriptors = b"", []
         while not text.endswith(b"\n"):
-            part, got, _, _ = socket.recv_fds(self._connection, 65536, 2)
+            try:
+                part, got, _, _ = socket.recv_fds(self._connection, 65536, 2)
+            except OSError:
+                # The parent went without reading our last words.
+                part, got = b"", []
             if not part:
                 return False
             text += part
