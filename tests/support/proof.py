@@ -5,8 +5,8 @@ from typing import Any
 
 from tare.cases.case import Case, Mode, Precision
 from tare.execute.ladder import reference_case
+from tare.execute.proof import prove
 from tare.execute.reference import make_reference
-from tare.measure.parity import compare, load_reference
 from tare.records.record import Parity
 from tare.rungs import get_rung
 from tare.rungs.numerics import pin_flags
@@ -33,13 +33,11 @@ def make(
 def check(case: Case, folder: Path) -> Parity:
     """Whether a rung computes the reference, asked after its step has run for a while."""
     make_reference(reference_case(case), folder)
-    found = load_reference(folder)
-    assert found is not None
     pin_flags(case)
     program = get_rung(case.rung).prepare(get_workload(case.workload), case)
     try:
         for _ in range(3):
             program.step()
-        return compare(found[0], program.evidence(), case.precision, found[1], found[2])
+        return prove(program.evidence, folder, case.precision)
     finally:
         program.close()

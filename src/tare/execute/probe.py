@@ -1,7 +1,5 @@
 """What this machine has, found out in a process of its own: asking a device wakes it, and fork would break it."""
 
-from importlib.util import find_spec
-
 from tare.execute.protocol import Absent, Probed
 from tare.measure.devices import device_types, pci_bus_id
 from tare.measure.environment import collect
@@ -36,7 +34,7 @@ def missing_packages() -> dict[str, Absent]:
     """For each workload that lacks a package: which, and the one command that brings it."""
     found = {}
     for name, workload in all_workloads().items():
-        lacking = [package for package in workload.requires if find_spec(package) is None]
+        lacking = workload.lacking()
         if lacking:
             found[name] = Absent(reason=f"needs {', '.join(lacking)}", remedy=f"pip install {' '.join(lacking)}")
     return found

@@ -1,6 +1,5 @@
 """Workloads, rungs and records as entries (for JSON) and as tables (for people)."""
 
-from importlib.util import find_spec
 from typing import Any
 
 from rich.console import RenderableType
@@ -24,7 +23,7 @@ PLAIN = "resnet50"
 def describe_workloads() -> list[dict[str, Any]]:
     entries = []
     for name, workload in all_workloads().items():
-        lacking = [package for package in workload.requires if find_spec(package) is None]
+        lacking = workload.lacking()
         entries.append(
             {
                 "workload": name,

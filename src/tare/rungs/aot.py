@@ -12,14 +12,6 @@ from tare.rungs.registry import get_rung, rung, split_name
 from tare.workloads.base import Workload
 
 
-def _refusal(case: Case) -> str | None:
-    if case.mode == "train":
-        return "AOTInductor compiles inference only"
-    if case.precision.startswith("amp-"):
-        return "an exported graph has no autocast: use bf16 or fp16"
-    return None
-
-
 @rung
 class Aot(NativeRung):
     name = "aot"
@@ -33,7 +25,11 @@ class Aot(NativeRung):
         return get_rung("compile").available(device_type) or super().available(device_type)
 
     def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
-        return _refusal(case)
+        if case.mode == "train":
+            return "AOTInductor compiles inference only"
+        if case.precision.startswith("amp-"):
+            return "an exported graph has no autocast: use bf16 or fp16"
+        return None
 
     def is_executable(self, case: Case) -> bool:
         return split_name(case.rung)[1] != "python"

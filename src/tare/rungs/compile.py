@@ -1,9 +1,7 @@
 """torch.compile: Dynamo captures the graph, Inductor generates kernels for it."""
 
-import os
-import shutil
-
 from tare.cases.case import Case
+from tare.native.build import compiler
 from tare.rungs.base import Missing, Program, Rung
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
@@ -26,7 +24,7 @@ class Compile(Rung):
                 import triton  # noqa: F401
             except ImportError:
                 return Missing("Inductor needs Triton for CUDA", "pip install triton")
-        elif device_type == "cpu" and not _compiler():
+        elif device_type == "cpu" and not compiler():
             return Missing(
                 "Inductor needs a C++ compiler", "install one (Debian: apt-get install g++), or set CXX"
             )
@@ -61,8 +59,3 @@ class Compile(Rung):
         else:
             program.step = plain
         return program
-
-
-def _compiler() -> str | None:
-    return next((path for name in (os.environ.get("CXX"), "g++", "clang++", "c++")
-                 if name and (path := shutil.which(name))), None)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 SEED = 20_260_101
@@ -61,6 +62,10 @@ class Workload:
     @property
     def trains(self) -> bool:
         return hasattr(self.definition, "loss")
+
+    def lacking(self) -> list[str]:
+        """The packages it needs that are not installed."""
+        return [package for package in self.requires if find_spec(package) is None]
 
     def build(self, sizes: Mapping[str, int]) -> Any:
         """The model on the CPU in float32, the same weights in every process."""
