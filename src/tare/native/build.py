@@ -63,7 +63,7 @@ def _build(folder: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work)]
-        _run([*configure, f"-DCMAKE_PREFIX_PATH={_torch_cmake()}", f"-DCMAKE_CXX_COMPILER={compiler()}"], work)
+        _run([*configure, f"-DTORCH_FOLDER={_torch_folder()}", f"-DCMAKE_CXX_COMPILER={compiler()}"], work)
         _run(["cmake", "--build", str(work), "--parallel", str(min(os.cpu_count() or 1, 4))], work)
         work.rename(folder)
 
@@ -83,12 +83,12 @@ def _run(command: list[str], work: Path) -> None:
         raise TareError(f"cannot build the native rungs: {(lines or ['see the log'])[0][:300]} (log: {log})")
 
 
-def _torch_cmake() -> Path:
+def _torch_folder() -> Path:
     # Found without importing torch: the parent process stays light.
     found = find_spec("torch")
     if found is None or found.origin is None:
         raise TareError("cannot build the native rungs: torch is not installed")
-    return Path(found.origin).parent / "share" / "cmake"
+    return Path(found.origin).parent
 
 
 def _torch_version() -> str:
