@@ -1,0 +1,101 @@
+"""A torch module, exported and read into a step: the forward pass, and the loss where it trains."""
+
+import operator
+import warnings
+from typing import Any
+
+from tare.lowering.operators import HANDLERS
+from tare.lowering.step import Parameter, Step, Unsupported, Value
+
+_INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
+
+
+def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "") -> None:
+    """Fills an empty step. The module is float32 on the CPU, whatever the step's type: only shapes and names count.
+    `tensors` are the batch as the step will get it; `prefix` is cut off the names of weights."""
+    exported = _export(module, tuple(_exportable(t) for t in tensors))
+    signature = exported.graph_signature
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    known: dict[Any, Any] = {}
+    batch = iter(tensors)
+    for node in exported.graph.nodes:
+        if node.op == "placeholder":
+            weight = signature.inputs_to_parameters.get(node.name)
+            buffer = signature.inputs_to_buffers.get(node.name)
+            if weight is not None:
+                known[node] = _weight(step, weight.removeprefix(prefix), state[weight])
+            elif buffer is not None:
+                known[node] = _buffer(step, buffer.removeprefix(prefix), state[buffer])
+            else:
+                known[node] = _input(step, next(batch))
+        elif node.op == "call_function":
+            known[node] = _call(step, node, known)
+        elif node.op == "output":
+            names = set(signature.user_outputs)
+            step.outputs = [known[n] for n in node.args[0] if n.name in names]
+
+
+def _export(module: Any, args: tuple[Any, ...]) -> Any:
+    import torch
+
+    with warnings.catch_warnings():
+        # An LSTM's list of its own weights is reported as state that export does not know; it is not used.
+        warnings.simplefilter("ignore")
+        # Without a table of decompositions the calls stay whole: convolutions, pools, losses, the LSTM.
+        return torch.export.export(module, args).run_decompositions({})
+
+
+def _exportable(tensor: Any) -> Any:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _weight(step: Step, name: str, tensor: Any) -> Value:
+    value = step.make(tensor.shape, name=name, region="weights", content=tensor.detach())
+    step.parameters.append(Parameter(name, value))
+    return value
+
+
+def _buffer(step: Step, name: str, tensor: Any) -> Value:
+    dtype = "f32" if tensor.is_floating_point() else "i64"
+    return step.make(tensor.shape, dtype, name, region="state", content=tensor.detach())
+
+
+def _input(step: Step, tensor: Any) -> Value:
+    dtype = _INPUT_DTYPES.get(str(tensor.dtype))
+    if dtype is None:
+        raise Unsupported(f"an input of {tensor.dtype}")
+    value = step.make(tensor.shape, dtype, f"input{len(step.inputs)}", region="input", content=tensor)
+    step.inputs.append(value)
+    # Autocast keeps the batch in float32 and casts it in every step; so does this step. Losses take float32 as it is.
+    if dtype == "f32" and step.dtype != "f32" and len(step.inputs) == 1:
+        cast = step.make(tensor.shape)
+        step.emit("cast", {"x": value}, {"y": cast})
+        return cast
+    return value
+
+
+def _call(step: Step, node: Any, known: dict[Any, Any]) -> Any:
+    if node.target is operator.getitem:
+        return known[node.args[0]][node.args[1]]
+    name = str(node.target)
+    if name not in HANDLERS:
+        raise Unsupported(name)
+    given = _bind(node, known)
+    if name == "aten.add.Tensor" and not all(isinstance(given[k], Value) for k in ("self", "other")):
+        # A counter of batches: an integer buffer that only counts.
+        return None
+    return HANDLERS[name](step, **given)
+
+
+def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:
+    """A call's arguments by their names in the schema, with values in the place of nodes."""
+    from torch.fx import Node, map_arg
+
+    bound = {}
+    for i, argument in enumerate(node.target._schema.arguments):
+        if i < len(node.args):
+            value = node.args[i]
+        else:
+            value = node.kwargs.get(argument.name, argument.default_value)
+        bound[argument.name] = map_arg(value, lambda n: known[n] if isinstance(n, Node) else n)
+    return bound
