@@ -16,6 +16,10 @@ class BadInput(TareError):
     exit_code = 2
 
 
+class Unsupported(TareError):
+    """A rung cannot run this workload, found out while preparing it: the case's result, not an error of ours."""
+
+
 def unknown(what: str, value: object, valid: Iterable[object], where: str = "") -> BadInput:
     """The one way to refuse a name: it says where it stood, what was meant perhaps, and what is valid."""
     names = sorted(str(v) for v in valid)

@@ -11,7 +11,6 @@ from tare.cases.case import Case, Mode, Precision
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.home import home
 from tare.native import build
 from tare.rungs import get_rung
 from tare.workloads import get_workload
@@ -96,7 +95,7 @@ def test_threads_are_the_case_s(executor: LocalExecutor) -> None:
 
 
 def test_no_python_is_in_the_process() -> None:
-    needed = (home() / "native" / build.build_key() / "tare-libtorch").read_bytes()
+    needed = (build.build_folder("torch") / "tare-libtorch").read_bytes()
     assert b"libpython" not in needed
     assert b"libtorch_python" not in needed
 

@@ -56,7 +56,7 @@ class LocalExecutor:
         self._on_stage = on_stage
         self._references: dict[str, Failure | None] = {}
         self._gpus: dict[str, str] = {}
-        self._unbuilt: TareError | None = None
+        self._unbuilt: dict[tuple[str, str], TareError] = {}
 
     def probe(self) -> Probed:
         """What this machine has; the first thing to ask."""
@@ -118,7 +118,10 @@ class LocalExecutor:
                 return _failed(index, failure, ending.seconds)
             staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
         evidence.mkdir(parents=True, exist_ok=True)
-        job = self._job(case, options, stage=str(folder), evidence=str(evidence) if reference else None)
+        searched = str(home() / "native" / "searched")
+        job = self._job(
+            case, options, stage=str(folder), evidence=str(evidence) if reference else None, cache=searched
+        )
         done = self._run(job, index, options, SpawnLauncher(command, "executable"))
         if done.failure:
             return done
@@ -132,12 +135,13 @@ class LocalExecutor:
 
     def _command(self, rung: NativeRung, case: Case) -> tuple[str, ...]:
         """The rung's executable; a build that failed is not tried again in this run."""
-        if self._unbuilt:
-            raise self._unbuilt
+        known = (rung.name, case.device_type)
+        if known in self._unbuilt:
+            raise self._unbuilt[known]
         try:
             return rung.command(case, lambda: self._on_stage("building the native rungs, once"))
         except TareError as error:
-            self._unbuilt = error
+            self._unbuilt[known] = error
             raise
 
     def _check(self, case: Case, evidence: Path, reference: Path, options: Options) -> Parity:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from tare.errors import Unsupported
 from tare.execute.audit import has_nan, left_running
 from tare.execute.proof import prove
 from tare.execute.protocol import (
@@ -135,6 +136,8 @@ def classify(error: BaseException) -> Failure:
     text = f"{type(error).__name__}: {error}"
     detail = "".join(traceback.format_exception(error))[-8000:]
     cause = "exception"
+    if isinstance(error, Unsupported):
+        return Failure(cause="unsupported", message=str(error))
     if type(error).__name__ == "OutOfMemoryError" or any(sign in text for sign in DEVICE_MEMORY):
         cause = "device-oom"
     elif isinstance(error, MemoryError) or any(sign in text for sign in HOST_MEMORY):

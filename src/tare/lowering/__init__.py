@@ -1,1 +1,1 @@
-"""From a torch module to a static step: operator calls on tensors at fixed places in memory, for the vendor rung."""
+"""From a torch module to a static step: calls on tensors at fixed places in memory, for the vendor rung."""

@@ -1,7 +1,7 @@
 """Where in one block of memory every short-lived value lies, so that what lives at the same time never overlaps.
 
-Greedy by size: the largest value first, each at the lowest place that is free for its whole life (Pisarchyk and Lee,
-Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.3)."""
+Greedy by size: the largest value first, each at the lowest place that is free for its whole life (Pisarchyk and
+Lee, Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

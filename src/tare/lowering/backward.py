@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from tare.lowering.step import Op, Step, Unsupported, Value
+from tare.errors import Unsupported
+from tare.lowering.step import Op, Step, Value
 
 Rule = Callable[["Backward", Op], None]
 RULES: dict[str, Rule] = {}
@@ -174,7 +175,12 @@ def lstm(backward: Backward, op: Op) -> None:
     step, x = backward.step, op.inputs["x"]
     weights = {role: value for role, value in op.inputs.items() if role != "x"}
     gradients = {f"d{role}": backward.weight_gradient(value) for role, value in weights.items()}
-    inputs: dict[str, Value | None] = {"x": x, "y": op.outputs["y"], "dy": backward.whole(op.outputs["y"]), **weights}
+    inputs: dict[str, Value | None] = {
+        "x": x,
+        "y": op.outputs["y"],
+        "dy": backward.whole(op.outputs["y"]),
+        **weights,
+    }
     # Both passes share what the forward one keeps; its size is the executor's to know, so it goes by a number.
     op.attributes["slot"] = slot = sum(other.kind == "lstm" for other in step.ops[: step.ops.index(op)])
     op.attributes["training"] = True

@@ -4,15 +4,16 @@ import operator
 import warnings
 from typing import Any
 
+from tare.errors import Unsupported
 from tare.lowering.operators import HANDLERS
-from tare.lowering.step import Parameter, Step, Unsupported, Value
+from tare.lowering.step import Parameter, Step, Value
 
 _INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
 
 
 def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "") -> None:
-    """Fills an empty step. The module is float32 on the CPU, whatever the step's type: only shapes and names count.
-    `tensors` are the batch as the step will get it; `prefix` is cut off the names of weights."""
+    """Fills an empty step. The module is float32 on the CPU, whatever the step's type: only shapes and names
+    count. `tensors` are the batch as the step will get it; `prefix` is cut off the names of weights."""
     exported = _export(module, tuple(_exportable(t) for t in tensors))
     signature = exported.graph_signature
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -66,7 +67,7 @@ def _input(step: Step, tensor: Any) -> Value:
         raise Unsupported(f"an input of {tensor.dtype}")
     value = step.make(tensor.shape, dtype, f"input{len(step.inputs)}", region="input", content=tensor)
     step.inputs.append(value)
-    # Autocast keeps the batch in float32 and casts it in every step; so does this step. Losses take float32 as it is.
+    # Autocast keeps the batch in float32 and casts it in every step; so does this one. Losses take it as it is.
     if dtype == "f32" and step.dtype != "f32" and len(step.inputs) == 1:
         cast = step.make(tensor.shape)
         step.emit("cast", {"x": value}, {"y": cast})
@@ -79,7 +80,7 @@ def _call(step: Step, node: Any, known: dict[Any, Any]) -> Any:
         return known[node.args[0]][node.args[1]]
     name = str(node.target)
     if name not in HANDLERS:
-        raise Unsupported(name)
+        raise Unsupported(f"the vendor rung has no operator for {name}")
     given = _bind(node, known)
     if name == "aten.add.Tensor" and not all(isinstance(given[k], Value) for k in ("self", "other")):
         # A counter of batches: an integer buffer that only counts.
@@ -93,9 +94,7 @@ def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:
 
     bound = {}
     for i, argument in enumerate(node.target._schema.arguments):
-        if i < len(node.args):
-            value = node.args[i]
-        else:
-            value = node.kwargs.get(argument.name, argument.default_value)
+        named = node.kwargs.get(argument.name, argument.default_value)
+        value = node.args[i] if i < len(node.args) else named
         bound[argument.name] = map_arg(value, lambda n: known[n] if isinstance(n, Node) else n)
     return bound

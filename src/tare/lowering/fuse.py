@@ -1,4 +1,6 @@
-"""What one call can do instead of several: batch norm folded into the convolution before it, sums and ReLU behind it."""
+"""What one call can do instead of several: batch norm folded into convolutions, sums and ReLU behind them."""
+
+from typing import Any
 
 from tare.lowering.step import Op, Step, Value
 
@@ -33,13 +35,15 @@ def fold_batch_norms(step: Step) -> None:
             }
 
 
-def _fold(step: Step, conv: Op, factor: "object", offset: "object") -> None:
+def _fold(step: Step, conv: Op, factor: Any, offset: Any) -> None:
     weight = conv.inputs["w"]
-    folded = weight.content.double() * factor.reshape(-1, 1, 1, 1)  # type: ignore[attr-defined]
+    folded = weight.content.double() * factor.reshape(-1, 1, 1, 1)
     if "b" in conv.inputs:
         offset = offset + conv.inputs["b"].content.double() * factor
     conv.inputs["w"] = step.make(weight.shape, name=weight.name, region="weights", content=folded.float())
-    conv.inputs["b"] = step.make(weight.shape[:1], name=f"{weight.name}.bias", region="weights", content=offset.float())  # type: ignore[attr-defined]
+    conv.inputs["b"] = step.make(
+        weight.shape[:1], name=f"{weight.name}.bias", region="weights", content=offset.float()
+    )
 
 
 def fuse(step: Step, training: bool) -> None:

@@ -9,7 +9,9 @@ PITCH = 64
 
 def lay_out(step: Step) -> None:
     """Gives every value its region and offset, and every region its size."""
-    _in_rows(step, [v for v in step.values() if v.region in ("input", "output", "state", "zeros") and v.base is None])
+    _in_rows(
+        step, [v for v in step.values() if v.region in ("input", "output", "state", "zeros") and v.base is None]
+    )
     weights = [v for v in step.values() if v.region == "weights" and v.base is None]
     if not any(p.gradient for p in step.parameters):
         _pack_weights(step, weights)
@@ -20,9 +22,9 @@ def lay_out(step: Step) -> None:
 
 
 def add_update(step: Step, learning_rate: float, momentum: float, half_storage: bool) -> None:
-    """SGD with momentum over flat buffers, in one call: the parameters in one order everywhere, those whose gradients
-    are in the step's half type first. The masters are float32; where a half type is what the weights are stored in,
-    they are rounded to it after every update."""
+    """SGD with momentum over flat buffers, in one call: the parameters in one order everywhere, those whose
+    gradients are in the step's half type first. The masters are float32; where a half type is what the weights are
+    stored in, they are rounded to it after every update."""
     trained = [p for p in step.parameters if p.gradient is not None]
     half = [p for p in trained if p.gradient and p.gradient.dtype != "f32"]
     full = [p for p in trained if p.gradient and p.gradient.dtype == "f32"]

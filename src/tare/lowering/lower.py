@@ -17,7 +17,12 @@ VERSION = 1
 
 
 def lower(
-    workload: Workload, case: Case, batch: tuple[Any, ...], storage: str, autocast: str | None, learning_rate: float
+    workload: Workload,
+    case: Case,
+    batch: tuple[Any, ...],
+    storage: str,
+    autocast: str | None,
+    learning_rate: float,
 ) -> Step:
     """`storage` is the type of the weights, `autocast` the one of the arithmetic where it differs; `batch` are the
     tensors of one step, the target last where it trains."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tare.lowering.step import Step, Unsupported, Value
+from tare.errors import Unsupported
+from tare.lowering.step import Step, Value
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
@@ -72,7 +73,11 @@ def batch_norm_training(
     eps: float,
 ) -> tuple[Any, ...]:
     if not training:
-        return (*batch_norm_inference(step, input, weight, bias, running_mean, running_var, momentum, eps), None, None)
+        return (
+            *batch_norm_inference(step, input, weight, bias, running_mean, running_var, momentum, eps),
+            None,
+            None,
+        )
     if weight is None or bias is None:
         raise Unsupported("a batch norm without weights")
     y = step.make(input.shape)
@@ -116,7 +121,13 @@ def add(step: Step, self: Value, other: Value, alpha: float = 1) -> Value | None
 
 @lowers("aten.max_pool2d.default")
 def max_pool(
-    step: Step, self: Value, kernel_size: list[int], stride: list[int], padding: list[int], dilation: list[int], ceil_mode: bool
+    step: Step,
+    self: Value,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
 ) -> Value:
     if pair(dilation) != [1, 1]:
         raise Unsupported("aten.max_pool2d with dilation")
@@ -204,13 +215,14 @@ def log_softmax(step: Step, self: Value, dim: int, dtype: Any) -> Value:  # noqa
 
 @lowers("aten.nll_loss_nd.default")
 def nll_loss(
-    step: Step, self: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int  # noqa: ARG001
+    step: Step, self: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int
 ) -> Value:
     softmax = next((op for op in step.ops if op.outputs.get("y") is self), None)
     if softmax is None or softmax.kind != "log_softmax":
         raise Unsupported("aten.nll_loss of anything but a log-softmax")
     step.ops.remove(softmax)
-    return cross_entropy(step, softmax.inputs["x"], target, weight, reduction, ignore_index, 0.0)
+    loss: Value = cross_entropy(step, softmax.inputs["x"], target, weight, reduction, ignore_index, 0.0)
+    return loss
 
 
 @lowers("aten.cross_entropy_loss.default")

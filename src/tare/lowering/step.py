@@ -1,15 +1,11 @@
 """The static step: values at fixed places, operators in order. Everything the executor knows is in here."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
-
-
-class Unsupported(Exception):
-    """What the vendor rung has no operator for, by name."""
 
 
 @dataclass(eq=False)
@@ -92,7 +88,9 @@ class Step:
         last = self.channels_last and len(shape) == 4
         return Value(name, shape, dtype or self.dtype, region, channels_last=last, content=content)
 
-    def emit(self, op_kind: str, inputs: dict[str, Value | None], outputs: dict[str, Value], **attributes: Any) -> Op:
+    def emit(
+        self, op_kind: str, inputs: Mapping[str, Value | None], outputs: dict[str, Value], **attributes: Any
+    ) -> Op:
         given = {role: value for role, value in inputs.items() if value is not None}
         self.ops.append(Op(op_kind, given, outputs, attributes))
         return self.ops[-1]

@@ -6,22 +6,35 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 
 from tare.errors import TareError
 from tare.home import home
+from tare.native.libraries import blas, cublas, cudnn, torch_folder
 
 SOURCES = Path(__file__).parent
 TIMEOUT_S = 1800.0
+# The folders that are built each for itself, and the programs that come out of them.
+COMPONENTS = {
+    "torch": ("tare-libtorch", "tare-script", "tare-aot"),
+    "vendor/cpu": ("tare-vendor-cpu",),
+    "vendor/cuda": ("tare-vendor-cuda",),
+}
 
 
-def missing_tools() -> str | None:
+def missing_tools(component: str = "torch") -> str | None:
     """What a build lacks here, or None."""
     lacking = [name for name in ("cmake",) if shutil.which(name) is None]
     if compiler() is None:
         lacking.append("a C++ compiler")
+    if component == "vendor/cpu" and blas() is None:
+        lacking.append("an OpenBLAS beside SciPy")
+    if component == "vendor/cuda":
+        lacking += ["nvcc"] if nvcc() is None else []
+        lacking += ["cuDNN's headers"] if cudnn() is None else []
+        lacking += ["cuBLAS's headers"] if cublas() is None else []
     return ", ".join(lacking) or None
 
 
@@ -30,29 +43,48 @@ def compiler() -> str | None:
     return next((path for name in wanted if name and (path := shutil.which(name))), None)
 
 
+def nvcc() -> str | None:
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
 def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
-    """The program of a rung, built if these sources have not been built with these tools yet."""
-    folder = home() / "native" / build_key()
+    """The program of a rung, built if its sources have not been built with these tools yet."""
+    component = next(component for component, programs in COMPONENTS.items() if name in programs)
+    folder = build_folder(component)
     program = folder / name
     if not program.exists():
         on_build()
-        _build(folder)
+        _build(component, folder)
     return program
 
 
-def build_key() -> str:
+def build_folder(component: str) -> Path:
+    return home() / "native" / f"{component.replace('/', '-')}-{build_key(component)}"
+
+
+def build_key(component: str = "torch") -> str:
     """Sources, compiler, torch and CUDA: a change of any makes a new build, and the old ones stay usable."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(component.encode())
     for path in sorted(SOURCES.rglob("*")):
-        if path.suffix in (".cpp", ".hpp", ".cu", ".txt"):
+        if path.suffix in (".cpp", ".hpp", ".cu", ".cuh", ".txt") and _belongs(path, component):
             digest.update(path.relative_to(SOURCES).as_posix().encode() + path.read_bytes())
     digest.update(_first_line(compiler() or "", "--version").encode())
-    digest.update(_torch_version().encode())
-    digest.update(_first_line(shutil.which("nvcc") or "", "--version").encode())
+    digest.update(_version("torch").encode())
+    if component == "vendor/cpu":
+        digest.update(str(blas()).encode())
+    if component == "vendor/cuda":
+        digest.update(f"{cudnn()} {cublas()}".encode() + _first_line(nvcc() or "", "--version").encode())
     return digest.hexdigest()[:16]
 
 
-def _build(folder: Path) -> None:
+def _belongs(path: Path, component: str) -> bool:
+    """Whether a change of this source changes a component: not that of another one's."""
+    folder = path.relative_to(SOURCES).parent.as_posix()
+    others = [other for other in COMPONENTS if other != component]
+    return not any(folder == other or folder.startswith(f"{other}/") for other in others)
+
+
+def _build(component: str, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Two tares that need the same build at the same time: one builds, the other finds it built.
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
@@ -62,10 +94,18 @@ def _build(folder: Path) -> None:
         work = folder.with_suffix(".building")
         shutil.rmtree(work, ignore_errors=True)
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work)]
-        _run([*configure, f"-DTORCH_FOLDER={_torch_folder()}", f"-DCMAKE_CXX_COMPILER={compiler()}"], work)
+        configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work), f"-DTARE_COMPONENT={component}"]
+        _run([*configure, f"-DCMAKE_CXX_COMPILER={compiler()}", *_settings(component)], work)
         _run(["cmake", "--build", str(work), "--parallel", str(min(os.cpu_count() or 1, 4))], work)
         work.rename(folder)
+
+
+def _settings(component: str) -> list[str]:
+    if component == "torch":
+        return [f"-DTORCH_FOLDER={torch_folder()}"]
+    if component == "vendor/cpu":
+        return [f"-DBLAS_LIBRARY={blas()}"]
+    return [f"-DCMAKE_CUDA_COMPILER={nvcc()}", f"-DCUDNN_FOLDER={cudnn()}", f"-DCUBLAS_FOLDER={cublas()}"]
 
 
 def _run(command: list[str], work: Path) -> None:
@@ -83,21 +123,14 @@ def _run(command: list[str], work: Path) -> None:
         raise TareError(f"cannot build the native rungs: {(lines or ['see the log'])[0][:300]} (log: {log})")
 
 
-def _torch_folder() -> Path:
-    # Found without importing torch: the parent process stays light.
-    found = find_spec("torch")
-    if found is None or found.origin is None:
-        raise TareError("cannot build the native rungs: torch is not installed")
-    return Path(found.origin).parent
-
-
-def _torch_version() -> str:
+def _version(package: str) -> str:
     try:
-        return version("torch")
+        return version(package)
     except PackageNotFoundError:
         return "none"
 
 
+@cache
 def _first_line(program: str, *args: str) -> str:
     if not program:
         return ""

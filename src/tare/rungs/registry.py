@@ -12,6 +12,7 @@ _OWN = (
     "tare.rungs.cudagraph",
     "tare.rungs.aot",
     "tare.rungs.libtorch",
+    "tare.rungs.vendor",
 )
 _rungs: dict[str, Rung] = {}
 

@@ -1,0 +1,98 @@
+// Pooling over windows of an image.
+#pragma once
+
+#include <limits>
+
+#include "../program.hpp"
+
+namespace tare::vendor {
+
+struct Pool {
+  Pool(const Op& op, const Value& x, const Value& y)
+      : image(x), pooled(y), kernel(op.integers("kernel")), stride(op.integers("stride")), padding(op.integers("padding")) {}
+
+  // For every output: `visit(its place, image and channel)`; for every tap of it inside the image:
+  // `tap(place in the image, number in the window)`.
+  template <class Open, class Tap, class Close>
+  void each(Open open, Tap tap, Close close) const {
+    const auto &n = pooled.shape, &from = image.strides, &to = pooled.strides;
+    for (int64_t a = 0; a < n[0]; ++a)
+      for (int64_t c = 0; c < n[1]; ++c)
+        for (int64_t p = 0; p < n[2]; ++p)
+          for (int64_t q = 0; q < n[3]; ++q) {
+            int64_t at = a * to[0] + c * to[1] + p * to[2] + q * to[3];
+            open(at);
+            for (int64_t i = 0; i < kernel[0]; ++i)
+              for (int64_t j = 0; j < kernel[1]; ++j) {
+                int64_t row = p * stride[0] - padding[0] + i, col = q * stride[1] - padding[1] + j;
+                if (row < 0 || col < 0 || row >= image.shape[2] || col >= image.shape[3]) continue;
+                tap(a * from[0] + c * from[1] + row * from[2] + col * from[3], i * kernel[1] + j);
+              }
+            close(at);
+          }
+  }
+
+  Value image, pooled;
+  std::vector<int64_t> kernel, stride, padding;
+};
+
+inline Call max_pool(const Op& op) {
+  Pool pool(op, op["x"], op["y"]);
+  uint8_t* index = op.find("index") ? op["index"].as<uint8_t>() : nullptr;
+  return [=] {
+    const float* x = pool.image.as<float>();
+    float *y = pool.pooled.as<float>(), most = 0;
+    uint8_t place = 0;
+    pool.each([&](int64_t) { most = -std::numeric_limits<float>::infinity(); },
+              [&](int64_t at, int64_t tap) {
+                if (x[at] > most) {
+                  most = x[at];
+                  place = static_cast<uint8_t>(tap);
+                }
+              },
+              [&](int64_t at) {
+                y[at] = most;
+                if (index) index[at] = place;
+              });
+  };
+}
+
+inline Call max_pool_backward(const Op& op) {
+  Pool pool(op, op["dx"], op["dy"]);
+  const uint8_t* index = op["index"].as<uint8_t>();
+  return [=] {
+    const float* dy = pool.pooled.as<float>();
+    float* dx = pool.image.as<float>();
+    std::memset(dx, 0, pool.image.bytes());
+    int64_t out = 0;
+    pool.each([&](int64_t at) { out = at; },
+              [&](int64_t at, int64_t tap) {
+                if (index[out] == tap) dx[at] += dy[out];
+              },
+              [](int64_t) {});
+  };
+}
+
+inline Call average_pool(const Op& op) {
+  Pool pool(op, op["x"], op["y"]);
+  return [=] {
+    const float* x = pool.image.as<float>();
+    float* y = pool.pooled.as<float>();
+    double sum = 0;
+    pool.each([&](int64_t) { sum = 0; }, [&](int64_t at, int64_t) { sum += x[at]; },
+              [&](int64_t at) { y[at] = static_cast<float>(sum / (pool.kernel[0] * pool.kernel[1])); });
+  };
+}
+
+inline Call average_pool_backward(const Op& op) {
+  Pool pool(op, op["dx"], op["dy"]);
+  return [=] {
+    const float* dy = pool.pooled.as<float>();
+    float *dx = pool.image.as<float>(), share = 0;
+    std::memset(dx, 0, pool.image.bytes());
+    pool.each([&](int64_t at) { share = dy[at] / (pool.kernel[0] * pool.kernel[1]); },
+              [&](int64_t at, int64_t) { dx[at] += share; }, [](int64_t) {});
+  };
+}
+
+}  // namespace tare::vendor

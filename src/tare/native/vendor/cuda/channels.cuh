@@ -1,0 +1,145 @@
+// Walks over tensors channel by channel: a thread stays with its channels, so that what belongs to a channel is loaded
+// once, and sums over a channel need no atomics. The last block to finish a column of channels adds up the blocks' sums.
+#pragma once
+
+#include "device.cuh"
+
+namespace tare::vendor {
+
+struct Walk {
+  bool last = true;
+  int64_t outer = 1, inner = 1;
+  int channels = 1;
+
+  explicit Walk(const Value& value) {
+    if (value.shape.size() == 4) {
+      channels = static_cast<int>(value.shape[1]);
+      last = value.channels_last() || value.shape[2] * value.shape[3] == 1;
+      inner = last ? 1 : value.shape[2] * value.shape[3];
+    } else {
+      channels = static_cast<int>(value.shape.back());
+    }
+    outer = value.size / channels / inner;
+  }
+
+  __host__ __device__ int64_t count() const { return outer * inner; }
+  __device__ int64_t at(int64_t m, int c) const {
+    return last ? m * channels + c : (m / inner * channels + c) * inner + m % inner;
+  }
+};
+
+struct Launch {
+  dim3 grid, block;
+};
+
+// Blocks of 256 threads; with channels last, as many neighbours in a row as there are (up to a warp), rows below.
+inline Launch shape_of(const Walk& walk, int pack, int processors, int waves) {
+  if (!walk.last) {
+    unsigned chunks = static_cast<unsigned>(std::clamp<int64_t>(walk.count() / 2048, 1, std::max(1, waves * processors / walk.channels)));
+    return {dim3(walk.channels, chunks), dim3(1, 256)};
+  }
+  int across = walk.channels / pack;
+  int x = 1;
+  while (x < 32 && x < across) x *= 2;
+  int y = 256 / x;
+  unsigned columns = static_cast<unsigned>((across + x - 1) / x);
+  int64_t most = std::max<int64_t>(1, walk.count() / (static_cast<int64_t>(y) * 2));
+  unsigned chunks = static_cast<unsigned>(std::clamp<int64_t>(static_cast<int64_t>(waves) * processors / columns, 1, most));
+  return {dim3(columns, chunks), dim3(x, y)};
+}
+
+// `body.begin(c)` once, then `body(index)` for all of a thread's packs.
+template <int N, class Body>
+__global__ void __launch_bounds__(256) visit(Walk walk, Body body) {
+  int c = walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+  if (c >= walk.channels) return;
+  body.begin(c);
+  int64_t lanes = static_cast<int64_t>(gridDim.y) * blockDim.y;
+  for (int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; m < walk.count(); m += lanes) body(walk.at(m, c));
+}
+
+// The same with two sums a channel: `body(index, first, second)` adds to them, `body.end(c, first, second)` takes them.
+template <int N, class Body>
+__global__ void __launch_bounds__(256) reduce(Walk walk, Body body, float* partial, unsigned* done) {
+  __shared__ float sums[2][256][N];
+  __shared__ bool finishing;
+  int c = walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+  bool inside = c < walk.channels;
+  float first[N] = {}, second[N] = {};
+  if (inside) {
+    body.begin(c);
+    int64_t lanes = static_cast<int64_t>(gridDim.y) * blockDim.y;
+    for (int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; m < walk.count(); m += lanes)
+      body(walk.at(m, c), first, second);
+  }
+  int thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < N; ++i) sums[0][thread][i] = first[i], sums[1][thread][i] = second[i];
+  __syncthreads();
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        for (int s = 0; s < 2; ++s) sums[s][thread][i] += sums[s][thread + half * blockDim.x][i];
+    __syncthreads();
+  }
+  if (threadIdx.y == 0 && inside)
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      for (int s = 0; s < 2; ++s) partial[(static_cast<int64_t>(blockIdx.y) * 2 + s) * walk.channels + c + i] = sums[s][threadIdx.x][i];
+  __threadfence();
+  if (thread == 0) {
+    finishing = atomicAdd(&done[blockIdx.x], 1u) == gridDim.y - 1;
+    if (finishing) done[blockIdx.x] = 0;
+  }
+  __syncthreads();
+  if (!finishing || !inside || threadIdx.y != 0) return;
+  __threadfence();
+  for (int i = 0; i < N; ++i) {
+    double total[2] = {0, 0};
+    for (unsigned chunk = 0; chunk < gridDim.y; ++chunk)
+      for (int s = 0; s < 2; ++s)
+        total[s] += reinterpret_cast<volatile float*>(partial)[(static_cast<int64_t>(chunk) * 2 + s) * walk.channels + c + i];
+    body.end(c + i, total[0], total[1]);
+  }
+}
+
+// Room for the blocks' sums, shared by all reductions of a step: they run one after the other.
+struct Partials {
+  void want(const Launch& launch, const Walk& walk) {
+    floats = std::max<int64_t>(floats, 2ll * launch.grid.y * walk.channels);
+    counters = std::max<int64_t>(counters, launch.grid.x);
+  }
+  void allocate(Device& device) {
+    if (floats) partial = reinterpret_cast<float*>(device.allocate(floats * 4));
+    if (counters) done = reinterpret_cast<unsigned*>(device.allocate(counters * 4));
+  }
+  int64_t floats = 0, counters = 0;
+  float* partial = nullptr;
+  unsigned* done = nullptr;
+};
+
+// Calls `make` with the number of neighbours a thread takes at once as a compile-time constant.
+template <class T, class Make>
+Call packed(const Walk& walk, Make make) {
+  constexpr int wide = 16 / sizeof(T);
+  if (walk.last && walk.channels % wide == 0) return make(std::integral_constant<int, wide>());
+  return make(std::integral_constant<int, 1>());
+}
+
+template <int N, class Body>
+Call visiting(Device& device, const Walk& walk, Body body) {
+  Launch launch = shape_of(walk, N, device.processors, 16);
+  return [=, stream = device.stream] { visit<N><<<launch.grid, launch.block, 0, stream>>>(walk, body); };
+}
+
+template <int N, class Body>
+Call reducing(Device& device, Partials& partials, const Walk& walk, Body body) {
+  Launch launch = shape_of(walk, N, device.processors, 4);
+  partials.want(launch, walk);
+  return [=, &partials, stream = device.stream] {
+    reduce<N><<<launch.grid, launch.block, 0, stream>>>(walk, body, partials.partial, partials.done);
+  };
+}
+
+}  // namespace tare::vendor

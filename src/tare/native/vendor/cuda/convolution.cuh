@@ -1,0 +1,183 @@
+// Convolutions by cuDNN's graphs: fused with bias, sum and activation where an engine does it, followed by our own kernel
+// where none does or where that is faster.
+#pragma once
+
+#include "graph.cuh"
+#include "normalization.cuh"
+#include "search.cuh"
+
+namespace tare::vendor {
+
+// What is chosen before the workspace has its final place, and bound to it afterwards.
+using Binding = std::function<Call()>;
+
+inline std::string words(const Op& op, std::initializer_list<const char*> roles, bool exact) {
+  std::string made = op.kind + (exact ? ":exact" : "") + (op.activation().empty() ? "" : ":" + op.activation());
+  for (const char* role : roles)
+    if (const Value* value = op.find(role)) {
+      made += std::string(":") + role + value->dtype + (value->channels_last() ? "l" : "");
+      for (int64_t n : value->shape) made += "," + std::to_string(n);
+    }
+  for (const char* name : {"stride", "padding", "dilation"})
+    for (int64_t n : op.integers(name)) made += "," + std::to_string(n);
+  return made + ",g" + std::to_string(op.integer("groups"));
+}
+
+inline graph::Descriptor geometry(const Op& op) {
+  graph::Descriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2})
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, op.integers("padding"))
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, op.integers("padding"))
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, op.integers("dilation"))
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, op.integers("stride"));
+  return made.finish();
+}
+
+class Convolutions {
+ public:
+  Convolutions(Device& device, Search& search, bool exact) : device_(device), search_(search), exact_(exact) {}
+
+  template <class T>
+  Binding forward(const Op& op) {
+    bool ends = op.find("b") || op.find("z") || !op.activation().empty();
+    auto plain = std::make_shared<Choice>(*this, forward_operations(op, false), pointers(op, {"x", "w", "y"}));
+    auto fused = ends ? std::make_shared<Choice>(*this, forward_operations(op, true), pointers(op, {"x", "w", "y", "b", "z"})) : nullptr;
+    Call after = ends ? epilogue<T>(device_, op, op["y"].as<T>()) : Call();
+    int first = fused ? fused->size() : 0;
+    auto candidate = [=](int i) -> Call {
+      if (i < first) return fused->call(i);
+      Call call = plain->call(i - first);
+      if (!after) return call;
+      return [call, after] { call(), after(); };
+    };
+    int best = search_.fastest(words(op, {"x", "w", "y", "b", "z"}, exact_), first + plain->size(), candidate);
+    (best < first ? *fused : *plain).keep(best < first ? best : best - first);
+    // The channels of a graph's tensors go with the call.
+    return [=] { return candidate(best); };
+  }
+
+  Binding input_gradient(const Op& op) { return backward(op, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, {"w", "dy", "dx"}); }
+  Binding weight_gradient(const Op& op) { return backward(op, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, {"x", "dy", "dw"}); }
+
+  int64_t workspace = 0;
+
+ private:
+  // The engines for one graph of operations, and the plans that have been made of them.
+  class Choice {
+   public:
+    Choice(Convolutions& owner, const std::vector<graph::Descriptor>& operations, graph::Pointers pointers) : owner_(owner), pointers_(std::move(pointers)) {
+      try {
+        graph_ = std::make_unique<graph::Graph>(owner.device_, operations, owner.exact_);
+      } catch (const std::exception&) {
+        // cuDNN knows no such graph: it has no engines.
+      }
+    }
+
+    int size() const { return graph_ ? graph_->size() : 0; }
+
+    Call call(int index) {
+      auto found = plans_.find(index);
+      if (found == plans_.end()) found = plans_.emplace(index, graph_->plan(index)).first;
+      if (found->second.workspace > most_workspace) return {};
+      return graph::bind(owner_.device_, found->second, pointers_, owner_.device_.workspace(found->second.workspace));
+    }
+
+    // Only this plan is needed from now on.
+    void keep(int index) {
+      call(index);
+      owner_.workspace = std::max(owner_.workspace, plans_.at(index).workspace);
+      graph::Plan kept = plans_.at(index);
+      plans_.clear();
+      plans_.emplace(index, kept);
+    }
+
+   private:
+    static constexpr int64_t most_workspace = 1ll << 30;
+
+    Convolutions& owner_;
+    graph::Pointers pointers_;
+    std::unique_ptr<graph::Graph> graph_;
+    std::map<int, graph::Plan> plans_;
+  };
+
+  graph::Pointers pointers(const Op& op, std::initializer_list<const char*> roles) const {
+    graph::Pointers made;
+    for (const char* role : roles)
+      if (Value* value = op.find(role)) made.emplace_back(role_id(role), value->data);
+    return made;
+  }
+
+  static int64_t role_id(const std::string& role) {
+    int64_t id = 0;
+    for (char c : role) id = id * 256 + c;
+    return id;
+  }
+
+  static graph::Descriptor tensor(const Op& op, const char* role) {
+    const Value& value = op[role];
+    return graph::tensor(role_id(role), value.shape, value.strides, graph::type_of(value.dtype), false);
+  }
+
+  static std::vector<graph::Descriptor> forward_operations(const Op& op, bool fused) {
+    const Value& y = op["y"];
+    auto passing = [&](int64_t id) { return graph::tensor(id, y.shape, y.strides, CUDNN_DATA_FLOAT, true); };
+    bool b = fused && op.find("b"), z = fused && op.find("z"), activates = fused && !op.activation().empty();
+    std::vector<graph::Descriptor> made;
+    auto result = [&](bool last, int64_t id) { return last ? tensor(op, "y") : passing(id); };
+    graph::Descriptor now = result(!b && !z && !activates, 1);
+    graph::Descriptor conv(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    conv.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, geometry(op))
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, tensor(op, "x"))
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, tensor(op, "w"))
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, now)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 0.0f);
+    made.push_back(conv.finish());
+    if (z) {
+      graph::Descriptor next = result(!b && !activates, 2), skip = tensor(op, "z");
+      made.push_back(graph::pointwise(CUDNN_POINTWISE_ADD, now, &skip, next));
+      now = next;
+    }
+    if (b) {
+      int64_t k = y.shape[1];
+      graph::Descriptor next = result(!activates, 3);
+      graph::Descriptor bias = graph::tensor(role_id("b"), {1, k, 1, 1}, {k, 1, k, k}, graph::type_of(op["b"].dtype), false);
+      made.push_back(graph::pointwise(CUDNN_POINTWISE_ADD, now, &bias, next));
+      now = next;
+    }
+    if (activates) made.push_back(graph::pointwise(CUDNN_POINTWISE_RELU_FWD, now, nullptr, tensor(op, "y"), op.activation() == "relu6" ? 6 : 0));
+    return made;
+  }
+
+  Binding backward(const Op& op, cudnnBackendDescriptorType_t kind, std::initializer_list<const char*> roles) {
+    bool data = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+    graph::Descriptor made(kind);
+    if (data)
+      made.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, geometry(op))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, tensor(op, "w"))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, tensor(op, "dy"))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, tensor(op, "dx"))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 0.0f);
+    else
+      made.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, geometry(op))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, tensor(op, "x"))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, tensor(op, "dy"))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, tensor(op, "dw"))
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 0.0f);
+    made.finish();
+    auto choice = std::make_shared<Choice>(*this, std::vector<graph::Descriptor>{made}, pointers(op, roles));
+    int best = search_.fastest(words(op, roles, exact_), choice->size(), [=](int i) { return choice->call(i); });
+    choice->keep(best);
+    return [=] { return choice->call(best); };
+  }
+
+  Device& device_;
+  Search& search_;
+  bool exact_;
+};
+
+}  // namespace tare::vendor

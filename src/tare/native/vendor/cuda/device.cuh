@@ -1,0 +1,139 @@
+// The device: errors, memory, a stream, and numbers of all types as float.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include "../program.hpp"
+
+namespace tare::vendor {
+
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaErrorMemoryAllocation) throw Failure("device-oom", std::string("CUDA is out of memory in ") + what);
+  if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+inline void check(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cudnnGetErrorString(status));
+}
+inline void check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
+}
+
+// Everything the step uses of the device. One stream, one workspace that all operators share.
+struct Device {
+  explicit Device(int index, const std::string& cache) {
+    check(cudaSetDevice(index), "cudaSetDevice");
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    check(cudnnCreate(&cudnn), "cudnnCreate");
+    check(cudnnSetStream(cudnn, stream), "cudnnSetStream");
+    check(cublasLtCreate(&cublas), "cublasLtCreate");
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    processors = properties.multiProcessorCount;
+    name = std::string(properties.name) + " cudnn " + std::to_string(cudnnGetVersion()) + " cublas " +
+           std::to_string(cublasLtGetVersion());
+    cache_folder = cache;
+  }
+
+  char* allocate(int64_t bytes) {
+    void* made = nullptr;
+    check(cudaMalloc(&made, bytes), "cudaMalloc");
+    check(cudaMemset(made, 0, bytes), "cudaMemset");
+    allocated += bytes;
+    peak = std::max(peak, allocated);
+    return static_cast<char*>(made);
+  }
+
+  void release(char* memory, int64_t bytes) {
+    check(cudaFree(memory), "cudaFree");
+    allocated -= bytes;
+  }
+
+  // Grows while algorithms are searched; settled to what the chosen ones need before the first step.
+  char* workspace(int64_t bytes) {
+    if (bytes > workspace_bytes) {
+      check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+      if (workspace_memory) release(workspace_memory, workspace_bytes);
+      workspace_memory = allocate(bytes);
+      workspace_bytes = bytes;
+    }
+    return workspace_memory;
+  }
+
+  void settle(int64_t bytes) {
+    if (workspace_memory) release(workspace_memory, workspace_bytes);
+    workspace_memory = nullptr;
+    workspace_bytes = 0;
+    workspace(std::max<int64_t>(bytes, 256));
+    peak = allocated;
+  }
+
+  cudaStream_t stream = nullptr;
+  cudnnHandle_t cudnn = nullptr;
+  cublasLtHandle_t cublas = nullptr;
+  int processors = 1;
+  std::string name, cache_folder;
+  int64_t allocated = 0, peak = 0, workspace_bytes = 0;
+  char* workspace_memory = nullptr;
+};
+
+template <class T>
+__device__ inline float number(T value) {
+  return static_cast<float>(value);
+}
+template <>
+__device__ inline float number(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+template <>
+__device__ inline float number(__half value) {
+  return __half2float(value);
+}
+template <class T>
+__device__ inline T rounded(float value) {
+  return static_cast<T>(value);
+}
+template <>
+__device__ inline __nv_bfloat16 rounded(float value) {
+  return __float2bfloat16(value);
+}
+template <>
+__device__ inline __half rounded(float value) {
+  return __float2half(value);
+}
+
+// As many neighbours as fit one load of 16 bytes.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T values[N];
+};
+
+template <class T, int N>
+__device__ inline void load(float (&to)[N], const T* from) {
+  Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = number(pack.values[i]);
+}
+
+template <class T, int N>
+__device__ inline void store(T* to, const float (&from)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.values[i] = rounded<T>(from[i]);
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+inline int activation_kind(const Op& op) { return op.activation().empty() ? 0 : op.activation() == "relu" ? 1 : 2; }
+__device__ inline float activate(float x, int kind) { return kind == 0 ? x : kind == 1 ? fmaxf(x, 0.0f) : fminf(fmaxf(x, 0.0f), 6.0f); }
+__device__ inline bool passes(float y, int kind) { return kind == 0 || (y > 0 && (kind == 1 || y < 6)); }
+
+template <class T>
+T* find(const Op& op, const char* role) {
+  Value* value = op.find(role);
+  return value ? value->as<T>() : nullptr;
+}
+
+}  // namespace tare::vendor

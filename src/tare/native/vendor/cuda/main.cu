@@ -1,0 +1,151 @@
+// vendor on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for products, kernels of our own for what lies
+// between them. As `vendor:graph`, the whole step is captured once and launched as one.
+#include "../../worker/worker.hpp"
+#include "elementwise.cuh"
+#include "products.cuh"
+#include "recurrent.cuh"
+
+namespace tare::vendor {
+
+class Cuda : public Backend {
+ public:
+  Cuda(int index, const std::string& cache, const std::string& precision, bool captured)
+      : device_(index, cache), search_(device_), exact_(precision == "fp32"), tf32_(precision == "tf32"), captured_(captured) {
+    check(cudaEventCreate(&start_), "cudaEventCreate");
+    check(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+
+  char* allocate(int64_t bytes) override { return device_.allocate(bytes); }
+
+  char* allocate_host(int64_t bytes, bool pinned) override {
+    void* made = nullptr;
+    if (pinned) check(cudaMallocHost(&made, bytes), "cudaMallocHost");
+    else made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return static_cast<char*>(made);
+  }
+
+  void upload(char* to, const char* from, int64_t bytes) override { check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy"); }
+  void download(char* to, const char* from, int64_t bytes) override { check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy"); }
+
+  Call feed(char* to, const char* from, int64_t bytes) override {
+    return [=, stream = device_.stream] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync"); };
+  }
+
+  std::vector<Call> compile(const Step& step) override {
+    if (step.dtype == "f32") return compile_as<float>(step);
+    if (step.dtype == "bf16") return compile_as<__nv_bfloat16>(step);
+    return compile_as<__half>(step);
+  }
+
+  Call finish(std::vector<Call> calls) override {
+    if (!captured_) return Backend::finish(std::move(calls));
+    // Lazy loading of kernels may not happen inside a capture.
+    for (const auto& call : calls) call();
+    synchronize();
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamBeginCapture(device_.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (const auto& call : calls) call();
+    check(cudaStreamEndCapture(device_.stream, &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t ready = nullptr;
+    check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+    // The calls own what the graph points to.
+    return [ready, stream = device_.stream, calls = std::move(calls)] { check(cudaGraphLaunch(ready, stream), "cudaGraphLaunch"); };
+  }
+
+  void synchronize() override { check(cudaStreamSynchronize(device_.stream), "cudaStreamSynchronize"); }
+  bool overlaps() const override { return true; }
+  void mark_start() override { check(cudaEventRecord(start_, device_.stream), "cudaEventRecord"); }
+  void mark_end() override { check(cudaEventRecord(end_, device_.stream), "cudaEventRecord"); }
+  std::optional<int64_t> device_ns() override {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, start_, end_), "cudaEventElapsedTime");
+    return static_cast<int64_t>(ms * 1e6);
+  }
+  // All memory is taken at once and kept: what is allocated is what is reserved.
+  std::optional<DeviceMemory> memory() override { return DeviceMemory{device_.peak, device_.peak}; }
+
+ private:
+  template <class T>
+  std::vector<Call> compile_as(const Step& step) {
+    convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
+    products_ = std::make_unique<Products>(device_, search_, exact_, tf32_);
+    std::vector<Binding> bindings;
+    auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
+    for (const auto& op : step.ops) {
+      if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
+      else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
+      else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
+      else if (op.kind == "linear") bindings.push_back(products_->forward(op));
+      else if (op.kind == "linear_input_gradient") bindings.push_back(products_->input_gradient(op));
+      else if (op.kind == "linear_weight_gradient") bindings.push_back(products_->weight_gradient(op));
+      else
+        for (auto& call : plain<T>(step, op)) now(std::move(call));
+    }
+    partials_.allocate(device_);
+    device_.settle(std::max(convolutions_->workspace, products_->workspace));
+    std::vector<Call> calls;
+    for (const auto& binding : bindings) calls.push_back(binding());
+    search_.save();
+    return calls;
+  }
+
+  template <class T>
+  std::vector<Call> plain(const Step& step, const Op& op) {
+    std::vector<Call> calls;
+    const std::string& kind = op.kind;
+    if (kind == "batch_norm") batch_norm<T>(device_, partials_, op, calls);
+    else if (kind == "batch_norm_backward") batch_norm_backward<T>(device_, partials_, op, calls);
+    else if (kind == "bias_gradient") calls = {bias_gradient<T>(device_, partials_, op)};
+    else if (kind == "add" || kind == "activation" || kind == "affine") calls = {epilogue<T>(device_, op, op["x"].as<T>())};
+    else if (kind == "activation_backward") calls = {activation_backward<T>(device_, op)};
+    else if (kind == "cast") calls = {cast<T>(device_, op)};
+    else if (kind == "reorder") calls = {reorder<T>(device_, op)};
+    else if (kind == "max_pool") calls = {pool<T, true>(device_, op)};
+    else if (kind == "average_pool") calls = {pool<T, false>(device_, op)};
+    else if (kind == "max_pool_backward") calls = {pool_backward<T, true>(device_, op)};
+    else if (kind == "average_pool_backward") calls = {pool_backward<T, false>(device_, op)};
+    else if (kind == "log_softmax") calls = {log_softmax<T>(device_, op)};
+    else if (kind == "cross_entropy") calls = {cross_entropy<T>(device_, op)};
+    else if (kind == "mean_square") calls = {mean_square<T>(device_, op)};
+    else if (kind == "sgd") calls = {sgd<T>(device_, op)};
+    else if (kind == "lstm") calls = {lstm(step, op).forward()};
+    else if (kind == "lstm_backward") calls = {lstms_.at(op.integer("slot"))->backward()};
+    else throw Failure("unsupported", "on a GPU the vendor rung has no " + kind);
+    return calls;
+  }
+
+  Lstm& lstm(const Step& step, const Op& op) {
+    const Op* backward = nullptr;
+    for (const auto& other : step.ops)
+      if (other.kind == "lstm_backward" && other.integer("slot") == op.integer("slot")) backward = &other;
+    auto& made = lstms_[op.integer("slot")] = std::make_unique<Lstm>(device_, search_, op, backward, tf32_);
+    return *made;
+  }
+
+  Device device_;
+  Search search_;
+  Partials partials_;
+  bool exact_, tf32_, captured_;
+  std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<Products> products_;
+  std::map<int64_t, std::unique_ptr<Lstm>> lstms_;
+  cudaEvent_t start_, end_;
+};
+
+}  // namespace tare::vendor
+
+namespace tare {
+
+std::unique_ptr<Program> make_program(const Json& job) {
+  const Json& point = job["case"];
+  std::string device = point["device"].as_text();
+  size_t colon = device.find(':');
+  int index = colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
+  bool captured = point["rung"].as_text() == "vendor:graph";
+  auto backend = std::make_unique<vendor::Cuda>(index, job["cache"].as_text(), point["precision"].as_text(), captured);
+  return std::make_unique<vendor::VendorProgram>(job, std::move(backend));
+}
+
+}  // namespace tare
+
+int main() { return tare::work(); }

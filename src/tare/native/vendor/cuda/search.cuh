@@ -1,0 +1,87 @@
+// Which of several ways is fastest: timed once, remembered on disk by what was asked on which device with which library.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "device.cuh"
+
+namespace tare::vendor {
+
+class Search {
+ public:
+  explicit Search(Device& device) : device_(device) {
+    if (device.cache_folder.empty()) return;
+    std::filesystem::create_directories(device.cache_folder);
+    path_ = device.cache_folder + "/vendor-" + std::to_string(std::hash<std::string>()(device.name)) + ".txt";
+    std::ifstream file(path_);
+    std::string question;
+    for (int answer; file >> question >> answer;) known_[question] = answer;
+  }
+
+  // The number of the fastest candidate. A candidate that cannot run returns an empty call or throws.
+  int fastest(const std::string& question, int count, const std::function<Call(int)>& candidate) {
+    if (auto found = known_.find(question); found != known_.end() && found->second < count) return found->second;
+    int best = -1;
+    float least = std::numeric_limits<float>::infinity();
+    for (int i = 0; i < count; ++i) {
+      try {
+        Call call = candidate(i);
+        if (!call) continue;
+        float spent = time(call, least);
+        if (spent < least) least = spent, best = i;
+      } catch (const std::exception&) {
+        // Not supported by this engine: what is left decides. An error of the device itself would stick.
+        check(cudaGetLastError() == cudaSuccess ? cudaSuccess : cudaGetLastError(), "trying an algorithm");
+      }
+    }
+    if (best < 0) throw Failure("unsupported", "no algorithm runs " + question);
+    known_[question] = best;
+    ++searched;
+    return best;
+  }
+
+  // One small line an answer, written whole: two processes that search at once repeat work, and break nothing.
+  void save() const {
+    if (path_.empty() || !searched) return;
+    std::string aside = path_ + "." + std::to_string(::getpid());
+    {
+      std::ofstream file(aside);
+      for (const auto& [question, answer] : known_) file << question << ' ' << answer << '\n';
+    }
+    std::filesystem::rename(aside, path_);
+  }
+
+  int searched = 0;
+
+ private:
+  float time(const Call& call, float least) {
+    call();
+    check(cudaStreamSynchronize(device_.stream), "the first run of an algorithm");
+    float best = std::numeric_limits<float>::infinity();
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      cudaEvent_t start, end;
+      check(cudaEventCreate(&start), "cudaEventCreate");
+      check(cudaEventCreate(&end), "cudaEventCreate");
+      check(cudaEventRecord(start, device_.stream), "cudaEventRecord");
+      for (int i = 0; i < 4; ++i) call();
+      check(cudaEventRecord(end, device_.stream), "cudaEventRecord");
+      check(cudaStreamSynchronize(device_.stream), "timing an algorithm");
+      float spent = 0;
+      check(cudaEventElapsedTime(&spent, start, end), "cudaEventElapsedTime");
+      check(cudaEventDestroy(start), "cudaEventDestroy");
+      check(cudaEventDestroy(end), "cudaEventDestroy");
+      best = std::min(best, spent);
+      // Clearly slower than one that is known: no need to look again.
+      if (best > 2 * least) break;
+    }
+    return best;
+  }
+
+  Device& device_;
+  std::string path_;
+  std::map<std::string, int> known_;
+};
+
+}  // namespace tare::vendor

@@ -1,0 +1,174 @@
+// The vendor rung's program: memory once, calls in order. No framework, no dispatch, no allocation in the step.
+#pragma once
+
+#include <cstring>
+#include <functional>
+
+#include "step.hpp"
+
+namespace tare::vendor {
+
+using Call = std::function<void()>;
+
+// What a device has to offer: memory, and a call for each operator.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual char* allocate(int64_t bytes) = 0;
+  // Memory on the host that a step copies its batch from.
+  virtual char* allocate_host(int64_t bytes, bool pinned) = 0;
+  virtual void upload(char* to, const char* from, int64_t bytes) = 0;
+  virtual void download(char* to, const char* from, int64_t bytes) = 0;
+  // All operators have their memory now.
+  virtual std::vector<Call> compile(const Step& step) = 0;
+  // A copy that belongs to the step.
+  virtual Call feed(char* to, const char* from, int64_t bytes) = 0;
+  // The calls of a step, as they will be run: as they are, or captured into one.
+  virtual Call finish(std::vector<Call> calls) {
+    return [calls = std::move(calls)] {
+      for (const auto& call : calls) call();
+    };
+  }
+  virtual void synchronize() {}
+  virtual bool overlaps() const { return false; }
+  virtual void mark_start() {}
+  virtual void mark_end() {}
+  virtual std::optional<int64_t> device_ns() { return std::nullopt; }
+  virtual std::optional<DeviceMemory> memory() { return std::nullopt; }
+};
+
+inline float half_to_float(uint16_t bits, bool brain) {
+  uint32_t wide;
+  if (brain) {
+    wide = static_cast<uint32_t>(bits) << 16;
+  } else {
+    uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+    if (exponent == 0) {
+      float small = static_cast<float>(fraction) / 16777216.0f;
+      return sign ? -small : small;
+    }
+    wide = sign | ((exponent == 31 ? 255 : exponent + 112) << 23) | (fraction << 13);
+  }
+  float made;
+  std::memcpy(&made, &wide, 4);
+  return made;
+}
+
+class VendorProgram : public Program {
+ public:
+  VendorProgram(const Json& job, std::unique_ptr<Backend> backend)
+      : step_(job["stage"].as_text()), backend_(std::move(backend)), trains_(job["case"]["mode"].as_text() == "train") {
+    for (const auto& [name, bytes] : step_.regions) regions_[name] = backend_->allocate(std::max<int64_t>(bytes, 256));
+    for (auto& value : step_.values) value.data = regions_.at(value.region) + value.offset;
+    reset();
+    std::vector<Call> calls;
+    std::string feed = job["case"]["feed"].as_text("device");
+    if (feed != "device")
+      for (auto& [value, bytes] : step_.contents)
+        if (value->region == "input") {
+          char* host = backend_->allocate_host(value->bytes(), feed == "pinned");
+          std::memcpy(host, bytes.data(), bytes.size());
+          calls.push_back(backend_->feed(value->data, host, value->bytes()));
+        }
+    for (auto& call : backend_->compile(step_)) calls.push_back(std::move(call));
+    // Searching algorithms has run operators on whatever lay in memory.
+    reset();
+    run_ = backend_->finish(std::move(calls));
+    reset();
+  }
+
+  void step() override { run_(); }
+
+  Arrays fetch() override {
+    Arrays arrays;
+    for (size_t i = 0; i < step_.outputs.size(); ++i)
+      arrays.emplace_back("output/" + std::to_string(i), array(*step_.outputs[i]));
+    return arrays;
+  }
+
+  Arrays evidence() override {
+    reset();
+    if (!trains_) {
+      step();
+      return fetch();
+    }
+    Arrays arrays;
+    for (int i = 1; i <= 3; ++i) {
+      step();
+      arrays.emplace_back("loss/" + std::to_string(i), array(*step_.outputs[0]));
+      if (i == 1) first_step(arrays);
+    }
+    return arrays;
+  }
+
+  void synchronize() override { backend_->synchronize(); }
+  bool overlaps() const override { return backend_->overlaps(); }
+  void mark_start() override { backend_->mark_start(); }
+  void mark_end() override { backend_->mark_end(); }
+  std::optional<int64_t> device_ns() override { return backend_->device_ns(); }
+  std::optional<DeviceMemory> device_memory() override { return backend_->memory(); }
+
+ private:
+  // The initial weights, statistics and batch; no momentum.
+  void reset() {
+    backend_->synchronize();
+    for (const char* region : {"momentum", "zeros"})
+      if (auto found = step_.regions.find(region); found != step_.regions.end()) {
+        std::vector<char> zeros(found->second);
+        backend_->upload(regions_.at(region), zeros.data(), found->second);
+      }
+    for (const auto& [value, bytes] : step_.contents) backend_->upload(value->data, bytes.data(), bytes.size());
+    backend_->synchronize();
+  }
+
+  void first_step(Arrays& arrays) {
+    std::map<const Value*, Array> initial;
+    for (const auto& [value, bytes] : step_.contents)
+      if (value->region == "master") initial[value] = logical(*value, bytes);
+    for (const auto& parameter : step_.parameters) {
+      arrays.emplace_back("gradient/" + parameter.name, array(*parameter.gradient));
+      if (!step_.updates) continue;
+      Array now = array(*parameter.master);
+      const Array& before = initial.at(parameter.master);
+      for (size_t i = 0; i < now.values.size(); ++i) now.values[i] -= before.values[i];
+      arrays.emplace_back("update/" + parameter.name, std::move(now));
+    }
+  }
+
+  Array array(const Value& value) {
+    backend_->synchronize();
+    std::vector<char> bytes(value.bytes());
+    backend_->download(bytes.data(), value.data, bytes.size());
+    return logical(value, bytes);
+  }
+
+  // In the order of the logical shape, as float32.
+  static Array logical(const Value& value, const std::vector<char>& bytes) {
+    Array made{value.shape, std::vector<float>(value.size)};
+    std::vector<int64_t> index(value.shape.size(), 0);
+    for (int64_t i = 0; i < value.size; ++i) {
+      int64_t at = 0;
+      for (size_t d = 0; d < index.size(); ++d) at += index[d] * value.strides[d];
+      if (value.dtype == "f32") {
+        std::memcpy(&made.values[i], bytes.data() + 4 * at, 4);
+      } else {
+        uint16_t bits;
+        std::memcpy(&bits, bytes.data() + 2 * at, 2);
+        made.values[i] = half_to_float(bits, value.dtype == "bf16");
+      }
+      for (size_t d = index.size(); d-- > 0;) {
+        if (++index[d] < value.shape[d]) break;
+        index[d] = 0;
+      }
+    }
+    return made;
+  }
+
+  Step step_;
+  std::unique_ptr<Backend> backend_;
+  bool trains_;
+  std::map<std::string, char*> regions_;
+  Call run_;
+};
+
+}  // namespace tare::vendor
