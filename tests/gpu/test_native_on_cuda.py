@@ -21,7 +21,7 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor
 
 
 @pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
-@pytest.mark.parametrize("rung", ["libtorch", "libtorch:script"])
+@pytest.mark.parametrize("rung", ["libtorch", "libtorch:script", "vendor", "vendor:graph"])
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str, mode: Mode) -> None:
     done = executor.run_round(make(workload, rung, mode, device="cuda", batch=8), 0, OPTIONS, check=True)
@@ -36,7 +36,7 @@ def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"])
-@pytest.mark.parametrize("rung", ["libtorch", "libtorch:script"])
+@pytest.mark.parametrize("rung", ["libtorch", "libtorch:script", "vendor"])
 def test_every_precision(executor: LocalExecutor, rung: str, precision: Precision) -> None:
     done = executor.run_round(make("mnist_cnn", rung, "infer", precision, device="cuda"), 0, OPTIONS, check=True)
     assert done.failure is None, done.failure
@@ -53,9 +53,23 @@ def test_compiled_ahead_of_time(executor: LocalExecutor, rung: str) -> None:
     assert done.parity.status == "same", done.parity
 
 
+@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "amp-bf16"])
+def test_the_vendor_s_libraries_train_in_every_precision(
+    executor: LocalExecutor, workload: str, precision: Precision
+) -> None:
+    layout = "contiguous" if workload == "lstm" else "channels-last"
+    case = make(workload, "vendor:graph", "train", precision, device="cuda", batch=8, layout=layout)
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+@pytest.mark.parametrize("rung", ["libtorch", "vendor", "vendor:graph"])
 @pytest.mark.parametrize("feed", ["pinned", "pageable"])
-def test_every_feed(executor: LocalExecutor, feed: str) -> None:
-    case = make("mnist_cnn", "libtorch", "train", device="cuda", feed=feed)
+def test_every_feed(executor: LocalExecutor, feed: str, rung: str) -> None:
+    case = make("mnist_cnn", rung, "train", device="cuda", feed=feed)
     done = executor.run_round(case, 0, OPTIONS, check=True)
     assert done.parity is not None
     assert done.parity.status == "same", done.parity

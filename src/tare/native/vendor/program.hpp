@@ -1,6 +1,7 @@
 // The vendor rung's program: memory once, calls in order. No framework, no dispatch, no allocation in the step.
 #pragma once
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 
@@ -19,8 +20,8 @@ class Backend {
   virtual char* allocate_host(int64_t bytes, bool pinned) = 0;
   virtual void upload(char* to, const char* from, int64_t bytes) = 0;
   virtual void download(char* to, const char* from, int64_t bytes) = 0;
-  // All operators have their memory now.
-  virtual std::vector<Call> compile(const Step& step) = 0;
+  // All operators have their memory now. An operator may take several calls; `names` gets one a call.
+  virtual std::vector<Call> compile(const Step& step, std::vector<std::string>& names) = 0;
   // A copy that belongs to the step.
   virtual Call feed(char* to, const char* from, int64_t bytes) = 0;
   // The calls of a step, as they will be run: as they are, or captured into one.
@@ -54,6 +55,16 @@ inline float half_to_float(uint16_t bits, bool brain) {
   return made;
 }
 
+inline std::string describe(const Op& op) {
+  std::string made = op.kind;
+  for (const char* role : {"x", "dy", "w", "y", "dx", "dw"})
+    if (const Value* value = op.find(role)) {
+      made += std::string(" ") + role;
+      for (size_t d = 0; d < value->shape.size(); ++d) made += (d ? "x" : "") + std::to_string(value->shape[d]);
+    }
+  return made + (op.find("z") ? " +z" : "") + (op.activation().empty() ? "" : " " + op.activation());
+}
+
 class VendorProgram : public Program {
  public:
   VendorProgram(const Json& job, std::unique_ptr<Backend> backend)
@@ -70,9 +81,11 @@ class VendorProgram : public Program {
           std::memcpy(host, bytes.data(), bytes.size());
           calls.push_back(backend_->feed(value->data, host, value->bytes()));
         }
-    for (auto& call : backend_->compile(step_)) calls.push_back(std::move(call));
+    names_.resize(calls.size(), "feed");
+    for (auto& call : backend_->compile(step_, names_)) calls.push_back(std::move(call));
     // Searching algorithms has run operators on whatever lay in memory.
     reset();
+    if (const char* path = std::getenv("TARE_VENDOR_TIMES")) write_times(path, calls);
     run_ = backend_->finish(std::move(calls));
     reset();
   }
@@ -99,6 +112,21 @@ class VendorProgram : public Program {
       if (i == 1) first_step(arrays);
     }
     return arrays;
+  }
+
+  // Where a step's time goes, call by call: microseconds of each, back to back with itself.
+  void write_times(const char* path, const std::vector<Call>& calls) {
+    constexpr int repeats = 20;
+    std::ofstream file(path);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      calls[i]();
+      backend_->synchronize();
+      auto start = std::chrono::steady_clock::now();
+      for (int repeat = 0; repeat < repeats; ++repeat) calls[i]();
+      backend_->synchronize();
+      std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
+      file << spent.count() / repeats << ' ' << (i < names_.size() ? names_[i] : "") << '\n';
+    }
   }
 
   void synchronize() override { backend_->synchronize(); }
@@ -168,6 +196,8 @@ class VendorProgram : public Program {
   std::unique_ptr<Backend> backend_;
   bool trains_;
   std::map<std::string, char*> regions_;
+  // What each call is, for whoever asks where the time goes.
+  std::vector<std::string> names_;
   Call run_;
 };
 

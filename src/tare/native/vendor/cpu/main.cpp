@@ -48,10 +48,14 @@ class Cpu : public Backend {
     return [=] { std::memcpy(to, from, bytes); };
   }
 
-  std::vector<Call> compile(const Step& step) override {
+  std::vector<Call> compile(const Step& step, std::vector<std::string>& names) override {
     if (step.dtype != "f32") throw Failure("unsupported", "on a CPU the vendor rung computes in float32 only");
     std::vector<Call> calls;
-    for (const auto& op : step.ops) add(op, calls);
+    for (const auto& op : step.ops) {
+      size_t before = calls.size();
+      add(op, calls);
+      names.resize(names.size() + calls.size() - before, describe(op));
+    }
     return calls;
   }
 

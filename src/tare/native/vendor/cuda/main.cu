@@ -31,10 +31,10 @@ class Cuda : public Backend {
     return [=, stream = device_.stream] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync"); };
   }
 
-  std::vector<Call> compile(const Step& step) override {
-    if (step.dtype == "f32") return compile_as<float>(step);
-    if (step.dtype == "bf16") return compile_as<__nv_bfloat16>(step);
-    return compile_as<__half>(step);
+  std::vector<Call> compile(const Step& step, std::vector<std::string>& names) override {
+    if (step.dtype == "f32") return compile_as<float>(step, names);
+    if (step.dtype == "bf16") return compile_as<__nv_bfloat16>(step, names);
+    return compile_as<__half>(step, names);
   }
 
   Call finish(std::vector<Call> calls) override {
@@ -66,12 +66,13 @@ class Cuda : public Backend {
 
  private:
   template <class T>
-  std::vector<Call> compile_as(const Step& step) {
+  std::vector<Call> compile_as(const Step& step, std::vector<std::string>& names) {
     convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
     products_ = std::make_unique<Products>(device_, search_, exact_, tf32_);
     std::vector<Binding> bindings;
     auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
     for (const auto& op : step.ops) {
+      size_t before = bindings.size();
       if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
       else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
       else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
@@ -80,6 +81,7 @@ class Cuda : public Backend {
       else if (op.kind == "linear_weight_gradient") bindings.push_back(products_->weight_gradient(op));
       else
         for (auto& call : plain<T>(step, op)) now(std::move(call));
+      names.resize(names.size() + bindings.size() - before, describe(op));
     }
     partials_.allocate(device_);
     device_.settle(std::max(convolutions_->workspace, products_->workspace));

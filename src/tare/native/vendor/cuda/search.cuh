@@ -32,8 +32,8 @@ class Search {
         float spent = time(call, least);
         if (spent < least) least = spent, best = i;
       } catch (const std::exception&) {
-        // Not supported by this engine: what is left decides. An error of the device itself would stick.
-        check(cudaGetLastError() == cudaSuccess ? cudaSuccess : cudaGetLastError(), "trying an algorithm");
+        // Not supported by this engine: what is left decides. An error of the device itself sticks, and shows again.
+        (void)cudaGetLastError();
       }
     }
     if (best < 0) throw Failure("unsupported", "no algorithm runs " + question);
