@@ -1,5 +1,6 @@
 """LibTorch and AOTInductor from C++ on the CPU: built on first use, proved equal, no Python in the process."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,30 @@ def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str
     if mode == "train":
         parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
         assert done.parity.compared == 3 + 2 * parameters
+
+
+@pytest.mark.parametrize("workload", ["mlp", "mnist_cnn", "lstm", "resnet50"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+def test_the_vendor_s_library_is_the_same(executor: LocalExecutor, workload: str, mode: Mode, layout: str) -> None:
+    if layout not in get_workload(workload).layouts:
+        pytest.skip(f"{workload} has no images")
+    done = executor.run_round(make(workload, "vendor", mode, layout=layout), 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.isolation == "executable"
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.undecided == 0
+    if mode == "train":
+        parameters = len(list(get_workload(workload).build(make(workload, "vendor", mode).sizes).parameters()))
+        assert done.parity.compared == 3 + 2 * parameters
+
+
+def test_no_framework_is_in_the_vendor_s_process() -> None:
+    needed = build.executable("tare-vendor-cpu").read_bytes()
+    assert b"libtorch" not in needed
+    assert b"libpython" not in needed
+    assert b"openblas" in needed
 
 
 @pytest.mark.parametrize("rung", ["aot", "aot:python"])
@@ -109,6 +134,28 @@ def test_what_is_not_written_in_cpp_is_refused_by_name() -> None:
     assert "inference only" in str(get_rung("aot").supports(case, get_workload("mlp")))
     amp = msgspec.structs.replace(make("mlp", "libtorch:script", "train"), precision="amp-fp16")
     assert "scaler" in str(get_rung("libtorch:script").supports(amp, get_workload("mlp")))
+
+
+def test_the_vendor_rung_says_what_it_cannot() -> None:
+    vendor, mlp = get_rung("vendor"), get_workload("mlp")
+    assert "fp32" in str(vendor.supports(make("mlp", "vendor", "infer", "bf16"), mlp))
+    assert "SGD" in str(vendor.supports(make("mlp", "vendor", "train", optimizer="adam"), mlp))
+    assert "CUDA" in str(vendor.supports(make("mlp", "vendor:graph", "infer"), mlp))
+    missing = vendor.available("mps")
+    assert missing is not None
+    assert "mps" in missing.reason
+
+
+def test_cuda_sources_compile_where_they_can(tmp_path: Path) -> None:
+    lacking = build.missing_tools("vendor/cuda")
+    if lacking:
+        pytest.skip(f"no {lacking} here")
+    includes = [f"-I{folder}/include" for folder in (build.cudnn(), build.cublas())]
+    flags = ["-std=c++17", "-O0", "-arch=sm_90", "--expt-relaxed-constexpr", "--extended-lambda"]
+    source = build.SOURCES / "vendor" / "cuda" / "main.cu"
+    command = [str(build.nvcc()), *flags, *includes, "-c", str(source), "-o", str(tmp_path / "main.o")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_a_compiler_the_rung_is_not_available_because(monkeypatch: pytest.MonkeyPatch) -> None:

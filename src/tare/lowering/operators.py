@@ -204,6 +204,11 @@ def dropout(step: Step, input: Value, p: float, train: bool) -> Value:  # noqa: 
     return input
 
 
+@lowers("aten.native_dropout.default")
+def native_dropout(step: Step, input: Value, p: float, train: bool | None) -> tuple[Value, None]:
+    return dropout(step, input, p, bool(train)), None
+
+
 @lowers("aten.log_softmax.int")
 def log_softmax(step: Step, self: Value, dim: int, dtype: Any) -> Value:  # noqa: ARG001
     if len(self.shape) != 2 or dim not in (1, -1):

@@ -58,6 +58,20 @@ __global__ void __launch_bounds__(256) visit(Walk walk, Body body) {
   for (int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; m < walk.count(); m += lanes) body(walk.at(m, c));
 }
 
+// Adds up what the rows of a block have: the first row has the sums then.
+template <int N>
+__device__ inline void fold(float (&sums)[2][256][N]) {
+  int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  __syncthreads();
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        for (int s = 0; s < 2; ++s) sums[s][thread][i] += sums[s][thread + half * blockDim.x][i];
+    __syncthreads();
+  }
+}
+
 // The same with two sums a channel: `body(index, first, second)` adds to them, `body.end(c, first, second)` takes them.
 template <int N, class Body>
 __global__ void __launch_bounds__(256) reduce(Walk walk, Body body, float* partial, unsigned* done) {
@@ -75,14 +89,7 @@ __global__ void __launch_bounds__(256) reduce(Walk walk, Body body, float* parti
   int thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < N; ++i) sums[0][thread][i] = first[i], sums[1][thread][i] = second[i];
-  __syncthreads();
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half)
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        for (int s = 0; s < 2; ++s) sums[s][thread][i] += sums[s][thread + half * blockDim.x][i];
-    __syncthreads();
-  }
+  fold(sums);
   if (threadIdx.y == 0 && inside)
 #pragma unroll
     for (int i = 0; i < N; ++i)
@@ -93,15 +100,20 @@ __global__ void __launch_bounds__(256) reduce(Walk walk, Body body, float* parti
     if (finishing) done[blockIdx.x] = 0;
   }
   __syncthreads();
-  if (!finishing || !inside || threadIdx.y != 0) return;
+  if (!finishing) return;
   __threadfence();
-  for (int i = 0; i < N; ++i) {
-    double total[2] = {0, 0};
-    for (unsigned chunk = 0; chunk < gridDim.y; ++chunk)
+  // Hundreds of blocks have left their sums: all threads of this one share them out.
+  float total[2][N] = {};
+  if (inside)
+    for (unsigned chunk = threadIdx.y; chunk < gridDim.y; chunk += blockDim.y)
       for (int s = 0; s < 2; ++s)
-        total[s] += reinterpret_cast<volatile float*>(partial)[(static_cast<int64_t>(chunk) * 2 + s) * walk.channels + c + i];
-    body.end(c + i, total[0], total[1]);
-  }
+#pragma unroll
+        for (int i = 0; i < N; ++i) total[s][i] += __ldcg(partial + (static_cast<int64_t>(chunk) * 2 + s) * walk.channels + c + i);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sums[0][thread][i] = total[0][i], sums[1][thread][i] = total[1][i];
+  fold(sums);
+  if (threadIdx.y == 0 && inside)
+    for (int i = 0; i < N; ++i) body.end(c + i, sums[0][threadIdx.x][i], sums[1][threadIdx.x][i]);
 }
 
 // Room for the blocks' sums, shared by all reductions of a step: they run one after the other.

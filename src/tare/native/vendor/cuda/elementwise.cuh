@@ -1,4 +1,4 @@
-// Casts, orders, pools, losses and the update.
+// Casts, orders, losses and the update.
 #pragma once
 
 #include "device.cuh"
@@ -64,73 +64,6 @@ Call reorder(Device& device, const Op& op) {
     int64_t at[4];
     to.split(i, at, last);
     y[i] = x[from.at(at[0], at[1], at[2], at[3])];
-  });
-}
-
-struct Window {
-  explicit Window(const Op& op) {
-    for (int d = 0; d < 2; ++d)
-      kernel[d] = op.integers("kernel")[d], stride[d] = op.integers("stride")[d], padding[d] = op.integers("padding")[d];
-  }
-  // The windows along one side that a pixel lies in.
-  __device__ int64_t first(int d, int64_t pixel) const {
-    int64_t from = pixel + padding[d] - kernel[d] + 1;
-    return from <= 0 ? 0 : (from + stride[d] - 1) / stride[d];
-  }
-  __device__ int64_t last(int d, int64_t pixel, int64_t count) const {
-    int64_t to = (pixel + padding[d]) / stride[d];
-    return to < count - 1 ? to : count - 1;
-  }
-  int64_t kernel[2], stride[2], padding[2];
-};
-
-// One thread an output, the taps of its window one after the other.
-template <class T, bool maximum>
-Call pool(Device& device, const Op& op) {
-  const T* x = op["x"].as<T>();
-  T* y = op["y"].as<T>();
-  uint8_t* index = find<uint8_t>(op, "index");
-  Strides image(op["x"]), pooled(op["y"]);
-  Window window(op);
-  bool last = op["y"].channels_last();
-  return for_each(device, op["y"].size, [=] __device__(int64_t i) {
-    int64_t at[4];
-    pooled.split(i, at, last);
-    float most = -INFINITY, sum = 0;
-    int place = 0;
-    for (int64_t r = 0; r < window.kernel[0]; ++r)
-      for (int64_t s = 0; s < window.kernel[1]; ++s) {
-        int64_t row = at[2] * window.stride[0] - window.padding[0] + r, col = at[3] * window.stride[1] - window.padding[1] + s;
-        if (row < 0 || col < 0 || row >= image.size[2] || col >= image.size[3]) continue;
-        float value = number(x[image.at(at[0], at[1], row, col)]);
-        sum += value;
-        if (value > most) most = value, place = static_cast<int>(r * window.kernel[1] + s);
-      }
-    y[i] = rounded<T>(maximum ? most : sum / (window.kernel[0] * window.kernel[1]));
-    if (maximum && index) index[i] = static_cast<uint8_t>(place);
-  });
-}
-
-// One thread a pixel, the windows that it lies in one after the other: no two threads write the same place.
-template <class T, bool maximum>
-Call pool_backward(Device& device, const Op& op) {
-  const T* dy = op["dy"].as<T>();
-  T* dx = op["dx"].as<T>();
-  const uint8_t* index = find<uint8_t>(op, "index");
-  Strides image(op["dx"]), pooled(op["dy"]);
-  Window window(op);
-  bool last = op["dx"].channels_last();
-  return for_each(device, op["dx"].size, [=] __device__(int64_t i) {
-    int64_t at[4];
-    image.split(i, at, last);
-    float sum = 0;
-    for (int64_t p = window.first(0, at[2]); p <= window.last(0, at[2], pooled.size[2]); ++p)
-      for (int64_t q = window.first(1, at[3]); q <= window.last(1, at[3], pooled.size[3]); ++q) {
-        int64_t from = pooled.at(at[0], at[1], p, q);
-        int64_t tap = (at[2] + window.padding[0] - p * window.stride[0]) * window.kernel[1] + at[3] + window.padding[1] - q * window.stride[1];
-        if (maximum ? index[from] == tap : true) sum += number(dy[from]);
-      }
-    dx[i] = rounded<T>(maximum ? sum : sum / (window.kernel[0] * window.kernel[1]));
   });
 }
 

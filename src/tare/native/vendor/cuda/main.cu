@@ -2,6 +2,7 @@
 // between them. As `vendor:graph`, the whole step is captured once and launched as one.
 #include "../../worker/worker.hpp"
 #include "elementwise.cuh"
+#include "pooling.cuh"
 #include "products.cuh"
 #include "recurrent.cuh"
 

@@ -1,0 +1,141 @@
+// Pooling: a thread stays with its channels and walks over the pixels of the result.
+#pragma once
+
+#include "channels.cuh"
+
+namespace tare::vendor {
+
+struct Window {
+  Window(const Op& op, const Value& image, const Value& pooled) : image(image), pooled(pooled) {
+    for (int d = 0; d < 2; ++d) {
+      kernel[d] = static_cast<int>(op.integers("kernel")[d]);
+      stride[d] = static_cast<int>(op.integers("stride")[d]);
+      padding[d] = static_cast<int>(op.integers("padding")[d]);
+      size[d] = static_cast<int>(image.shape[2 + d]);
+      count[d] = static_cast<int>(pooled.shape[2 + d]);
+    }
+  }
+
+  // The windows along one side that a pixel lies in.
+  __device__ int first(int d, int pixel) const {
+    int from = pixel + padding[d] - kernel[d] + 1;
+    return from <= 0 ? 0 : (from + stride[d] - 1) / stride[d];
+  }
+  __device__ int last(int d, int pixel) const { return min((pixel + padding[d]) / stride[d], count[d] - 1); }
+
+  // Neighbouring channels are neighbours in memory only where they are so on both sides (one pixel always is).
+  Walk both() const {
+    Walk made = pooled;
+    made.last = pooled.last && image.last;
+    return made;
+  }
+
+  Walk image, pooled;
+  int kernel[2], stride[2], padding[2], size[2], count[2];
+};
+
+// `body(picture, row, column, channel)` for every pixel of a walk.
+template <int N, class Body>
+__global__ void __launch_bounds__(256) pixels(Walk walk, int rows, int columns, Body body) {
+  int c = walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+  if (c >= walk.channels) return;
+  unsigned lanes = gridDim.y * blockDim.y, count = static_cast<unsigned>(walk.count());
+  for (unsigned m = blockIdx.y * blockDim.y + threadIdx.y; m < count; m += lanes) {
+    unsigned line = m / columns;
+    body(static_cast<int>(line / rows), static_cast<int>(line % rows), static_cast<int>(m % columns), c, walk.at(m, c));
+  }
+}
+
+template <class T, int N, bool maximum>
+struct Pool {
+  Window window;
+  const T* x;
+  T* y;
+  uint8_t* index;
+
+  __device__ void operator()(int picture, int p, int q, int c, int64_t to) const {
+    float result[N];
+    uint8_t place[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) result[i] = maximum ? -INFINITY : 0.0f, place[i] = 0;
+    for (int r = 0; r < window.kernel[0]; ++r)
+      for (int s = 0; s < window.kernel[1]; ++s) {
+        int row = p * window.stride[0] - window.padding[0] + r, column = q * window.stride[1] - window.padding[1] + s;
+        if (row < 0 || column < 0 || row >= window.size[0] || column >= window.size[1]) continue;
+        float values[N];
+        load<T, N>(values, x + window.image.at((static_cast<int64_t>(picture) * window.size[0] + row) * window.size[1] + column, c));
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          if (!maximum) result[i] += values[i];
+          else if (values[i] > result[i]) result[i] = values[i], place[i] = static_cast<uint8_t>(r * window.kernel[1] + s);
+        }
+      }
+    if (!maximum)
+#pragma unroll
+      for (int i = 0; i < N; ++i) result[i] /= static_cast<float>(window.kernel[0] * window.kernel[1]);
+    store<T, N>(y + to, result);
+    if (maximum && index) {
+      Pack<uint8_t, N> pack;
+#pragma unroll
+      for (int i = 0; i < N; ++i) pack.values[i] = place[i];
+      *reinterpret_cast<Pack<uint8_t, N>*>(index + to) = pack;
+    }
+  }
+};
+
+// The windows that a pixel lies in, one after the other: no two threads write the same place.
+template <class T, int N, bool maximum>
+struct PoolBackward {
+  Window window;
+  const T* dy;
+  const uint8_t* index;
+  T* dx;
+
+  __device__ void operator()(int picture, int row, int column, int c, int64_t to) const {
+    float sum[N] = {};
+    for (int p = window.first(0, row); p <= window.last(0, row); ++p)
+      for (int q = window.first(1, column); q <= window.last(1, column); ++q) {
+        int64_t from = window.pooled.at((static_cast<int64_t>(picture) * window.count[0] + p) * window.count[1] + q, c);
+        int tap = (row + window.padding[0] - p * window.stride[0]) * window.kernel[1] + column + window.padding[1] - q * window.stride[1];
+        float values[N];
+        load<T, N>(values, dy + from);
+        Pack<uint8_t, N> place;
+        if (maximum) place = *reinterpret_cast<const Pack<uint8_t, N>*>(index + from);
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+          if (!maximum || place.values[i] == tap) sum[i] += values[i];
+      }
+    if (!maximum)
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum[i] /= static_cast<float>(window.kernel[0] * window.kernel[1]);
+    store<T, N>(dx + to, sum);
+  }
+};
+
+template <int N, class Body>
+Call over_pixels(Device& device, const Value& value, Body body) {
+  Walk walk(value);
+  Launch launch = shape_of(walk, N, device.processors, 32);
+  int rows = static_cast<int>(value.shape[2]), columns = static_cast<int>(value.shape[3]);
+  return [=, stream = device.stream] { pixels<N><<<launch.grid, launch.block, 0, stream>>>(walk, rows, columns, body); };
+}
+
+template <class T, bool maximum>
+Call pool(Device& device, const Op& op) {
+  Window window(op, op["x"], op["y"]);
+  return packed<T>(window.both(), [&](auto width) {
+    constexpr int N = width();
+    return over_pixels<N>(device, op["y"], Pool<T, N, maximum>{window, op["x"].as<T>(), op["y"].as<T>(), find<uint8_t>(op, "index")});
+  });
+}
+
+template <class T, bool maximum>
+Call pool_backward(Device& device, const Op& op) {
+  Window window(op, op["dx"], op["dy"]);
+  return packed<T>(window.both(), [&](auto width) {
+    constexpr int N = width();
+    return over_pixels<N>(device, op["dx"], PoolBackward<T, N, maximum>{window, op["dy"].as<T>(), find<uint8_t>(op, "index"), op["dx"].as<T>()});
+  });
+}
+
+}  // namespace tare::vendor
