@@ -13,6 +13,7 @@ from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.native import build
+from tare.native.libraries import cublas, cudnn
 from tare.rungs import get_rung
 from tare.workloads import get_workload
 
@@ -150,7 +151,7 @@ def test_cuda_sources_compile_where_they_can(tmp_path: Path) -> None:
     lacking = build.missing_tools("vendor/cuda")
     if lacking:
         pytest.skip(f"no {lacking} here")
-    includes = [f"-I{folder}/include" for folder in (build.cudnn(), build.cublas())]
+    includes = [f"-I{folder}/include" for folder in (cudnn(), cublas())]
     flags = ["-std=c++17", "-O0", "-arch=sm_90", "--expt-relaxed-constexpr", "--extended-lambda"]
     source = build.SOURCES / "vendor" / "cuda" / "main.cu"
     command = [str(build.nvcc()), *flags, *includes, "-c", str(source), "-o", str(tmp_path / "main.o")]

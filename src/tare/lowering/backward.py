@@ -69,6 +69,9 @@ class Backward:
         parameter.gradient = self.step.make(value.shape, dtype, f"gradient of {parameter.name}", "gradient")
         return parameter.gradient
 
+    def is_weight(self, value: Value) -> bool:
+        return id(value) in self._weights
+
     def before_activation(self, op: Op) -> Value:
         dy = self.whole(op.outputs["y"])
         if "activation" not in op.attributes:
@@ -93,7 +96,10 @@ def weighted(backward: Backward, op: Op) -> None:
     shape = {k: v for k, v in op.attributes.items() if k != "activation"}
     if "b" in op.inputs:
         step.emit("bias_gradient", {"dy": dy}, {"db": backward.weight_gradient(op.inputs["b"])})
-    step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": backward.weight_gradient(w)}, **shape)
+    dw = backward.weight_gradient(w) if backward.is_weight(w) else step.make(w.shape)
+    step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": dw}, **shape)
+    if not backward.is_weight(w):
+        backward.give(w, dw)
     if backward.wants(x) or backward.wants(x.owner):
         dx = step.make(x.shape)
         step.emit(f"{op.kind}_input_gradient", {"w": w, "dy": dy}, {"dx": dx}, **shape)
@@ -158,6 +164,17 @@ def reorder(backward: Backward, op: Op) -> None:
     dx = backward.step.make(op.inputs["x"].shape)
     backward.step.emit("reorder", {"x": backward.whole(op.outputs["y"])}, {"y": dx})
     backward.give(op.inputs["x"], dx)
+
+
+@differentiates("pad_channels")
+def pad_channels(backward: Backward, op: Op) -> None:
+    x = op.inputs["x"]
+    if not backward.wants(x):
+        return
+    dx = backward.weight_gradient(x) if backward.is_weight(x) else backward.step.make(x.shape)
+    backward.step.emit("crop_channels", {"x": backward.whole(op.outputs["y"])}, {"y": dx})
+    if not backward.is_weight(x):
+        backward.give(x, dx)
 
 
 @differentiates("cast")

@@ -24,6 +24,23 @@ Call cast(Device& device, const Op& op) {
   return for_each(device, op["x"].size, [=] __device__(int64_t i) { y[i] = rounded<T>(x[i]); });
 }
 
+// More or fewer channels, neighbours in memory: what is new is zero.
+template <class From, class T>
+Call change_channels(Device& device, const Op& op) {
+  const From* x = op["x"].as<From>();
+  T* y = op["y"].as<T>();
+  unsigned before = static_cast<unsigned>(op["x"].shape[1]), after = static_cast<unsigned>(op["y"].shape[1]);
+  return for_each(device, op["y"].size, [=] __device__(int64_t i) {
+    unsigned pixel = static_cast<unsigned>(i) / after, c = static_cast<unsigned>(i) % after;
+    y[i] = c < before ? rounded<T>(number(x[static_cast<int64_t>(pixel) * before + c])) : rounded<T>(0.0f);
+  });
+}
+
+template <class T>
+Call change_channels(Device& device, const Op& op) {
+  return op["x"].dtype == "f32" ? change_channels<float, T>(device, op) : change_channels<T, T>(device, op);
+}
+
 template <class T>
 Call activation_backward(Device& device, const Op& op) {
   const T *y = op["y"].as<T>(), *dy = op["dy"].as<T>();

@@ -102,6 +102,7 @@ class Cuda : public Backend {
     else if (kind == "add" || kind == "activation" || kind == "affine") calls = {epilogue<T>(device_, op, op["x"].as<T>())};
     else if (kind == "activation_backward") calls = {activation_backward<T>(device_, op)};
     else if (kind == "cast") calls = {cast<T>(device_, op)};
+    else if (kind == "pad_channels" || kind == "crop_channels") calls = {change_channels<T>(device_, op)};
     else if (kind == "reorder") calls = {reorder<T>(device_, op)};
     else if (kind == "max_pool") calls = {pool<T, true>(device_, op)};
     else if (kind == "average_pool") calls = {pool<T, false>(device_, op)};

@@ -58,10 +58,13 @@ struct Pool {
     uint8_t place[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) result[i] = maximum ? -INFINITY : 0.0f, place[i] = 0;
-    for (int r = 0; r < window.kernel[0]; ++r)
-      for (int s = 0; s < window.kernel[1]; ++s) {
-        int row = p * window.stride[0] - window.padding[0] + r, column = q * window.stride[1] - window.padding[1] + s;
-        if (row < 0 || column < 0 || row >= window.size[0] || column >= window.size[1]) continue;
+    // Clipped to the image beforehand: without branches inside, several loads are under way at once.
+    int top = p * window.stride[0] - window.padding[0], left = q * window.stride[1] - window.padding[1];
+    int r_end = min(window.kernel[0], window.size[0] - top), s_end = min(window.kernel[1], window.size[1] - left);
+    for (int r = max(0, -top); r < r_end; ++r)
+#pragma unroll 4
+      for (int s = max(0, -left); s < s_end; ++s) {
+        int row = top + r, column = left + s;
         float values[N];
         load<T, N>(values, x + window.image.at((static_cast<int64_t>(picture) * window.size[0] + row) * window.size[1] + column, c));
 #pragma unroll
