@@ -1,6 +1,6 @@
 """Images of three colours on tensor cores: their engines want channels by eights, so zeros are added.
 
-A convolution of the padded image with the padded filter is the same sum; without it the first convolution was a fifth
+A convolution of the padded image with the padded filter is the same sum; without it the first one took a fifth
 of a ResNet's inference on an H200."""
 
 from tare.lowering.step import Op, Step, Value
