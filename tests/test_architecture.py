@@ -18,9 +18,10 @@ ALLOWED: dict[str, set[str]] = {
     "measure": {"records", "stats"},
     "execute": {"cases", "records", "workloads", "rungs", "measure"},
     "store": {"cases", "records"},
-    "report": {"cases", "records", "stats", "workloads", "rungs", "measure", "execute"},
+    "trace": {"cases", "records", "stats", "measure", "execute"},
+    "report": {"cases", "records", "stats", "workloads", "rungs", "measure", "execute", "trace"},
     "export": {"cases", "records", "report"},
-    "cli": {"cases", "measure", "native", "report", "export"},
+    "cli": {"cases", "measure", "native", "report", "export", "trace"},
 }
 # Single files at the top: errors, home and plug-ins are for everyone; the others are called by the CLI alone.
 SHARED = {"errors", "home", "plugins", "__init__"}
