@@ -54,12 +54,13 @@ class Chunks:
         head, rest, bare = self._head(file)
         while True:
             cut, closed = _cut(rest)
+            if closed is not None:
+                yield self._decode(rest[:closed])
+                tail = rest[closed:]
+                break
             if cut:
                 yield self._decode(rest[:cut])
             rest = rest[cut:]
-            if closed is not None:
-                tail = rest[closed - cut :]
-                break
             if len(rest) > LARGEST_EVENT:
                 raise BadInput(f"{self.path} is not a trace: an event of more than {LARGEST_EVENT >> 20} MB")
             more = self._more(file)

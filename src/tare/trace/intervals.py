@@ -2,7 +2,7 @@
 
 A *normal* set is sorted, and its intervals neither touch nor are empty; every function returns a normal set and
 takes any. All arithmetic is on int64, so sizes add up exactly: |A| = |A and B| + |A minus B| to the nanosecond.
-Our own, because the interval libraries on PyPI hold one Python object per interval, and a trace has a million of them.
+Our own, because the interval libraries on PyPI hold one Python object per interval; a trace has a million.
 """
 
 from collections.abc import Iterable
