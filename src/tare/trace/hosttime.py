@@ -1,0 +1,76 @@
+"""The host's time in the steps, operator by operator: what there is to say of a trace without a device.
+
+Every nanosecond of a step belongs to one operator (its self time on the stepping thread, or on another while that
+one runs none) or to no operator: Python, or whatever the profiler does not see. The parts add up to the steps.
+"""
+
+import msgspec
+import numpy as np
+
+from tare.trace.host import Host, host_of
+from tare.trace.intervals import Integers
+from tare.trace.tables import Trace
+from tare.trace.timeline import NOBODY
+
+OUTSIDE = "(no operator)"
+
+
+class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    self_time: int
+    calls: int
+
+
+class HostTime(msgspec.Struct, frozen=True, kw_only=True):
+    """`window` = the sum of all `self_time`, with OUTSIDE among them."""
+
+    window: int
+    steps: int
+    operators: list[OperatorTime]
+
+    @property
+    def outside(self) -> int:
+        return sum(one.self_time for one in self.operators if one.name == OUTSIDE)
+
+
+def host_time(trace: Trace) -> HostTime | None:
+    """None for a trace in which no step and no operator was recorded."""
+    if len(trace.steps) == 0:
+        return None
+    host = host_of(trace)
+    stepping = int(trace.steps.thread[0])
+    threads = [int(one) for one in np.unique(host.thread)]
+    if stepping not in threads:
+        stepping = int(np.bincount(host.thread).argmax()) if threads else -1
+    start, end = trace.steps.start, trace.steps.end
+    times: dict[str, int] = {}
+    for thread in [stepping, *(one for one in threads if one != stepping)]:
+        _, start, end, owner = host.timeline(thread).cut(start, end)
+        _add(trace, host, times, owner, end - start)
+        free = owner == NOBODY
+        start, end = start[free], end[free]
+    times[OUTSIDE] = int((end - start).sum())
+    calls = _calls(trace, host)
+    ranked = sorted(times, key=lambda name: -times[name])
+    return HostTime(
+        window=int(trace.steps.duration.sum()),
+        steps=len(trace.steps),
+        operators=[OperatorTime(name=n, self_time=times[n], calls=calls.get(n, 0)) for n in ranked if times[n]],
+    )
+
+
+def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, length: Integers) -> None:
+    known = owner != NOBODY
+    codes, inverse = np.unique(host.name[owner[known]], return_inverse=True)
+    sums = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(sums, inverse, length[known])
+    for code, total in zip(codes.tolist(), sums.tolist(), strict=True):
+        times[trace.names[code]] = times.get(trace.names[code], 0) + total
+
+
+def _calls(trace: Trace, host: Host) -> dict[str, int]:
+    """How often each operator began within a step."""
+    step = np.searchsorted(trace.steps.start, host.start, side="right") - 1
+    inside = (step >= 0) & (host.start < trace.steps.end[np.maximum(step, 0)])
+    codes, counts = np.unique(host.name[inside], return_counts=True)
+    return {trace.names[code]: int(count) for code, count in zip(codes, counts, strict=True)}
