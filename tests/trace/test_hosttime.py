@@ -19,6 +19,7 @@ def test_self_times_of_nested_operators_and_another_thread() -> None:
     # The other thread counts only while the stepping one runs nothing: 50-80.
     assert times == {OUTSIDE: 30, "aten::linear": 15, "aten::addmm": 25, "aten::mul": 30}
     assert {one.name: one.calls for one in found.operators}["aten::mul"] == 1
+    assert (found.leaves, found.around, found.outside) == (55_000, 15_000, 30_000)
 
 
 spans = st.tuples(st.integers(0, 150), st.integers(0, 60), st.sampled_from([100, 200, 300]))
@@ -35,6 +36,7 @@ def test_self_times_add_up_to_the_steps(operators: list[tuple[int, int, int]]) -
     found = host_time(builder.build())
     assert found is not None
     assert sum(one.self_time for one in found.operators) == found.window == 140_000
+    assert found.leaves + found.around + found.outside == found.window
 
 
 def test_an_empty_trace_has_nothing_to_say() -> None:

@@ -22,15 +22,15 @@ class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostTime(msgspec.Struct, frozen=True, kw_only=True):
-    """`window` = the sum of all `self_time`, with OUTSIDE among them."""
+    """`window` = the sum of all `self_time`, with OUTSIDE among them = `leaves` + `around` + `outside`."""
 
     window: int
     steps: int
+    # In operators that call no other, in those that do, in none.
+    leaves: int
+    around: int
+    outside: int
     operators: list[OperatorTime]
-
-    @property
-    def outside(self) -> int:
-        return sum(one.self_time for one in self.operators if one.name == OUTSIDE)
 
 
 def host_time(trace: Trace) -> HostTime | None:
@@ -44,17 +44,25 @@ def host_time(trace: Trace) -> HostTime | None:
         stepping = int(np.bincount(host.thread).argmax()) if threads else -1
     start, end = trace.steps.start, trace.steps.end
     times: dict[str, int] = {}
+    leaf = np.ones(len(host.start), dtype=bool)
+    leaf[host.parent[host.parent >= 0]] = False
+    leaves = 0
     for thread in [stepping, *(one for one in threads if one != stepping)]:
         _, start, end, owner = host.timeline(thread).cut(start, end)
         _add(trace, host, times, owner, end - start)
         free = owner == NOBODY
+        leaves += int((end - start)[~free][leaf[owner[~free]]].sum())
         start, end = start[free], end[free]
     times[OUTSIDE] = int((end - start).sum())
     calls = _calls(trace, host)
     ranked = sorted(times, key=lambda name: -times[name])
+    window = int(trace.steps.duration.sum())
     return HostTime(
-        window=int(trace.steps.duration.sum()),
+        window=window,
         steps=len(trace.steps),
+        leaves=leaves,
+        around=window - leaves - times[OUTSIDE],
+        outside=times[OUTSIDE],
         operators=[OperatorTime(name=n, self_time=times[n], calls=calls.get(n, 0)) for n in ranked if times[n]],
     )
 
