@@ -1,6 +1,6 @@
 """The physical floor of a step: its operations and bytes against the peaks that were measured on this machine.
 
-Floor = max(FLOPs / matrix rate, bytes / bandwidth) of the whole step, where the bytes are only those that must pass
+Floor = max(FLOPs / matrix rate, bytes / bandwidth) of the whole step, where the bytes are those that must pass
 if everything were fused. Operator by operator the same formula (Williams et al., Roofline, CACM 2009) gives what
 perfect kernels would take that each read and write memory; what lies between the two is unfused traffic.
 """

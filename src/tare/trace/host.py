@@ -122,6 +122,17 @@ class Places:
         frames = self._trace.frames
         return innermost(frames.thread, frames.start, frames.end, frames.parent, thread, at)
 
+    def forward_frame(self, operator: int) -> int:
+        """The frame in which the forward operator ran that a backward operator goes back over, or -1."""
+        operators = self._trace.operators
+        row = operator
+        while row >= 0:
+            origin = self.forward.get(int(operators.sequence[row]), -1)
+            if origin >= 0 and origin != row:
+                return int(self.frame_at(operators.thread[[origin]], operators.start[[origin]])[0])
+            row = int(operators.parent[row])
+        return -1
+
     @cached_property
     def forward(self) -> dict[int, int]:
         """Sequence number -> the operator of the forward pass that bears it: autograd's link between the two."""

@@ -189,35 +189,35 @@ def explain_idle(trace: Trace) -> Idle | None:
 
     host = host_of(trace)
     gaps, pieces = cut_gaps(trace, device, host)
-    where = describe(trace, host, pieces)
+    texts, where = describe(trace, host, pieces)
     begin = int(windows(trace, device)[0, 1])
     return Idle(
         idle=int(pieces.length.sum()),
         gaps=len(gaps),
-        causes=[_cause(number, pieces, where) for number in range(len(CAUSES))],
-        longest=_longest(gaps, pieces, where, begin),
+        causes=[_cause(number, pieces, texts, where) for number in range(len(CAUSES))],
+        longest=_longest(gaps, pieces, texts, where, begin),
     )
 
 
-def _cause(number: int, pieces: Pieces, where: list[str]) -> Cause:
+def _cause(number: int, pieces: Pieces, texts: list[str], where: Integers) -> Cause:
     rows = np.flatnonzero(pieces.cause == number)
-    times: dict[str, int] = {}
-    gaps: dict[str, set[int]] = {}
-    for row, length, gap in zip(
-        rows.tolist(), pieces.length[rows].tolist(), pieces.gap[rows].tolist(), strict=True
-    ):
-        times[where[row]] = times.get(where[row], 0) + length
-        gaps.setdefault(where[row], set()).add(gap)
-    ranked = sorted(times, key=lambda place: -times[place])
-    places = [Place(where=place, idle=times[place], gaps=len(gaps[place])) for place in ranked[:MOST_PLACES]]
+    codes, inverse = np.unique(where[rows], return_inverse=True)
+    times = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(times, inverse, pieces.length[rows])
+    pairs = np.unique(np.stack([where[rows], pieces.gap[rows]], axis=1), axis=0)
+    counts = np.unique(pairs[:, 0], return_counts=True)[1]
+    ranked = np.argsort(-times, kind="stable")
+    places = [
+        Place(where=texts[int(codes[i])], idle=int(times[i]), gaps=int(counts[i])) for i in ranked[:MOST_PLACES]
+    ]
     rest = ranked[MOST_PLACES:]
-    if rest:
-        others = len(set().union(*(gaps[place] for place in rest)))
-        places.append(Place(where=f"{len(rest)} other places", idle=sum(times[p] for p in rest), gaps=others))
-    return Cause(cause=CAUSES[number], idle=int(pieces.length[rows].sum()), places=places)
+    if len(rest):
+        gaps = len(np.unique(pairs[np.isin(pairs[:, 0], codes[rest]), 1]))
+        places.append(Place(where=f"{len(rest)} other places", idle=int(times[rest].sum()), gaps=gaps))
+    return Cause(cause=CAUSES[number], idle=int(times.sum()), places=places)
 
 
-def _longest(gaps: Integers, pieces: Pieces, where: list[str], begin: int) -> list[Gap]:
+def _longest(gaps: Integers, pieces: Pieces, texts: list[str], where: Integers, begin: int) -> list[Gap]:
     length = gaps[:, 1] - gaps[:, 0]
     found = []
     for gap in np.argsort(-length, kind="stable")[:MOST_GAPS].tolist():
@@ -225,8 +225,6 @@ def _longest(gaps: Integers, pieces: Pieces, where: list[str], begin: int) -> li
         by_cause = np.bincount(pieces.cause[rows], weights=pieces.length[rows], minlength=len(CAUSES))
         cause = int(by_cause.argmax())
         of_it = rows[pieces.cause[rows] == cause]
-        at = int(of_it[pieces.length[of_it].argmax()])
-        found.append(
-            Gap(at=int(gaps[gap, 0]) - begin, idle=int(length[gap]), cause=CAUSES[cause], where=where[at])
-        )
+        place = texts[int(where[of_it[pieces.length[of_it].argmax()]])]
+        found.append(Gap(at=int(gaps[gap, 0]) - begin, idle=int(length[gap]), cause=CAUSES[cause], where=place))
     return found
