@@ -1,0 +1,96 @@
+"""A trace's calls and works as a timeline that can be played again."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tare.findings.replay import Call, Timeline, Work
+from tare.trace.tables import COPY_CALL, PAGEABLE, SYNC, Mask, Trace
+
+# Replaying is done in Python, a microsecond a call: of a long trace, so many calls are enough for a price.
+MOST_CALLS = 20_000
+# Calls that hold the host until the device is done, beside those that say so.
+_HOLDING = ("cudaFree", "cudaMemcpy", "hipFree", "hipMemcpy", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2")
+_WHOLE_DEVICE = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize")
+
+
+@dataclass(frozen=True)
+class Script:
+    """`call_at` and `work_at` are the positions in the timeline of the trace's rows of calls and device work."""
+
+    timeline: Timeline
+    steps: int
+    call_at: dict[int, int]
+    work_at: dict[int, int]
+    # Rows of the calls with which a profiler waits for the device at the end of each step: they do not wait here,
+    # since what is measured without a profiler is not stopped there.
+    closing: frozenset[int]
+
+
+def make_script(trace: Trace) -> Script:
+    """The steps of a trace, as many as make MOST_CALLS, played as one window."""
+    first, last, steps = _window(trace)
+    calls, device = trace.calls, trace.device
+    rows = np.flatnonzero((calls.start >= first) & (calls.start < last))
+    call_at = {row: index for index, row in enumerate(rows.tolist())}
+    closing = _closing(trace, first, last)
+    waits = waiting(trace)
+    scripted = [
+        Call(int(calls.start[row]), int(calls.end[row]), bool(waits[row]) and row not in closing)
+        for row in rows.tolist()
+    ]
+    # A closing wait takes no host time either.
+    outside = [(int(calls.start[row]), int(calls.end[row])) for row in sorted(closing)]
+    works, work_at = [], {}
+    known = np.isin(device.call, rows)
+    running = (device.call < 0) | ~known
+    running &= (device.start < last) & (device.end > first) & (device.call < 0)
+    for row in np.flatnonzero(known | running).tolist():
+        work_at[row] = len(works)
+        at = call_at.get(int(device.call[row]), -1)
+        works.append(Work(int(device.start[row]), int(device.end[row]), int(device.stream[row]), at))
+    outside += _between(trace, first, last)
+    timeline = Timeline(first, last, scripted, works, sorted(outside))
+    return Script(timeline, steps, call_at, work_at, closing)
+
+
+def _window(trace: Trace) -> tuple[int, int, int]:
+    steps = trace.steps
+    if len(steps) == 0:
+        return 0, 0, 1
+    first = int(steps.start[0])
+    count = 1
+    for index in range(1, len(steps)):
+        inside = (trace.calls.start >= first) & (trace.calls.start < steps.end[index])
+        if int(inside.sum()) > MOST_CALLS:
+            break
+        count = index + 1
+    return first, int(steps.end[count - 1]), count
+
+
+def _between(trace: Trace, first: int, last: int) -> list[tuple[int, int]]:
+    """Host time between two steps, which belongs to neither."""
+    steps = trace.steps
+    ends, starts = steps.end[:-1], steps.start[1:]
+    return [(int(e), int(s)) for e, s in zip(ends, starts, strict=True) if first <= e < s <= last]
+
+
+def _closing(trace: Trace, first: int, last: int) -> frozenset[int]:
+    calls = trace.calls
+    whole = trace.named(calls, *_WHOLE_DEVICE)
+    found = set()
+    for start, end in zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True):
+        rows = np.flatnonzero((calls.start >= start) & (calls.start < end) & (first <= start) & (end <= last))
+        if len(rows) and whole[rows[-1]]:
+            found.add(int(rows[-1]))
+    return frozenset(found)
+
+
+def waiting(trace: Trace) -> Mask:
+    """Calls that may hold the host: waits, copies of pageable memory, and what waits implicitly."""
+    calls, device = trace.calls, trace.device
+    pageable = device.call[(device.memory == PAGEABLE) & (device.call >= 0)]
+    holding = np.zeros(len(calls), dtype=bool)
+    holding[pageable] = True
+    holding &= calls.kind == COPY_CALL
+    return holding | (calls.kind == SYNC) | trace.named(calls, *_HOLDING)
