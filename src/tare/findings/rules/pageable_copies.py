@@ -71,7 +71,7 @@ def pageable(scene: Scene) -> Integers:
 
 def pinned_rate(scene: Scene) -> float | None:
     """Bytes a second of a pinned copy: measured on this machine, or seen in this trace."""
-    if known := scene.rates.get("copy_pinned_to_device"):
+    if known := scene.rates.get("copy:host-to-device:pinned"):
         return known
     device = scene.trace.device
     pinned = (device.memory == PINNED) & (device.bytes >= 1 << 20) & (device.direction == HOST_TO_DEVICE)
