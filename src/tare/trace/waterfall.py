@@ -6,7 +6,7 @@ time keeps its length, and idle time, divided as its causes were, is what is lef
 alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -53,10 +53,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
-    """`gross` is the sum of the segments, to the nanosecond."""
+    """`gross` is the sum of the segments, to the nanosecond. Where it is `profiled`, only shares may be shown."""
 
     title: str
     gross: int
+    profiled: bool = False
     segments: list[Segment]
     notes: list[str]
 
@@ -78,7 +79,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
 
 
-def device_waterfall(title: str, gross: int, parts: Breakdown, idle: Idle, floor: Floor | None) -> Waterfall:
+def device_waterfall(
+    title: str, gross: int, parts: Breakdown, idle: Idle, floor: Floor | None, profiled: bool = False
+) -> Waterfall:
     """The waterfall of a step on a device."""
     steps = max(len(parts.steps), 1)
     busy = {"kernels": parts.active, "movement": parts.movement}
@@ -94,13 +97,15 @@ def device_waterfall(title: str, gross: int, parts: Breakdown, idle: Idle, floor
         found = apportion(gross, busy | waiting)
         if sum(busy_ns) > gross:
             notes.append("the device was busy for longer under the profiler than a step takes without: scaled")
-    return _finish(title, gross, found, floor, notes)
+    return _finish(title, gross, found, floor, notes, profiled)
 
 
-def host_waterfall(title: str, gross: int, time: HostTime, floor: Floor | None) -> Waterfall:
+def host_waterfall(
+    title: str, gross: int, time: HostTime, floor: Floor | None, profiled: bool = False
+) -> Waterfall:
     """The waterfall of a step on the CPU: operators that call no other compute, those around them dispatch."""
     weights = {"kernels": time.leaves, "dispatch": time.around, "python": time.outside}
-    return _finish(title, gross, apportion(gross, weights), floor, [])
+    return _finish(title, gross, apportion(gross, weights), floor, [], profiled)
 
 
 def difference(one: Waterfall, other: Waterfall) -> list[Difference]:
@@ -123,12 +128,11 @@ def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
     return parts
 
 
-def _finish(title: str, gross: int, found: dict[str, int], floor: Floor | None, notes: list[str]) -> Waterfall:
+def _finish(
+    title: str, gross: int, found: dict[str, int], floor: Floor | None, notes: list[str], profiled: bool
+) -> Waterfall:
     if floor is not None:
         found = found | floor.split(found.pop("kernels"))
         notes = notes + floor.notes(found)
-    return Waterfall(title=title, gross=gross, segments=_segments(found, ORDER), notes=notes)
-
-
-def _segments(found: Mapping[str, int], order: Sequence[str]) -> list[Segment]:
-    return [Segment(name=name, ns=found[name]) for name in order if found.get(name)]
+    segments = [Segment(name=name, ns=found[name]) for name in ORDER if found.get(name)]
+    return Waterfall(title=title, gross=gross, profiled=profiled, segments=segments, notes=notes)

@@ -1,0 +1,146 @@
+"""All of what was explained: printed, or written as a page or a picture."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tare.errors import BadInput
+from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
+from tare.report.colours import colour
+from tare.report.explain import against_view, bar, explanation_view, percent
+from tare.report.numbers import seconds
+from tare.report.terminal import make_console, simple_table
+from tare.trace.explanation import Explanation
+from tare.trace.group import PARTS, Breakdowns
+from tare.trace.waterfall import ORDER, Difference
+
+MOST_COLUMNS = 6
+
+
+class Explained(Protocol):
+    """See tare.explain.Explained."""
+
+    @property
+    def explanations(self) -> list[Explanation]: ...
+    @property
+    def failed(self) -> dict[str, str]: ...
+    @property
+    def against(self) -> list[Difference] | None: ...
+    @property
+    def breakdowns(self) -> Breakdowns | None: ...
+
+
+def render(explained: Explained) -> None:
+    console = make_console()
+    for one in explained.explanations:
+        console.print(explanation_view(one))
+        console.print()
+    for falls in ladders(explained.explanations):
+        console.print(ladder_view(falls))
+        console.print()
+    if explained.against:
+        names = [one.rung or "" for one in explained.explanations[:2]]
+        console.print(against_view(names[0], names[1], explained.against))
+    if explained.breakdowns:
+        console.print(group_view(explained.breakdowns))
+    for key, why in explained.failed.items():
+        console.print(Text(f"{key} has no explanation: {why}", style="red"))
+
+
+def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
+    """Explanations of one workload on several rungs, in groups of two and more."""
+    groups: dict[tuple[str, ...], list[Explanation]] = {}
+    for one in explanations:
+        if one.case and one.rung:
+            parts = one.case.split("/")
+            groups.setdefault((parts[0], *parts[2:]), []).append(one)
+    return [found for found in groups.values() if len(found) > 1]
+
+
+def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
+    """One stacked bar a rung on one scale, and the segments of all side by side."""
+    most = max(one.waterfall.gross for one in rungs)
+    bars = simple_table("rung", "", "gross")
+    for one in rungs:
+        line, at = Text(), 0
+        for segment in one.waterfall.segments:
+            piece = bar(0, at + segment.ns, most, colour(segment.name), 60).plain
+            line.append(piece[len(line.plain) :], colour(segment.name))
+            at += segment.ns
+        bars.add_row(one.rung or "", line, seconds(one.waterfall.gross / 1e9))
+    table = simple_table("segment", *(one.rung or "" for one in rungs[:MOST_COLUMNS]))
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap, column.overflow = "right", False, "fold"
+    for name in ORDER:
+        times = [one.waterfall.find(name) for one in rungs[:MOST_COLUMNS]]
+        if any(times):
+            table.add_row(Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times))
+    table.add_row("gross", *(seconds(one.waterfall.gross / 1e9) for one in rungs[:MOST_COLUMNS]), style="bold")
+    return Group(bars, Text(""), table)
+
+
+def group_view(found: Breakdowns) -> RenderableType:
+    """The shares of each workload, and their means by domain."""
+    bars = simple_table("workload", "rung", "mode", "", *PARTS)
+    for one in found.bars:
+        line = Text()
+        for part in PARTS:
+            line.append("█" * round(24 * getattr(one, part)), colour(part))
+        bars.add_row(one.workload, one.rung, one.mode, line, *(percent(getattr(one, part)) for part in PARTS))
+    means = simple_table("domain", "mode", "workloads", *PARTS)
+    for mean in (*found.domains, *found.overall):
+        shares = (percent(getattr(mean, part)) for part in PARTS)
+        means.add_row(mean.domain, mean.mode, str(mean.workloads), *shares)
+    parts: list[RenderableType] = [bars, Text(""), means]
+    if found.missing:
+        parts.append(Text(f"not in the means: {', '.join(found.missing)}", style="yellow"))
+    return Group(*parts)
+
+
+def pictures(explained: Explained) -> list[str]:
+    made = [ladder_svg([o.waterfall for o in g], [o.rung or "" for o in g], _ladder_title(g))
+            for g in ladders(explained.explanations)]  # fmt: skip
+    if explained.breakdowns:
+        for mode in dict.fromkeys(one.mode for one in explained.breakdowns.bars):
+            bars = [one for one in explained.breakdowns.bars if one.mode == mode]
+            made.append(breakdown_svg(bars, f"active, movement, idle{f': {mode}' if mode else ''}"))
+    return made + [waterfall_svg(one.waterfall) for one in explained.explanations]
+
+
+def write_svg(explained: Explained, path: Path) -> None:
+    """The ladder where there are several rungs, else the waterfall."""
+    made = pictures(explained)
+    if not made:
+        raise BadInput(f"nothing was explained: no picture to write to {path}")
+    _write(path, made[0])
+
+
+def write_html(explained: Explained, path: Path) -> None:
+    """A page that needs nothing beside itself: no script, no font, no link."""
+    titles = ", ".join(dict.fromkeys(one.title for one in explained.explanations))
+    notes = dict.fromkeys(note for one in explained.explanations for note in (*one.notes, *one.waterfall.notes))
+    body = [f"<figure>{svg}</figure>" for svg in pictures(explained)]
+    body += [f"<p class='note'>{escape(note)}</p>" for note in notes]
+    style = (
+        "body{font-family:system-ui,sans-serif;margin:2rem auto;max-width:960px;color:#222}figure{margin:2rem 0}"
+    )
+    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}"
+    head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>tare explain: {escape(titles)}</title>"
+    _write(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
+
+
+def _ladder_title(rungs: Sequence[Explanation]) -> str:
+    return rungs[0].title.rpartition(" on ")[0] or rungs[0].title
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from None
