@@ -15,6 +15,11 @@ import torch
 from habits import HABITS, Step
 from torch.profiler import ProfilerActivity, profile, schedule
 
+FIELDS = (
+    "key", "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
+    "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage",
+)  # fmt: skip
+
 
 def gross_ns(step: Step, blocks: int = 5, most: float = 0.3) -> float:
     """The median of a few blocks of back-to-back steps."""
@@ -49,9 +54,7 @@ def profiled(step: Step, steps: int, stack: bool) -> Any:
 
 
 def averages(p: Any) -> list[list[Any]]:
-    fields = "key count cpu_time_total self_cpu_time_total device_time_total self_device_time_total".split()
-    fields += "cpu_memory_usage self_cpu_memory_usage device_memory_usage self_device_memory_usage".split()
-    return [[getattr(row, field) for field in fields] for row in p.key_averages()]
+    return [[getattr(row, field) for field in FIELDS] for row in p.key_averages()]
 
 
 def document(p: Any, path: Path, **recorded: Any) -> dict[str, Any]:
@@ -72,10 +75,19 @@ def main(out: Path) -> None:
             times = {"habit": gross_ns(bad), "twin": gross_ns(good)}
             for label, step in (("habit", bad), ("twin", good)):
                 p = profiled(step, habit.steps, habit.stack)
-                found = document(p, folder / "x.json", name=name, label=label, gross_ns=times[label], rule=habit.rule)
+                found = document(
+                    p, folder / "x.json", name=name, label=label, gross_ns=times[label], rule=habit.rule
+                )
                 path = folder / f"{label}-{name}.json.gz"
                 path.write_bytes(gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 9))
-                print(name, label, f"{times[label] / 1e3:.1f} us", len(found["traceEvents"]), path.stat().st_size, flush=True)
+                print(
+                    name,
+                    label,
+                    f"{times[label] / 1e3:.1f} us",
+                    len(found["traceEvents"]),
+                    path.stat().st_size,
+                    flush=True,
+                )
         except Exception as error:  # noqa: BLE001
             print(name, "FAILED", type(error).__name__, str(error)[:300], flush=True)
     (folder / "x.json").unlink()

@@ -1,10 +1,13 @@
 """Programs with one bad habit each, and their twins without it: what the findings must see, and must not.
 
-Each is a function of the device that gives the habit's step and the remedied one. They re-create the issues and the
+Each is a function of the device that gives the habit's step and the remedied one. They re-create the issues and
+the
 optimisations of TorchBench's report (seed 003, sections 4.1 and 4.2) and the other habits that tare knows.
 """
 
+import contextlib
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +15,8 @@ Step = Callable[[], Any]
 
 
 class Habit(NamedTuple):
-    """`rule` is what the first step must be found guilty of; `pair` where that needs the twin's trace beside it."""
+    """`rule` is what the first step must be found guilty of; `pair` where that needs the twin's trace beside
+    it."""
 
     rule: str
     make: Callable[[str], tuple[Step, Step]]
@@ -260,7 +264,7 @@ def launch_bound(device: str) -> tuple[Step, Step]:
 def starved_loader(device: str) -> tuple[Step, Step]:
     import torch
 
-    class Slow(torch.utils.data.Dataset):  # type: ignore[misc, type-arg]
+    class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
         def __len__(self) -> int:
             return 100_000
 
@@ -410,10 +414,8 @@ def exceptions(device: str) -> tuple[Step, Step]:
 
     def lookup(names: dict[str, int]) -> None:
         for i in range(2000):
-            try:
+            with contextlib.suppress(KeyError):
                 names[str(i)]
-            except KeyError:
-                pass
 
     def step(call: bool) -> None:
         model(x)
@@ -424,25 +426,20 @@ def exceptions(device: str) -> tuple[Step, Step]:
     return lambda: step(True), lambda: step(False)
 
 
-class SlowError(Exception):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-
-
-@habit("own-exceptions", "exceptions", stack=True)
-def own_exceptions(device: str) -> tuple[Step, Step]:
+@habit("tracebacks", "exceptions", stack=True)
+def tracebacks(device: str) -> tuple[Step, Step]:
     model, x, _ = _mlp(device)
 
     def step(count: int) -> None:
         model(x)
         for _ in range(count):
             try:
-                raise SlowError("not here")
-            except SlowError:
-                pass
+                raise ValueError("not here")
+            except ValueError:
+                traceback.format_exc()
         model(x)
 
-    return lambda: step(1000), lambda: step(0)
+    return lambda: step(50), lambda: step(0)
 
 
 @habit("kernel-changed", "kernel-changed", pair=True)

@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import build, doctor, explain, export, listing, peaks, run, show
+from tare.cli import build, diff, doctor, explain, export, listing, peaks, run, show
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -28,6 +28,7 @@ app.command("build")(build.build)
 app.command("doctor")(doctor.doctor)
 app.command("explain")(explain.explain)
 app.command("peaks")(peaks.peaks)
+app.command("diff")(diff.diff)
 
 
 def _version(wanted: bool) -> None:

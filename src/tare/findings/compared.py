@@ -1,4 +1,5 @@
-"""Two traces side by side, per step: operators of one name and shape, their host time and kernels; all kernels by name."""
+"""Two traces side by side, per step: operators of one name and shape, their host time and kernels; all kernels
+by name."""
 
 from dataclasses import dataclass, field
 

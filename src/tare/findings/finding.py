@@ -25,7 +25,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`gain_s` is what fixing gives back of one step (replayed, see replay.py), None where nothing in the trace says;
+    """`gain_s` is what fixing gives back of one step (replayed, see replay.py), None where nothing in the trace
+    says;
     `at_most` marks a bound. Gains of two findings do not add up: both may remove the same idle time."""
 
     rule: str

@@ -1,4 +1,5 @@
-"""Where something happens: the user's own line and module if the profiler kept stacks, else the operators around it."""
+"""Where something happens: the user's own line and module if the profiler kept stacks, else the operators around
+it."""
 
 import numpy as np
 

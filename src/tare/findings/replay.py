@@ -1,7 +1,10 @@
-"""What would a step take if something in it were gone: the recorded calls and works played again under changed terms.
+"""What would a step take if something in it were gone: the recorded calls and works played again under changed
+terms.
 
-The time that a fix gives back is not the time that its symptom takes: a wait costs nothing while the device is busy,
-and a launch that is saved costs nothing while the queue is full. So the recorded timeline is played again. The host
+The time that a fix gives back is not the time that its symptom takes: a wait costs nothing while the device is
+busy,
+and a launch that is saved costs nothing while the queue is full. So the recorded timeline is played again. The
+host
 goes from call to call; a work on the device begins when it has been launched and what it waited for has ended; a
 waiting call returns when the device has come so far. What bound each work and each wait is read from the recording
 (the constraint that was met last), in the manner of critical-path replays (Lin et al., Daydream, USENIX ATC 2020).
@@ -16,7 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-# Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has another cause.
+# Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
+# another cause.
 LONGEST_HANDOVER = 10_000
 # From the launching call to the start of the work on an idle device, where none was recorded (ns).
 USUAL_LATENCY = 5_000
@@ -25,7 +29,8 @@ SLOWEST_HOST = 2.0
 
 
 class Call(NamedTuple):
-    """A call of the device's runtime, in recorded nanoseconds. `waits`: it may hold the host until the device is done."""
+    """A call of the device's runtime, in recorded nanoseconds. `waits`: it may hold the host until the device is
+    done."""
 
     start: int
     end: int
@@ -33,7 +38,8 @@ class Call(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A kernel, copy or memset; `call` is the index of the call that launched it, -1 if it is not in the window."""
+    """A kernel, copy or memset; `call` is the index of the call that launched it, -1 if it is not in the
+    window."""
 
     start: int
     end: int
@@ -55,7 +61,8 @@ NOTHING = Edit()
 
 
 class _Bound(NamedTuple):
-    """What a work waited for: so long after its call, so long after the one before it, perhaps another stream's."""
+    """What a work waited for: so long after its call, so long after the one before it, perhaps another
+    stream's."""
 
     latency: int
     before: int

@@ -12,6 +12,7 @@ from tare.findings.replay import Edit, Timeline
 from tare.findings.script import make_script
 from tare.trace.intervals import Intervals, make, total, union
 from tare.trace.tables import SYNC, Integers, Mask, Spans, Trace
+from tare.trace.timeline import inherit
 
 
 class Scene:
@@ -26,6 +27,7 @@ class Scene:
         self.gross_s = gross_s
         self.places = Places(trace)
         self.script = make_script(trace)
+        self._matches: dict[tuple[str, str], Integers] = {}
         if gross_s and self.script.timeline.calls:
             self.timeline.calibrate(gross_s * self.steps * 1e9)
 
@@ -67,24 +69,39 @@ class Scene:
 
     def matching(self, table: Spans, pattern: str) -> Integers:
         """Rows within the steps whose name matches."""
-        found = re.compile(pattern)
-        codes = [code for code, name in enumerate(self.trace.names) if found.search(name)]
-        return np.flatnonzero(np.isin(table.name, codes) & self.inside(table))
+        key = (type(table).__name__, pattern)
+        if key not in self._matches:
+            wanted = re.compile(pattern)
+            codes = [code for code, name in enumerate(self.trace.names) if wanted.search(name)]
+            self._matches[key] = np.flatnonzero(np.isin(table.name, codes) & self.inside(table))
+        return self._matches[key]
 
     def marked(self, pattern: str) -> Intervals:
         """Host time under annotations or operators whose name matches: the profiler files some under either."""
         trace = self.trace
         return union(*(t.intervals(self.matching(t, pattern)) for t in (trace.annotations, trace.operators)))
 
+    def owners(self, rows: Integers) -> Integers:
+        """For each operator the nearest of these rows that it is or lies within, or -1."""
+        table = self.trace.operators
+        own = np.full(len(table), -1, dtype=np.int64)
+        own[rows] = rows
+        return inherit(own, table.parent, table.depth)
+
     def under(self, rows: Integers) -> Mask:
         """Operators that are one of these or lie within one of them."""
-        table = self.trace.operators
-        inside = np.zeros(len(table), dtype=bool)
-        inside[rows] = True
-        for level in range(1, int(table.depth.max(initial=0)) + 1):
-            here = np.flatnonzero(table.depth == level)
-            inside[here] |= inside[table.parent[here]]
-        return inside
+        return np.greater_equal(self.owners(rows), 0)
+
+    def works_by(self, rows: Integers) -> dict[int, list[int]]:
+        """Device work by the operator, of these, under which it was launched."""
+        device, found = self.trace.device, self.owners(rows)
+        known = np.flatnonzero(device.call >= 0)
+        operator = self.trace.calls.operator[device.call[known]]
+        owner = np.where(operator >= 0, found[np.maximum(operator, 0)], -1) if len(found) else operator
+        groups: dict[int, list[int]] = {row: [] for row in rows.tolist()}
+        for work, row in zip(known[owner >= 0].tolist(), owner[owner >= 0].tolist(), strict=True):
+            groups[row].append(work)
+        return groups
 
     def calls_under(self, rows: Integers) -> Integers:
         """Calls of the runtime made within these operators."""
@@ -132,7 +149,8 @@ class Scene:
         return np.unique(np.array(found, dtype=np.int64))
 
     def text(self, row: int, column: str) -> Any:
-        """What the profiler wrote of an operator: its 'dims', 'types', 'concrete' values or 'strides'; None if nothing."""
+        """What the profiler wrote of an operator: its 'dims', 'types', 'concrete' values or 'strides'; None if
+        nothing."""
         return self.trace.value(int(getattr(self.trace.operators, column)[row]))
 
     def per_step(self, count: int) -> float:

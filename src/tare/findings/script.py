@@ -41,10 +41,11 @@ def make_script(trace: Trace) -> Script:
     ]
     # A closing wait takes no host time either.
     outside = [(int(calls.start[row]), int(calls.end[row])) for row in sorted(closing)]
-    works, work_at = [], {}
+    works: list[Work] = []
+    work_at: dict[int, int] = {}
     known = np.isin(device.call, rows)
-    running = (device.call < 0) | ~known
-    running &= (device.start < last) & (device.end > first) & (device.call < 0)
+    # What was launched before the window runs in it as it did.
+    running = ~known & (device.start < last) & (device.end > first)
     for row in np.flatnonzero(known | running).tolist():
         work_at[row] = len(works)
         at = call_at.get(int(device.call[row]), -1)
@@ -93,4 +94,5 @@ def waiting(trace: Trace) -> Mask:
     holding = np.zeros(len(calls), dtype=bool)
     holding[pageable] = True
     holding &= calls.kind == COPY_CALL
-    return holding | (calls.kind == SYNC) | trace.named(calls, *_HOLDING)
+    holding |= (calls.kind == SYNC) | trace.named(calls, *_HOLDING)
+    return holding

@@ -11,7 +11,7 @@ FEWEST = 5
 
 
 def slope_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The median of the slopes between all pairs of points (Theil and Sen) with the interval of Kendall's statistic.
+    """The median of the slopes between all pairs of points (Theil, Sen) with the interval of Kendall's statistic.
 
     Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968). One wild point (a step in
     which a cache was filled) does not move it, unlike least squares. Not sound with fewer than five points.

@@ -1,6 +1,8 @@
-"""How much an operator computes and touches, where its recorded shapes say so: FLOPs and bytes, None where they do not.
+"""How much an operator computes and touches, where its recorded shapes say so: FLOPs and bytes, None where they
+do not.
 
-A multiply and an add are two FLOPs. Shapes are the profiler's (record_shapes=True); nothing is guessed without them.
+A multiply and an add are two FLOPs. Shapes are the profiler's (record_shapes=True); nothing is guessed without
+them.
 """
 
 from math import prod
@@ -15,21 +17,20 @@ ITEM = {
 }  # fmt: skip
 # Where the two factors of a matrix product stand among the inputs.
 _FACTORS = {
-    "aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::addbmm": 1, "aten::_addmm_activation": 1,
-    "aten::_int_mm": 0, "aten::_scaled_mm": 0,
+    "aten::mm": 0, "aten::bmm": 0, "aten::_int_mm": 0, "aten::_scaled_mm": 0, "aten::addmm": 1, "aten::baddbmm": 1,
+    "aten::_addmm_activation": 1,
 }  # fmt: skip
 PRODUCTS = tuple(_FACTORS)
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward", "aten::cudnn_convolution")
 # Each element of the inputs is read once and each of the (broadcast) output written once.
-_POINTWISE = {
-    f"aten::{name}{tail}"
-    for name in (
-        "add sub mul div relu clamp clamp_min clamp_max sigmoid tanh gelu silu exp log sqrt rsqrt neg abs pow where "
-        "maximum minimum eq ne lt gt le ge bitwise_and bitwise_or logical_not hardtanh leaky_relu threshold_backward "
-        "gelu_backward silu_backward sigmoid_backward tanh_backward addcmul addcdiv lerp reciprocal cos sin copy"
-    ).split()
-    for tail in ("", "_")
-}
+_POINTWISE_NAMES = (
+    "add", "sub", "mul", "div", "relu", "clamp", "clamp_min", "clamp_max", "sigmoid", "tanh", "gelu", "silu",
+    "exp", "log", "sqrt", "rsqrt", "neg", "abs", "pow", "where", "maximum", "minimum", "eq", "ne", "lt", "gt",
+    "le", "ge", "bitwise_and", "bitwise_or", "logical_not", "hardtanh", "leaky_relu", "threshold_backward",
+    "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "addcmul", "addcdiv", "lerp",
+    "reciprocal", "cos", "sin", "copy",
+)  # fmt: skip
+_POINTWISE = {f"aten::{name}{tail}" for name in _POINTWISE_NAMES for tail in ("", "_")}
 _WRITING = {"aten::fill_", "aten::zero_"}
 
 

@@ -1,7 +1,9 @@
 """The table of kernels: how often, how long, how launched, and what they achieve where that can be counted.
 
-FLOP/s and bytes/s are counted from the shapes of the operator that launched the kernel (counting.py), so only where the
-profiler recorded shapes and the operator launched one kernel of the kind; tensor cores are told by the kernel's name.
+FLOP/s and bytes/s are counted from the shapes of the operator that launched the kernel (counting.py), so only
+where the
+profiler recorded shapes and the operator launched one kernel of the kind; tensor cores are told by the kernel's
+name.
 """
 
 import msgspec
@@ -90,7 +92,9 @@ def _counted(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
     """FLOPs and bytes of each row of device work, where they are known."""
     device, calls, table = trace.device, trace.calls, trace.operators
     work: dict[int, int] = {}
-    moved = {int(row): int(device.bytes[row]) for row in np.flatnonzero((device.kind == COPY) & (device.bytes > 0))}
+    moved = {
+        int(row): int(device.bytes[row]) for row in np.flatnonzero((device.kind == COPY) & (device.bytes > 0))
+    }
     launched: dict[int, list[int]] = {}
     for row in np.flatnonzero(device.kernels & (device.call >= 0)).tolist():
         operator = int(calls.operator[device.call[row]])
@@ -98,7 +102,8 @@ def _counted(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
             launched.setdefault(operator, []).append(row)
             operator = int(table.parent[operator])
     for operator, rows in launched.items():
-        # A product may need kernels beside the one that multiplies; with several that multiply nobody knows the split.
+        # A product may need kernels beside the one that multiplies; with several that multiply nobody knows the
+        # split.
         multiplying = [row for row in rows if matrix(trace.name(device, row))]
         if len(multiplying) == 1 and (amount := flops(trace, operator)):
             work[multiplying[0]] = amount

@@ -1,6 +1,7 @@
 """Where device memory went: the peak, a timeline, what was alive at the peak by kind and module, growth per step.
 
-All of it from the profiler's memory events (profile_memory=True). A block's kind is told from its life, for the trace
+All of it from the profiler's memory events (profile_memory=True). A block's kind is told from its life, for the
+trace
 has no word on it: what was there before the first event is resident (weights, optimizer state, whatever else the
 program held); of what came later
 
@@ -39,7 +40,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that the allocator had given out, on the trace's clock (ns). `growth` is bytes a step, None below 3 steps."""
+    """Bytes that the allocator had given out, on the trace's clock (ns). `growth` is bytes a step, None below 3
+    steps."""
 
     device: int
     peak_bytes: int

@@ -13,7 +13,8 @@ NEVER = 2**62
 
 @dataclass(frozen=True)
 class Blocks:
-    """Row i is one block. `first` and `last` are positions among the events read; `kept` marks what outlives them."""
+    """Row i is one block. `first` and `last` are positions among the events read; `kept` marks what outlives
+    them."""
 
     trace: Trace
     start: Integers
@@ -27,7 +28,7 @@ class Blocks:
 
     @property
     def kept(self) -> Mask:
-        return self.end == NEVER
+        return np.equal(self.end, NEVER)
 
     def alive(self, event: int) -> Integers:
         """Blocks that existed right after the event at this position: several may share a moment."""
@@ -55,7 +56,12 @@ def read_blocks(trace: Trace, rows: Integers) -> Blocks:
     """From memory events in their order; a release of what the trace never saw allocated makes no block."""
     table = trace.memory
     open_at: dict[int, int] = {}
-    start, end, size, first, last, thread = [], [], [], [], [], []
+    start: list[int] = []
+    end: list[int] = []
+    size: list[int] = []
+    first: list[int] = []
+    last: list[int] = []
+    thread: list[int] = []
     for position, row in enumerate(rows.tolist()):
         address, bytes_ = int(table.address[row]), int(table.bytes[row])
         if bytes_ > 0:
@@ -69,10 +75,12 @@ def read_blocks(trace: Trace, rows: Integers) -> Blocks:
         elif bytes_ < 0 and (block := open_at.pop(address, -1)) >= 0:
             end[block] = int(table.start[row])
             last[block] = position
-    columns = [np.array(values, dtype=np.int64) for values in (start, end, size, first, last, thread)]
-    at = columns[5], columns[0]
+    begin, finish, sizes, opened, closed, on = (
+        np.array(values, dtype=np.int64) for values in (start, end, size, first, last, thread)
+    )
+    at = on, begin
     operators, frames = trace.operators, trace.frames
     around = innermost(operators.thread, operators.start, operators.end, operators.parent, *at)
     frame = innermost(frames.thread, frames.start, frames.end, frames.parent, *at)
     closes = np.where(around >= 0, operators.end[np.maximum(around, 0)], -1) if len(operators) else around
-    return Blocks(trace, *columns[:5], around, frame, columns[1] <= closes)
+    return Blocks(trace, begin, finish, sizes, opened, closed, around, frame, finish <= closes)

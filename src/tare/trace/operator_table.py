@@ -1,14 +1,17 @@
 """The table of operators as torch.profiler's key_averages gives it, from the trace alone.
 
-Self time is without children; a call of the runtime is a child of the operator that made it. Device time is that of
+Self time is without children; a call of the runtime is a child of the operator that made it. Device time is that
+of
 the kernels, copies and memsets launched directly (self) or by anything within (total). Memory likewise: what was
-allocated less what was released. Host time is the profiled run's: for shares and ranks, not to be reported as time.
+allocated less what was released. Host time is the profiled run's: for shares and ranks, not to be reported as
+time.
 """
 
 import msgspec
 import numpy as np
 
 from tare.errors import unknown
+from tare.trace.naming import step_number
 from tare.trace.nesting import innermost, nest, order
 from tare.trace.tables import Integers, Mask, Spans, Trace
 
@@ -61,7 +64,9 @@ def operator_table(trace: Trace, sort: str = "device_self", by_shape: bool = Fal
     first = np.zeros(count, dtype=np.int64)
     first[group[::-1]] = np.arange(len(keys))[::-1]
     names = [tree.label(int(row), by_shape) for row in first.tolist()]
-    rows = [Operator(name=names[i], **{field: values[i] for field, values in figures.items()}) for i in range(count)]
+    rows = [
+        Operator(name=names[i], **{field: values[i] for field, values in figures.items()}) for i in range(count)
+    ]
     if sort == "name":
         return sorted(rows, key=lambda row: row.name)
     return sorted(rows, key=lambda row: (-getattr(row, sort), row.name))
@@ -83,6 +88,10 @@ class _Tree:
         rows = order(columns["start"], columns["end"])
         self.start, self.end, self.name, self.thread = (c[rows] for c in columns.values())
         self.dims = dims[rows]
+        # torch's own table has one row for all steps.
+        steps = [code for code, name in enumerate(trace.names) if step_number(name) is not None]
+        self.name = np.where(np.isin(self.name, steps), steps[0] if steps else -1, self.name)
+        self._steps = frozenset(steps)
         self.duration = self.end - self.start
         self._parent, self._depth = nest(self.thread, self.start, self.end)
         self.own = self.duration.copy()
@@ -106,7 +115,8 @@ class _Tree:
         return np.asarray(inner & (self.name == self.name[above]) & (children[above] == 1), dtype=bool)
 
     def _device(self, before_calls: int) -> Integers:
-        """Device time by the operator that launched it; what a call outside any operator launched is the call's."""
+        """Device time by the operator that launched it; what a call outside any operator launched is the
+        call's."""
         trace = self._trace
         sums = np.zeros(len(self.start), dtype=np.int64)
         known = np.flatnonzero(trace.device.call >= 0)
@@ -134,7 +144,10 @@ class _Tree:
         return sums
 
     def label(self, row: int, by_shape: bool) -> str:
-        name = self._trace.names[int(self.name[row])]
+        code = int(self.name[row])
+        name = self._trace.names[code]
+        if code in self._steps:
+            return name.partition("#")[0] + "*"
         if not by_shape or self.dims[row] < 0:
             return name
         return f"{name} {self._trace.texts[int(self.dims[row])].decode(errors='replace')}"

@@ -1,4 +1,5 @@
-"""Device memory is asked for and given back within the step: each time the driver works, and often the device stops."""
+"""Device memory is asked for and given back within the step: each time the driver works, and often the device
+stops."""
 
 from collections.abc import Iterator
 
@@ -13,7 +14,8 @@ from tare.trace.tables import ALLOCATE
 @rule(
     "allocator-churn",
     sees="cudaMalloc, cudaFree or their kin are called in every step.",
-    remedy="Drop empty_cache() from the loop, keep shapes steady, or set expandable_segments in PYTORCH_ALLOC_CONF.",
+    remedy="Drop empty_cache() from the loop, keep shapes steady, or set expandable_segments in "
+    "PYTORCH_ALLOC_CONF.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     calls = scene.trace.calls

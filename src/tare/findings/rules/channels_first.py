@@ -28,7 +28,11 @@ def look(scene: Scene) -> Iterator[Hit]:
         summary=f"{scene.per_step(len(works)):.0f} kernels a step only turn tensors round for cuDNN",
         evidence={"device_share": scene.device_share(works), "kernels_per_step": scene.per_step(len(works))},
         places=[
-            Place(where=where, count=scene.per_step(len(rows)), seconds=scene.device_s(scene.works_of(np.array(rows))))
+            Place(
+                where=where,
+                count=scene.per_step(len(rows)),
+                seconds=scene.device_s(scene.works_of(np.array(rows))),
+            )
             for where, rows in scene.places.of_calls(calls).items()
         ],
         gain_s=scene.price(scene.drop(calls)),

@@ -1,4 +1,5 @@
-"""Seed 003, PR 87855: exceptions in a hot path. What raises and catches in silence leaves no mark in one trace (see
+"""Seed 003, PR 87855: exceptions in a hot path. What raises and catches in silence leaves no mark in one trace
+(see
 host-work-grew, which compares two); what also formats a traceback, as logging.exception does, is seen here."""
 
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ _FORMATTING = r"(?:^|/)traceback\.py\(\d+\): (?:format_exc|print_exc|format_exce
 @rule(
     "exceptions",
     sees="At least 5 tracebacks a step are formatted (needs with_stack).",
-    remedy="Do not raise for what happens in every step: test first (key in table, hasattr), or catch without formatting.",
+    remedy="Do not raise for what happens in every step: test first (key in table, hasattr), or catch without "
+    "formatting.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     frames = scene.trace.frames

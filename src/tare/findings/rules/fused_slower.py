@@ -17,8 +17,10 @@ _FUSED = re.compile(r"triton_\w{2,4}_fused_(\w+?)_?\d*$")
 
 @rule(
     "fused-slower",
-    sees="Between two traces fused kernels take at least 1.1 times as long as the kernels of the operators they name.",
-    remedy="Do not fuse here: leave the function out of the compilation, or tune it (max-autotune, a larger workspace).",
+    sees="Between two traces fused kernels take at least 1.1 times as long as the kernels of the operators they "
+    "name.",
+    remedy="Do not fuse here: leave the function out of the compilation, or tune it (max-autotune, a larger "
+    "workspace).",
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
@@ -38,7 +40,7 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         return
     works = np.flatnonzero(np.isin([after.trace.names[int(n)] for n in after.trace.device.name], list(fused)))
     yield Hit(
-        summary=f"{len(fused)} fused kernels take {taken / parts_s:.1f} times as long as the {len(replaced)} they replace",
+        summary=f"{len(fused)} fused kernels take {taken / parts_s:.1f} times as long as what they replace",
         evidence={"fused_s_per_step": taken, "parts_s_per_step": parts_s, "parts": ", ".join(sorted(replaced))},
         places=[Place(where=name, count=new[name][0], seconds=new[name][1]) for name in fused],
         gain_s=taken - parts_s,

@@ -77,13 +77,10 @@ def _fetching(scene: Scene, waits: Integers) -> Integers:
 
 def _only_fetching(scene: Scene, waits: Integers) -> list[tuple[int, int]]:
     """The host time of the operators that do nothing but fetch (aten::item): they go as a whole."""
-    calls, table = scene.trace.calls, scene.trace.operators
-    spans = []
-    for root in scene.roots(np.unique(calls.operator[waits])).tolist():
-        works = scene.works_of(scene.calls_under(np.array([root])))
-        if (scene.trace.device.kind[works] == COPY).all():
-            spans.append((int(table.start[root]), int(table.end[root])))
-    return spans
+    table, kind = scene.trace.operators, scene.trace.device.kind
+    roots = scene.works_by(scene.roots(np.unique(scene.trace.calls.operator[waits])))
+    pure = [root for root, works in roots.items() if (kind[works] == COPY).all()]
+    return [(int(table.start[root]), int(table.end[root])) for root in pure]
 
 
 def _operator(scene: Scene, call: int) -> str:

@@ -1,4 +1,5 @@
-"""Long stretches in which the host computes and launches nothing, and the device runs dry (seed 003: hf_BigBird)."""
+"""Long stretches in which the host computes and launches nothing, and the device runs dry (seed 003:
+hf_BigBird)."""
 
 from collections.abc import Iterator
 
@@ -23,7 +24,8 @@ OTHERS = rf"{LOADING_OR_COMPILING}|^Optimizer\.(step|zero_grad)#"
 
 @rule(
     "host-bound",
-    sees="The device runs dry while the host works for 4 % of the step (100 µs) or more without launching anything.",
+    sees="The device runs dry while the host works for 4 % of the step (100 µs) or more without launching "
+    "anything.",
     remedy="Move that work to the device, hoist it out of the step, or do it while the device is busy.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
@@ -65,9 +67,10 @@ def stretches(scene: Scene) -> Intervals:
 
 def _without_edges(free: Intervals, starts: Integers, ends: Integers) -> Intervals:
     """Stretches that reach a step's edge hold the loop around it, and the profiler itself."""
-    edges = np.concatenate([starts, ends])
-    holds = np.array([bool(((edges >= start) & (edges <= end)).any()) for start, end in free], dtype=bool)
-    return free[~holds]
+    edges = np.sort(np.concatenate([starts, ends]))
+    holds = np.searchsorted(edges, free[:, 1], side="right") > np.searchsorted(edges, free[:, 0])
+    found: Intervals = free[~holds]
+    return found
 
 
 def _handed_over(scene: Scene, free: Intervals) -> Mask:
@@ -86,7 +89,7 @@ def _in_every_step(scene: Scene, found: Intervals) -> Intervals:
     for index, (start, end) in enumerate(found.tolist()):
         places.setdefault(_place(scene, start, end).where, []).append(index)
     kept = [index for rows in places.values() if len(rows) >= scene.steps for index in rows]
-    return found[sorted(kept)]
+    return make(found[kept, 0], found[kept, 1])
 
 
 def _place(scene: Scene, start: int, end: int) -> Place:

@@ -1,6 +1,7 @@
 """Seed 003, PR 87855 and 61056: the device does the same as before, and the host takes longer to ask for it."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -18,13 +19,16 @@ LEAST_NS = 50_000
 
 @rule(
     "host-work-grew",
-    sees="Between two traces the kernels are the same, and the host needs at least 1.2 times as long between its calls.",
+    sees="Between two traces the kernels are the same, and the host needs at least 1.2 times as long between "
+    "its calls.",
     remedy="Look at what was added there: exceptions thrown and caught, checks made twice, logging, conversions.",
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
     was, now = kernel_times(before), kernel_times(after)
-    if not now or {name: round(n, 3) for name, (n, _) in was.items()} != {name: round(n, 3) for name, (n, _) in now.items()}:
+    if not now or {name: round(n, 3) for name, (n, _) in was.items()} != {
+        name: round(n, 3) for name, (n, _) in now.items()
+    }:
         return
     old, new = _between(before), _between(after)
     if old is None or new is None or len(old) != len(new):
@@ -53,13 +57,15 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
 
 
 def _between(scene: Scene) -> list[tuple[float, list[tuple[int, int]]]] | None:
-    """Host time (ns) from each call of a step to the next, over the steps; None where steps differ in their calls."""
-    calls = scene.trace.calls
+    """Host time (ns) from each launch of a step to the next, over the steps; None where steps differ in them."""
+    calls, device = scene.trace.calls, scene.trace.device
+    launching = np.zeros(len(calls), dtype=bool)
+    launching[device.call[device.kernels & (device.call >= 0)]] = True
     steps = []
     for start, end in zip(scene.trace.steps.start.tolist(), scene.trace.steps.end.tolist(), strict=True):
-        rows = np.flatnonzero((calls.start >= start) & (calls.start < end) & scene.inside(calls))
+        rows = np.flatnonzero(launching & (calls.start >= start) & (calls.start < end) & scene.inside(calls))
         if len(rows) > 1:
-            steps.append([(int(calls.end[a]), int(calls.start[b])) for a, b in zip(rows[:-1], rows[1:], strict=True)])
+            steps.append([(int(calls.end[a]), int(calls.start[b])) for a, b in pairwise(rows.tolist())])
     if not steps or len({len(step) for step in steps}) != 1:
         return None
     return [(median(max(e - s, 0) for s, e in spans), list(spans)) for spans in zip(*steps, strict=True)]

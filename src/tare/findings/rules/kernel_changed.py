@@ -14,7 +14,8 @@ SLOWER = 1.2
 
 @rule(
     "kernel-changed",
-    sees="Between two traces an operator at equal shapes uses other kernels, and they take at least 1.2 times as long.",
+    sees="Between two traces an operator at equal shapes uses other kernels, and they take at least 1.2 times "
+    "as long.",
     remedy="It fell off a fast path: look at library versions, precision flags, alignment, layout and workspace.",
     pair=True,
 )
@@ -33,7 +34,9 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         costliest = max(now.kernels, key=lambda name: now.kernels[name])
         formerly = max(was.kernels, key=lambda name: was.kernels[name])
         places.append(
-            Place(where=f"{now.label}: {costliest[:60]}, was {formerly[:60]}", count=now.calls, seconds=now.device_s)
+            Place(
+                where=f"{now.label}: {costliest[:60]}, was {formerly[:60]}", count=now.calls, seconds=now.device_s
+            )
         )
     if places:
         works = after.works_of(after.calls_under(np.array(rows, dtype=np.int64)))

@@ -11,7 +11,8 @@ from tare.findings.scene import Scene, merged, spans_of
 @rule(
     "loader-starvation",
     sees="The device is idle while a DataLoader is asked for the next batch.",
-    remedy="Give the DataLoader more workers (num_workers, persistent_workers, prefetch_factor) or cheaper samples.",
+    remedy="Give the DataLoader more workers (num_workers, persistent_workers, prefetch_factor) or cheaper "
+    "samples.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     for table in (scene.trace.annotations, scene.trace.operators):

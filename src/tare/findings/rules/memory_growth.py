@@ -17,7 +17,8 @@ LEAST_BYTES = 1024
 @rule(
     "memory-growth",
     sees="Each of at least 4 steps leaves at least 1 KiB more device memory allocated than the one before.",
-    remedy="Let go of what a step made: detach what is kept (loss.item() or .detach()), clear lists and workspaces.",
+    remedy="Let go of what a step made: detach what is kept (loss.item() or .detach()), clear lists and "
+    "workspaces.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     use = memory_use(scene.trace)
@@ -36,7 +37,11 @@ def look(scene: Scene) -> Iterator[Hit]:
             "steps": len(use.after_step),
         },
         places=[
-            Place(where=f"{owner.where} ({owner.kind}, {owner.bytes / 2**20:.3g} MiB)", count=owner.blocks, seconds=0.0)
+            Place(
+                where=f"{owner.where} ({owner.kind}, {owner.bytes / 2**20:.3g} MiB)",
+                count=owner.blocks / len(use.after_step),
+                seconds=0.0,
+            )
             for owner in use.left
         ],
         severity="high" if rise.mid > use.peak_bytes / 100 else "medium",

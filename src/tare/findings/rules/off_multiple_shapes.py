@@ -1,4 +1,5 @@
-"""Matrix products whose rows do not begin at a multiple of 16 bytes: tensor cores are fed with half the width or less."""
+"""Matrix products whose rows do not begin at a multiple of 16 bytes: tensor cores are fed with half the width or
+less."""
 
 from collections.abc import Iterator
 
@@ -25,18 +26,18 @@ RATE = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
 def look(scene: Scene) -> Iterator[Hit]:
     guilty: dict[tuple[int, ...], list[int]] = {}
     good_rate = 0.0
-    for row in scene.operators(*PRODUCTS).tolist():
+    launched = scene.works_by(scene.operators(*PRODUCTS))
+    for row, mine in launched.items():
         found = product(scene.trace, row)
         if found is None or found.type not in RATE:
             continue
-        works = scene.works_of(scene.calls_under(np.array([row])))
         if not misaligned(found):
-            taken = float(scene.trace.device.duration[works].sum())
+            taken = float(scene.trace.device.duration[mine].sum())
             good_rate = max(good_rate, found.flops / taken * 1e9 if taken else 0.0)
         else:
             guilty.setdefault((found.batch, found.m, found.k, found.n), []).append(row)
     rows = np.array(sorted(row for rows in guilty.values() for row in rows), dtype=np.int64)
-    works = scene.works_of(scene.calls_under(rows))
+    works = np.array([work for row in rows.tolist() for work in launched[row]], dtype=np.int64)
     share = scene.device_share(works)
     if share < LEAST_SHARE:
         return
@@ -51,7 +52,7 @@ def look(scene: Scene) -> Iterator[Hit]:
             Place(
                 where=f"{'x'.join(map(str, shape))} at {scene.places.of_operator(found[0])}",
                 count=scene.per_step(len(found)),
-                seconds=scene.device_s(scene.works_of(scene.calls_under(np.array(found)))),
+                seconds=scene.device_s(np.array([work for row in found for work in launched[row]])),
             )
             for shape, found in guilty.items()
         ],
@@ -78,4 +79,6 @@ def _gain(scene: Scene, rows: Integers, works: Integers, rate: float) -> float:
     """At the rate of well-shaped products."""
     needed = sum(found.flops for row in rows.tolist() if (found := product(scene.trace, row))) / rate / scene.steps
     left = min(needed / scene.device_s(works), 1.0)
-    return scene.price(Edit(factors={scene.script.work_at[w]: left for w in works.tolist() if w in scene.script.work_at}))
+    return scene.price(
+        Edit(factors={scene.script.work_at[w]: left for w in works.tolist() if w in scene.script.work_at})
+    )

@@ -14,7 +14,8 @@ LEAST_SHARE = 0.02
 @rule(
     "operator-slowed",
     sees="Between two traces the same kernels of an operator at equal shapes take at least 1.3 times as long.",
-    remedy="The work within the kernel grew (a check in the inner loop, other data) or the device is slower: clocks, neighbours.",
+    remedy="The work within the kernel grew (a check in the inner loop, other data) or the device is slower: "
+    "clocks, neighbours.",
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
@@ -26,7 +27,9 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         each, then = now.device_s / now.calls, was.device_s / was.calls
         if each >= SLOWER * then and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
             gain += (each - then) * now.calls
-            places.append(Place(where=f"{now.label}: {each / then:.1f} times", count=now.calls, seconds=now.device_s))
+            places.append(
+                Place(where=f"{now.label}: {each / then:.1f} times", count=now.calls, seconds=now.device_s)
+            )
     if places:
         yield Hit(
             summary=f"{len(places)} operators run the same kernels more slowly than before",

@@ -20,7 +20,8 @@ CALL_NS = 10_000
 @rule(
     "pageable-copies",
     sees="Copies of 64 KiB or more between the device and pageable host memory.",
-    remedy="Pin the host's side (pin_memory=True in the DataLoader, tensor.pin_memory()) and copy with non_blocking=True.",
+    remedy="Pin the host's side (pin_memory=True in the DataLoader, tensor.pin_memory()) and copy with "
+    "non_blocking=True.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     device, calls = scene.trace.device, scene.trace.calls

@@ -37,7 +37,8 @@ def look(scene: Scene) -> Iterator[Hit]:
         },
         gain_s=scene.price(
             scene.drop(
-                np.union1d(calls, scene.calls_under(roots)), spans_of(scene.trace.operators, roots, most=len(roots))
+                np.union1d(calls, scene.calls_under(roots)),
+                spans_of(scene.trace.operators, roots, most=len(roots)),
             )
         ),
         spans=spans_of(device, works),
@@ -47,7 +48,9 @@ def look(scene: Scene) -> Iterator[Hit]:
 def there_and_back(scene: Scene) -> tuple[Integers, Integers]:
     """Copies to the device and to the host, of which each has one of its size in the other direction."""
     device = scene.trace.device
-    known = (device.kind == COPY) & (device.bytes >= LEAST_BYTES) & np.isin(device.call, list(scene.script.call_at))
+    known = (
+        (device.kind == COPY) & (device.bytes >= LEAST_BYTES) & np.isin(device.call, list(scene.script.call_at))
+    )
     rows = {way: np.flatnonzero(known & (device.direction == way)) for way in (HOST_TO_DEVICE, DEVICE_TO_HOST)}
     sizes = {way: Counter(device.bytes[found].tolist()) for way, found in rows.items()}
     both = sizes[HOST_TO_DEVICE] & sizes[DEVICE_TO_HOST]

@@ -16,7 +16,8 @@ _WHOLE = r"compile_inner \(dynamo_timed\)$"
 @rule(
     "recompilation",
     sees="torch.compile compiles during a recorded step.",
-    remedy="Keep shapes and Python values steady, mark what varies (dynamic=True, mark_dynamic); TORCH_LOGS=recompiles says why.",
+    remedy="Keep shapes and Python values steady, mark what varies (dynamic=True, mark_dynamic); "
+    "TORCH_LOGS=recompiles says why.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     spans = [(int(start), int(end)) for start, end in scene.marked(_COMPILING)]
@@ -35,7 +36,8 @@ def look(scene: Scene) -> Iterator[Hit]:
         },
         places=[
             Place(
-                where=scene.places.at(int(marks.thread[row]), int(marks.start[row])) or scene.trace.name(marks, row),
+                where=scene.places.at(int(marks.thread[row]), int(marks.start[row]))
+                or scene.trace.name(marks, row),
                 count=1 / scene.steps,
                 seconds=float(marks.duration[row]) / scene.steps / 1e9,
             )

@@ -15,7 +15,8 @@ SCALAR_BYTES = 8
 @rule(
     "scalar-copies",
     sees="Copies of single numbers (at most 8 bytes) from host to device in every step.",
-    remedy="Keep the number in Python (x * 0.5, math.sqrt) or make its tensor on the device once, before the loop.",
+    remedy="Keep the number in Python (x * 0.5, math.sqrt) or make its tensor on the device once, before the "
+    "loop.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     copies = scalar_copies(scene)
@@ -48,5 +49,7 @@ def look(scene: Scene) -> Iterator[Hit]:
 def scalar_copies(scene: Scene) -> Integers:
     device = scene.trace.device
     chosen = (device.kind == COPY) & (device.direction == HOST_TO_DEVICE) & (device.call >= 0)
-    chosen &= (device.bytes > 0) & (device.bytes <= SCALAR_BYTES) & np.isin(device.call, list(scene.script.call_at))
+    chosen &= (
+        (device.bytes > 0) & (device.bytes <= SCALAR_BYTES) & np.isin(device.call, list(scene.script.call_at))
+    )
     return np.flatnonzero(chosen)

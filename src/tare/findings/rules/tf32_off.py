@@ -19,7 +19,8 @@ FIRST_WITH_TF32 = 8
 @rule(
     "tf32-off",
     sees="float32 matrix products, 5 % of the step or more, by kernels that use no tensor cores.",
-    remedy="Allow TF32 (torch.set_float32_matmul_precision('high'), cudnn.allow_tf32) or use autocast, if 10 bits of mantissa do.",
+    remedy="Allow TF32 (torch.set_float32_matmul_precision('high'), cudnn.allow_tf32) or use autocast, if 10 "
+    "bits of mantissa do.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
     if not _has_tf32(scene):
@@ -31,7 +32,8 @@ def look(scene: Scene) -> Iterator[Hit]:
         work
         for work in scene.works_of(scene.calls_under(single)).tolist()
         if work in scene.script.work_at
-        and matrix(name := scene.trace.name(device, work)) and tensor_cores(name) is False
+        and matrix(name := scene.trace.name(device, work))
+        and tensor_cores(name) is False
     ]
     works = np.array(slow, dtype=np.int64)
     if scene.device_share(works) < LEAST_SHARE:

@@ -67,13 +67,12 @@ def _all_but(calls: Integers, kept: int) -> Integers:
 
 def _host_around(scene: Scene, calls: Integers) -> list[tuple[int, int]]:
     """The host's way to each of these calls: from the call before it on the same thread."""
-    table = scene.trace.calls
+    table, known = scene.trace.calls, set(calls.tolist())
     spans = []
     for row in calls.tolist():
-        before = np.flatnonzero(table.thread[:row] == table.thread[row])
         root = scene.roots(table.operator[row : row + 1])
         start = int(scene.trace.operators.start[root[0]]) if len(root) else int(table.start[row])
-        if len(before) and row - 1 in calls:
-            start = min(start, int(table.end[before[-1]]))
+        if row - 1 in known and table.thread[row - 1] == table.thread[row]:
+            start = min(start, int(table.end[row - 1]))
         spans.append((start, int(table.end[row])))
     return spans
