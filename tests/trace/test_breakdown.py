@@ -5,6 +5,8 @@ from traces import TraceBuilder
 
 from tare.errors import BadInput
 from tare.trace.breakdown import Breakdown, breakdown
+from tare.trace.idle import explain_idle
+from tare.trace.windows import typical
 
 
 def broken_down(builder: TraceBuilder) -> Breakdown:
@@ -103,3 +105,18 @@ def test_a_trace_of_the_host_alone_has_no_breakdown() -> None:
     builder.step(0, 100)
     builder.op("aten::add", 1, 2)
     assert breakdown(builder.build()) is None
+
+
+def test_a_step_far_longer_than_the_others_is_left_out_with_its_work() -> None:
+    builder = TraceBuilder()
+    for i, (begin, length) in enumerate([(0, 90), (100, 10), (115, 10), (130, 10), (145, 10)]):
+        builder.step(begin, begin + length, number=i)
+        # The first step's work reaches into the second: that window begins where it ends.
+        builder.launch(begin + 1, begin + 2, begin + 2, begin + (104 if i == 0 else 8))
+    trace = typical(builder.build())
+    found = breakdown(trace)
+    idle = explain_idle(trace)
+    assert found is not None
+    assert idle is not None
+    assert [(step.number, step.window // 1000) for step in found.steps] == [(1, 6), (2, 10), (3, 10), (4, 10)]
+    assert found.idle == idle.idle

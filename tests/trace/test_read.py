@@ -153,3 +153,12 @@ def test_times_that_are_no_times_are_skipped_and_counted() -> None:
     builder.events.append({"ph": "X", "cat": "cpu_op", "name": "bad", "ts": 1.0, "dur": -5.0})
     trace = builder.build()
     assert (trace.skipped, len(trace.operators)) == (5, 2)
+
+
+def test_our_own_marks_of_steps_come_before_the_profilers() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.annotation("tare::step#0", 10, 60)
+    builder.annotation("tare::step#1", 65, 90)
+    trace = builder.build()
+    assert (trace.steps.number.tolist(), trace.steps.start.tolist()) == ([0, 1], [10_000, 65_000])

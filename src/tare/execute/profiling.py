@@ -54,7 +54,7 @@ def record(
     marks: dict[str, Any],
 ) -> None:
     """A trace of so many steps, run back to back as they are measured; the device is empty before and after."""
-    from torch.profiler import ProfilerActivity, schedule
+    from torch.profiler import ProfilerActivity, record_function, schedule
     from torch.profiler import profile as profiler
 
     activities = [ProfilerActivity.CPU]
@@ -67,7 +67,8 @@ def record(
     ) as recording:
         recording.add_metadata_json("tare_profiled", json.dumps(marks | {"stacks": stacks}))
         for i in range(WARMUP_STEPS + steps):
-            step()
+            with record_function(f"tare::step#{i - WARMUP_STEPS}"):
+                step()
             if i in (WARMUP_STEPS - 1, WARMUP_STEPS + steps - 1):
                 synchronize()
             recording.step()

@@ -109,7 +109,7 @@ def _subtitle(fall: Waterfall) -> str:
 
 def _amount(ns: int, fall: Waterfall) -> str:
     share = f"{100 * ns / fall.gross:.1f} %" if fall.gross else ""
-    return share if fall.profiled else f"{seconds(ns / 1e9)}  {share}"
+    return share if fall.profiled else f"{seconds(ns / 1e9)} · {share}"
 
 
 def _grid(gross: int, scale: float, left: float, top: float, bottom: float, profiled: bool) -> list[str]:

@@ -52,13 +52,18 @@ def render(explained: Explained) -> None:
 
 
 def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
-    """Explanations of one workload on several rungs, in groups of two and more."""
+    """Explanations of one workload on several rungs, or of several traces, in groups of two and more."""
     groups: dict[tuple[str, ...], list[Explanation]] = {}
     for one in explanations:
-        if one.case and one.rung:
-            parts = one.case.split("/")
-            groups.setdefault((parts[0], *parts[2:]), []).append(one)
+        if one.waterfall.profiled:
+            continue
+        parts = one.case.split("/") if one.case else [""]
+        groups.setdefault((parts[0], *parts[2:]), []).append(one)
     return [found for found in groups.values() if len(found) > 1]
+
+
+def rung_of(one: Explanation) -> str:
+    return one.rung or one.title
 
 
 def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
@@ -71,8 +76,8 @@ def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
             piece = bar(0, at + segment.ns, most, colour(segment.name), 60).plain
             line.append(piece[len(line.plain) :], colour(segment.name))
             at += segment.ns
-        bars.add_row(one.rung or "", line, seconds(one.waterfall.gross / 1e9))
-    table = simple_table("segment", *(one.rung or "" for one in rungs[:MOST_COLUMNS]))
+        bars.add_row(rung_of(one), line, seconds(one.waterfall.gross / 1e9))
+    table = simple_table("segment", *(rung_of(one) for one in rungs[:MOST_COLUMNS]))
     for column in table.columns[1:]:
         column.justify, column.no_wrap, column.overflow = "right", False, "fold"
     for name in ORDER:
@@ -102,7 +107,7 @@ def group_view(found: Breakdowns) -> RenderableType:
 
 
 def pictures(explained: Explained) -> list[str]:
-    made = [ladder_svg([o.waterfall for o in g], [o.rung or "" for o in g], _ladder_title(g))
+    made = [ladder_svg([o.waterfall for o in g], [rung_of(o) for o in g], _ladder_title(g))
             for g in ladders(explained.explanations)]  # fmt: skip
     if explained.breakdowns:
         for mode in dict.fromkeys(one.mode for one in explained.breakdowns.bars):
@@ -134,7 +139,7 @@ def write_html(explained: Explained, path: Path) -> None:
 
 
 def _ladder_title(rungs: Sequence[Explanation]) -> str:
-    return rungs[0].title.rpartition(" on ")[0] or rungs[0].title
+    return rungs[0].title.rpartition(" on ")[0] or "one step"
 
 
 def _write(path: Path, text: str) -> None:

@@ -128,7 +128,7 @@ def breakdown(trace: Trace) -> Breakdown | None:
 def _steps(
     trace: Trace, rows: iv.Integers, mine: Mask, computing: iv.Intervals, moved: iv.Intervals
 ) -> list[Step]:
-    number, start, end = rows.T
+    number, start, end, _ = rows.T
     calls, work = trace.calls, trace.device
     active, movement = (iv.covered_length(what, start, end) for what in (computing, moved))
     columns = (
@@ -205,7 +205,7 @@ def _launched_before(trace: Trace, ran: Mask, rows: iv.Integers) -> int:
     known = np.flatnonzero(ran & (work.call >= 0))
     window = np.searchsorted(rows[:, 1], work.start[known], side="right") - 1
     # A window may have been cut at its front by the one before it: the step itself began earlier.
-    begun = trace.steps.start[np.maximum(window, 0)]
+    begun = trace.steps.start[rows[np.maximum(window, 0), 3]]
     return int((trace.calls.start[work.call[known]] < begun).sum())
 
 

@@ -9,6 +9,7 @@ from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall
+from tare.trace.windows import typical
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,17 +47,19 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trace | None = None) -> Explanation:
     """Everything there is to say; BadInput where the trace holds no step and no event."""
+    if "tare_profiled" in trace.metadata:
+        trace = typical(trace)
     host = host_time(trace)
     if host is None or host.window == 0:
         raise BadInput(f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain")
     parts = breakdown(trace)
     idle = explain_idle(trace)
-    places = explain_idle(stacks) if stacks is not None else None
+    places = explain_idle(typical(stacks)) if stacks is not None else None
     gross = about.gross
     profiled = gross is None
     if gross is None:
         window = parts.window if parts else host.window
-        gross = round(window / len(trace.steps))
+        gross = round(window / host.steps)
     if parts is not None and idle is not None:
         fall = device_waterfall(about.title, gross, parts, idle, floor, profiled)
     else:
@@ -102,6 +105,11 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("recorded with stacks, which slow the host: idle shares are too large")
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
+    left_out = len(trace.steps) - int(trace.steps.counted.sum())
+    if left_out:
+        notes.append(
+            f"{left_out} of {len(trace.steps)} profiled steps took far longer than the others and are left out"
+        )
     if trace.skipped:
         notes.append(f"{trace.skipped} events have no usable time and were left out")
     if parts is None:

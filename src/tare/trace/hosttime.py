@@ -4,6 +4,8 @@ Every nanosecond of a step belongs to one operator (its self time on the steppin
 one runs none) or to no operator: Python, or whatever the profiler does not see. The parts add up to the steps.
 """
 
+import re
+
 import msgspec
 import numpy as np
 
@@ -13,6 +15,7 @@ from tare.trace.tables import Trace
 from tare.trace.timeline import NOBODY
 
 OUTSIDE = "(no operator)"
+_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|TorchScript|ProfilingGraph")
 
 
 class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +45,14 @@ def host_time(trace: Trace) -> HostTime | None:
     threads = [int(one) for one in np.unique(host.thread)]
     if stepping not in threads:
         stepping = int(np.bincount(host.thread).argmax()) if threads else -1
-    start, end = trace.steps.start, trace.steps.end
+    counted = trace.steps.counted == 1
+    start, end = trace.steps.start[counted], trace.steps.end[counted]
+    window, steps = int((end - start).sum()), int(counted.sum())
     times: dict[str, int] = {}
     leaf = np.ones(len(host.start), dtype=bool)
     leaf[host.parent[host.parent >= 0]] = False
+    # What a compiler made computes by itself, without telling the profiler of its kernels.
+    leaf |= np.isin(host.name, [code for code, name in enumerate(trace.names) if _COMPILED.search(name)])
     leaves = 0
     for thread in [stepping, *(one for one in threads if one != stepping)]:
         _, start, end, owner = host.timeline(thread).cut(start, end)
@@ -56,10 +63,9 @@ def host_time(trace: Trace) -> HostTime | None:
     times[OUTSIDE] = int((end - start).sum())
     calls = _calls(trace, host)
     ranked = sorted(times, key=lambda name: -times[name])
-    window = int(trace.steps.duration.sum())
     return HostTime(
         window=window,
-        steps=len(trace.steps),
+        steps=steps,
         leaves=leaves,
         around=window - leaves - times[OUTSIDE],
         outside=times[OUTSIDE],
@@ -79,6 +85,7 @@ def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, lengt
 def _calls(trace: Trace, host: Host) -> dict[str, int]:
     """How often each operator began within a step."""
     step = np.searchsorted(trace.steps.start, host.start, side="right") - 1
-    inside = (step >= 0) & (host.start < trace.steps.end[np.maximum(step, 0)])
+    at = np.maximum(step, 0)
+    inside = (step >= 0) & (host.start < trace.steps.end[at]) & (trace.steps.counted[at] == 1)
     codes, counts = np.unique(host.name[inside], return_counts=True)
     return {trace.names[code]: int(count) for code, count in zip(codes, counts, strict=True)}

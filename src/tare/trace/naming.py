@@ -20,7 +20,7 @@ from tare.trace.tables import (
     SYNC,
 )
 
-# tare's own annotation of a step; torch.profiler's schedule writes ProfilerStep#N.
+# tare's own annotation of a step (tare.execute.profiling); torch.profiler's schedule writes ProfilerStep#N.
 STEP = "tare::step"
 _STEP = re.compile(r"(?:ProfilerStep|tare::step)#(\d{1,18})")
 

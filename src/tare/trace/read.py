@@ -12,7 +12,7 @@ from tare.trace.chunks import Chunks
 from tare.trace.collect import Collector
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
-from tare.trace.naming import step_number
+from tare.trace.naming import STEP, step_number
 from tare.trace.nesting import innermost, nest, order
 from tare.trace.tables import Annotations, Calls, Device, Frames, Memory, Operators, Spans, Steps, Trace, Waits
 
@@ -110,6 +110,9 @@ def _join(correlation: Integers, calls: Calls) -> Integers:
 
 def _steps(annotations: Annotations, operators: Operators, names: list[str], tables: tuple[Spans, ...]) -> Steps:
     codes = {code: number for code, name in enumerate(names) if (number := step_number(name)) is not None}
+    # Ours hold the step alone; the profiler's hold its own work between two steps as well.
+    ours = {code: number for code, number in codes.items() if names[code].startswith(STEP)}
+    codes = ours or codes
     for table in (annotations, operators):
         known = np.isin(table.name, list(codes))
         if isinstance(table, Annotations):
@@ -119,13 +122,13 @@ def _steps(annotations: Annotations, operators: Operators, names: list[str], tab
     filled = [table for table in tables if len(table)]
     if not filled:
         nothing = np.empty(0, dtype=np.int64)
-        return Steps(nothing, nothing, nothing, nothing, nothing)
+        return Steps(nothing, nothing, nothing, nothing, nothing, nothing)
     start, end = min(int(t.start.min()) for t in filled), max(int(t.end.max()) for t in filled)
-    whole = [np.array([value], dtype=np.int64) for value in (start, end, -1, -1, -1)]
+    whole = [np.array([value], dtype=np.int64) for value in (start, end, -1, -1, -1, 1)]
     return Steps(*whole)
 
 
 def _as_steps(table: Annotations | Operators, known: Any, codes: dict[int, int]) -> Steps:
     name = table.name[known]
     number = np.array([codes[int(code)] for code in name], dtype=np.int64)
-    return Steps(table.start[known], table.end[known], name, number, table.thread[known])
+    return Steps(table.start[known], table.end[known], name, number, table.thread[known], np.ones_like(name))

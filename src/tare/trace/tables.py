@@ -53,10 +53,13 @@ class Spans:
 
 @dataclass(frozen=True)
 class Steps(Spans):
-    """The steps of the workload: annotations ProfilerStep#N, or tare's own, or the whole trace as one."""
+    """The steps of the workload: annotations ProfilerStep#N, or tare's own, or the whole trace as one.
+
+    `counted` is 0 for a step that is left out of all figures (tare.trace.windows.typical)."""
 
     number: Integers
     thread: Integers
+    counted: Integers
 
 
 @dataclass(frozen=True)

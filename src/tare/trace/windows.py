@@ -4,15 +4,23 @@ Where steps run back to back the host is ahead of the device, and a step's devic
 has begun. The next window then begins where this one ends: windows never overlap and no time counts twice.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from tare.errors import BadInput
 from tare.trace.intervals import Integers
 from tare.trace.tables import GRAPH, LAUNCH, Trace
 
+# Of fewer steps than this none is left out; of more, those that took so many times the median.
+FEWEST_STEPS = 4
+LONGEST = 1.5
+
 
 def windows(trace: Trace, device: int | None = None) -> Integers:
-    """One row a step: its number, start and end in nanoseconds. A window that another swallowed whole is empty."""
+    """One row a counted step: its number, the window's start and end in nanoseconds, and the row in Trace.steps.
+
+    A window that another swallowed whole is empty."""
     steps, work = trace.steps, trace.device
     known = work.call >= 0
     if device is not None:
@@ -24,7 +32,21 @@ def windows(trace: Trace, device: int | None = None) -> Integers:
     np.maximum.at(finish, step[inside], work.end[known][inside])
     finish = np.maximum.accumulate(finish)
     begin = np.maximum(steps.start, np.concatenate([steps.start[:1], finish[:-1]]))
-    return np.stack([steps.number, begin, np.maximum(begin, finish)], axis=1)
+    rows: Integers = np.stack([steps.number, begin, np.maximum(begin, finish), np.arange(len(steps))], axis=1)
+    return rows[np.flatnonzero(steps.counted)]
+
+
+def typical(trace: Trace) -> Trace:
+    """The trace without the steps that took far longer than most, for steps that are known to do all the same.
+
+    What makes one of them long (the profiler's first buffer, another process) is no property of the workload."""
+    rows = windows(trace, main_device(trace))
+    if len(rows) < FEWEST_STEPS:
+        return trace
+    length = rows[:, 2] - rows[:, 1]
+    counted = np.zeros(len(trace.steps), dtype=np.int64)
+    counted[rows[:, 3][length <= LONGEST * np.median(length)]] = 1
+    return replace(trace, steps=replace(trace.steps, counted=counted))
 
 
 def main_device(trace: Trace) -> int | None:
