@@ -19,6 +19,7 @@ from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.launch import SpawnLauncher
 from tare.execute.protocol import Counted, CountJob, Probed, ProfileJob
 from tare.execute.scratch import scratch
+from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.home import home
 from tare.measure.peakstore import load_peaks, save_peaks
 from tare.records.figures import gross
@@ -43,6 +44,8 @@ class Explained(msgspec.Struct, kw_only=True):
     """All that was asked for. `failed` says why a case has no explanation."""
 
     explanations: list[Explanation]
+    # Findings, tables and memory: one for each explanation, in the same order.
+    diagnoses: list[Diagnosis]
     failed: dict[str, str] = {}
     against: list[Difference] | None = None
     peaks: list[Peaks] = []
@@ -58,7 +61,8 @@ class Explained(msgspec.Struct, kw_only=True):
         return group(self.explanations, self.failed) if several else None
 
     def document(self) -> dict[str, Any]:
-        fields = {"explanations": self.explanations, "failed": self.failed, "against": self.against}
+        fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}
+        fields |= {"failed": self.failed, "against": self.against}
         return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks}
 
 
@@ -68,7 +72,7 @@ def is_trace(target: str) -> bool:
 
 def explain_files(paths: list[str]) -> Explained:
     """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown."""
-    found = []
+    found, diagnoses = [], []
     with make_console(stderr=True).status("reading traces") as status:
         for path in paths:
             status.update(f"reading {path}")
@@ -76,8 +80,10 @@ def explain_files(paths: list[str]) -> Explained:
             name = Path(path).name
             for ending in sorted(ENDINGS, key=len, reverse=True):
                 name = name.removesuffix(ending)
-            found.append(explain(trace, About(title=name, gross=recorded_gross(trace))))
-    return Explained(explanations=found)
+            gross_ns = recorded_gross(trace)
+            found.append(explain(trace, About(title=name, gross=gross_ns)))
+            diagnoses.append(diagnose(trace, gross_ns / 1e9 if gross_ns else None))
+    return Explained(explanations=found, diagnoses=diagnoses)
 
 
 def explain_plan(
@@ -115,7 +121,7 @@ def inquiry(show_progress: bool) -> Iterator[tuple[LocalExecutor, Probed, Callab
 def _explain_all(
     outcome: Outcome, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None]
 ) -> Explained:
-    found: list[Explanation] = []
+    found: list[tuple[Explanation, Diagnosis]] = []
     failed: dict[str, str] = {}
     counted: dict[str, Work | None] = {}
     peaks: dict[str, Peaks] = {}
@@ -135,12 +141,15 @@ def _explain_all(
             found.append(_explain_one(executor, record, counted[case.ladder], peaks[case.device]))
         except TareError as error:
             failed[case.key] = str(error)
-    return Explained(explanations=found, failed=failed, peaks=list(peaks.values()))
+    explanations, diagnoses = [one for one, _ in found], [other for _, other in found]
+    return Explained(explanations=explanations, diagnoses=diagnoses, failed=failed, peaks=list(peaks.values()))
 
 
-def _explain_one(executor: LocalExecutor, record: Record, work: Work | None, peaks: Peaks) -> Explanation:
+def _explain_one(
+    executor: LocalExecutor, record: Record, work: Work | None, peaks: Peaks
+) -> tuple[Explanation, Diagnosis]:
     case = record.case
-    trace, stacks = profile_case(executor, case, record.id)
+    trace, stacks = (read(path) for path in profile_case(executor, case, record.id))
     step = gross(record)
     about = About(
         title=f"{case.workload} {case.mode} {case.precision} batch {case.batch} on {case.rung}",
@@ -152,11 +161,11 @@ def _explain_one(executor: LocalExecutor, record: Record, work: Work | None, pea
         rung=case.rung,
     )
     floor = find_floor(work, peaks, case.precision, case.rung) if work else None
-    found = explain(read(trace), about, floor, read(stacks))
+    found = explain(trace, about, floor, stacks)
     if record.parity.status not in ("same", "unchecked"):
         differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
         found = msgspec.structs.replace(found, notes=[differs, *found.notes])
-    return found
+    return found, diagnose(trace, step.mid if step else None, peaks, stacks)
 
 
 def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, Path]:

@@ -26,6 +26,8 @@ def explain(
     rounds: Annotated[int | None, typer.Option(help="Fresh processes a case (default 3).")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds of sampling a case (default 12).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One round, two seconds a case.")] = False,
+    tables: Annotated[int, typer.Option(min=0, metavar="ROWS", help="Also operators, kernels and memory.")] = 0,
+    annotate: Annotated[Path | None, typer.Option(help="Write the trace with idle causes and findings.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the charts to an HTML page.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the waterfall as an SVG picture.")] = None,
     store: StoreOption = None,
@@ -60,6 +62,8 @@ def explain(
         explained = explain_plan(_plan(targets, grid), given, quick, store, show_progress=not as_json)
         if against:
             compare(explained, against)
+    if annotate:
+        _annotate(explained, annotate)
     if html:
         write_html(explained, html)
     if svg:
@@ -67,8 +71,18 @@ def explain(
     if as_json:
         print_json(explained.document())
     else:
-        render(explained)
+        render(explained, tables)
     return explained.exit_code
+
+
+def _annotate(explained: Any, target: Path) -> None:
+    from tare.export.annotated import write_annotated
+    from tare.trace.read import read
+
+    if len(explained.explanations) != 1:
+        raise BadInput("--annotate writes one trace: explain one workload on one rung, or one trace")
+    source = Path(explained.explanations[0].trace)
+    write_annotated(read(source), source, target, explained.diagnoses[0].findings)
 
 
 def _plan(targets: list[str], grid: dict[str, Any]) -> Any:

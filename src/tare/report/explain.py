@@ -18,7 +18,7 @@ BAR = 34
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MOST_OPERATORS = 12
 PLACES = 3
-WHERE = 64
+WHERE = 58
 
 
 def explanation_view(one: Explanation) -> RenderableType:
@@ -114,8 +114,8 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
 def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
     """The causes, and for each the places that hold most of it; from the trace with stacks where there is one."""
     table = simple_table("why idle", "of idle", "most of it at")
+    table.columns[0].min_width, table.columns[1].min_width = 19, 7
     table.columns[1].justify = "right"
-    table.columns[2].overflow = "ellipsis"
     for cause in sorted(idle.causes, key=lambda one: -one.idle):
         if not cause.idle:
             continue

@@ -9,9 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.errors import BadInput
+from tare.findings.diagnosis import Diagnosis
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.colours import colour
 from tare.report.explain import against_view, bar, explanation_view, percent
+from tare.report.findings import diagnosis_view, findings_view
 from tare.report.numbers import seconds
 from tare.report.terminal import make_console, simple_table
 from tare.trace.explanation import Explanation
@@ -27,6 +29,8 @@ class Explained(Protocol):
     @property
     def explanations(self) -> list[Explanation]: ...
     @property
+    def diagnoses(self) -> list[Diagnosis]: ...
+    @property
     def failed(self) -> dict[str, str]: ...
     @property
     def against(self) -> list[Difference] | None: ...
@@ -34,10 +38,13 @@ class Explained(Protocol):
     def breakdowns(self) -> Breakdowns | None: ...
 
 
-def render(explained: Explained) -> None:
+def render(explained: Explained, rows: int = 0) -> None:
+    """`rows` of the tables of operators and kernels; none by default, for they are long."""
     console = make_console()
-    for one in explained.explanations:
+    for one, diagnosis in zip(explained.explanations, explained.diagnoses, strict=True):
         console.print(explanation_view(one))
+        console.print()
+        console.print(diagnosis_view(diagnosis, rows) if rows else findings_view(diagnosis))
         console.print()
     for falls in ladders(explained.explanations):
         console.print(ladder_view(falls))
