@@ -27,13 +27,13 @@ class Script:
     closing: frozenset[int]
 
 
-def make_script(trace: Trace) -> Script:
-    """The steps of a trace, as many as make MOST_CALLS, played as one window."""
+def make_script(trace: Trace, keep_closing: bool = False) -> Script:
+    """The steps of a trace, as many as make MOST_CALLS, played as one window; `keep_closing` as it was profiled."""
     first, last, steps = _window(trace)
     calls, device = trace.calls, trace.device
     rows = np.flatnonzero((calls.start >= first) & (calls.start < last))
     call_at = {row: index for index, row in enumerate(rows.tolist())}
-    closing = _closing(trace, first, last)
+    closing: frozenset[int] = frozenset() if keep_closing else _closing(trace, first, last)
     waits = waiting(trace)
     scripted = [
         Call(int(calls.start[row]), int(calls.end[row]), bool(waits[row]) and row not in closing)
