@@ -1,7 +1,7 @@
 """A trace's file, cut into pieces of whole events, so that memory follows the events and not the text.
 
-JSON has no streaming reader that is fast in Python; the cut is found with numpy (quotes and brackets counted,
-strings skipped), and each piece is decoded by msgspec. Nothing of the text is kept.
+JSON has no streaming reader that is fast in Python. So a cut between two events is guessed (what cannot be decoded was
+guessed wrong, for its brackets or quotes are open) or else found with numpy, which counts brackets and quotes exactly. Nothing of the text is kept.
 """
 
 import gzip
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tare.errors import BadInput, brief
 from tare.trace.events import EVENTS, Event
 
-CHUNK = 8 << 20
+CHUNK = 4 << 20
 # Beyond these a file is no trace, or one that no machine that measures could hold.
 LARGEST_EVENT = 64 << 20
 LARGEST_TEXT = 64 << 30
@@ -27,6 +27,8 @@ MOST_EVENTS = 100_000_000
 
 _START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _QUOTE, _BACKSLASH = 34, 92
+# How writers of traces separate two events.
+BETWEEN = (b"},\n", b'},{"ph"', b'},{"name"', b'}, {"')
 
 
 class Chunks:
@@ -53,20 +55,29 @@ class Chunks:
     def _pieces(self, file: IO[bytes]) -> Iterator[list[Event]]:
         head, rest, bare = self._head(file)
         while True:
+            more = self._more(file)
+            guess = max(rest.rfind(between) for between in BETWEEN) + 1
+            if more and guess:
+                try:
+                    events = self._decode(rest[:guess])
+                except msgspec.DecodeError:
+                    pass
+                else:
+                    yield events
+                    rest = rest[guess:] + more
+                    continue
             cut, closed = _cut(rest)
             if closed is not None:
                 yield self._decode(rest[:closed])
-                tail = rest[closed:]
+                tail = rest[closed:] + more
                 break
             if cut:
                 yield self._decode(rest[:cut])
-            rest = rest[cut:]
+            rest = rest[cut:] + more
             if len(rest) > LARGEST_EVENT:
                 raise BadInput(f"{self.path} is not a trace: an event of more than {LARGEST_EVENT >> 20} MB")
-            more = self._more(file)
             if not more:
                 raise BadInput(f"the trace {self.path} is truncated: it ends within its list of events")
-            rest += more
         while more := self._more(file):
             tail += more
             if len(tail) > LARGEST_EVENT:

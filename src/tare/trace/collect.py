@@ -104,7 +104,7 @@ class Collector:
             handler(event, start, start + round(dur * 1000), self.names[event.name])
 
     def _thread(self, event: Event) -> int:
-        return self.threads[f"{event.pid}/{event.tid}"]
+        return self.threads[event.pid, event.tid]
 
     def _text(self, raw: msgspec.Raw) -> int:
         text = bytes(raw)
@@ -114,8 +114,8 @@ class Collector:
         args: OperatorArgs = DECODERS[OperatorArgs].decode(event.args)
         dims = args.dims if bytes(args.dims) else args.dims_old
         self.operators.add(
-            start, end, name, self._thread(event), _fit(args.external), _fit(args.sequence),
-            _fit(args.forward_thread), self._text(dims), self._text(args.types), self._text(args.concrete),
+            start, end, name, self._thread(event), args.external, args.sequence,
+            args.forward_thread, self._text(dims), self._text(args.types), self._text(args.concrete),
             self._text(args.strides),
         )  # fmt: skip
 
@@ -130,15 +130,13 @@ class Collector:
 
     def _frame(self, event: Event, start: int, end: int, name: int) -> None:
         args: FrameArgs = DECODERS[FrameArgs].decode(event.args)
-        numbers = (-1 if n is None else _fit(n) for n in (args.identifier, args.parent, args.module))
+        numbers = (-1 if n is None else n for n in (args.identifier, args.parent, args.module))
         self.frames.add(start, end, name, self._thread(event), *numbers)
 
     def _call(self, event: Event, start: int, end: int, name: int, driver: int = 0) -> None:
         args: CallArgs = DECODERS[CallArgs].decode(event.args)
         kind = call_kind(str(event.name))
-        self.calls.add(
-            start, end, name, self._thread(event), kind, driver, _fit(args.correlation), _fit(args.external)
-        )
+        self.calls.add(start, end, name, self._thread(event), kind, driver, args.correlation, args.external)
 
     def _driver_call(self, event: Event, start: int, end: int, name: int) -> None:
         self._call(event, start, end, name, driver=1)
@@ -156,9 +154,9 @@ class Collector:
         args: DeviceArgs = DECODERS[DeviceArgs].decode(event.args)
         text = str(event.name) if kind == COPY else ""
         self.device.add(
-            start, end, name, kind, _fit(args.device), _tag(args.stream), _fit(args.correlation),
-            _fit(args.external), _fit(args.bytes), copy_direction(text), copy_memory(text),
-            _fit(args.registers), _fit(args.shared), _fit(args.graph), _fit(args.node),
+            start, end, name, kind, args.device, _tag(args.stream), args.correlation,
+            args.external, args.bytes, copy_direction(text), copy_memory(text),
+            args.registers, args.shared, args.graph, args.node,
             *_triple(args.grid), *_triple(args.block),
         )  # fmt: skip
 
@@ -166,17 +164,17 @@ class Collector:
         args: MemoryArgs = DECODERS[MemoryArgs].decode(event.args)
         # DeviceType of c10: 0 is the CPU, 1 CUDA, 20 HIP in some builds; what is not the host is the device.
         self.memory.add(
-            start, end, name, self._thread(event), _fit(args.bytes), _tag(args.address),
-            int(args.device_type != 0), _fit(args.device), _fit(args.allocated), _fit(args.reserved),
+            start, end, name, self._thread(event), args.bytes, _tag(args.address),
+            int(args.device_type != 0), args.device, args.allocated, args.reserved,
         )  # fmt: skip
 
     def _wait(self, event: Event, start: int, end: int, name: int) -> None:
         args: SyncArgs = DECODERS[SyncArgs].decode(event.args)
-        self.waits.add(start, end, name, _fit(args.device), _tag(args.stream), _fit(args.correlation))
+        self.waits.add(start, end, name, args.device, _tag(args.stream), args.correlation)
 
 
 def _fit(number: int) -> int:
-    """Numbers from outside, kept within int64. Addresses and unsigned -1 may lie beyond its positive half."""
+    """An address within int64; it may lie beyond its positive half. What else is too large the array refuses."""
     if -LARGEST < number < LARGEST:
         return number
     return number - 2**64 if 2**63 <= number < 2**64 else -1
@@ -191,7 +189,7 @@ def _tag(value: int | str) -> int:
 def _triple(numbers: list[int] | None) -> tuple[int, int, int]:
     if numbers is None or len(numbers) != 3:
         return -1, -1, -1
-    return _fit(numbers[0]), _fit(numbers[1]), _fit(numbers[2])
+    return numbers[0], numbers[1], numbers[2]
 
 
 def _number(text: str | None) -> float:

@@ -204,15 +204,17 @@ def _cause(number: int, pieces: Pieces, texts: list[str], where: Integers) -> Ca
     codes, inverse = np.unique(where[rows], return_inverse=True)
     times = np.zeros(len(codes), dtype=np.int64)
     np.add.at(times, inverse, pieces.length[rows])
-    pairs = np.unique(np.stack([where[rows], pieces.gap[rows]], axis=1), axis=0)
-    counts = np.unique(pairs[:, 0], return_counts=True)[1]
+    # Number of place and number of gap in one, for unique is slow on pairs.
+    many = int(pieces.gap.max(initial=0)) + 1
+    pairs = np.unique(where[rows] * many + pieces.gap[rows])
+    counts = np.unique(pairs // many, return_counts=True)[1]
     ranked = np.argsort(-times, kind="stable")
     places = [
         Place(where=texts[int(codes[i])], idle=int(times[i]), gaps=int(counts[i])) for i in ranked[:MOST_PLACES]
     ]
     rest = ranked[MOST_PLACES:]
     if len(rest):
-        gaps = len(np.unique(pairs[np.isin(pairs[:, 0], codes[rest]), 1]))
+        gaps = len(np.unique(pairs[np.isin(pairs // many, codes[rest])] % many))
         places.append(Place(where=f"{len(rest)} other places", idle=int(times[rest].sum()), gaps=gaps))
     return Cause(cause=CAUSES[number], idle=int(times.sum()), places=places)
 

@@ -27,8 +27,19 @@ def describe(trace: Trace, host: Host, pieces: Pieces) -> tuple[list[str], Integ
     columns[:, 3] = np.where(own < 0, _names_of(trace, frame), -1)
     alone = (own < 0) & ~known & (pieces.call >= 0)
     columns[alone, 4] = _around(trace, pieces.call[alone])
-    keys, code = np.unique(columns, axis=0, return_inverse=True)
-    return [_text(trace, *map(int, key)) for key in keys], code.reshape(-1).astype(np.int64)
+    first, code = _distinct(columns)
+    return [_text(trace, *map(int, columns[row])) for row in first], code
+
+
+def _distinct(columns: Integers) -> tuple[Integers, Integers]:
+    """For rows of numbers: one row of each kind, and the kind of each row. Much faster than unique(axis=0)."""
+    code = np.zeros(len(columns), dtype=np.int64)
+    first = np.zeros(0, dtype=np.int64)
+    for column in columns.T:
+        _, first, code = np.unique(
+            code * (int(columns.max(initial=0)) + 2) + column, return_index=True, return_inverse=True
+        )
+    return first, code
 
 
 def _text(trace: Trace, operator: int, line: int, module: int, frame: int, following: int) -> str:

@@ -51,7 +51,7 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
         metadata=metadata,
         names=names,
         texts=list(collector.texts),
-        threads=list(collector.threads),
+        threads=[f"{process}/{thread}" for process, thread in collector.threads],
         steps=_steps(annotations, operators, names, trace_tables),
         operators=operators,
         annotations=annotations,
