@@ -65,7 +65,8 @@ def test_a_shorter_work_gives_its_time_back_only_where_the_device_is_the_limit()
 
 
 def test_a_copy_beside_the_kernels_hides_behind_them() -> None:
-    """Copy of 80 µs, kernel of 100, twice, one stream: 360 µs; the copies apart leave the first and the kernels."""
+    """Copy of 80 µs, kernel of 100, twice, one stream: 360 µs; the copies apart leave the first and the
+    kernels."""
     calls = [Call(i * 5 * US, (i * 5 + 4) * US) for i in range(4)]
     starts, lengths = (4, 84, 184, 264), (80, 100, 80, 100)
     works = [
@@ -120,9 +121,12 @@ def test_removing_host_time_never_costs_and_never_gives_more_than_it_took(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(1, 50), min_size=2, max_size=20), st.lists(st.integers(1, 200), min_size=2, max_size=20))
+@given(
+    st.lists(st.integers(1, 50), min_size=2, max_size=20), st.lists(st.integers(1, 200), min_size=2, max_size=20)
+)
 def test_any_queue_of_one_stream_plays_as_it_was(gaps: list[int], lengths: list[int]) -> None:
-    """Launches at any pace, kernels of any length: each starts 5 µs after its launch or when the one before ends."""
+    """Launches at any pace, kernels of any length: each starts 5 µs after its launch or when the one before
+    ends."""
     count = min(len(gaps), len(lengths))
     calls, works, at, free = [], [], 0, 0
     for i in range(count):
@@ -147,7 +151,8 @@ def test_a_recorded_trace_plays_as_it_was(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
 def test_a_recorded_trace_is_calibrated_to_its_gross(path: Path) -> None:
-    """The device's own time may exceed what was measured without a profiler by a little: no factor removes that."""
+    """The device's own time may exceed what was measured without a profiler by a little: no factor removes
+    that."""
     trace = read(path)
     gross = trace.metadata["tare_recorded"]["gross_ns"] / 1e9
     scene = Scene(trace, gross)

@@ -28,7 +28,8 @@ class Script:
 
 
 def make_script(trace: Trace, keep_closing: bool = False) -> Script:
-    """The steps of a trace, as many as make MOST_CALLS, played as one window; `keep_closing` as it was profiled."""
+    """The steps of a trace, as many as make MOST_CALLS, played as one window; `keep_closing` as it was
+    profiled."""
     first, last, steps = _window(trace)
     calls, device = trace.calls, trace.device
     rows = np.flatnonzero((calls.start >= first) & (calls.start < last))
@@ -56,17 +57,29 @@ def make_script(trace: Trace, keep_closing: bool = False) -> Script:
 
 
 def _window(trace: Trace) -> tuple[int, int, int]:
+    """From where to where, and how many steps: those that follow each other without one that does not count."""
     steps = trace.steps
     if len(steps) == 0:
         return 0, 0, 1
-    first = int(steps.start[0])
-    count = 1
-    for index in range(1, len(steps)):
+    begin, count = _longest_run(steps.counted.tolist())
+    first = int(steps.start[begin])
+    for index in range(begin + 1, begin + count):
         inside = (trace.calls.start >= first) & (trace.calls.start < steps.end[index])
         if int(inside.sum()) > MOST_CALLS:
+            count = index - begin
             break
-        count = index + 1
-    return first, int(steps.end[count - 1]), count
+    return first, int(steps.end[begin + count - 1]), count
+
+
+def _longest_run(counted: list[int]) -> tuple[int, int]:
+    """Where the longest run of counted steps begins, and its length; all of them where none counts."""
+    best, begin = (0, 0), 0
+    for index, value in enumerate([*counted, 0]):
+        if not value:
+            if index - begin > best[1]:
+                best = (begin, index - begin)
+            begin = index + 1
+    return best if best[1] else (0, len(counted))
 
 
 def _between(trace: Trace, first: int, last: int) -> list[tuple[int, int]]:
