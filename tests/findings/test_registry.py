@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from habits import HABITS
 
 from tare.errors import BadInput
 from tare.findings.find import find
@@ -43,6 +44,10 @@ def test_every_rule_says_what_it_sees_and_what_to_do() -> None:
 def test_every_rule_is_in_the_documentation() -> None:
     text = LISTED.read_text()
     assert [rule for rule in all_rules() if f"| `{rule}` |" not in text] == []
+
+
+def test_every_rule_has_a_program_with_its_habit() -> None:
+    assert {habit.rule for habit in HABITS.values()} == set(all_rules())
 
 
 def test_an_unknown_rule_names_the_valid_ones() -> None:

@@ -469,3 +469,14 @@ def fused_slower(device: str) -> tuple[Step, Step]:
 
     x, b = torch.randn(4096, 4096, device=device), torch.randn(4096, 4096, device=device)
     return lambda: fused_add_relu(x, b), lambda: torch.relu(x + b)
+
+
+@habit("operator-slowed", "operator-slowed", pair=True)
+def operator_slowed(device: str) -> tuple[Step, Step]:
+    """PR 71904: the same kernel at the same shapes takes longer; here because it reads memory out of order."""
+    import torch
+
+    values = torch.randn(1 << 24, device=device)
+    ordered = torch.arange(1 << 24, device=device)
+    shuffled = torch.randperm(1 << 24, device=device)
+    return lambda: values.take(shuffled), lambda: values.take(ordered)
