@@ -63,7 +63,12 @@ def record(
     # Without `repeat` a second cycle begins at once and throws the first one's events away.
     plan = schedule(wait=0, warmup=WARMUP_STEPS, active=steps, repeat=1)
     with profiler(
-        activities=activities, schedule=plan, record_shapes=True, profile_memory=True, with_stack=stacks
+        activities=activities,
+        schedule=plan,
+        record_shapes=True,
+        profile_memory=True,
+        with_stack=stacks,
+        acc_events=True,
     ) as recording:
         recording.add_metadata_json("tare_profiled", json.dumps(marks | {"stacks": stacks}))
         for i in range(WARMUP_STEPS + steps):

@@ -1,7 +1,8 @@
 """A trace's file, cut into pieces of whole events, so that memory follows the events and not the text.
 
-JSON has no streaming reader that is fast in Python. So a cut between two events is guessed (what cannot be decoded was
-guessed wrong, for its brackets or quotes are open) or else found with numpy, which counts brackets and quotes exactly. Nothing of the text is kept.
+JSON has no streaming reader that is fast in Python. So a cut between two events is guessed (what cannot be decoded
+was guessed wrong: its brackets or quotes are open) or else found with numpy, which counts brackets and quotes.
+Nothing of the text is kept.
 """
 
 import gzip

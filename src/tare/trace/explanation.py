@@ -84,7 +84,9 @@ def recorded_gross(trace: Trace) -> int | None:
     """The gross that whoever recorded the trace wrote into it (`tare_recorded`), if it is a number."""
     marks = trace.metadata.get("tare_recorded")
     gross = marks.get("gross_ns") if isinstance(marks, dict) else None
-    return round(gross) if isinstance(gross, int | float) and 0 < gross < 1e18 else None
+    if not isinstance(gross, int | float) or isinstance(gross, bool):
+        return None
+    return round(gross) if 0 < gross < 1e18 else None
 
 
 def _device_name(trace: Trace, parts: Breakdown | None) -> str:
