@@ -1,6 +1,7 @@
 """Where device memory went: known blocks by hand, and the recorded programs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,7 @@ def test_kinds_are_told_from_the_life_of_a_block() -> None:
     assert (use.start_bytes, use.peak_bytes, use.end_bytes) == (1000, 1770, 1600)
     assert use.peak_at == 230_000
     assert use.by_kind == {
-        "resident": 1000, "optimizer state": 0, "gradients": 300,
+        "resident": 1000, "weights": 0, "optimizer state": 0, "gradients": 300,
         "activations": 400, "workspace": 0, "temporary": 70,
     }  # fmt: skip
     assert {(owner.where, owner.kind, owner.bytes) for owner in use.owners} == {
@@ -50,6 +51,26 @@ def test_kinds_are_told_from_the_life_of_a_block() -> None:
         ("AddmmBackward0", "temporary", 70),
     }
     assert {(owner.kind, owner.bytes) for owner in use.left} == {("gradients", 300), ("optimizer state", 300)}
+
+
+def test_what_tare_recorded_of_the_program_divides_what_was_there_before() -> None:
+    trace = training()
+    trace.metadata["tare_profiled"] = {"resident": {"weights": 600, "optimizer state": 300, "odd": "x"}}
+    use = memory_use(trace.build())
+    assert use is not None
+    assert (use.by_kind["weights"], use.by_kind["optimizer state"], use.by_kind["resident"]) == (600, 300, 100)
+    assert sum(use.by_kind.values()) == use.peak_bytes
+
+
+@pytest.mark.parametrize(
+    "marks", ["x", {"resident": 5}, {"resident": {"weights": -1}}, {"resident": {"weights": 1e9}}]
+)
+def test_odd_words_on_the_program_divide_nothing(marks: Any) -> None:
+    trace = training()
+    trace.metadata["tare_profiled"] = marks
+    use = memory_use(trace.build())
+    assert use is not None
+    assert use.by_kind["resident"] == 1000
 
 
 def test_growth_is_the_slope_over_the_steps() -> None:

@@ -46,9 +46,10 @@ def diagnose(
         step_s=scene.step_s,
         profiled=gross_s is None,
         findings=found,
-        operators=operator_table(trace),
+        operators=operator_table(trace, "device_self" if trace.has_device else "host_self"),
         kernels=kernel_table(trace),
-        memory=memory_use(trace),
+        # The recording with stacks knows the modules.
+        memory=memory_use(stacks if stacks is not None else trace),
     )
 
 

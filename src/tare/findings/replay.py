@@ -2,12 +2,11 @@
 terms.
 
 The time that a fix gives back is not the time that its symptom takes: a wait costs nothing while the device is
-busy,
-and a launch that is saved costs nothing while the queue is full. So the recorded timeline is played again. The
-host
-goes from call to call; a work on the device begins when it has been launched and what it waited for has ended; a
-waiting call returns when the device has come so far. What bound each work and each wait is read from the recording
-(the constraint that was met last), in the manner of critical-path replays (Lin et al., Daydream, USENIX ATC 2020).
+busy, and a launch that is saved costs nothing while the queue is full. So the recorded timeline is played again.
+The host goes from call to call; a work on the device begins when it has been launched and what it waited for has
+ended; a waiting call returns when the device has come so far. What bound each work and each wait is read from the
+recording (the constraint that was met last), in the manner of critical-path replays (Zhu et al., Daydream, USENIX
+ATC 2020).
 
 A profiler slows the host and hardly the device. `calibrate` finds the one factor on host time with which the
 recording takes what was measured without a profiler; all prices are then in unprofiled time.
@@ -26,6 +25,7 @@ LONGEST_HANDOVER = 10_000
 USUAL_LATENCY = 5_000
 # Where calibration looks for the factor on host time.
 SLOWEST_HOST = 2.0
+CLOSE_ENOUGH = 1e-4
 
 
 class Call(NamedTuple):
@@ -99,7 +99,7 @@ class Timeline:
     def calibrate(self, measured: float) -> None:
         """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does."""
         low, high = 0.0, SLOWEST_HOST
-        for _ in range(30):
+        while high - low > CLOSE_ENOUGH:
             self.host_factor = (low + high) / 2
             if self.replay() < measured:
                 low = self.host_factor

@@ -1,9 +1,8 @@
 """The table of kernels: how often, how long, how launched, and what they achieve where that can be counted.
 
 FLOP/s and bytes/s are counted from the shapes of the operator that launched the kernel (counting.py), so only
-where the
-profiler recorded shapes and the operator launched one kernel of the kind; tensor cores are told by the kernel's
-name.
+where the profiler recorded shapes and the operator launched one kernel of the kind; tensor cores are told by the
+kernel's name.
 """
 
 import msgspec

@@ -1,9 +1,8 @@
 """Where device memory went: the peak, a timeline, what was alive at the peak by kind and module, growth per step.
 
 All of it from the profiler's memory events (profile_memory=True). A block's kind is told from its life, for the
-trace
-has no word on it: what was there before the first event is resident (weights, optimizer state, whatever else the
-program held); of what came later
+trace has no word on it: what was there before the first event is resident (weights and optimizer state where tare
+recorded the trace, and whatever else the program held); of what came later
 
 - optimizer state: allocated by the optimizer and still there when the trace ends;
 - gradients: allocated by the backward pass and alive when the backward pass of its step is over;
@@ -12,7 +11,7 @@ program held); of what came later
 - temporary: everything else.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -23,8 +22,8 @@ from tare.trace.intervals import contains
 from tare.trace.memory_blocks import Blocks, read_blocks
 from tare.trace.tables import Integers, Mask, Trace
 
-Kind = Literal["resident", "optimizer state", "gradients", "activations", "workspace", "temporary"]
-KINDS: tuple[Kind, ...] = ("resident", "optimizer state", "gradients", "activations", "workspace", "temporary")
+Kind = Literal["resident", "weights", "optimizer state", "gradients", "activations", "workspace", "temporary"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 # A timeline of more points is thinned to the peaks of as many stretches.
 MOST_POINTS = 400
 MOST_OWNERS = 12
@@ -77,6 +76,8 @@ def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
     start = int(held[0] - table.bytes[rows[0]])
     alive = blocks.alive(top)
     by_kind = _by_kind(blocks, kinds, alive, int(held[top]))
+    resident = by_kind["resident"]
+    _divide_resident(trace, by_kind)
     after = _after_steps(trace, at, held, start)
     return MemoryUse(
         device=device,
@@ -87,7 +88,7 @@ def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
         end_bytes=int(held[-1]),
         timeline=_timeline(at, held),
         by_kind=by_kind,
-        owners=_owners(blocks, kinds, alive, by_kind["resident"]),
+        owners=_owners(blocks, kinds, alive, resident),
         after_step=after,
         growth=slope_interval(after) if len(after) >= 3 else None,
         left=_owners(blocks, kinds, np.flatnonzero(blocks.kept), 0),
@@ -146,6 +147,34 @@ def _by_kind(blocks: Blocks, kinds: list[Kind], alive: Integers, held: int) -> d
     # What the profiler never saw being allocated was there before; the parts add up to what the allocator says.
     found["resident"] = held - sum(found.values())
     return found
+
+
+def _divide_resident(trace: Trace, by_kind: dict[Kind, int]) -> None:
+    """tare's own traces say what the program held before the first event (tare.execute.resident)."""
+    marks = trace.metadata.get("tare_profiled")
+    known = marks.get("resident") if isinstance(marks, dict) else None
+    if not isinstance(known, dict):
+        return
+    kinds: tuple[Kind, ...] = ("weights", "optimizer state")
+    for kind in kinds:
+        size = known.get(kind)
+        if isinstance(size, int) and size > 0:
+            part = min(size, by_kind["resident"])
+            by_kind[kind] += part
+            by_kind["resident"] -= part
+
+
+def after_steps(trace: Trace, device: int | None = None) -> list[int]:
+    """What was allocated on the device that held most, or on this one, when each step ended."""
+    table = trace.memory
+    rows = np.flatnonzero((table.cuda == 1) & (table.allocated >= 0))
+    if len(rows) == 0:
+        return []
+    if device is None:
+        device = int(table.device[rows[np.argmax(table.allocated[rows])]])
+    rows = rows[table.device[rows] == device]
+    start = int(table.allocated[rows[0]] - table.bytes[rows[0]]) if len(rows) else 0
+    return _after_steps(trace, table.start[rows], table.allocated[rows], start)
 
 
 def _owners(blocks: Blocks, kinds: list[Kind], alive: Integers, resident: int) -> list[Owner]:

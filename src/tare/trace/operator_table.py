@@ -1,9 +1,8 @@
 """The table of operators as torch.profiler's key_averages gives it, from the trace alone.
 
 Self time is without children; a call of the runtime is a child of the operator that made it. Device time is that
-of
-the kernels, copies and memsets launched directly (self) or by anything within (total). Memory likewise: what was
-allocated less what was released. Host time is the profiled run's: for shares and ranks, not to be reported as
+of the kernels, copies and memsets launched directly (self) or by anything within (total). Memory likewise: what
+was allocated less what was released. Host time is the profiled run's: for shares and ranks, not to be reported as
 time.
 """
 

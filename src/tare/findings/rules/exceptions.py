@@ -1,6 +1,5 @@
 """Seed 003, PR 87855: exceptions in a hot path. What raises and catches in silence leaves no mark in one trace
-(see
-host-work-grew, which compares two); what also formats a traceback, as logging.exception does, is seen here."""
+(host-work-grew compares two); what also formats a traceback, as logging.exception does, is seen here."""
 
 from collections.abc import Iterator
 

@@ -7,7 +7,7 @@ import numpy as np
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.scene import Scene
-from tare.trace.memory import memory_use
+from tare.trace.memory import after_steps, memory_use
 
 # So many steps in a row must each have left more than the one before, at least this many bytes.
 FEWEST_STEPS = 4
@@ -21,11 +21,11 @@ LEAST_BYTES = 1024
     "workspaces.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
-    use = memory_use(scene.trace)
-    if use is None or use.growth is None or len(use.after_step) < FEWEST_STEPS:
+    held = after_steps(scene.trace)
+    if len(held) < FEWEST_STEPS or np.diff(held).min() < LEAST_BYTES:
         return
-    growth = np.diff(use.after_step)
-    if growth.min() < LEAST_BYTES:
+    use = memory_use(scene.trace)
+    if use is None or use.growth is None:
         return
     rise = use.growth
     yield Hit(
