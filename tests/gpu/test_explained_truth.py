@@ -43,7 +43,7 @@ class Program:
             end.record()
             torch.cuda.synchronize()
             taken.append(start.elapsed_time(end) / 1e3)
-        return median(taken)
+        return float(median(taken))
 
 
 @pytest.fixture(scope="module")

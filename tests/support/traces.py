@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tare.trace.events import EVENTS
+from tare.trace.events import decode
 from tare.trace.read import parse
 from tare.trace.tables import Trace
 
@@ -109,7 +109,7 @@ class TraceBuilder:
         return self.metadata | {"traceEvents": self.events}
 
     def build(self) -> Trace:
-        return parse(EVENTS.decode(msgspec.json.encode(self.events)), "hand-made", self.metadata)
+        return parse(decode(msgspec.json.encode(self.events)), "hand-made", self.metadata)
 
     def write(self, path: Path) -> Path:
         """As torch.profiler would, indented; compressed if the name says so."""

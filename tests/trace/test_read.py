@@ -117,7 +117,7 @@ def test_pieces_of_any_size_give_the_same(
         (b'{"traceEvents": []} tail', "is not a trace"),
         (b'[{"ph": "X"}] tail', "something follows"),
         (b'{"traceEvents": [' + b"[" * 100_000 + b"]" * 100_000 + b"]}", "is not a trace"),
-        (b'{"traceEvents": [{"ph":"X","cat":"kernel","ts":1,"args":{"stream":[]}}]}', "cannot be read"),
+        (b'{"traceEvents": [{"ph":"X","cat":"kernel","ts":1,"args":{"stream":[]}}]}', "is not a trace"),
         (gzip.compress(b'{"traceEvents": []}' * 50)[:-12], "truncated"),
         (b"\x1f\x8bnot gzip at all", "cannot read"),
     ],
@@ -162,3 +162,22 @@ def test_our_own_marks_of_steps_come_before_the_profilers() -> None:
     builder.annotation("tare::step#1", 65, 90)
     trace = builder.build()
     assert (trace.steps.number.tolist(), trace.steps.start.tolist()) == ([0, 1], [10_000, 65_000])
+
+
+def test_odd_arguments_harm_only_where_they_matter(tmp_path: Path) -> None:
+    """Quoted numbers are taken as numbers; what a stranger's event holds is nobody's business."""
+    builder = small()
+    for event in builder.events:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] = str(event["args"]["correlation"])
+    builder.event("my_plugin", "strange", 1, 2, args={"correlation": {"a": 1}, "grid": "big"})
+    builder.events.append({"ph": "M", "name": "process_name", "args": None})
+    trace = read(builder.write(tmp_path / "t.json"))
+    assert trace.device.call.tolist() == [-1, 0, 1, 2]
+
+
+def test_numbers_beyond_all_bounds_are_one_line(tmp_path: Path) -> None:
+    builder = small()
+    builder.kernel("huge", 1, 2, correlation=2**70)
+    with pytest.raises(BadInput, match="cannot be read"):
+        read(builder.write(tmp_path / "t.json"))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tare.errors import BadInput, brief
-from tare.trace.events import EVENTS, Event
+from tare.trace.events import Event, decode
 
 CHUNK = 4 << 20
 # Beyond these a file is no trace, or one that no machine that measures could hold.
@@ -116,7 +116,7 @@ class Chunks:
 
     def _decode(self, text: bytes) -> list[Event]:
         inner = text.strip(b" \t\r\n,")
-        events = EVENTS.decode(b"[" + inner + b"]")
+        events = decode(b"[" + inner + b"]")
         self.events += len(events)
         if self.events > MOST_EVENTS:
             raise BadInput(f"the trace {self.path} has more than {MOST_EVENTS:,} events")

@@ -1,45 +1,41 @@
-"""Events into columns: one collector a category, growing typed arrays instead of Python objects."""
+"""Events into columns: a table a category, each grown by arrays of whole pieces of the trace."""
 
 import math
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tare.trace.events import (
-    DECODERS,
-    CallArgs,
-    DeviceArgs,
-    Event,
-    FrameArgs,
-    MemoryArgs,
-    OperatorArgs,
-    SyncArgs,
-)
+from tare.trace import events as kineto
+from tare.trace.events import MEMORY, Event
 from tare.trace.intervals import Integers
 from tare.trace.naming import call_kind, copy_direction, copy_memory
 from tare.trace.tables import COPY, KERNEL, MEMSET
 
 # Beyond this a number of microseconds does not fit an int64 of nanoseconds.
 LATEST = 4e15
-LARGEST = 2**62
+SPAN = ("start", "end", "name")
 
 
 class Columns:
-    """A table that grows: a tuple of integers a row."""
+    """A table that grows by pieces."""
 
     def __init__(self, *names: str) -> None:
-        self.names = names
-        self._values = array("q")
+        self.names = (*SPAN, *names)
+        self._pieces: list[list[Integers]] = []
 
-    def add(self, *row: int) -> None:
-        self._values.extend(row)
+    def add(self, *columns: Iterable[int] | Integers) -> None:
+        self._pieces.append([np.asarray(column, dtype=np.int64) for column in columns])
 
     def finish(self) -> dict[str, Integers]:
-        table = np.frombuffer(self._values, dtype=np.int64).reshape(-1, len(self.names))
-        return {name: table[:, i].copy() for i, name in enumerate(self.names)}
+        """The columns whole; the pieces are given up one by one, so that memory never holds both."""
+        found = {}
+        for i, name in enumerate(self.names):
+            found[name] = np.concatenate([np.empty(0, dtype=np.int64), *(piece[i] for piece in self._pieces)])
+            for piece in self._pieces:
+                piece[i] = np.empty(0, dtype=np.int64)
+        return found
 
 
 class Codes(dict[Any, int]):
@@ -51,149 +47,192 @@ class Codes(dict[Any, int]):
 
 
 class Collector:
-    """Takes events one after the other; the tables' raw columns are in `columns`."""
+    """Takes events piece by piece; the tables' raw columns are its attributes."""
 
     def __init__(self) -> None:
         self.names, self.texts, self.threads = Codes(), Codes(), Codes()
-        span = ("start", "end", "name")
         self.operators = Columns(
-            *span, "thread", "external", "sequence", "forward_thread", "dims", "types", "concrete", "strides"
+            "thread", "external", "sequence", "forward_thread", "dims", "types", "concrete", "strides"
         )
-        self.annotations = Columns(*span, "thread", "device")
-        self.overhead = Columns(*span, "thread", "device")
-        self.frames = Columns(*span, "thread", "identifier", "above", "module")
-        self.calls = Columns(*span, "thread", "kind", "driver", "correlation", "external")
+        self.annotations, self.overhead = Columns("thread", "device"), Columns("thread", "device")
+        self.frames = Columns("thread", "identifier", "module")
+        self.calls = Columns("thread", "kind", "driver", "correlation", "external")
         self.device = Columns(
-            *span, "kind", "device", "stream", "correlation", "external", "bytes", "direction", "memory",
+            "kind", "device", "stream", "correlation", "external", "bytes", "direction", "memory",
             "registers", "shared", "graph", "node", "gx", "gy", "gz", "bx", "by", "bz",
         )  # fmt: skip
-        self.memory = Columns(*span, "thread", "bytes", "address", "cuda", "device", "allocated", "reserved")
-        self.waits = Columns(*span, "device", "stream", "correlation")
+        self.memory = Columns("thread", "bytes", "address", "cuda", "device", "allocated", "reserved")
+        self.waits = Columns("device", "stream", "correlation")
         self.skipped = 0
-        # Old traces (torch 1.8 to 1.10) capitalise.
-        self._by_category: dict[str, Callable[[Event, int, int, int], None]] = {
-            "cpu_op": self._operator, "Operator": self._operator, "operator": self._operator,
-            "user_annotation": self._annotation, "gpu_user_annotation": self._device_annotation,
-            "python_function": self._frame,
-            "cuda_runtime": self._call, "Runtime": self._call, "cuda_driver": self._driver_call,
-            "hip_runtime": self._call, "hip_driver": self._driver_call,
-            "kernel": self._kernel, "Kernel": self._kernel,
-            "gpu_memcpy": self._copy, "Memcpy": self._copy,
-            "gpu_memset": self._memset, "Memset": self._memset,
-            "cuda_sync": self._wait, "overhead": self._overhead, "Overhead": self._overhead,
-        }  # fmt: skip
+        takers: dict[Callable[[list[Event], Times], None], tuple[str, ...]] = {
+            self._operators: kineto.OPERATORS,
+            self._calls: kineto.CALLS,
+            self._driver_calls: kineto.DRIVER_CALLS,
+            self._kernels: kineto.KERNELS,
+            self._copies: kineto.COPIES,
+            self._memsets: kineto.MEMSETS,
+            self._annotations: ("user_annotation",),
+            self._device_annotations: ("gpu_user_annotation",),
+            self._overhead: ("overhead", "Overhead"),
+            self._frames: ("python_function",),
+            self._waits: ("cuda_sync",),
+        }
+        self._takers = {category: taker for taker, categories in takers.items() for category in categories}
 
     def take(self, events: list[Event]) -> None:
-        get = self._by_category.get
+        groups: dict[str, list[Event]] = {category: [] for category in self._takers}
+        allocations: list[Event] = []
+        find = groups.get
         for event in events:
             if event.ph == "X":
-                handler = get(event.cat)
-                if handler is None:
-                    continue
-            elif event.ph == "i" and event.name == "[memory]":
-                handler = self._memory
-            else:
-                continue
-            ts, dur = event.ts, event.dur or 0.0
-            if not isinstance(ts, float):
-                ts = _number(ts)
-            if not (-LATEST < ts < LATEST and 0 <= dur < LATEST):
-                self.skipped += 1
-                continue
-            start = round(ts * 1000)
-            handler(event, start, start + round(dur * 1000), self.names[event.name])
+                group = find(event.cat)
+                if group is not None:
+                    group.append(event)
+            elif event.ph == "i" and event.name == MEMORY:
+                allocations.append(event)
+        for category, group in groups.items():
+            self._give(group, self._takers[category])
+        self._give(allocations, self._allocations)
 
-    def _thread(self, event: Event) -> int:
-        return self.threads[event.pid, event.tid]
+    def _give(self, events: list[Event], taker: Callable[[list[Event], "Times"], None]) -> None:
+        """Hands on the events that have usable times, with those."""
+        if not events:
+            return
+        ts = _floats([event.ts for event in events])
+        dur = np.array([event.dur or 0.0 for event in events])
+        good = (np.abs(ts) < LATEST) & (dur >= 0) & (dur < LATEST)
+        if not good.all():
+            self.skipped += int((~good).sum())
+            events = [event for event, kept in zip(events, good, strict=True) if kept]
+            ts, dur = ts[good], dur[good]
+        start = np.rint(ts * 1000).astype(np.int64)
+        names = self.names
+        taker(events, (start, start + np.rint(dur * 1000).astype(np.int64), [names[e.name] for e in events]))
 
-    def _text(self, raw: msgspec.Raw) -> int:
-        text = bytes(raw)
-        return self.texts[text] if text else -1
+    def _threads(self, events: list[Event]) -> list[int]:
+        threads = self.threads
+        return [threads[event.pid, event.tid] for event in events]
 
-    def _operator(self, event: Event, start: int, end: int, name: int) -> None:
-        args: OperatorArgs = DECODERS[OperatorArgs].decode(event.args)
-        dims = args.dims if bytes(args.dims) else args.dims_old
+    def _texts(self, raws: Iterable[msgspec.Raw]) -> list[int]:
+        texts = self.texts
+        return [texts[text] if (text := bytes(raw)) else -1 for raw in raws]
+
+    def _operators(self, events: list[Event], times: "Times") -> None:
+        args = [event.args for event in events]
         self.operators.add(
-            start, end, name, self._thread(event), args.external, args.sequence,
-            args.forward_thread, self._text(dims), self._text(args.types), self._text(args.concrete),
-            self._text(args.strides),
-        )  # fmt: skip
+            *times,
+            self._threads(events),
+            [a.external for a in args],
+            [a.sequence for a in args],
+            [a.forward_thread for a in args],
+            self._texts(a.dims if a.dims is not kineto.NOTHING else a.dims_old for a in args),
+            self._texts(a.types for a in args),
+            self._texts(a.concrete for a in args),
+            self._texts(a.strides for a in args),
+        )
 
-    def _annotation(self, event: Event, start: int, end: int, name: int) -> None:
-        self.annotations.add(start, end, name, self._thread(event), 0)
+    def _annotations(self, events: list[Event], times: "Times") -> None:
+        self.annotations.add(*times, self._threads(events), [0] * len(events))
 
-    def _device_annotation(self, event: Event, start: int, end: int, name: int) -> None:
-        self.annotations.add(start, end, name, self._thread(event), 1)
+    def _device_annotations(self, events: list[Event], times: "Times") -> None:
+        self.annotations.add(*times, self._threads(events), [1] * len(events))
 
-    def _overhead(self, event: Event, start: int, end: int, name: int) -> None:
-        self.overhead.add(start, end, name, self._thread(event), 0)
+    def _overhead(self, events: list[Event], times: "Times") -> None:
+        self.overhead.add(*times, self._threads(events), [0] * len(events))
 
-    def _frame(self, event: Event, start: int, end: int, name: int) -> None:
-        args: FrameArgs = DECODERS[FrameArgs].decode(event.args)
-        numbers = (-1 if n is None else n for n in (args.identifier, args.parent, args.module))
-        self.frames.add(start, end, name, self._thread(event), *numbers)
+    def _frames(self, events: list[Event], times: "Times") -> None:
+        numbers = ([_or_none(getattr(e.args, name)) for e in events] for name in ("identifier", "module"))
+        self.frames.add(*times, self._threads(events), *numbers)
 
-    def _call(self, event: Event, start: int, end: int, name: int, driver: int = 0) -> None:
-        args: CallArgs = DECODERS[CallArgs].decode(event.args)
-        kind = call_kind(str(event.name))
-        self.calls.add(start, end, name, self._thread(event), kind, driver, args.correlation, args.external)
+    def _calls(self, events: list[Event], times: "Times", driver: int = 0) -> None:
+        kinds = [call_kind(str(event.name)) for event in events]
+        joined = ([e.args.correlation for e in events], [e.args.external for e in events])
+        self.calls.add(*times, self._threads(events), kinds, [driver] * len(events), *joined)
 
-    def _driver_call(self, event: Event, start: int, end: int, name: int) -> None:
-        self._call(event, start, end, name, driver=1)
+    def _driver_calls(self, events: list[Event], times: "Times") -> None:
+        self._calls(events, times, driver=1)
 
-    def _kernel(self, event: Event, start: int, end: int, name: int) -> None:
-        self._work(event, start, end, name, KERNEL)
+    def _kernels(self, events: list[Event], times: "Times") -> None:
+        self._work(events, times, KERNEL)
 
-    def _copy(self, event: Event, start: int, end: int, name: int) -> None:
-        self._work(event, start, end, name, COPY)
+    def _copies(self, events: list[Event], times: "Times") -> None:
+        self._work(events, times, COPY)
 
-    def _memset(self, event: Event, start: int, end: int, name: int) -> None:
-        self._work(event, start, end, name, MEMSET)
+    def _memsets(self, events: list[Event], times: "Times") -> None:
+        self._work(events, times, MEMSET)
 
-    def _work(self, event: Event, start: int, end: int, name: int, kind: int) -> None:
-        args: DeviceArgs = DECODERS[DeviceArgs].decode(event.args)
-        text = str(event.name) if kind == COPY else ""
+    def _work(self, events: list[Event], times: "Times", kind: int) -> None:
+        args = [event.args for event in events]
+        texts = [str(event.name) if kind == COPY else "" for event in events]
+        shapes = np.array([(*_triple(a.grid), *_triple(a.block)) for a in args], dtype=np.int64).T
         self.device.add(
-            start, end, name, kind, args.device, _tag(args.stream), args.correlation,
-            args.external, args.bytes, copy_direction(text), copy_memory(text),
-            args.registers, args.shared, args.graph, args.node,
-            *_triple(args.grid), *_triple(args.block),
-        )  # fmt: skip
+            *times,
+            [kind] * len(args),
+            [a.device for a in args],
+            [_tag(a.stream) for a in args],
+            [a.correlation for a in args],
+            [a.external for a in args],
+            [a.bytes for a in args],
+            [copy_direction(text) for text in texts],
+            [copy_memory(text) for text in texts],
+            [a.registers for a in args],
+            [a.shared for a in args],
+            [a.graph for a in args],
+            [a.node for a in args],
+            *shapes,
+        )
 
-    def _memory(self, event: Event, start: int, end: int, name: int) -> None:
-        args: MemoryArgs = DECODERS[MemoryArgs].decode(event.args)
-        # DeviceType of c10: 0 is the CPU, 1 CUDA, 20 HIP in some builds; what is not the host is the device.
+    def _allocations(self, events: list[Event], times: "Times") -> None:
+        args = [event.args for event in events]
         self.memory.add(
-            start, end, name, self._thread(event), args.bytes, _tag(args.address),
-            int(args.device_type != 0), args.device, args.allocated, args.reserved,
-        )  # fmt: skip
+            *times,
+            self._threads(events),
+            [a.allocation for a in args],
+            [_tag(a.address) for a in args],
+            # DeviceType of c10: 0 is the host; whatever else is a device.
+            [int(a.device_type != 0) for a in args],
+            [a.device_number for a in args],
+            [a.allocated for a in args],
+            [a.reserved for a in args],
+        )
 
-    def _wait(self, event: Event, start: int, end: int, name: int) -> None:
-        args: SyncArgs = DECODERS[SyncArgs].decode(event.args)
-        self.waits.add(start, end, name, args.device, _tag(args.stream), args.correlation)
+    def _waits(self, events: list[Event], times: "Times") -> None:
+        args = [event.args for event in events]
+        columns = ([a.device for a in args], [_tag(a.stream) for a in args], [a.correlation for a in args])
+        self.waits.add(*times, *columns)
 
 
-def _fit(number: int) -> int:
-    """An address within int64; it may lie beyond its positive half. What else is too large the array refuses."""
-    if -LARGEST < number < LARGEST:
-        return number
-    return number - 2**64 if 2**63 <= number < 2**64 else -1
+# Starts, ends and names.
+Times = tuple[Integers, Integers, list[int]]
+
+
+def _floats(values: list[Any]) -> Any:
+    """Numbers as they are, texts as the numbers they spell, and NaN for all else."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.array([_number(value) for value in values])
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _or_none(number: int | None) -> int:
+    return -1 if number is None else number
 
 
 def _tag(value: int | str) -> int:
+    """A stream or an address, which may lie in the upper half of 64 bits."""
     if isinstance(value, str):
         return int(value) if value.lstrip("-").isdecimal() and len(value) < 18 else -1
-    return _fit(value)
+    return value - 2**64 if 2**63 <= value < 2**64 else value
 
 
 def _triple(numbers: list[int] | None) -> tuple[int, int, int]:
     if numbers is None or len(numbers) != 3:
         return -1, -1, -1
     return numbers[0], numbers[1], numbers[2]
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text) if text is not None else math.nan
-    except ValueError:
-        return math.nan

@@ -1,15 +1,52 @@
 """The events of a Kineto trace as torch.profiler writes them, as far as tare reads them.
 
-An event's arguments are read in a second step and by category: what is odd in one that nobody needs harms nothing.
+The arguments of every category are in one structure, so that an event is decoded in one go. Where a piece of a
+trace has arguments of other types, its events are decoded loosely, and the arguments of those that matter one by
+one: what is odd in an event that nobody needs harms nothing.
 """
-
-from typing import Any
 
 import msgspec
 
 Tag = int | float | str | None
 # Not None: msgspec takes no union with Raw.
 NOTHING = msgspec.Raw(b"")
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    # Operators.
+    external: int = msgspec.field(name="External id", default=-1)
+    sequence: int = msgspec.field(name="Sequence number", default=-1)
+    forward_thread: int = msgspec.field(name="Fwd thread id", default=-1)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
+    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
+    # Traces of torch 1.x.
+    dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
+    # Calls, kernels, copies, memsets, waits.
+    correlation: int = -1
+    device: int = 0
+    stream: int | str = -1
+    bytes: int = -1
+    registers: int = msgspec.field(name="registers per thread", default=-1)
+    shared: int = msgspec.field(name="shared memory", default=-1)
+    grid: list[int] | None = None
+    block: list[int] | None = None
+    graph: int = msgspec.field(name="graph id", default=-1)
+    node: int = msgspec.field(name="graph node id", default=-1)
+    # Python frames, builtins, modules' forwards.
+    identifier: int | None = msgspec.field(name="Python id", default=None)
+    module: int | None = msgspec.field(name="Python module id", default=None)
+    # Allocations and releases, and what was allocated after them.
+    address: int | str = msgspec.field(name="Addr", default=0)
+    allocation: int = msgspec.field(name="Bytes", default=0)
+    device_type: int = msgspec.field(name="Device Type", default=0)
+    device_number: int = msgspec.field(name="Device Id", default=-1)
+    allocated: int = msgspec.field(name="Total Allocated", default=-1)
+    reserved: int = msgspec.field(name="Total Reserved", default=-1)
+
+
+NO_ARGS = Args()
 
 
 class Event(msgspec.Struct, gc=False):
@@ -22,75 +59,45 @@ class Event(msgspec.Struct, gc=False):
     tid: Tag = None
     ts: float | str | None = None
     dur: float | None = None
+    args: Args = NO_ARGS
+
+
+class LooseEvent(msgspec.Struct, gc=False):
+    """The same with its arguments as they are written."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str | int | float | None = ""
+    pid: Tag = None
+    tid: Tag = None
+    ts: float | str | None = None
+    dur: float | None = None
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class OperatorArgs(msgspec.Struct, gc=False):
-    external: int = msgspec.field(name="External id", default=-1)
-    sequence: int = msgspec.field(name="Sequence number", default=-1)
-    forward_thread: int = msgspec.field(name="Fwd thread id", default=-1)
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
-    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
-    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
-    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
-    # Traces of torch 1.x.
-    dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
+_EVENTS = msgspec.json.Decoder(list[Event])
+_LOOSE = msgspec.json.Decoder(list[LooseEvent])
+# Not strict: some writers quote their numbers.
+_ARGS = msgspec.json.Decoder(Args, strict=False)
+
+OPERATORS = ("cpu_op", "Operator", "operator")
+CALLS = ("cuda_runtime", "Runtime", "hip_runtime")
+DRIVER_CALLS = ("cuda_driver", "hip_driver")
+KERNELS, COPIES, MEMSETS = ("kernel", "Kernel"), ("gpu_memcpy", "Memcpy"), ("gpu_memset", "Memset")
+# Categories whose arguments are read. Old traces (torch 1.8 to 1.10) capitalise.
+WITH_ARGS = {*OPERATORS, *CALLS, *DRIVER_CALLS, *KERNELS, *COPIES, *MEMSETS, "python_function", "cuda_sync"}
+MEMORY = "[memory]"
 
 
-class CallArgs(msgspec.Struct, gc=False):
-    """A call of the CUDA runtime or driver."""
-
-    correlation: int = -1
-    external: int = msgspec.field(name="External id", default=-1)
-
-
-class DeviceArgs(msgspec.Struct, gc=False):
-    """A kernel, a copy or a memset."""
-
-    device: int = 0
-    stream: int | str = -1
-    correlation: int = -1
-    external: int = msgspec.field(name="External id", default=-1)
-    bytes: int = -1
-    registers: int = msgspec.field(name="registers per thread", default=-1)
-    shared: int = msgspec.field(name="shared memory", default=-1)
-    grid: list[int] | None = None
-    block: list[int] | None = None
-    graph: int = msgspec.field(name="graph id", default=-1)
-    node: int = msgspec.field(name="graph node id", default=-1)
+def decode(text: bytes) -> list[Event]:
+    """The events of a JSON list; msgspec.DecodeError where it is none, or an event that matters cannot be read."""
+    try:
+        return _EVENTS.decode(text)
+    except msgspec.ValidationError:
+        return [_tighten(event) for event in _LOOSE.decode(text)]
 
 
-class FrameArgs(msgspec.Struct, gc=False):
-    """A Python frame, a call of a builtin, or an nn.Module's forward."""
-
-    identifier: int | None = msgspec.field(name="Python id", default=None)
-    parent: int | None = msgspec.field(name="Python parent id", default=None)
-    module: int | None = msgspec.field(name="Python module id", default=None)
-
-
-class MemoryArgs(msgspec.Struct, gc=False):
-    """One allocation or (negative bytes) release, and what was allocated after it."""
-
-    address: int | str = msgspec.field(name="Addr", default=0)
-    bytes: int = msgspec.field(name="Bytes", default=0)
-    device_type: int = msgspec.field(name="Device Type", default=0)
-    device: int = msgspec.field(name="Device Id", default=-1)
-    allocated: int = msgspec.field(name="Total Allocated", default=-1)
-    reserved: int = msgspec.field(name="Total Reserved", default=-1)
-
-
-class SyncArgs(msgspec.Struct, gc=False):
-    """A wait that the device's side reports (category cuda_sync)."""
-
-    kind: str = msgspec.field(name="cuda_sync_kind", default="")
-    device: int = 0
-    stream: int | str = -1
-    correlation: int = -1
-
-
-DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
-    # Not strict: some writers quote their numbers.
-    kind: msgspec.json.Decoder(kind, strict=False)
-    for kind in (OperatorArgs, CallArgs, DeviceArgs, FrameArgs, MemoryArgs, SyncArgs)
-}
-EVENTS = msgspec.json.Decoder(list[Event])
+def _tighten(event: LooseEvent) -> Event:
+    matters = event.cat in WITH_ARGS or event.name == MEMORY
+    args = _ARGS.decode(event.args) if matters else NO_ARGS
+    return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, args)

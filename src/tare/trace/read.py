@@ -78,7 +78,6 @@ def _operators(columns: Columns) -> Operators:
 
 def _frames(columns: Columns) -> Frames:
     """Nested by time: a frame's own word on its caller is missing where the profiler started within it."""
-    del columns["above"]
     parent, depth = nest(columns["thread"], columns["start"], columns["end"])
     return Frames(**columns, parent=parent, depth=depth)
 
