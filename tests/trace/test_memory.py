@@ -73,6 +73,13 @@ def test_odd_words_on_the_program_divide_nothing(marks: Any) -> None:
     assert use.by_kind["resident"] == 1000
 
 
+def test_with_stacks_gradients_belong_to_the_module_they_are_of() -> None:
+    use = memory_use(read(Path(__file__).parent / "recorded" / "mlp-train-eager-stack.json.gz"))
+    assert use is not None
+    owners = {owner.where for owner in use.owners if owner.kind == "gradients"}
+    assert {"Linear_0", "Linear_6"} <= owners or {"Linear_1", "Linear_5"} <= owners, owners
+
+
 def test_growth_is_the_slope_over_the_steps() -> None:
     trace = TraceBuilder()
     for i in range(8):

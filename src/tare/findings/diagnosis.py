@@ -10,6 +10,7 @@ from tare.trace.kernel_table import Kernel, kernel_table
 from tare.trace.memory import MemoryUse, memory_use
 from tare.trace.operator_table import Operator, operator_table
 from tare.trace.tables import Trace
+from tare.trace.windows import typical
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +18,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     unknown."""
 
     trace: str
+    # How many steps findings were looked for in, and how many the tables cover.
     steps: int
+    recorded_steps: int
     step_s: float
     profiled: bool
     findings: list[Finding]
@@ -35,6 +38,9 @@ def diagnose(
 ) -> Diagnosis:
     """`stacks` is a second recording of the same program that knows the lines; `before` an earlier one to
     compare."""
+    if "tare_profiled" in trace.metadata:
+        # All steps do the same: one that took far longer is no property of the workload.
+        trace = typical(trace)
     rates = {peak.name: peak.value for peak in peaks.peaks} if peaks else {}
     scene = Scene(trace, gross_s, rates)
     found = find(scene, Scene(before) if before is not None else None)
@@ -43,6 +49,7 @@ def diagnose(
     return Diagnosis(
         trace=trace.source,
         steps=scene.steps,
+        recorded_steps=max(len(trace.steps), 1),
         step_s=scene.step_s,
         profiled=gross_s is None,
         findings=found,

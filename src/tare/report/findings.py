@@ -31,9 +31,9 @@ def diagnosis_view(found: Diagnosis, rows: int = MOST_ROWS, sort: str | None = N
     """`sort` is a column of the table of operators or of kernels, or of both."""
     check_column(sort)
     parts: list[RenderableType] = [findings_view(found), Text("")]
-    parts += [operators_view(_by(found.operators, sort), found.steps, rows), Text("")]
+    parts += [operators_view(_by(found.operators, sort), found.recorded_steps, rows), Text("")]
     if found.kernels:
-        parts += [kernels_view(_by(found.kernels, sort), rows), Text("")]
+        parts += [kernels_view(_by(found.kernels, sort), found.recorded_steps, rows), Text("")]
     if found.memory:
         parts.append(memory_view(found.memory))
     return Group(*parts)
@@ -104,13 +104,13 @@ def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_R
     return Group(head, table)
 
 
-def kernels_view(kernels: Sequence[Kernel], rows: int = MOST_ROWS) -> RenderableType:
+def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
     table = _right("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
     for one in kernels[:rows]:
         table.add_row(
             cut(short_name(one.name), 32),
-            str(one.calls),
-            seconds(one.total / 1e9),
+            f"{one.calls / steps:.3g}",
+            seconds(one.total / 1e9 / steps),
             f"{one.share:.1%}",
             _shape(one.grid),
             _shape(one.block),
@@ -119,8 +119,8 @@ def kernels_view(kernels: Sequence[Kernel], rows: int = MOST_ROWS) -> Renderable
             CORES[one.tensor_cores],
             achieved(one),
         )
-    note = "tensor cores are told by the kernel's name; what is achieved, where the operator's shapes say it"
-    return Group(Text(f"kernels ({len(kernels)} in all); {note}", style="dim"), table)
+    note = "tensor cores by the kernel's name, what is achieved by the operator's shapes"
+    return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
 
 
 def achieved(kernel: Kernel) -> str:

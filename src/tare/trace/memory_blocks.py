@@ -1,9 +1,11 @@
 """Blocks of device memory: each allocation joined to its release, and to the operator and module that made it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from tare.trace.host import Places
 from tare.trace.nesting import innermost
 from tare.trace.tables import Integers, Mask, Trace
 
@@ -26,6 +28,10 @@ class Blocks:
     frame: Integers
     within_operator: Mask
 
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.trace)
+
     @property
     def kept(self) -> Mask:
         return np.equal(self.end, NEVER)
@@ -35,8 +41,10 @@ class Blocks:
         return np.flatnonzero((self.first <= event) & (self.last > event))
 
     def owner(self, block: int) -> str:
-        """The module whose forward allocated it, else the outermost operator, else Python."""
+        """The module whose forward, or whose backward, allocated it, else the outermost operator."""
         trace, frame = self.trace, int(self.frame[block])
+        if frame < 0 and trace.has_stacks and self.operator[block] >= 0:
+            frame = self._places.forward_frame(int(self.operator[block]))
         while frame >= 0:
             name = trace.name(trace.frames, frame)
             if name.startswith(MODULE):
