@@ -21,6 +21,8 @@ from tare.errors import BadInput, brief
 from tare.trace.events import Event, decode
 
 CHUNK = 4 << 20
+# How far from the end of a piece to look for the end of an event.
+GUESS = 1 << 16
 # Beyond these a file is no trace, or one that no machine that measures could hold.
 LARGEST_EVENT = 64 << 20
 LARGEST_TEXT = 64 << 30
@@ -57,7 +59,7 @@ class Chunks:
         head, rest, bare = self._head(file)
         while True:
             more = self._more(file)
-            guess = max(rest.rfind(between) for between in BETWEEN) + 1
+            guess = max(rest.rfind(between, max(len(rest) - GUESS, 0)) for between in BETWEEN) + 1
             if more and guess:
                 try:
                     events = self._decode(rest[:guess])
@@ -115,8 +117,7 @@ class Chunks:
         return data
 
     def _decode(self, text: bytes) -> list[Event]:
-        inner = text.strip(b" \t\r\n,")
-        events = decode(b"[" + inner + b"]")
+        events = decode(b"".join((b"[", text.strip(b" \t\r\n,"), b"]")))
         self.events += len(events)
         if self.events > MOST_EVENTS:
             raise BadInput(f"the trace {self.path} has more than {MOST_EVENTS:,} events")

@@ -46,6 +46,7 @@ class Host:
     end: Integers
     thread: Integers
     parent: Integers
+    depth: Integers
     name: Integers
     cause: Integers
     # The outermost row around each (itself, where nothing is).
@@ -54,7 +55,8 @@ class Host:
     operator: Integers
 
     def timeline(self, thread: int) -> Timeline:
-        return flatten(np.flatnonzero(self.thread == thread), self.start, self.end)
+        rows = np.flatnonzero(self.thread == thread)
+        return flatten(rows, self.start, self.end, self.parent, self.depth)
 
     def latest_end(self, thread: int, at: Integers) -> Integers:
         """For each moment, the latest end of what began on the thread before it."""
@@ -95,6 +97,7 @@ def host_of(trace: Trace) -> Host:
         end=end,
         thread=thread,
         parent=parent,
+        depth=depth,
         name=name,
         cause=np.where(loading >= 0, loading, own[rows]),
         top=top,

@@ -156,7 +156,8 @@ def _python(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> Pieces:
     if not trace.has_stacks:
         return pieces
     frames = trace.frames
-    line = flatten(np.flatnonzero(frames.thread == stepping), frames.start, frames.end)
+    mine = np.flatnonzero(frames.thread == stepping)
+    line = flatten(mine, frames.start, frames.end, frames.parent, frames.depth)
     piece, start, end, owner = line.cut(pieces.start, pieces.end)
     found = pieces.take(piece)
     loading = (owner >= 0) & (host.places.loading[np.maximum(owner, 0)] >= 0)

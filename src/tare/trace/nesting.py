@@ -13,7 +13,7 @@ def order(start: Integers, end: Integers) -> Integers:
 def nest(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, Integers]:
     """For rows in `order`: the row around each on its own thread or -1, and how many are around it.
 
-    A row that outlives the one it started in (clocks are rounded) is still its child.
+    A row that outlives the one it started in (clocks are rounded) is still its child, and taken as ending with it.
     """
     count = len(start)
     parent = np.full(count, -1, dtype=np.int64)
@@ -31,7 +31,7 @@ def nest(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, In
             above.append(stack[-1] if stack else -1)
             levels.append(len(stack))
             stack.append(row)
-            ends.append(finish)
+            ends.append(min(finish, ends[-1]) if ends else finish)
         parent[rows], depth[rows] = above, levels
     return parent, depth
 

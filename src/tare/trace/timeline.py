@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tare.trace.intervals import Integers
-from tare.trace.nesting import order
 
 BEGINNING = np.iinfo(np.int64).min
 NOBODY = -1
@@ -33,25 +32,21 @@ class Timeline:
         return piece[kept], from_[kept], to[kept], self.owner[segment][kept]
 
 
-def flatten(rows: Integers, start: Integers, end: Integers) -> Timeline:
-    """The timeline of these rows, all of one thread. An event that outlives the one around it is cut there."""
-    rows = rows[order(start[rows], end[rows])]
-    times, owners = [BEGINNING], [NOBODY]
-    stack: list[tuple[int, int]] = []
-
-    def leave(until: int) -> None:
-        while stack and stack[-1][0] <= until:
-            finish, _ = stack.pop()
-            times.append(finish)
-            owners.append(stack[-1][1] if stack else NOBODY)
-
-    for row, begin, finish in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True):
-        leave(begin)
-        times.append(begin)
-        owners.append(row)
-        stack.append((min(finish, stack[-1][0]) if stack else finish, row))
-    leave(np.iinfo(np.int64).max)
-    return Timeline(np.array(times, dtype=np.int64), np.array(owners, dtype=np.int64))
+def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers, depth: Integers) -> Timeline:
+    """The timeline of these rows, all of one thread, nested by `nest`. What outlives its parent is cut."""
+    end = end.copy()
+    for level in range(1, int(depth[rows].max(initial=0)) + 1):
+        inner = rows[depth[rows] == level]
+        end[inner] = np.minimum(end[inner], end[parent[inner]])
+    # What has no length owns nothing.
+    rows = rows[end[rows] > start[rows]]
+    # At a row's start it becomes the owner, at its end its parent does. At one moment, ends come before starts,
+    # inner ends before outer ones, and outer starts before inner ones: the last to come is right.
+    times = np.concatenate([end[rows], start[rows]])
+    owners = np.concatenate([parent[rows], rows])
+    rank = np.concatenate([-1 - depth[rows], depth[rows]])
+    order = np.lexsort((rank, times))
+    return Timeline(np.append(BEGINNING, times[order]), np.append(NOBODY, owners[order]))
 
 
 def inherit(own: Integers, parent: Integers, depth: Integers) -> Integers:
