@@ -154,3 +154,18 @@ def test_two_runs_of_the_same_differ_in_nothing() -> None:
         ("resnet50-infer-b1-eager", "resnet50-infer-b1-cudagraph"),
     ):
         assert find(scene(after), scene(before), pair) == [], (before, after)
+
+
+AGAIN = sorted((Path(__file__).parent / "recorded_again").glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", AGAIN, ids=lambda path: path.name[:-8])
+def test_a_second_recording_says_the_same(path: Path) -> None:
+    """The same programs recorded by another process: the same rules fire, and those of two traces see nothing."""
+    name = path.name.removesuffix(".json.gz")
+    trace = read(path)
+    again = Scene(trace, trace.metadata["tare_recorded"]["gross_ns"] / 1e9)
+    assert {finding.rule for finding in find(again)} == EXPECTED[name]
+    pair = [rule for rule in all_rules().values() if rule.pair]
+    assert find(again, scene(name), pair) == []
+    assert find(scene(name), again, pair) == []

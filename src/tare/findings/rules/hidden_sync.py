@@ -7,6 +7,7 @@ import numpy as np
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
+from tare.findings.rules.parameter_ping_pong import FEWEST, there_and_back
 from tare.findings.scene import Scene, merged, spans_of
 from tare.trace.tables import COPY, DEVICE_TO_HOST, Integers
 
@@ -33,6 +34,10 @@ def by_place(scene: Scene) -> dict[str, list[int]]:
     owners = calls.operator[device.call[fetching]]
     waits = scene.waits
     small = np.isin(calls.operator[waits], owners[owners >= 0])
+    if scene.per_step(len(there_and_back(scene)[0])) >= FEWEST:
+        # Parameters on their way to the host and back: small ones among them are no values that somebody asks for.
+        asking = scene.under(scene.operators("aten::item", "aten::is_nonzero", "aten::nonzero"))
+        small &= asking[np.maximum(calls.operator[waits], 0)] & (calls.operator[waits] >= 0)
     return scene.places.of_calls(waits[small])
 
 

@@ -9,8 +9,9 @@ from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, merged
-from tare.trace.intervals import Intervals, complement, covered_length, difference, make
+from tare.trace.intervals import Intervals, complement, covered_length, difference, make, union
 from tare.trace.tables import Integers, Mask
+from tare.trace.timeline import inherit
 
 SHORTEST_NS = 100_000
 # A stretch is so many times as long as the usual way from one call to the next.
@@ -24,8 +25,7 @@ OTHERS = rf"{LOADING_OR_COMPILING}|^Optimizer\.(step|zero_grad)#"
 
 @rule(
     "host-bound",
-    sees="The device runs dry while the host works for 4 % of the step (100 µs) or more without launching "
-    "anything.",
+    sees="The device runs dry while Python or operators on the CPU take 4 % of the step (100 µs) or more.",
     remedy="Move that work to the device, hoist it out of the step, or do it while the device is busy.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
@@ -58,7 +58,7 @@ def stretches(scene: Scene) -> Intervals:
     long = free[(free[:, 1] - free[:, 0]) >= shortest]
     busy = covered_length(device.intervals(), long[:, 0], long[:, 1])
     long = long[busy < (long[:, 1] - long[:, 0]) / 2]
-    others = scene.marked(OTHERS)
+    others = union(scene.marked(OTHERS), _dispatching(scene))
     # Where another rule has the greater part, it has the rest as well.
     long = long[covered_length(others, long[:, 0], long[:, 1]) < (long[:, 1] - long[:, 0]) / 2]
     left = difference(long, others)
@@ -71,6 +71,16 @@ def _without_edges(free: Intervals, starts: Integers, ends: Integers) -> Interva
     holds = np.searchsorted(edges, free[:, 1], side="right") > np.searchsorted(edges, free[:, 0])
     found: Intervals = free[~holds]
     return found
+
+
+def _dispatching(scene: Scene) -> Intervals:
+    """Outermost operators that launch something: their host time is the framework's, and launch-bound's to price."""
+    table, calls = scene.trace.operators, scene.trace.calls
+    launching = calls.operator[scene.trace.device.call[scene.trace.device.call >= 0]]
+    top = inherit(np.where(table.depth == 0, np.arange(len(table)), -1), table.parent, table.depth)
+    rows = np.unique(top[launching[launching >= 0]])
+    steps = scene.matching(table, r"^(?:ProfilerStep|tare::step)#")
+    return table.intervals(rows[~np.isin(rows, steps)])
 
 
 def _handed_over(scene: Scene, free: Intervals) -> Mask:
