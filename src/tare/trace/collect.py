@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from tare.trace import events as kineto
-from tare.trace.events import MEMORY, Event
+from tare.trace.events import MEMORY, NOTHING, Event
 from tare.trace.intervals import Integers
 from tare.trace.naming import call_kind, copy_direction, copy_memory
 from tare.trace.tables import COPY, KERNEL, MEMSET
@@ -115,7 +115,7 @@ class Collector:
 
     def _texts(self, raws: Iterable[msgspec.Raw]) -> list[int]:
         texts = self.texts
-        return [texts[text] if (text := bytes(raw)) else -1 for raw in raws]
+        return [-1 if raw is NOTHING else texts[bytes(raw)] for raw in raws]
 
     def _operators(self, events: list[Event], times: "Times") -> None:
         args = [event.args for event in events]
@@ -125,7 +125,7 @@ class Collector:
             [a.external for a in args],
             [a.sequence for a in args],
             [a.forward_thread for a in args],
-            self._texts(a.dims if a.dims is not kineto.NOTHING else a.dims_old for a in args),
+            self._texts(a.dims if a.dims is not NOTHING else a.dims_old for a in args),
             self._texts(a.types for a in args),
             self._texts(a.concrete for a in args),
             self._texts(a.strides for a in args),

@@ -1,6 +1,8 @@
 """A trace of torch.profiler (.json, .json.gz; ours or anyone's) into its tables. Nothing of it is executed."""
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,24 @@ def read(path: Path) -> Trace:
     chunks = Chunks(path)
     collector = Collector()
     try:
-        for events in chunks:
-            collector.take(events)
+        with _uncollected():
+            for events in chunks:
+                collector.take(events)
     except (msgspec.DecodeError, OverflowError, TypeError) as error:
         raise BadInput(f"the trace {path} has an event that cannot be read: {brief(error)}") from None
     return build(collector, str(path), chunks.metadata, chunks.events)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Millions of short-lived events hold no cycles: looking for some takes a tenth of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def parse(events: list[Event], source: str = "events", metadata: Mapping[str, Any] | None = None) -> Trace:
