@@ -3,9 +3,9 @@
     python -m benchmarks.trace [--megabytes 30,150] [--hta PYTHON] [--json FILE]
 
 `--hta` names an interpreter that has HTA installed (it need not be ours; '' leaves HTA out). The traces are a
-recorded one, repeated with shifted times up to the given size. Each side runs in processes of its own, in turns; what
-counts is the least CPU time, without imports, and the peak memory above what there was after them. Ours also says
-why the device was idle, and theirs does too, stream by stream. The exit code is 1 if a promise is broken.
+recorded one, repeated with shifted times up to the given size. Each side runs in processes of its own, in turns.
+What counts is the least CPU time, without imports, and the peak memory above what there was after them. Ours also
+says why the device was idle, and theirs does too, stream by stream. The exit code is 1 if a promise is broken.
 """
 
 import argparse

@@ -89,6 +89,8 @@ def test_a_group_by_domain() -> None:
     shares = [(one.active, one.movement, one.idle) for one in found.bars]
     shares += [(one.active, one.movement, one.idle) for one in (*found.domains, *found.overall)]
     assert [sum(one) for one in shares] == pytest.approx([1] * len(shares))
+    # Under the profiler the graph's launch takes so long that it computes for 60 % only; of gross it is 88 %.
+    assert found.bars[1].active == pytest.approx(0.88, abs=0.01)
     vision = [bar.active for bar in found.bars if bar.domain == "vision"]
     assert found.domains[1].active == pytest.approx(sum(vision) / 2)
     assert found.missing == {"x/y": "failed"}

@@ -3,6 +3,7 @@
 Written out by hand: a picture of rectangles needs no library, stays small, and every text in it can be searched.
 """
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -73,9 +74,8 @@ def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str) -> 
         body.append(
             _text(x + step * 0.35, y - 6, seconds(fall.gross / 1e9), anchor="middle", size=12, weight="600")
         )
-        for line, part in enumerate(name.split(":")):
-            shown = part if line == 0 else f":{part}"
-            body.append(_text(x + step * 0.35, top + plot + 20 + 15 * line, shown, anchor="middle", size=12))
+        for line, part in enumerate(_wrapped(name, int(step / 7))):
+            body.append(_text(x + step * 0.35, top + plot + 20 + 15 * line, part, anchor="middle", size=12))
     for i, name in enumerate(reversed(present)):
         y = top + 22 * i
         body.append(_box(width - legend + 24, y, 13, 13, colour(name), MEANING[name]))
@@ -99,6 +99,16 @@ def breakdown_svg(bars: Sequence[Bar], title: str) -> str:
             x += share * plot
         body.append(_text(left + plot + 8, y + 14, f"{100 * one.active:.0f} %", size=12, fill=FAINT))
     return _svg(WIDTH, top + 24 * len(bars) + 16, body)
+
+
+def _wrapped(name: str, longest: int) -> list[str]:
+    """A name in lines, broken behind its colons and hyphens where it is too long for its column."""
+    lines = [""]
+    for part in re.split(r"(?<=[:\-_ ])", name):
+        if lines[-1] and len(lines[-1]) + len(part) > longest:
+            lines.append("")
+        lines[-1] += part
+    return lines
 
 
 def _subtitle(fall: Waterfall) -> str:

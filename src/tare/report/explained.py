@@ -1,6 +1,6 @@
 """All of what was explained: printed, or written as a page or a picture."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Protocol
@@ -12,15 +12,17 @@ from tare.errors import BadInput
 from tare.findings.diagnosis import Diagnosis
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.colours import colour
-from tare.report.explain import against_view, bar, explanation_view, percent
+from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
 from tare.report.numbers import seconds
 from tare.report.terminal import make_console, simple_table
 from tare.trace.explanation import Explanation
-from tare.trace.group import PARTS, Breakdowns
+from tare.trace.group import PARTS, UNKNOWN, Breakdowns
 from tare.trace.waterfall import ORDER, Difference
 
 MOST_COLUMNS = 6
+# Where the first letter of a segment is another's too.
+LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
 
 
 class Explained(Protocol):
@@ -77,13 +79,10 @@ def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
     """One stacked bar a rung on one scale, and the segments of all side by side."""
     most = max(one.waterfall.gross for one in rungs)
     bars = simple_table("rung", "", "gross")
+    bars.columns[2].min_width = 7
     for one in rungs:
-        line, at = Text(), 0
-        for segment in one.waterfall.segments:
-            piece = bar(0, at + segment.ns, most, colour(segment.name), 60).plain
-            line.append(piece[len(line.plain) :], colour(segment.name))
-            at += segment.ns
-        bars.add_row(rung_of(one), line, seconds(one.waterfall.gross / 1e9))
+        parts = {segment.name: segment.ns / most for segment in one.waterfall.segments}
+        bars.add_row(shorten(rung_of(one), 34), stacked(parts, 50), seconds(one.waterfall.gross / 1e9))
     table = simple_table("segment", *(rung_of(one) for one in rungs[:MOST_COLUMNS]))
     for column in table.columns[1:]:
         column.justify, column.no_wrap, column.overflow = "right", False, "fold"
@@ -95,18 +94,28 @@ def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
     return Group(bars, Text(""), table)
 
 
+def stacked(parts: Mapping[str, float], width: int) -> Text:
+    """Shares of `width` one after the other; each cell bears the letter of its part, for paper has no colours."""
+    line, at = Text(), 0.0
+    for name, share in parts.items():
+        cells = round((at + share) * width) - round(at * width)
+        line.append(LETTERS.get(name, name[0]) * cells, f"black on {colour(name)}")
+        at += share
+    return line
+
+
 def group_view(found: Breakdowns) -> RenderableType:
     """The shares of each workload, and their means by domain."""
     bars = simple_table("workload", "rung", "mode", "", *PARTS)
     for one in found.bars:
-        line = Text()
-        for part in PARTS:
-            line.append("█" * round(24 * getattr(one, part)), colour(part))
-        bars.add_row(one.workload, one.rung, one.mode, line, *(percent(getattr(one, part)) for part in PARTS))
+        shares = {part: getattr(one, part) for part in PARTS}
+        line = stacked(shares, 24)
+        bars.add_row(shorten(one.workload, 34), one.rung, one.mode, line, *map(percent, shares.values()))
     means = simple_table("domain", "mode", "workloads", *PARTS)
-    for mean in (*found.domains, *found.overall):
-        shares = (percent(getattr(mean, part)) for part in PARTS)
-        means.add_row(mean.domain, mean.mode, str(mean.workloads), *shares)
+    known = [mean for mean in found.domains if mean.domain != UNKNOWN]
+    for mean in (*known, *found.overall):
+        texts = (percent(getattr(mean, part)) for part in PARTS)
+        means.add_row(mean.domain, mean.mode, str(mean.workloads), *texts)
     parts: list[RenderableType] = [bars, Text(""), means]
     if found.missing:
         parts.append(Text(f"not in the means: {', '.join(found.missing)}", style="yellow"))

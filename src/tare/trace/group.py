@@ -12,10 +12,12 @@ import msgspec
 from tare.trace.explanation import Explanation
 
 PARTS = ("active", "movement", "idle")
+UNKNOWN = "unknown"
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload in one mode: the medians of its steps' shares, scaled to add up to one."""
+    """One workload in one mode. Shares of gross where that is known, since the profiler stretches the idle part;
+    otherwise the medians of the profiled steps' shares, scaled to add up to one."""
 
     workload: str
     rung: str
@@ -59,13 +61,22 @@ def group(explanations: Iterable[Explanation], missing: dict[str, str] | None = 
 def _bar(one: Explanation) -> Bar | None:
     if one.breakdown is None or one.breakdown.window == 0:
         return None
-    shares = {part: one.breakdown.share(part).median for part in PARTS}
+    fall = one.waterfall
+    if fall.profiled:
+        shares = {part: one.breakdown.share(part).median for part in PARTS}
+    else:
+        moved = fall.find("movement")
+        shares = {
+            "active": float(fall.net),
+            "movement": float(moved),
+            "idle": float(fall.gross - fall.net - moved),
+        }
     whole = sum(shares.values())
     return Bar(
         workload=one.workload or one.title,
         rung=one.rung or "",
         mode=one.mode or "",
-        domain=one.domain or "unknown",
+        domain=one.domain or UNKNOWN,
         **{part: share / whole for part, share in shares.items()},
     )
 
