@@ -81,6 +81,18 @@ class LocalExecutor:
             done = self._run(self._job(case, options, reference=_text(reference), cache=cache), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
+    def ask(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> Ending:
+        """Runs a job that is no round in a fresh process, watched like any other; TareError where it fails."""
+        ending, _ = self._supervise(job, options, device, launcher)
+        failure = failure_of(ending, options.timeout)
+        if failure:
+            raise TareError(f"{failure.stage or 'the worker'} failed: {failure.cause}, {failure.message}")
+        return ending
+
+    def cache_of(self, case: Case) -> Path:
+        """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
+        return self._folder("cache", case)
+
     def close(self) -> None:
         self._launcher.close()
 

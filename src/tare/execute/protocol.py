@@ -12,6 +12,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.records.environment import Environment
 from tare.records.record import DeviceMemory, Failure, HostMemory, Parity, Series
+from tare.records.work import Work
 
 PROTOCOL = 1
 # The environment variable that names the descriptor for a worker started as a program of its own.
@@ -60,13 +61,39 @@ class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field
     """Say what this machine has."""
 
 
-Job = RoundJob | ReferenceJob | StageJob | CheckJob | ProbeJob
+class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_field="kind"):
+    """Record traces of a case: one for the figures; one with stacks, which slow the host, for names."""
+
+    case: Case
+    trace: str
+    stacks: str | None = None
+    cache: str | None = None
+
+
+class CountJob(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):
+    """Count the operations and bytes of one eager step of a case."""
+
+    case: Case
+
+
+class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="kind"):
+    """Measure one ceiling of this machine (tare.measure.peaks)."""
+
+    name: str
+    device: str
+    budget_s: float
+    width: float
+
+
+Job = RoundJob | ReferenceJob | StageJob | CheckJob | ProbeJob | ProfileJob | CountJob | PeakJob
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
     """Where the worker is now: if it dies, it died there."""
 
-    name: Literal["start", "build", "prepare", "warm-up", "sample", "audit", "parity", "report"]
+    name: Literal[
+        "start", "build", "prepare", "warm-up", "sample", "audit", "parity", "report", "profile", "count"
+    ]
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared", tag_field="kind"):
@@ -106,6 +133,22 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed", tag_field=
     environment: Environment
 
 
+class Profiled(msgspec.Struct, frozen=True, tag="profiled", tag_field="kind"):
+    """How many steps the traces hold."""
+
+    steps: int
+
+
+class Counted(msgspec.Struct, frozen=True, tag="counted", tag_field="kind"):
+    work: Work
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True, tag="capacity", tag_field="kind"):
+    """How much one step of a peak does (FLOPs or bytes, or 1 where its time is the figure)."""
+
+    amount: float
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):
     failure: Failure
 
@@ -114,7 +157,7 @@ class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind"):
     """The worker has said everything."""
 
 
-Message = Stage | Prepared | Measured | Weighed | Checked | Probed | Failed | Done
+Message = Stage | Prepared | Measured | Weighed | Checked | Probed | Profiled | Counted | Capacity | Failed | Done
 
 _messages = msgspec.json.Decoder(Message)
 _jobs = msgspec.json.Decoder(Job)

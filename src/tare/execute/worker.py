@@ -17,12 +17,15 @@ from tare.execute.protocol import (
     Channel,
     Checked,
     CheckJob,
+    CountJob,
     Done,
     Failed,
     Job,
     Measured,
+    PeakJob,
     Prepared,
     ProbeJob,
+    ProfileJob,
     ReferenceJob,
     RoundJob,
     Stage,
@@ -67,6 +70,19 @@ def run_job(job: Job, send: Send) -> int:
             from tare.execute.probe import probe
 
             send(probe())
+        elif isinstance(job, ProfileJob):
+            from tare.execute.profiling import profile
+
+            profile(job, send)
+        elif isinstance(job, CountJob):
+            from tare.execute.counting import count
+
+            send(Stage("count"))
+            send(count(job.case))
+        elif isinstance(job, PeakJob):
+            from tare.execute.ceilings import measure_peak
+
+            measure_peak(job, send)
         send(Done())
         return 0
     except Exception as error:  # noqa: BLE001 - the cause is recorded: that is this function's purpose
@@ -87,7 +103,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     case = job.case
     rung = get_rung(case.rung)
     flags = pin_flags(case)
-    cache = _use_cache(job.cache if rung.caches else None)
+    cache = use_cache(job.cache if rung.caches else None)
     host = HostMeter()
     spin_before = spin_ns()
     send(Stage("build"))
@@ -148,7 +164,7 @@ def classify(error: BaseException) -> Failure:
     return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
 
 
-def _use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
+def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
     """Points the compilers' caches at the case's own folder, so that cold and warm are what they say."""
     if folder is None:
         return "none"

@@ -1,0 +1,142 @@
+"""Reading a trace and breaking it down, against HTA (HolisticTraceAnalysis) on the same file in the same run.
+
+    python -m benchmarks.trace [--megabytes 30,150] [--hta PYTHON] [--json FILE]
+
+`--hta` names an interpreter that has HTA installed (it need not be ours; '' leaves HTA out). The traces are a
+recorded one, repeated with shifted times up to the given size. Each side runs in processes of its own, in turns.
+What counts is the least CPU time, without imports, and the peak memory above what there was after them. Ours also
+says why the device was idle, and theirs does too, stream by stream. The exit code is 1 if a promise is broken.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+RECORDED = Path(__file__).parents[1] / "tests" / "trace" / "recorded" / "resnet50-train-b32-eager-amp.json.gz"
+# How many times faster (5 to 8 were seen, HTA 0.5.0), and how many bytes an event may take at the peak.
+FASTER, BYTES_PER_EVENT = 5.0, 1000.0
+
+OURS = """
+import json, resource, sys, time
+from pathlib import Path
+from tare.trace.breakdown import breakdown
+from tare.trace.idle import explain_idle
+from tare.trace.read import read
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.process_time()
+trace = read(Path(sys.argv[1]))
+parsed = time.process_time()
+parts, idle = breakdown(trace), explain_idle(trace)
+assert parts.window == parts.active + parts.movement + parts.idle and parts.idle == idle.idle
+done = time.process_time()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"parse_s": parsed - start, "breakdown_s": done - parsed, "peak_bytes": 1024 * (peak - before),
+                  "events": trace.events}))
+"""
+THEIRS = """
+import json, logging, resource, sys, time
+logging.disable(logging.CRITICAL)
+from hta.trace_analysis import TraceAnalysis
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.process_time()
+analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="")
+parsed = time.process_time()
+analysis.get_temporal_breakdown(visualize=False)
+analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+done = time.process_time()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"parse_s": parsed - start, "breakdown_s": done - parsed, "peak_bytes": 1024 * (peak - before)}))
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--megabytes", default="30,150")
+    parser.add_argument("--hta", default=sys.executable)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for megabytes in map(int, args.megabytes.split(",")):
+            path = Path(folder) / f"{megabytes}.json"
+            repeat(path, megabytes << 20)
+            found.append(compare(path, megabytes, args.hta, args.repeats))
+            path.unlink()
+    kept = all(row["promises_kept"] for row in found)
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0 if kept else 1
+
+
+def compare(path: Path, megabytes: int, hta: str, repeats: int) -> dict[str, Any]:
+    turns = [(measure(sys.executable, OURS, path), measure(hta, THEIRS, path)) for _ in range(repeats)]
+    ours, theirs = best([one for one, _ in turns]), best([other for _, other in turns])
+    per_event = ours["peak_bytes"] / ours["events"]
+    row: dict[str, Any] = {"megabytes": megabytes, "ours": ours, "theirs": theirs, "bytes_per_event": per_event}
+    line = f"{megabytes} MB, {ours['events']:,} events: {total(ours):.2f} s, {per_event:.0f} bytes an event"
+    row["promises_kept"] = per_event <= BYTES_PER_EVENT
+    if "failed" in theirs:
+        line += f"; HTA: {theirs['failed']}"
+    else:
+        row["times_faster"] = total(theirs) / total(ours)
+        row["promises_kept"] = row["promises_kept"] and row["times_faster"] >= FASTER
+        line += f"; HTA {total(theirs):.2f} s, {theirs['peak_bytes'] / ours['events']:.0f} bytes an event"
+        line += f": {row['times_faster']:.1f} times faster"
+    print(line + ("" if row["promises_kept"] else "   BROKEN"), flush=True)
+    return row
+
+
+def best(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    return next((turn for turn in turns if "failed" in turn), None) or min(turns, key=total)
+
+
+def total(one: dict[str, Any]) -> float:
+    return float(one["parse_s"] + one["breakdown_s"])
+
+
+def measure(python: str, program: str, path: Path) -> dict[str, Any]:
+    if not python:
+        return {"failed": "not asked for"}
+    done = subprocess.run([python, "-c", program, str(path)], capture_output=True, text=True)
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["no word"])[-1][:200]}
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
+
+
+def repeat(path: Path, size: int) -> None:
+    """The recorded steps one after the other, each with numbers of its own, until the text has the size."""
+    document = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    events = document.pop("traceEvents")
+    times = [event["ts"] for event in events if event.get("ph") == "X"]
+    span = max(times) - min(times) + 10_000
+    with path.open("w") as file:
+        file.write(json.dumps(document)[:-1] + ', "traceEvents": [\n')
+        written, copies = 0, 0
+        while written < size:
+            text = ",\n".join(json.dumps(shifted(event, copies, span), indent=1) for event in events)
+            written += file.write((",\n" if copies else "") + text)
+            copies += 1
+        file.write("]}")
+
+
+def shifted(event: dict[str, Any], copy: int, span: float) -> dict[str, Any]:
+    made = dict(event)
+    if "ts" in made:
+        made["ts"] = round(made["ts"] + copy * span, 3)
+    args = made.get("args")
+    if args and "correlation" in args:
+        made["args"] = {**args, "correlation": args["correlation"] + copy * 1_000_000}
+    if str(made.get("name", "")).startswith("ProfilerStep#"):
+        made["name"] = f"ProfilerStep#{copy}"
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

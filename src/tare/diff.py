@@ -1,0 +1,85 @@
+"""Two records or two traces side by side. The CLI calls it."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tare.errors import BadInput
+from tare.findings.changes import Changes, changes
+from tare.findings.scene import Scene
+from tare.home import home
+from tare.records.changes import RecordChanges, record_changes
+from tare.records.record import Record
+from tare.survey import find_records
+from tare.trace.explanation import recorded_gross
+from tare.trace.read import read
+
+# What the beginning of a trace holds, and no file of records.
+MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
+BEGINNING = 1 << 16
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """`records` for two records, `trace` for two traces, and for two records of which both kept one."""
+
+    records: RecordChanges | None = None
+    trace: Changes | None = None
+    notes: list[str] = []
+
+    def document(self) -> dict[str, Any]:
+        return {"records": self.records, "trace": self.trace, "notes": self.notes}
+
+
+def diff(before: str, after: str, store: str | None) -> Diff:
+    kinds = [is_trace(term) for term in (before, after)]
+    if all(kinds):
+        return Diff(trace=changes(*(_scene(Path(term), None) for term in (before, after))))
+    if any(kinds):
+        record = before if kinds[1] else after
+        raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
+    one, other = (_record(term, store) for term in (before, after))
+    kept = [home() / "traces" / f"{record.id}.json.gz" for record in (one, other)]
+    notes = [
+        f"no trace is kept of {record.case.key}: tare explain records one"
+        for record, path in zip((one, other), kept, strict=True)
+        if not path.exists()
+    ]
+    found = record_changes(one, other)
+    if notes:
+        return Diff(records=found, notes=notes)
+    times = [next((f for f in found.figures if f.name == "gross"), None)] * 2
+    grosses = (times[0].before if times[0] else None, times[1].after if times[1] else None)
+    scenes = [_scene(path, gross) for path, gross in zip(kept, grosses, strict=True)]
+    return Diff(records=found, trace=changes(*scenes))
+
+
+def is_trace(term: str) -> bool:
+    """A file that begins like a trace; a file of records is JSON as well."""
+    path = Path(term)
+    if not term.endswith((".json", ".json.gz")):
+        return False
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            beginning = file.read(BEGINNING)
+    except (OSError, EOFError) as error:
+        raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
+    return any(mark in beginning for mark in MARKS)
+
+
+def _scene(path: Path, gross_s: float | None) -> Scene:
+    trace = read(path)
+    recorded = recorded_gross(trace)
+    return Scene(trace, gross_s or (recorded / 1e9 if recorded else None))
+
+
+def _record(term: str, store: str | None) -> Record:
+    found = find_records([term], store, latest=True)
+    if not found:
+        raise BadInput(f"no record matches {term}; tare list records")
+    if len(found) > 1:
+        raise BadInput(f"{term} matches {len(found)} records; name one by its id or key (tare list records)")
+    return found[0]

@@ -1,0 +1,82 @@
+"""Measuring a machine's ceilings: a fresh process each, through the sampler that measures every case."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.executor import LocalExecutor
+from tare.execute.protocol import Capacity, Measured, PeakJob, Stage
+from tare.measure.peaks import SECONDS, Ceiling, ceilings
+from tare.records.environment import Environment
+from tare.records.record import Series
+from tare.records.work import Peak, Peaks
+
+BUDGET_S = 1.5
+WIDTH = 0.005
+
+
+def measure_peak(job: PeakJob, send: Callable[[Any], None]) -> None:
+    """In the worker: one ceiling."""
+    import torch
+
+    from tare.execute.worker import DEVICE_WARMUP_S
+    from tare.measure.devices import make_clock
+    from tare.measure.sampler import Limits, sample
+
+    found = next(one for one in ceilings(job.device) if one.name == job.name)
+    send(Stage("prepare"))
+    load = found.make(job.device)
+    clock = make_clock(torch.device(job.device))
+    send(Capacity(amount=load.amount))
+    send(Stage("sample"))
+    at_least = DEVICE_WARMUP_S if clock.overlaps else 0.0
+    with torch.inference_mode():
+        sample(load.step, clock, Limits(job.budget_s, job.width, warmup_at_least_s=at_least), _sender(send))
+
+
+def _sender(send: Callable[[Any], None]) -> Callable[[Series], None]:
+    return lambda series: send(Measured(series))
+
+
+def measure_peaks(
+    executor: LocalExecutor,
+    device: str,
+    environment: Environment,
+    rounds: int,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Peaks:
+    """All ceilings of a device. One that cannot be measured is an error: a missing peak would hide a floor."""
+    made: dict[str, list[float]] = {}
+    wanted = ceilings(device)
+    for index in range(rounds):
+        for ceiling in wanted:
+            tell(f"{ceiling.name} {index + 1}/{rounds}")
+            made.setdefault(ceiling.name, []).append(_one(executor, ceiling, device))
+    return Peaks(
+        device=device,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment=environment,
+        peaks=[
+            Peak(
+                name=one.name,
+                unit=one.unit,
+                value=(min if one.unit == SECONDS else max)(made[one.name]),
+                rounds=made[one.name],
+            )
+            for one in wanted
+        ],
+    )
+
+
+def _one(executor: LocalExecutor, ceiling: Ceiling, device: str) -> float:
+    job = PeakJob(name=ceiling.name, device=device, budget_s=BUDGET_S, width=WIDTH)
+    messages = executor.ask(job, Options(timeout=120.0), device).messages
+    amount = next((m.amount for m in messages if isinstance(m, Capacity)), None)
+    series = next((m.series for m in messages if isinstance(m, Measured) and m.series.kind == "pipelined"), None)
+    if amount is None or series is None:
+        raise TareError(f"the ceiling {ceiling.name} of {device} could not be measured")
+    seconds = median(series.step_seconds())
+    return seconds if ceiling.unit == SECONDS else amount / seconds

@@ -1,0 +1,80 @@
+"""The profiling worker: prepares a case like a round does, and records traces of it. It times nothing."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tare.execute.protocol import Profiled, ProfileJob, Stage
+
+# Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.
+WARM_S = 0.5
+WARMUP_STEPS = 3
+# As many steps as last this long, within these bounds: enough for a spread, and a trace of bearable size.
+WANTED_S = 0.1
+FEWEST_STEPS, MOST_STEPS = 4, 12
+
+
+def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
+    from tare.execute.worker import use_cache
+    from tare.measure.devices import make_clock
+    from tare.rungs import get_rung
+    from tare.rungs.numerics import pin_flags
+    from tare.workloads import get_workload
+
+    case = job.case
+    rung = get_rung(case.rung)
+    pin_flags(case)
+    use_cache(job.cache if rung.caches else None)
+    send(Stage("build"))
+    program = rung.prepare(get_workload(case.workload), case)
+    clock = make_clock(program.device)
+    send(Stage("prepare"))
+    clock.time(program.step, 1)
+    send(Stage("warm-up"))
+    step_s = clock.time(program.step, 2).wall_ns / 2e9
+    clock.time(program.step, max(2, min(200, math.ceil(WARM_S / max(step_s, 1e-6)))))
+    steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
+    send(Stage("profile"))
+    marks = {"case": case.key, "rung": case.rung}
+    record(program.step, clock.synchronize, program.device.type, job.trace, steps, False, marks)
+    if job.stacks:
+        record(program.step, clock.synchronize, program.device.type, job.stacks, steps, True, marks)
+    program.close()
+    send(Profiled(steps))
+
+
+def record(
+    step: Callable[[], Any],
+    synchronize: Callable[[], None],
+    device: str,
+    path: str,
+    steps: int,
+    stacks: bool,
+    marks: dict[str, Any],
+) -> None:
+    """A trace of so many steps, run back to back as they are measured; the device is empty before and after."""
+    from torch.profiler import ProfilerActivity, record_function, schedule
+    from torch.profiler import profile as profiler
+
+    activities = [ProfilerActivity.CPU]
+    if device != "cpu":
+        activities.append(getattr(ProfilerActivity, device.upper()))
+    # Without `repeat` a second cycle begins at once and throws the first one's events away.
+    plan = schedule(wait=0, warmup=WARMUP_STEPS, active=steps, repeat=1)
+    with profiler(
+        activities=activities,
+        schedule=plan,
+        record_shapes=True,
+        profile_memory=True,
+        with_stack=stacks,
+        acc_events=True,
+    ) as recording:
+        recording.add_metadata_json("tare_profiled", json.dumps(marks | {"stacks": stacks}))
+        for i in range(WARMUP_STEPS + steps):
+            with record_function(f"tare::step#{i - WARMUP_STEPS}"):
+                step()
+            if i in (WARMUP_STEPS - 1, WARMUP_STEPS + steps - 1):
+                synchronize()
+            recording.step()
+    recording.export_chrome_trace(path)

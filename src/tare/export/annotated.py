@@ -1,0 +1,129 @@
+"""A trace with our annotations in place, for Perfetto or chrome://tracing: why idle, and the findings.
+
+The original text is copied as it is, in pieces, and our events are put at the front of its list: memory does not
+follow the trace's size, and nothing that tare does not understand is lost.
+"""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from tare.errors import BadInput
+from tare.findings.finding import Finding
+from tare.trace.host import CAUSES, host_of
+from tare.trace.idle import cut_gaps
+from tare.trace.places import describe
+from tare.trace.tables import Trace
+from tare.trace.windows import main_device
+
+# A process of our own, above the others; no real process has this number.
+PROCESS = 2_000_000_000
+IDLE_TRACK, FIRST_FINDING_TRACK = 1, 10
+PIECE = 1 << 20
+# The list of events begins within this much text.
+HEAD = 64 << 20
+_LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[|\A\s*(?:\xef\xbb\xbf)?\s*\[')
+
+
+def write_annotated(trace: Trace, source: Path, target: Path, findings: Sequence[Finding]) -> int:
+    """Writes the trace in `source` with annotations to `target` (compressed if its name ends in .gz); how many."""
+    events = [*_idle(trace), *_findings(findings)]
+    text = b",".join(json.dumps(event, separators=(",", ":")).encode() for event in [*_names(findings), *events])
+    unfinished = target.with_name(target.name + ".part")
+    try:
+        with _open(source) as original, _create(unfinished, target) as copy:
+            _splice(original, copy, text, source)
+        unfinished.replace(target)
+    except OSError as error:
+        raise BadInput(f"cannot write {target} from {source}: {error.strerror or error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return len(events)
+
+
+def _splice(original: IO[bytes], copy: IO[bytes], text: bytes, source: Path) -> None:
+    head = b""
+    while (found := _LIST.search(head)) is None:
+        more = original.read(PIECE)
+        if not more or len(head) > HEAD:
+            raise BadInput(f"{source} is not a trace of torch.profiler: it has no list 'traceEvents'")
+        head += more
+    rest = head[found.end() :]
+    while not rest.strip() and (more := original.read(PIECE)):
+        rest += more
+    empty = rest.lstrip().startswith(b"]")
+    copy.write(head[: found.end()] + b"\n" + text + (b"" if empty else b",") + rest)
+    while more := original.read(PIECE):
+        copy.write(more)
+
+
+def _names(findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    yield _meta("process_name", 0, {"name": "tare"})
+    yield _meta("process_sort_index", 0, {"sort_index": -1})
+    yield _meta("thread_name", IDLE_TRACK, {"name": "why the device is idle"})
+    for index, finding in enumerate(findings):
+        if finding.spans:
+            yield _meta("thread_name", FIRST_FINDING_TRACK + index, {"name": f"finding: {finding.rule}"})
+
+
+def _meta(name: str, track: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "name": name, "pid": PROCESS, "tid": track, "args": args}
+
+
+def _idle(trace: Trace) -> Iterator[dict[str, Any]]:
+    """One event a piece of a gap, named by its cause; neighbours of one cause and place are one."""
+    device = main_device(trace)
+    if device is None:
+        return
+    host = host_of(trace)
+    _, pieces = cut_gaps(trace, device, host)
+    texts, where = describe(trace, host, pieces)
+    order = np.argsort(pieces.start, kind="stable")
+    columns = (pieces.start, pieces.end, pieces.cause, where, pieces.gap)
+    open_: list[int] = []
+    for start, end, cause, place, gap in zip(*(column[order].tolist() for column in columns), strict=True):
+        if open_ and open_[1] == start and open_[2:] == [cause, place, gap]:
+            open_[1] = end
+            continue
+        if open_:
+            yield _piece(open_, texts)
+        open_ = [start, end, cause, place, gap]
+    if open_:
+        yield _piece(open_, texts)
+
+
+def _piece(piece: list[int], texts: list[str]) -> dict[str, Any]:
+    start, end, cause, place, _ = piece
+    return _event(CAUSES[cause], start, end, IDLE_TRACK, {"where": texts[place]})
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    for index, finding in enumerate(findings):
+        args: dict[str, Any] = {"summary": finding.summary, "remedy": finding.remedy, "severity": finding.severity}
+        if finding.gain_s is not None:
+            args["gives back a step"] = f"{'at most ' if finding.at_most else ''}{finding.gain_s * 1e6:.1f} µs"
+        for start, end in finding.spans:
+            yield _event(finding.rule, start, end, FIRST_FINDING_TRACK + index, args)
+
+
+def _event(name: str, start: int, end: int, track: int, args: dict[str, Any]) -> dict[str, Any]:
+    """Times of the trace's own clock, in the microseconds of the format."""
+    times = {"ts": start / 1000, "dur": (end - start) / 1000}
+    return {"ph": "X", "cat": "tare", "name": name, "pid": PROCESS, "tid": track} | times | {"args": args}
+
+
+def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast(IO[bytes], gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+def _create(path: Path, target: Path) -> IO[bytes]:
+    if target.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "wb", compresslevel=6))
+    return path.open("wb")

@@ -1,0 +1,71 @@
+"""Two traces side by side, per step: operators of one name and shape, their host time and kernels; all kernels
+by name."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tare.findings.scene import Scene
+
+# Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
+_WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
+
+
+@dataclass
+class Operation:
+    """One operator at one shape: how often a step calls it, its host time without children, its kernels' time."""
+
+    name: str
+    shape: str
+    calls: float = 0.0
+    self_s: float = 0.0
+    kernels: dict[str, float] = field(default_factory=dict)
+    rows: list[int] = field(default_factory=list)
+
+    @property
+    def device_s(self) -> float:
+        return sum(self.kernels.values())
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.shape}" if self.shape else self.name
+
+
+def operations(scene: Scene) -> dict[tuple[str, str], Operation]:
+    """The operators of a trace's steps by name and shape; a kernel belongs to the innermost operator around it."""
+    trace, table = scene.trace, scene.trace.operators
+    found: dict[tuple[str, str], Operation] = {}
+    inside = np.flatnonzero(scene.inside(table))
+    own = table.duration.copy()
+    children = np.flatnonzero(table.parent >= 0)
+    np.subtract.at(own, table.parent[children], table.duration[children])
+    of_row: dict[int, Operation] = {}
+    for row in inside.tolist():
+        name = trace.name(table, row)
+        if name.startswith(_WRAPPERS):
+            continue
+        shape = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
+        entry = found.setdefault((name, shape), Operation(name, shape))
+        entry.calls += 1 / scene.steps
+        entry.self_s += float(own[row]) / scene.steps / 1e9
+        entry.rows.append(row)
+        of_row[row] = entry
+    device, calls = trace.device, trace.calls
+    for work in np.flatnonzero(device.kernels & np.isin(device.call, list(scene.script.call_at))).tolist():
+        owner = of_row.get(int(calls.operator[device.call[work]]))
+        if owner is not None:
+            kernel = trace.name(device, work)
+            taken = float(device.duration[work]) / scene.steps / 1e9
+            owner.kernels[kernel] = owner.kernels.get(kernel, 0.0) + taken
+    return found
+
+
+def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
+    """Launches and seconds a step of every kernel."""
+    device = scene.trace.device
+    found: dict[str, tuple[float, float]] = {}
+    for work in np.flatnonzero(device.kernels & np.isin(device.call, list(scene.script.call_at))).tolist():
+        count, seconds = found.get(scene.trace.name(device, work), (0.0, 0.0))
+        taken = float(device.duration[work]) / 1e9
+        found[scene.trace.name(device, work)] = (count + 1 / scene.steps, seconds + taken / scene.steps)
+    return found

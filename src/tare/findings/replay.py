@@ -1,0 +1,249 @@
+"""What would a step take if something in it were gone: the recorded calls and works played again under changed
+terms.
+
+The time that a fix gives back is not the time that its symptom takes: a wait costs nothing while the device is
+busy, and a launch that is saved costs nothing while the queue is full. So the recorded timeline is played again.
+The host goes from call to call; a work on the device begins when it has been launched and what it waited for has
+ended; a waiting call returns when the device has come so far. What bound each work and each wait is read from the
+recording (the constraint that was met last), in the manner of critical-path replays (Zhu et al., Daydream, USENIX
+ATC 2020).
+
+A profiler slows the host and hardly the device. `calibrate` finds the one factor on host time with which the
+recording takes what was measured without a profiler; all prices are then in unprofiled time.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+# Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
+# another cause.
+LONGEST_HANDOVER = 10_000
+# From the launching call to the start of the work on an idle device, where none was recorded (ns).
+USUAL_LATENCY = 5_000
+# Where calibration looks for the factor on host time.
+SLOWEST_HOST = 2.0
+CLOSE_ENOUGH = 1e-4
+
+
+class Call(NamedTuple):
+    """A call of the device's runtime, in recorded nanoseconds. `waits`: it may hold the host until the device is
+    done."""
+
+    start: int
+    end: int
+    waits: bool = False
+
+
+class Work(NamedTuple):
+    """A kernel, copy or memset; `call` is the index of the call that launched it, -1 if it is not in the
+    window."""
+
+    start: int
+    end: int
+    stream: int
+    call: int
+
+
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different: host intervals that vanish (sorted, disjoint), calls that no longer wait, factors on the
+    duration of works (0 drops one), works that run beside the others on a stream of their own."""
+
+    removed: list[tuple[int, int]] = []
+    unwaited: frozenset[int] = frozenset()
+    factors: Mapping[int, float] = {}
+    apart: frozenset[int] = frozenset()
+
+
+NOTHING = Edit()
+
+
+class _Bound(NamedTuple):
+    """What a work waited for: so long after its call, so long after the one before it, perhaps another
+    stream's."""
+
+    latency: int
+    before: int
+    handover: int
+    other: int
+    other_handover: int
+
+
+class Timeline:
+    """One recorded window. Calls are sorted by start, and so are works; `end` is where the host's part of it ends.
+
+    `outside` are stretches of host time (sorted, disjoint) that belong to no step and take none here.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        calls: list[Call],
+        works: list[Work],
+        outside: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self.start, self.end, self.outside = start, end, list(outside)
+        self.calls, self.works = calls, works
+        self.host_factor = 1.0
+        self._launched: list[list[int]] = [[] for _ in calls]
+        for index, work in enumerate(works):
+            if work.call >= 0:
+                self._launched[work.call].append(index)
+        self._latency = self._usual_latency()
+        self._bounds = self._read_bounds()
+        self._targets = self._read_targets()
+
+    def calibrate(self, measured: float) -> None:
+        """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does."""
+        low, high = 0.0, SLOWEST_HOST
+        while high - low > CLOSE_ENOUGH:
+            self.host_factor = (low + high) / 2
+            if self.replay() < measured:
+                low = self.host_factor
+            else:
+                high = self.host_factor
+
+    def gain(self, edit: Edit) -> float:
+        """Nanoseconds of the window that the edit gives back."""
+        return max(self.replay() - self.replay(edit), 0.0)
+
+    def replay(self, edit: Edit = NOTHING) -> float:
+        """How long the window takes under the edit, in ns."""
+        removed = _Removed(_merged(edit.removed, self.outside))
+        ends = [float(work.end - self.start) if work.call < 0 else 0.0 for work in self.works]
+        host, at = 0.0, self.start
+        for index, call in enumerate(self.calls):
+            host += self._host(at, call.start, removed)
+            began = host
+            for work in self._launched[index]:
+                ends[work] = self._work_end(work, began, ends, edit)
+            host = self._return(index, began, ends, edit, removed)
+            at = max(at, call.end)
+        host += self._host(at, self.end, removed)
+        return max(host, max(ends, default=0.0))
+
+    def _host(self, start: int, end: int, removed: "_Removed") -> float:
+        if end <= start:
+            return 0.0
+        return (end - start - removed.within(start, end)) * self.host_factor
+
+    def _work_end(self, index: int, launched: float, ends: list[float], edit: Edit) -> float:
+        work, bound = self.works[index], self._bounds[index]
+        factor = edit.factors.get(index, 1.0)
+        if factor == 0:
+            # Nothing is left of it but its place in the order.
+            return ends[bound.before] if bound.before >= 0 else launched
+        start = launched + bound.latency * self.host_factor
+        # One that runs apart waits only for its like, and the others not for it but for what it waited for.
+        alone = index in edit.apart
+        before, other = self._ahead(bound.before, alone, edit), self._ahead(bound.other, alone, edit)
+        if before >= 0:
+            start = max(start, ends[before] + bound.handover)
+        if other >= 0:
+            start = max(start, ends[other] + bound.other_handover)
+        return start + (work.end - work.start) * factor
+
+    def _ahead(self, work: int, alone: bool, edit: Edit) -> int:
+        """This work, or the nearest one ahead of it in its stream that is (or is not) apart."""
+        while work >= 0 and (work in edit.apart) != alone:
+            work = self._bounds[work].before
+        return work
+
+    def _return(self, index: int, began: float, ends: list[float], edit: Edit, removed: "_Removed") -> float:
+        call = self.calls[index]
+        if not call.waits:
+            return began + self._host(call.start, call.end, removed)
+        if index in edit.unwaited:
+            return began
+        target = self._targets[index]
+        if target < 0:
+            return began + self._host(call.start, call.end, removed)
+        ended = self.works[target].end
+        if ended <= call.start:
+            # The device was done: the call cost only itself, but under an edit the device may be late.
+            return max(began + self._host(call.start, call.end, removed), ends[target])
+        return max(began, ends[target]) + self._host(min(ended, call.end), call.end, removed)
+
+    def _usual_latency(self) -> int:
+        found = []
+        busy = 0
+        for work in self.works:
+            if work.call >= 0 and self.calls[work.call].start >= busy:
+                found.append(work.start - self.calls[work.call].start)
+            busy = max(busy, work.end)
+        found = sorted(latency for latency in found if latency >= 0)
+        return found[len(found) // 2] if found else USUAL_LATENCY
+
+    def _read_bounds(self) -> list[_Bound]:
+        bounds = []
+        last_on: dict[int, int] = {}
+        latest = -1
+        for index, work in enumerate(self.works):
+            before = last_on.get(work.stream, -1)
+            bounds.append(self._bound(work, before, latest))
+            last_on[work.stream] = index
+            if latest < 0 or work.end >= self.works[latest].end:
+                latest = index
+        return bounds
+
+    def _bound(self, work: Work, before: int, latest: int) -> _Bound:
+        launched = self.calls[work.call].start if work.call >= 0 else work.start
+        delay = max(work.start - launched, 0)
+        pause = work.start - self.works[before].end if before >= 0 else LONGEST_HANDOVER + 1
+        if 0 <= pause <= LONGEST_HANDOVER and self.works[before].end >= launched:
+            # It stood in its stream's queue; on an idle device it would have started after the usual latency.
+            return _Bound(min(delay, self._latency), before, pause, -1, 0)
+        handover = min(max(pause, 0), 1_000)
+        if latest >= 0 and latest != before and delay > 2 * self._latency:
+            other = work.start - self.works[latest].end
+            if 0 <= other <= LONGEST_HANDOVER:
+                return _Bound(min(delay, self._latency), before, handover, latest, other)
+        return _Bound(delay, before, handover, -1, 0)
+
+    def _read_targets(self) -> list[int]:
+        """For each waiting call, the work launched by then whose end it saw last."""
+        order = sorted(range(len(self.works)), key=lambda i: self.works[i].end)
+        ended = [self.works[i].end for i in order]
+        targets = []
+        for index, call in enumerate(self.calls):
+            target = -1
+            if call.waits:
+                at = bisect_right(ended, call.end) - 1
+                while at >= 0 and self.works[order[at]].call > index:
+                    at -= 1
+                target = order[at] if at >= 0 else -1
+            targets.append(target)
+        return targets
+
+
+def _merged(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(left + right):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+class _Removed:
+    """How much of a stretch of host time vanishes."""
+
+    def __init__(self, intervals: list[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in intervals]
+        self._ends = [end for _, end in intervals]
+        self._before = [0]
+        for start, end in intervals:
+            self._before.append(self._before[-1] + end - start)
+
+    def within(self, start: int, end: int) -> int:
+        return self._up_to(end) - self._up_to(start)
+
+    def _up_to(self, point: int) -> int:
+        index = bisect_right(self._starts, point)
+        if index == 0:
+            return 0
+        return self._before[index] - max(self._ends[index - 1] - point, 0)

@@ -1,0 +1,49 @@
+"""Seed 003, PR 65839: the same operator on the same shapes runs other kernels than before, and takes longer."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tare.findings.compared import operations
+from tare.findings.finding import Hit, Place
+from tare.findings.registry import rule
+from tare.findings.scene import Scene, spans_of
+
+SLOWER = 1.2
+
+
+@rule(
+    "kernel-changed",
+    sees="Between two traces an operator at equal shapes uses other kernels, and they take at least 1.2 times "
+    "as long.",
+    remedy="It fell off a fast path: look at library versions, precision flags, alignment, layout and workspace.",
+    pair=True,
+)
+def look(before: Scene, after: Scene) -> Iterator[Hit]:
+    old, gain, places, rows = operations(before), 0.0, [], []
+    for key, now in operations(after).items():
+        was = old.get(key)
+        if was is None or not was.kernels or not now.kernels or set(was.kernels) == set(now.kernels):
+            continue
+        # More calls of the same operator are no slower kernel.
+        each = now.device_s / now.calls - was.device_s / was.calls
+        if each <= 0 or now.device_s / now.calls < SLOWER * was.device_s / was.calls:
+            continue
+        gain += each * now.calls
+        rows += now.rows
+        costliest = max(now.kernels, key=lambda name: now.kernels[name])
+        formerly = max(was.kernels, key=lambda name: was.kernels[name])
+        places.append(
+            Place(
+                where=f"{now.label}: {costliest[:60]}, was {formerly[:60]}", count=now.calls, seconds=now.device_s
+            )
+        )
+    if places:
+        works = after.works_of(after.calls_under(np.array(rows, dtype=np.int64)))
+        yield Hit(
+            summary=f"{len(places)} operators run other, slower kernels than before",
+            evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
+            places=places,
+            gain_s=gain,
+            spans=spans_of(after.trace.device, works),
+        )

@@ -1,0 +1,39 @@
+"""Seed 003, PR 71904: the same kernels, or the same work on the CPU, take longer at equal shapes."""
+
+from collections.abc import Iterator
+
+from tare.findings.compared import operations
+from tare.findings.finding import Hit, Place
+from tare.findings.registry import rule
+from tare.findings.scene import Scene
+
+SLOWER = 1.3
+LEAST_SHARE = 0.02
+
+
+@rule(
+    "operator-slowed",
+    sees="Between two traces the same kernels of an operator at equal shapes take at least 1.3 times as long.",
+    remedy="The work within the kernel grew (a check in the inner loop, other data) or the device is slower: "
+    "clocks, neighbours.",
+    pair=True,
+)
+def look(before: Scene, after: Scene) -> Iterator[Hit]:
+    old, gain, places = operations(before), 0.0, []
+    for key, now in operations(after).items():
+        was = old.get(key)
+        if was is None or not now.kernels or set(was.kernels) != set(now.kernels):
+            continue
+        each, then = now.device_s / now.calls, was.device_s / was.calls
+        if each >= SLOWER * then and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
+            gain += (each - then) * now.calls
+            places.append(
+                Place(where=f"{now.label}: {each / then:.1f} times", count=now.calls, seconds=now.device_s)
+            )
+    if places:
+        yield Hit(
+            summary=f"{len(places)} operators run the same kernels more slowly than before",
+            evidence={"operators": len(places)},
+            places=places,
+            gain_s=gain,
+        )

@@ -1,0 +1,39 @@
+"""Where the ceilings of a machine are kept: a file a device and machine in TARE_HOME, written whole or not."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from tare.errors import BadInput, brief
+from tare.home import home
+from tare.records.environment import Environment
+from tare.records.work import Peaks
+
+
+def save_peaks(peaks: Peaks) -> Path:
+    path = _path(peaks.device, peaks.environment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(peaks), indent=1))
+    unfinished.replace(path)
+    return path
+
+
+def load_peaks(device: str, environment: Environment) -> Peaks | None:
+    """What was measured on this machine, with whatever software; None where nothing was."""
+    path = _path(device, environment)
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Peaks)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeError) as error:
+        raise BadInput(f"{path} is not a file of peaks ({brief(error)}): remove it, then tare peaks") from None
+    if found.version.partition(".")[0] != Peaks.__struct_defaults__[0].partition(".")[0]:
+        raise BadInput(f"{path} has peaks of version {found.version[:20]}: remove it, then tare peaks")
+    return found
+
+
+def _path(device: str, environment: Environment) -> Path:
+    machine = hashlib.sha256(msgspec.json.encode(environment.machine, order="sorted")).hexdigest()[:12]
+    return home() / "peaks" / f"{device.replace(':', '-')}-{machine}.json"

@@ -1,0 +1,120 @@
+"""Counting a step's FLOPs and bytes: the formulas of torch.utils.flop_counter, and the tensors of every operator.
+
+torch's counter says zero for whatever it has no formula for (recurrent layers, some attention): those are listed.
+Bytes: inputs and outputs of each operator, each tensor once, a broadcast one at its true size, views not at all.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tare.records.work import OperatorWork, Work
+
+# What computes much more than it touches; without a formula for it the count is a lower bound.
+HEAVY = re.compile(
+    r"rnn|lstm|gru|attention|encoder|conv|mm\b|matmul|fft|linalg|cholesky|svd|einsum|cdist|bilinear"
+)
+# What makes or names memory without touching it.
+FREE = re.compile(
+    r"^aten::(empty|new_empty|detach|alias|lift_fresh|_unsafe_view|resize_|set_|_local_scalar_dense)"
+)
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+
+
+def count_work(step: Callable[[], Any]) -> Work:
+    """Runs a step once, uncompiled, and counts it. Slow: never time under it."""
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+    from torch.utils.flop_counter import flop_registry
+
+    calls: Counter[tuple[str, int, int, str]] = Counter()
+    uncounted: set[str] = set()
+    # Weak references keep a storage's identity from being used again after it has been freed.
+    made: set[Any] = set()
+    read: dict[Any, int] = {}
+    written: dict[Any, int] = {}
+
+    def tensors(values: Any) -> Iterable[Any]:
+        return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
+
+    class Counting(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if func._overloadpacket not in flop_registry:
+                # In inference mode composite operators (linear, conv2d) come here whole.
+                with self:
+                    parts = func.decompose(*args, **kwargs)
+                if parts is not NotImplemented:
+                    return parts
+            before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((args, kwargs))}
+            result = func(*args, **kwargs)
+            name = func._schema.name
+            if FREE.match(name) or _is_view(func):
+                return result
+            after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(result)}
+            changed = _changed(func, args, kwargs, tensors)
+            touched = {**before, **after}
+            formula = flop_registry.get(func._overloadpacket)
+            flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
+            if not formula and HEAVY.search(name):
+                uncounted.add(name)
+            size = sum(_bytes(t) for t in touched.values()) + sum(_bytes(t) for t in changed)
+            if size:
+                calls[name, flops, size, _precision(before.values())] += 1
+            for key, tensor in before.items():
+                if key not in made and key not in read:
+                    read[key] = _bytes(tensor)
+            for tensor in changed:
+                key = StorageWeakRef(tensor.untyped_storage())
+                if key not in made:
+                    written[key] = _bytes(tensor)
+            made.update(key for key in after if key not in before)
+            return result
+
+    with Counting():
+        left = step()
+    for tensor in tensors(left):
+        written.setdefault(StorageWeakRef(tensor.untyped_storage()), _bytes(tensor))
+    return Work(
+        operators=[
+            OperatorWork(name=name, count=count, flops=flops, bytes=size, precision=precision)
+            for (name, flops, size, precision), count in calls.items()
+        ],
+        read=sum(read.values()),
+        written=sum(written.values()),
+        uncounted=sorted(uncounted),
+    )
+
+
+def _bytes(tensor: Any) -> int:
+    """What reading it touches: a dimension of stride zero is one element, repeated."""
+    elements = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        elements *= size if stride or size == 0 else 1
+    return int(elements * tensor.element_size())
+
+
+def _is_view(func: Any) -> bool:
+    """An operator whose results are other names for its inputs."""
+    returns = func._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def _changed(func: Any, args: Any, kwargs: Any, tensors: Callable[[Any], Iterable[Any]]) -> list[Any]:
+    """The inputs that the operator writes to."""
+    found: list[Any] = []
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            found += tensors(value)
+    return found
+
+
+def _precision(inputs: Iterable[Any]) -> str:
+    for tensor in inputs:
+        if tensor.is_floating_point():
+            return PRECISIONS.get(str(tensor.dtype).removeprefix("torch."), "other")
+    return "other"

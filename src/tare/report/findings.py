@@ -1,0 +1,197 @@
+"""Findings, tables and memory for the terminal: at most 100 columns."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tare.errors import unknown
+from tare.findings.diagnosis import Diagnosis
+from tare.findings.finding import Finding
+from tare.report.numbers import seconds, short_size, size
+from tare.report.terminal import simple_table
+from tare.trace import kernel_table, operator_table
+from tare.trace.kernel_names import short_name
+from tare.trace.kernel_table import Kernel
+from tare.trace.memory import MemoryUse
+from tare.trace.operator_table import Operator
+
+STYLE = {"high": "bold red", "medium": "yellow", "low": "dim"}
+MOST_ROWS = 15
+MOST_PLACES = 3
+PLACE = 68
+BARS = "▁▂▃▄▅▆▇█"
+Row = TypeVar("Row", Operator, Kernel)
+CORES = {True: "yes", False: "no", None: "-"}
+
+
+def diagnosis_view(found: Diagnosis, rows: int = MOST_ROWS, sort: str | None = None) -> RenderableType:
+    """`sort` is a column of the table of operators or of kernels, or of both."""
+    check_column(sort)
+    parts: list[RenderableType] = [findings_view(found), Text("")]
+    parts += [operators_view(_by(found.operators, sort), found.recorded_steps, rows), Text("")]
+    if found.kernels:
+        parts += [kernels_view(_by(found.kernels, sort), found.recorded_steps, rows), Text("")]
+    if found.memory:
+        parts.append(memory_view(found.memory))
+    return Group(*parts)
+
+
+def check_column(sort: str | None) -> None:
+    valid = dict.fromkeys((*operator_table.COLUMNS, *kernel_table.COLUMNS))
+    if sort is not None and sort not in valid:
+        raise unknown("column", sort, valid, "the tables of operators and kernels")
+
+
+def _by(rows: Sequence[Row], sort: str | None) -> Sequence[Row]:
+    """Sorted by the column, the greatest first, where the table has it."""
+    if sort is None or not rows or not hasattr(rows[0], sort):
+        return rows
+    return sorted(rows, key=lambda row: getattr(row, sort) or 0, reverse=sort != "name")
+
+
+def findings_view(found: Diagnosis) -> RenderableType:
+    if not found.findings:
+        return Text("no findings", style="green")
+    step = "profiled step" if found.profiled else "step"
+    head = (
+        f"findings: what fixing gives back of a {step} of {seconds(found.step_s)} (gains overlap, do not add them)"
+    )
+    return Group(Text(head, style="dim"), finding_rows(found.findings))
+
+
+def finding_rows(findings: Sequence[Finding]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column()
+    for finding in findings:
+        severity = Text(finding.severity, style=STYLE[finding.severity])
+        table.add_row(severity, gain(finding), Group(*_finding(finding)))
+    return table
+
+
+def _finding(finding: Finding) -> list[Text]:
+    lines = [Text(finding.rule, style="bold").append(f": {finding.summary}", style="not bold")]
+    lines.append(Text(f"→ {finding.remedy}"))
+    for place in finding.places[:MOST_PLACES]:
+        often = f" ({place.count:.3g} a step)" if place.count else ""
+        lines.append(Text(f"at {_end_of(place.where, PLACE - len(often))}{often}", style="dim"))
+    if len(finding.places) > MOST_PLACES:
+        lines.append(Text(f"and {len(finding.places) - MOST_PLACES} more places", style="dim"))
+    return lines
+
+
+def gain(finding: Finding) -> str:
+    if finding.gain_s is None or finding.gain_share is None:
+        return "not priced"
+    return f"{'≤ ' if finding.at_most else ''}{seconds(finding.gain_s)} {finding.gain_share:.0%}"
+
+
+def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:
+    table = _right("operator", "calls", "host self", "host total", "device self", "device total", "memory")
+    for one in operators[:rows]:
+        times = (one.host_self, one.host_total, one.device_self, one.device_total)
+        table.add_row(
+            _end_of(one.name, 38),
+            f"{one.calls / steps:.3g}",
+            *(seconds(ns / 1e9 / steps) if ns else "-" for ns in times),
+            _signed((one.device_memory_self or one.host_memory_self) // steps),
+        )
+    head = Text(f"operators, a step of the profiled run ({len(operators)} in all)", style="dim")
+    return Group(head, table)
+
+
+def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
+    table = _right("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
+    for one in kernels[:rows]:
+        table.add_row(
+            cut(short_name(one.name), 32),
+            f"{one.calls / steps:.3g}",
+            seconds(one.total / 1e9 / steps),
+            f"{one.share:.1%}",
+            _shape(one.grid),
+            _shape(one.block),
+            str(one.registers) if one.registers is not None else "-",
+            short_size(one.shared) if one.shared else "-",
+            CORES[one.tensor_cores],
+            achieved(one),
+        )
+    note = "tensor cores by the kernel's name, what is achieved by the operator's shapes"
+    return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
+
+
+def achieved(kernel: Kernel) -> str:
+    if kernel.flops_per_s:
+        return _rate(kernel.flops_per_s, "FLOP/s")
+    return _rate(kernel.bytes_per_s, "B/s") if kernel.bytes_per_s else "-"
+
+
+def _rate(value: float, unit: str) -> str:
+    scale, prefix = next(((s, p) for s, p in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= s), (1.0, ""))
+    return f"{value / scale:.3g} {prefix}{unit}"
+
+
+def memory_view(use: MemoryUse) -> RenderableType:
+    lines: list[RenderableType] = [
+        Text(
+            f"device memory: peak {size(use.peak_bytes)} allocated, {size(use.reserved_bytes)} reserved",
+            style="dim",
+        ),
+        Text(sparkline([held for _, held in use.timeline])),
+    ]
+    kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
+    lines.append(Text("at the peak: " + ", ".join(f"{kind} {size(n)}" for n, kind in kinds)))
+    for owner in use.owners[:5]:
+        blocks = f" in {owner.blocks} blocks" if owner.blocks else ""
+        lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<12} {_end_of(owner.where, 50)}{blocks}"))
+    if use.growth is not None:
+        rise = use.growth
+        sure = "" if rise.sound else " (too few steps for a sound interval)"
+        span = f"{_signed(round(rise.low))} to {_signed(round(rise.high))}"
+        lines.append(Text(f"growth: {_signed(round(rise.mid))} a step, {span}{sure}"))
+    return Group(*lines)
+
+
+def sparkline(values: Sequence[int], width: int = 80) -> str:
+    """The timeline in blocks, from nothing to the peak, the highest of each stretch."""
+    top = max(values, default=0)
+    if not top:
+        return ""
+    count = min(width, len(values))
+    stretches = [values[i * len(values) // count : max((i + 1) * len(values) // count, 1)] for i in range(count)]
+    return "".join(BARS[min(int(max(part) / top * len(BARS)), len(BARS) - 1)] for part in stretches if part)
+
+
+def _right(*heads: str) -> Table:
+    table = simple_table(*heads)
+    table.padding = (0, 1, 0, 0)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def _shape(numbers: tuple[int, int, int] | None) -> str:
+    if numbers is None:
+        return "-"
+    shown = list(numbers)
+    while len(shown) > 1 and shown[-1] == 1:
+        shown.pop()
+    return "x".join(map(str, shown))
+
+
+def _signed(bytes_: int) -> str:
+    if bytes_ == 0:
+        return "-"
+    return f"-{short_size(-bytes_)}" if bytes_ < 0 else short_size(bytes_)
+
+
+def cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _end_of(text: str, longest: int) -> str:
+    """The end of a name says more than its beginning."""
+    return text if len(text) <= longest else "…" + text[-longest + 1 :]

@@ -1,0 +1,148 @@
+"""How much an operator computes and touches, where its recorded shapes say so: FLOPs and bytes, None where they
+do not.
+
+A multiply and an add are two FLOPs. Shapes are the profiler's (record_shapes=True); nothing is guessed without
+them.
+"""
+
+from math import prod
+from typing import Any, NamedTuple
+
+from tare.trace.tables import Trace
+
+ITEM = {
+    "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "short": 2,
+    "bool": 1, "unsigned char": 1, "signed char": 1, "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1,
+    "c10::complex<float>": 8, "c10::complex<double>": 16,
+}  # fmt: skip
+# Where the two factors of a matrix product stand among the inputs.
+_FACTORS = {
+    "aten::mm": 0, "aten::bmm": 0, "aten::_int_mm": 0, "aten::_scaled_mm": 0, "aten::addmm": 1, "aten::baddbmm": 1,
+    "aten::_addmm_activation": 1,
+}  # fmt: skip
+PRODUCTS = tuple(_FACTORS)
+CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward", "aten::cudnn_convolution")
+# Each element of the inputs is read once and each of the (broadcast) output written once.
+_POINTWISE_NAMES = (
+    "add", "sub", "mul", "div", "relu", "clamp", "clamp_min", "clamp_max", "sigmoid", "tanh", "gelu", "silu",
+    "exp", "log", "sqrt", "rsqrt", "neg", "abs", "pow", "where", "maximum", "minimum", "eq", "ne", "lt", "gt",
+    "le", "ge", "bitwise_and", "bitwise_or", "logical_not", "hardtanh", "leaky_relu", "threshold_backward",
+    "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "addcmul", "addcdiv", "lerp",
+    "reciprocal", "cos", "sin", "copy",
+)  # fmt: skip
+_POINTWISE = {f"aten::{name}{tail}" for name in _POINTWISE_NAMES for tail in ("", "_")}
+_WRITING = {"aten::fill_", "aten::zero_"}
+
+
+class Product(NamedTuple):
+    """A matrix product of `batch` times (m x k) by (k x n), its element type, and the strides of its factors."""
+
+    batch: int
+    m: int
+    k: int
+    n: int
+    type: str
+    strides: tuple[tuple[int, ...], tuple[int, ...]] | None
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.k * self.n
+
+
+def product(trace: Trace, row: int) -> Product | None:
+    """The matrix product that an operator is."""
+    table = trace.operators
+    first = _FACTORS.get(trace.name(table, row))
+    dims, types = _shapes(trace, int(table.dims[row])), trace.value(int(table.types[row]))
+    if first is None or dims is None or len(dims) < first + 2:
+        return None
+    left, right = dims[first], dims[first + 1]
+    if len(left) not in (2, 3) or len(right) != len(left) or left[-1] != right[-2]:
+        return None
+    kind = types[first] if isinstance(types, list) and len(types) > first else ""
+    strides = _shapes(trace, int(table.strides[row]))
+    pair = (tuple(strides[first]), tuple(strides[first + 1])) if strides and len(strides) > first + 1 else None
+    return Product(left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1], str(kind), pair)
+
+
+def flops(trace: Trace, row: int) -> int | None:
+    """Of a matrix product or a convolution."""
+    if found := product(trace, row):
+        return found.flops
+    name = trace.name(trace.operators, row)
+    if name not in CONVOLUTIONS:
+        return None
+    dims = _shapes(trace, int(trace.operators.dims[row]))
+    values = trace.value(int(trace.operators.concrete[row]))
+    if dims is None or len(dims) < 3:
+        return None
+    if name == "aten::convolution_backward":
+        return _backward(dims, values)
+    return _forward(name, dims[0], dims[1], values)
+
+
+def _forward(name: str, x: list[int], weight: list[int], values: Any) -> int | None:
+    if not isinstance(values, list) or len(values) < 6 or len(weight) < 3 or len(x) != len(weight):
+        return None
+    if name == "aten::convolution" and str(values[6:7]) not in ("['False']", "[]"):
+        return None
+    stride, padding, dilation = (3, 4, 5) if name == "aten::convolution" else (3, 2, 4)
+    lists = [_numbers(values[at], len(x) - 2) for at in (stride, padding, dilation)]
+    if any(one is None for one in lists):
+        return None
+    steps, pads, spreads = (one or [] for one in lists)
+    out = [
+        (size + 2 * pad - spread * (kernel - 1) - 1) // step + 1
+        for size, kernel, step, pad, spread in zip(x[2:], weight[2:], steps, pads, spreads, strict=True)
+        if step > 0
+    ]
+    return 2 * x[0] * prod(out) * prod(weight)
+
+
+def _backward(dims: list[list[int]], values: Any) -> int | None:
+    """The gradients of input and weight cost as much as the forward each, from the output's gradient's shape."""
+    grad, weight = dims[0], dims[2]
+    if len(grad) < 3 or len(weight) != len(grad):
+        return None
+    mask = str(values[-1]) if isinstance(values, list) and values else "[True, True, False]"
+    wanted = [part.strip(" []") for part in mask.split(",")][:2]
+    return 2 * grad[0] * prod(grad[2:]) * prod(weight) * wanted.count("True")
+
+
+def touched(trace: Trace, row: int) -> int | None:
+    """Bytes that a pointwise operator must read and write at least."""
+    name = trace.name(trace.operators, row)
+    if name not in _POINTWISE and name not in _WRITING:
+        return None
+    dims, types = _shapes(trace, int(trace.operators.dims[row])), trace.value(int(trace.operators.types[row]))
+    if dims is None or not isinstance(types, list) or len(types) != len(dims):
+        return None
+    tensors = [(shape, ITEM[kind]) for shape, kind in zip(dims, types, strict=True) if kind in ITEM]
+    if not tensors:
+        return None
+    largest = max(prod(shape) * item for shape, item in tensors)
+    if name in _WRITING:
+        return largest
+    if name in ("aten::copy_",):
+        return sum(prod(shape) * item for shape, item in tensors[:2])
+    return sum(prod(shape) * item for shape, item in tensors) + largest
+
+
+def _shapes(trace: Trace, text: int) -> list[list[int]] | None:
+    """A list of lists of numbers, or None: a trace is anybody's file. What is no tensor has the shape []."""
+    value = trace.value(text)
+    if not isinstance(value, list):
+        return None
+    return [
+        shape if isinstance(shape, list) and all(isinstance(n, int) and 0 <= n < 2**40 for n in shape) else []
+        for shape in value
+    ]
+
+
+def _numbers(text: Any, length: int) -> list[int] | None:
+    """'[1, 1]' as numbers; one number stands for all dimensions."""
+    parts = [part.strip() for part in str(text).strip("[]").split(",")]
+    if not all(part.lstrip("-").isdecimal() and len(part) < 10 for part in parts):
+        return None
+    numbers = [int(part) for part in parts]
+    return numbers * length if len(numbers) == 1 else numbers if len(numbers) == length else None

@@ -1,0 +1,132 @@
+"""A trace explained: its breakdown, why the device was idle, and the waterfall up to gross."""
+
+import msgspec
+
+from tare.errors import BadInput
+from tare.trace.breakdown import Breakdown, breakdown
+from tare.trace.floor import Floor
+from tare.trace.hosttime import HostTime, host_time
+from tare.trace.idle import Idle, explain_idle
+from tare.trace.tables import Trace
+from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall
+from tare.trace.windows import typical
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """`breakdown` and `idle` for a device, `host` alone where there is none. `places` are the causes of idleness
+    in a second trace, recorded with stacks: their names are exact, their shares distorted by recording them."""
+
+    title: str
+    trace: str
+    case: str | None = None
+    workload: str | None = None
+    mode: str | None = None
+    domain: str | None = None
+    rung: str | None = None
+    device: str = ""
+    breakdown: Breakdown | None
+    idle: Idle | None
+    host: HostTime
+    places: Idle | None = None
+    floor: Floor | None = None
+    waterfall: Waterfall
+    notes: list[str] = []
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a trace beside its events. `gross` is in nanoseconds, measured without a profiler."""
+
+    title: str
+    gross: int | None = None
+    case: str | None = None
+    workload: str | None = None
+    mode: str | None = None
+    domain: str | None = None
+    rung: str | None = None
+
+
+def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trace | None = None) -> Explanation:
+    """Everything there is to say; BadInput where the trace holds no step and no event."""
+    if "tare_profiled" in trace.metadata:
+        trace = typical(trace)
+    host = host_time(trace)
+    if host is None or host.window == 0:
+        raise BadInput(f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain")
+    parts = breakdown(trace)
+    idle = explain_idle(trace)
+    places = explain_idle(typical(stacks)) if stacks is not None else None
+    gross = about.gross
+    profiled = gross is None
+    if gross is None:
+        window = parts.window if parts else host.window
+        gross = round(window / host.steps)
+    if parts is not None and idle is not None:
+        fall = device_waterfall(about.title, gross, parts, idle, floor, profiled)
+    else:
+        fall = host_waterfall(about.title, gross, host, floor, profiled)
+    known = {name: getattr(about, name) for name in ("case", "workload", "mode", "domain", "rung")}
+    return Explanation(
+        title=about.title,
+        trace=trace.source,
+        device=_device_name(trace, parts),
+        breakdown=parts,
+        idle=idle,
+        host=host,
+        places=places,
+        floor=floor,
+        waterfall=fall,
+        notes=_notes(trace, parts, profiled),
+        **known,
+    )
+
+
+def recorded_gross(trace: Trace) -> int | None:
+    """The gross that whoever recorded the trace wrote into it (`tare_recorded`), if it is a number."""
+    marks = trace.metadata.get("tare_recorded")
+    gross = marks.get("gross_ns") if isinstance(marks, dict) else None
+    if not isinstance(gross, int | float) or isinstance(gross, bool):
+        return None
+    return round(gross) if 0 < gross < 1e18 else None
+
+
+def _device_name(trace: Trace, parts: Breakdown | None) -> str:
+    devices = trace.metadata.get("deviceProperties")
+    if parts is None or not isinstance(devices, list):
+        return ""
+    for one in devices:
+        if isinstance(one, dict) and one.get("id") == parts.device:
+            return str(one.get("name", ""))[:80]
+    return ""
+
+
+def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
+    notes = []
+    if profiled:
+        notes.append("gross is not known: shares of the profiled step, which is slower than a step is")
+    if trace.has_stacks:
+        notes.append("recorded with stacks, which slow the host: idle shares are too large")
+    if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
+        notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
+    left_out = len(trace.steps) - int(trace.steps.counted.sum())
+    if left_out:
+        notes.append(
+            f"{left_out} of {len(trace.steps)} profiled steps took far longer than the others and are left out"
+        )
+    if trace.skipped:
+        notes.append(f"{trace.skipped} events have no usable time and were left out")
+    if parts is None:
+        notes.append("no device: the host's time by operator")
+        return notes
+    if parts.orphans:
+        notes.append(
+            f"{parts.orphans} pieces of device work have no launching call (launched before the trace began)"
+        )
+    if parts.lost_launches:
+        notes.append(f"{parts.lost_launches} launches have no kernel: the profiler lost some of the device's side")
+    if parts.launched_before:
+        notes.append(
+            f"{parts.launched_before} pieces of device work ran in a later step than they were launched in"
+        )
+    if parts.other_devices:
+        notes.append(f"device {parts.device} only; also in the trace: {', '.join(map(str, parts.other_devices))}")
+    return notes

@@ -1,0 +1,159 @@
+"""The host's side of a trace: every event of every thread, what it means for an idle device, where it stands."""
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tare.trace.intervals import Integers
+from tare.trace.nesting import innermost, nest, order
+from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, SYNC, Frames, Spans, Trace
+from tare.trace.timeline import BEGINNING, Timeline, flatten, inherit
+
+PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
+CAUSES = (
+    "python",
+    "dispatch",
+    "allocation",
+    "synchronisation",
+    "launch call",
+    "data loading",
+    "device-side waiting",
+    "tail",
+)
+_OF_CALL = {
+    SYNC: SYNCHRONISATION,
+    ALLOCATE: ALLOCATION,
+    LAUNCH: CALL,
+    GRAPH: CALL,
+    COPY_CALL: CALL,
+    MEMSET_CALL: CALL,
+}
+_LOADER = re.compile(r"DataLoader|torch/utils/data/")
+_MODULE = "nn.Module: "
+_LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
+_LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Host:
+    """Operators, calls and data loaders' annotations in one table, in order, with what each is the cause of."""
+
+    trace: Trace
+    start: Integers
+    end: Integers
+    thread: Integers
+    parent: Integers
+    depth: Integers
+    name: Integers
+    cause: Integers
+    # The outermost row around each (itself, where nothing is).
+    top: Integers
+    # The row of Trace.operators, or -1 for a call or an annotation.
+    operator: Integers
+
+    def timeline(self, thread: int) -> Timeline:
+        rows = np.flatnonzero(self.thread == thread)
+        return flatten(rows, self.start, self.end, self.parent, self.depth)
+
+    def latest_end(self, thread: int, at: Integers) -> Integers:
+        """For each moment, the latest end of what began on the thread before it."""
+        rows = np.flatnonzero(self.thread == thread)
+        reached = np.maximum.accumulate(np.concatenate([[BEGINNING], self.end[rows]]))
+        return reached[np.searchsorted(self.start[rows], at)]
+
+    @cached_property
+    def places(self) -> "Places":
+        return Places(self.trace)
+
+
+def host_of(trace: Trace) -> Host:
+    loaders = [code for code, name in enumerate(trace.names) if _LOADER.search(name)]
+    marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
+    tables: tuple[Spans, ...] = (trace.operators, trace.calls, marked)
+    start, end, name, thread = (
+        np.concatenate([getattr(table, column) for table in tables])
+        for column in ("start", "end", "name", "thread")
+    )
+    own = np.concatenate(
+        [
+            np.full(len(trace.operators), DISPATCH),
+            np.array([_OF_CALL.get(int(kind), DISPATCH) for kind in trace.calls.kind], dtype=np.int64),
+            np.full(len(marked), LOADING),
+        ]
+    )
+    operator = np.concatenate([np.arange(len(trace.operators)), np.full(len(trace.calls) + len(marked), -1)])
+    rows = order(start, end)
+    start, end, name, thread = start[rows], end[rows], name[rows], thread[rows]
+    parent, depth = nest(thread, start, end)
+    loading = np.where(np.isin(name, loaders), LOADING, -1)
+    loading = inherit(loading, parent, depth)
+    top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent, depth)
+    return Host(
+        trace=trace,
+        start=start,
+        end=end,
+        thread=thread,
+        parent=parent,
+        depth=depth,
+        name=name,
+        cause=np.where(loading >= 0, loading, own[rows]),
+        top=top,
+        operator=operator[rows].astype(np.int64),
+    )
+
+
+class Places:
+    """Where a frame stands: the nearest line of the user's own code, the nearest module, the data loader."""
+
+    def __init__(self, trace: Trace) -> None:
+        frames: Frames = trace.frames
+        self._trace = trace
+        kinds = [_frame_kind(name) for name in trace.names]
+        own = np.array(kinds, dtype=object)[frames.name] if len(frames) else np.empty(0, dtype=object)
+        rows = np.arange(len(frames))
+
+        def nearest(kind: str) -> Integers:
+            return inherit(np.where(own == kind, rows, -1).astype(np.int64), frames.parent, frames.depth)
+
+        self.line, self.module, self.loading = nearest("line"), nearest("module"), nearest("loader")
+
+    def frame_at(self, thread: Integers, at: Integers) -> Integers:
+        """The innermost frame at each moment of a thread, or -1."""
+        frames = self._trace.frames
+        return innermost(frames.thread, frames.start, frames.end, frames.parent, thread, at)
+
+    def forward_frame(self, operator: int) -> int:
+        """The frame in which the forward operator ran that a backward operator goes back over, or -1."""
+        operators = self._trace.operators
+        row = operator
+        while row >= 0:
+            origin = self.forward.get(int(operators.sequence[row]), -1)
+            if origin >= 0 and origin != row:
+                return int(self.frame_at(operators.thread[[origin]], operators.start[[origin]])[0])
+            row = int(operators.parent[row])
+        return -1
+
+    @cached_property
+    def forward(self) -> dict[int, int]:
+        """Sequence number -> the operator of the forward pass that bears it: autograd's link between the two."""
+        operators = self._trace.operators
+        rows = np.flatnonzero((operators.sequence >= 0) & (operators.forward_thread <= 0))
+        return dict(zip(operators.sequence[rows].tolist(), rows.tolist(), strict=True))
+
+
+def _frame_kind(name: str) -> str:
+    if name.startswith(_MODULE):
+        return "module"
+    if _LOADER.search(name):
+        return "loader"
+    found = _LINE.fullmatch(name)
+    if not found or name.startswith("<"):
+        return "library"
+    parts = found["file"].replace("\\", "/").lstrip("/").split("/")
+    root = parts[0].removesuffix(".py")
+    installed = "lib" in parts and any(part.startswith("python3") for part in parts)
+    library = installed or root in sys.stdlib_module_names or any(part in _LIBRARIES for part in parts)
+    return "library" if library else "line"

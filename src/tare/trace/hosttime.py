@@ -1,0 +1,91 @@
+"""The host's time in the steps, operator by operator: what there is to say of a trace without a device.
+
+Every nanosecond of a step belongs to one operator (its self time on the stepping thread, or on another while that
+one runs none) or to no operator: Python, or whatever the profiler does not see. The parts add up to the steps.
+"""
+
+import re
+
+import msgspec
+import numpy as np
+
+from tare.trace.host import Host, host_of
+from tare.trace.intervals import Integers
+from tare.trace.tables import Trace
+from tare.trace.timeline import NOBODY
+
+OUTSIDE = "(no operator)"
+_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|TorchScript|ProfilingGraph")
+
+
+class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    self_time: int
+    calls: int
+
+
+class HostTime(msgspec.Struct, frozen=True, kw_only=True):
+    """`window` = the sum of all `self_time`, with OUTSIDE among them = `leaves` + `around` + `outside`."""
+
+    window: int
+    steps: int
+    # In operators that call no other, in those that do, in none.
+    leaves: int
+    around: int
+    outside: int
+    operators: list[OperatorTime]
+
+
+def host_time(trace: Trace) -> HostTime | None:
+    """None for a trace in which no step and no operator was recorded."""
+    if len(trace.steps) == 0:
+        return None
+    host = host_of(trace)
+    stepping = int(trace.steps.thread[0])
+    threads = [int(one) for one in np.unique(host.thread)]
+    if stepping not in threads:
+        stepping = int(np.bincount(host.thread).argmax()) if threads else -1
+    counted = trace.steps.counted == 1
+    start, end = trace.steps.start[counted], trace.steps.end[counted]
+    window, steps = int((end - start).sum()), int(counted.sum())
+    times: dict[str, int] = {}
+    leaf = np.ones(len(host.start), dtype=bool)
+    leaf[host.parent[host.parent >= 0]] = False
+    # What a compiler made computes by itself, without telling the profiler of its kernels.
+    leaf |= np.isin(host.name, [code for code, name in enumerate(trace.names) if _COMPILED.search(name)])
+    leaves = 0
+    for thread in [stepping, *(one for one in threads if one != stepping)]:
+        _, start, end, owner = host.timeline(thread).cut(start, end)
+        _add(trace, host, times, owner, end - start)
+        free = owner == NOBODY
+        leaves += int((end - start)[~free][leaf[owner[~free]]].sum())
+        start, end = start[free], end[free]
+    times[OUTSIDE] = int((end - start).sum())
+    calls = _calls(trace, host)
+    ranked = sorted(times, key=lambda name: -times[name])
+    return HostTime(
+        window=window,
+        steps=steps,
+        leaves=leaves,
+        around=window - leaves - times[OUTSIDE],
+        outside=times[OUTSIDE],
+        operators=[OperatorTime(name=n, self_time=times[n], calls=calls.get(n, 0)) for n in ranked if times[n]],
+    )
+
+
+def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, length: Integers) -> None:
+    known = owner != NOBODY
+    codes, inverse = np.unique(host.name[owner[known]], return_inverse=True)
+    sums = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(sums, inverse, length[known])
+    for code, total in zip(codes.tolist(), sums.tolist(), strict=True):
+        times[trace.names[code]] = times.get(trace.names[code], 0) + total
+
+
+def _calls(trace: Trace, host: Host) -> dict[str, int]:
+    """How often each operator began within a step."""
+    step = np.searchsorted(trace.steps.start, host.start, side="right") - 1
+    at = np.maximum(step, 0)
+    inside = (step >= 0) & (host.start < trace.steps.end[at]) & (trace.steps.counted[at] == 1)
+    codes, counts = np.unique(host.name[inside], return_counts=True)
+    return {trace.names[code]: int(count) for code, count in zip(codes, counts, strict=True)}

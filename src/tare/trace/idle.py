@@ -1,0 +1,233 @@
+"""Why the device was idle: every gap of the device (not of a stream) cut into its causes, to the nanosecond.
+
+A gap ends with a piece of work that some call on some thread launched. After that call had returned, the device
+itself waited. During the call, it is the call. Before it, whatever the launching thread was doing: waiting for the
+device, allocating, dispatching an operator, loading data, or plain Python. A gap that ends with its window is the
+tail.
+"""
+
+import msgspec
+import numpy as np
+
+from tare.trace import intervals as iv
+from tare.trace.host import CALL, CAUSES, DISPATCH, LOADING, PYTHON, TAIL, WAITING, Host, host_of
+from tare.trace.intervals import Integers
+from tare.trace.tables import Mask, Trace
+from tare.trace.timeline import NOBODY, flatten
+from tare.trace.windows import main_device, windows
+
+MOST_PLACES = 12
+MOST_GAPS = 10
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where idle time comes from, as exactly as the profiler knows: a line, a module, an operator."""
+
+    where: str
+    idle: int
+    gaps: int
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    cause: str
+    idle: int
+    places: list[Place]
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """One gap: when it began after the first window's start, and its greatest cause."""
+
+    at: int
+    idle: int
+    cause: str
+    where: str
+
+
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
+    """`idle` is the sum over `causes`, which are always all of them, in one order."""
+
+    idle: int
+    gaps: int
+    causes: list[Cause]
+    longest: list[Gap]
+
+
+class Pieces(msgspec.Struct, frozen=True):
+    """Pieces of gaps, a row each: the gap, from, to, the cause, the thread, the host's row and the frame's."""
+
+    gap: Integers
+    start: Integers
+    end: Integers
+    cause: Integers
+    thread: Integers
+    host: Integers
+    frame: Integers
+    # The call that ended the gap, or -1.
+    call: Integers
+
+    def take(self, rows: object) -> "Pieces":
+        return Pieces(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+    @property
+    def length(self) -> Integers:
+        return self.end - self.start
+
+
+def find_gaps(trace: Trace, device: int) -> tuple[Integers, Mask]:
+    """The gaps of a device in the windows, (start, end) a row, and for each whether it is its window's tail."""
+    rows = windows(trace, device)
+    work = trace.device
+    busy = work.intervals(work.device == device)
+    free = iv.difference(iv.make(rows[:, 1], rows[:, 2]), busy)
+    # Windows that touch have become one interval: a gap across a boundary is two.
+    cuts = rows[:, 2]
+    first = np.searchsorted(cuts, free[:, 0], side="right")
+    last = np.searchsorted(cuts, free[:, 1], side="left")
+    counts = last - first + 1
+    gap = np.repeat(np.arange(len(free)), counts)
+    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    limit = np.append(cuts, np.iinfo(np.int64).max)
+    start = np.where(offset == 0, free[gap, 0], limit[np.maximum(first[gap] + offset - 1, 0)])
+    end = np.minimum(limit[np.minimum(first[gap] + offset, len(cuts))], free[gap, 1])
+    kept = end > start
+    found = np.stack([start[kept], end[kept]], axis=1)
+    return found, np.isin(found[:, 1], cuts)
+
+
+def cut_gaps(trace: Trace, device: int, host: Host) -> tuple[Integers, Pieces]:
+    """The gaps and their pieces."""
+    gaps, tail = find_gaps(trace, device)
+    call = np.where(tail, -1, _launching(trace, device, gaps[:, 1]))
+    known = call >= 0
+    at = np.maximum(call, 0)
+    calls = trace.calls
+    begun = np.where(known, calls.start[at], gaps[:, 1]) if len(calls) else gaps[:, 1]
+    returned = np.where(known, calls.end[at], gaps[:, 1]) if len(calls) else gaps[:, 1]
+    stepping = int(trace.steps.thread[0]) if len(trace.steps) else -1
+    if stepping < 0:
+        stepping = _busiest(host)
+    thread = np.where(known, calls.thread[at], stepping) if len(calls) else np.full(len(gaps), stepping)
+    before = np.clip(begun, gaps[:, 0], gaps[:, 1])
+    during = np.clip(returned, before, gaps[:, 1])
+    number = np.arange(len(gaps))
+    nothing = np.full(len(gaps), -1, dtype=np.int64)
+    fixed = [
+        Pieces(number, before, during, np.full(len(gaps), CALL), thread, nothing, nothing, call),
+        Pieces(number, during, gaps[:, 1], np.full(len(gaps), WAITING), thread, nothing, nothing, call),
+    ]
+    open_ = Pieces(number, gaps[:, 0], before, np.full(len(gaps), PYTHON), thread, nothing, nothing, call)
+    pieces = join(*fixed, _explain(trace, host, open_, stepping))
+    pieces = pieces.take(pieces.end > pieces.start)
+    cause = np.where(tail[pieces.gap], TAIL, pieces.cause)
+    return gaps, msgspec.structs.replace(pieces, cause=cause)
+
+
+def _explain(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> Pieces:
+    """What the host did in these pieces: the launching thread first, then the thread that runs the steps."""
+    done: list[Pieces] = []
+    alone: list[Pieces] = [pieces.take(slice(0, 0))]
+    for thread in np.unique(pieces.thread):
+        mine = cut(host, pieces.take(pieces.thread == thread), int(thread))
+        done.append(mine.take(mine.host != NOBODY))
+        free = mine.take(mine.host == NOBODY)
+        if thread == stepping:
+            alone.append(free)
+            continue
+        # Since the stepping thread's last event this thread has run operators: its own engine (autograd's) works.
+        engine = host.latest_end(int(thread), free.start) > host.latest_end(stepping, free.start)
+        done.append(msgspec.structs.replace(free.take(engine), cause=np.full(int(engine.sum()), DISPATCH)))
+        moved = free.take(~engine)
+        mine = cut(host, msgspec.structs.replace(moved, thread=np.full(len(moved.gap), stepping)), stepping)
+        done.append(mine.take(mine.host != NOBODY))
+        alone.append(mine.take(mine.host == NOBODY))
+    return join(*done, _python(trace, host, join(*alone), stepping))
+
+
+def cut(host: Host, pieces: Pieces, thread: int) -> Pieces:
+    """The pieces cut where the innermost event of the thread changes, with its cause."""
+    piece, start, end, owner = host.timeline(thread).cut(pieces.start, pieces.end)
+    found = pieces.take(piece)
+    cause = np.where(owner >= 0, host.cause[owner], PYTHON) if len(host.cause) else found.cause
+    return msgspec.structs.replace(found, start=start, end=end, cause=cause, host=owner)
+
+
+def _python(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> Pieces:
+    """Where no operator runs, the frames say whose Python it is."""
+    if not trace.has_stacks:
+        return pieces
+    frames = trace.frames
+    mine = np.flatnonzero(frames.thread == stepping)
+    line = flatten(mine, frames.start, frames.end, frames.parent, frames.depth)
+    piece, start, end, owner = line.cut(pieces.start, pieces.end)
+    found = pieces.take(piece)
+    loading = (owner >= 0) & (host.places.loading[np.maximum(owner, 0)] >= 0)
+    cause = np.where(loading, LOADING, found.cause)
+    return msgspec.structs.replace(found, start=start, end=end, cause=cause, frame=owner)
+
+
+def join(*parts: Pieces) -> Pieces:
+    return Pieces(*(np.concatenate([getattr(p, name) for p in parts]) for name in Pieces.__struct_fields__))
+
+
+def _launching(trace: Trace, device: int, ends: Integers) -> Integers:
+    """The call that launched the work which begins at each moment."""
+    work = trace.device
+    rows = np.flatnonzero(work.device == device)
+    at = rows[np.minimum(np.searchsorted(work.start[rows], ends), len(rows) - 1)]
+    return np.where(work.start[at] == ends, work.call[at], -1)
+
+
+def _busiest(host: Host) -> int:
+    return int(np.bincount(host.thread).argmax()) if len(host.thread) else -1
+
+
+def explain_idle(trace: Trace) -> Idle | None:
+    """The causes of the main device's idle time in the windows; None where no device worked."""
+    device = main_device(trace)
+    if device is None:
+        return None
+    from tare.trace.places import describe
+
+    host = host_of(trace)
+    gaps, pieces = cut_gaps(trace, device, host)
+    texts, where = describe(trace, host, pieces)
+    begin = int(windows(trace, device)[0, 1])
+    return Idle(
+        idle=int(pieces.length.sum()),
+        gaps=len(gaps),
+        causes=[_cause(number, pieces, texts, where) for number in range(len(CAUSES))],
+        longest=_longest(gaps, pieces, texts, where, begin),
+    )
+
+
+def _cause(number: int, pieces: Pieces, texts: list[str], where: Integers) -> Cause:
+    rows = np.flatnonzero(pieces.cause == number)
+    codes, inverse = np.unique(where[rows], return_inverse=True)
+    times = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(times, inverse, pieces.length[rows])
+    # Number of place and number of gap in one, for unique is slow on pairs.
+    many = int(pieces.gap.max(initial=0)) + 1
+    pairs = np.unique(where[rows] * many + pieces.gap[rows])
+    counts = np.unique(pairs // many, return_counts=True)[1]
+    ranked = np.argsort(-times, kind="stable")
+    places = [
+        Place(where=texts[int(codes[i])], idle=int(times[i]), gaps=int(counts[i])) for i in ranked[:MOST_PLACES]
+    ]
+    rest = ranked[MOST_PLACES:]
+    if len(rest):
+        gaps = len(np.unique(pairs[np.isin(pairs // many, codes[rest])] % many))
+        places.append(Place(where=f"{len(rest)} other places", idle=int(times[rest].sum()), gaps=gaps))
+    return Cause(cause=CAUSES[number], idle=int(times.sum()), places=places)
+
+
+def _longest(gaps: Integers, pieces: Pieces, texts: list[str], where: Integers, begin: int) -> list[Gap]:
+    length = gaps[:, 1] - gaps[:, 0]
+    found = []
+    for gap in np.argsort(-length, kind="stable")[:MOST_GAPS].tolist():
+        rows = np.flatnonzero(pieces.gap == gap)
+        by_cause = np.bincount(pieces.cause[rows], weights=pieces.length[rows], minlength=len(CAUSES))
+        cause = int(by_cause.argmax())
+        of_it = rows[pieces.cause[rows] == cause]
+        place = texts[int(where[of_it[pieces.length[of_it].argmax()]])]
+        found.append(Gap(at=int(gaps[gap, 0]) - begin, idle=int(length[gap]), cause=CAUSES[cause], where=place))
+    return found

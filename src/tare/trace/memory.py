@@ -1,0 +1,203 @@
+"""Where device memory went: the peak, a timeline, what was alive at the peak by kind and module, growth per step.
+
+All of it from the profiler's memory events (profile_memory=True). A block's kind is told from its life, for the
+trace has no word on it: what was there before the first event is resident (weights and optimizer state where tare
+recorded the trace, and whatever else the program held); of what came later
+
+- optimizer state: allocated by the optimizer and still there when the trace ends;
+- gradients: allocated by the backward pass and alive when the backward pass of its step is over;
+- workspace: allocated and released within one operator;
+- activations: allocated outside the backward pass and released during one, or still held;
+- temporary: everything else.
+"""
+
+from typing import Literal, get_args
+
+import msgspec
+import numpy as np
+
+from tare.stats.intervals import Interval
+from tare.stats.slopes import slope_interval
+from tare.trace.intervals import contains
+from tare.trace.memory_blocks import Blocks, read_blocks
+from tare.trace.tables import Integers, Mask, Trace
+
+Kind = Literal["resident", "weights", "optimizer state", "gradients", "activations", "workspace", "temporary"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# A timeline of more points is thinned to the peaks of as many stretches.
+MOST_POINTS = 400
+MOST_OWNERS = 12
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory alive at the peak, by the module or the operator that allocated it."""
+
+    where: str
+    kind: Kind
+    bytes: int
+    blocks: int
+
+
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that the allocator had given out, on the trace's clock (ns). `growth` is bytes a step, None below 3
+    steps."""
+
+    device: int
+    peak_bytes: int
+    peak_at: int
+    reserved_bytes: int
+    start_bytes: int
+    end_bytes: int
+    timeline: list[tuple[int, int]]
+    by_kind: dict[Kind, int]
+    owners: list[Owner]
+    after_step: list[int]
+    growth: Interval | None
+    # What was allocated during the trace and never released in it.
+    left: list[Owner]
+    events: int
+
+
+def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
+    """Of the device that held most, or of this one; None where the trace has no memory events of a device."""
+    table = trace.memory
+    rows = np.flatnonzero((table.cuda == 1) & (table.allocated >= 0))
+    if len(rows) == 0:
+        return None
+    if device is None:
+        device = int(table.device[rows[np.argmax(table.allocated[rows])]])
+    rows = rows[table.device[rows] == device]
+    if len(rows) == 0:
+        return None
+    at, held = table.start[rows], table.allocated[rows]
+    top = int(np.argmax(held))
+    blocks = read_blocks(trace, rows)
+    kinds = _kinds(trace, blocks)
+    start = int(held[0] - table.bytes[rows[0]])
+    alive = blocks.alive(top)
+    by_kind = _by_kind(blocks, kinds, alive, int(held[top]))
+    resident = by_kind["resident"]
+    _divide_resident(trace, by_kind)
+    after = _after_steps(trace, at, held, start)
+    return MemoryUse(
+        device=device,
+        peak_bytes=int(held[top]),
+        peak_at=int(at[top]),
+        reserved_bytes=int(table.reserved[rows].max()),
+        start_bytes=start,
+        end_bytes=int(held[-1]),
+        timeline=_timeline(at, held),
+        by_kind=by_kind,
+        owners=_owners(blocks, kinds, alive, resident),
+        after_step=after,
+        growth=slope_interval(after) if len(after) >= 3 else None,
+        left=_owners(blocks, kinds, np.flatnonzero(blocks.kept), 0),
+        events=len(rows),
+    )
+
+
+def _kinds(trace: Trace, blocks: Blocks) -> list[Kind]:
+    marks = trace.annotations
+    stepping = _named(trace, "Optimizer.step#")
+    optimizer = contains(marks.intervals(stepping), blocks.start)
+    backward = _backward(trace)
+    ends = backward[:, 1] if len(backward) else np.empty(0, dtype=np.int64)
+    made_in_backward = contains(backward, blocks.start)
+    freed_in_backward = contains(backward, blocks.end)
+    kinds: list[Kind] = []
+    for i in range(len(blocks.start)):
+        if blocks.within_operator[i]:
+            kinds.append("workspace")
+        elif optimizer[i]:
+            kinds.append("optimizer state" if blocks.kept[i] else "temporary")
+        elif made_in_backward[i]:
+            over = int(ends[np.searchsorted(ends, blocks.start[i], side="right")])
+            kinds.append("gradients" if blocks.kept[i] or blocks.end[i] >= over else "temporary")
+        elif freed_in_backward[i] or (blocks.kept[i] and len(backward) == 0):
+            kinds.append("activations")
+        else:
+            kinds.append("temporary")
+    return kinds
+
+
+def _backward(trace: Trace) -> Integers:
+    """The backward passes: for each step, from the first to the last operator of autograd's engine."""
+    table = trace.operators
+    engine = np.flatnonzero(_codes(trace, "autograd::engine::evaluate_function")[table.name])
+    spans = []
+    for start, end in zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True):
+        inside = engine[(table.start[engine] >= start) & (table.start[engine] < end)]
+        if len(inside):
+            spans.append((int(table.start[inside].min()), int(table.end[inside].max())))
+    return np.array(spans, dtype=np.int64).reshape(-1, 2)
+
+
+def _named(trace: Trace, prefix: str) -> Integers:
+    return np.flatnonzero(_codes(trace, prefix)[trace.annotations.name])
+
+
+def _codes(trace: Trace, prefix: str) -> Mask:
+    return np.array([name.startswith(prefix) for name in trace.names] or [False], dtype=bool)
+
+
+def _by_kind(blocks: Blocks, kinds: list[Kind], alive: Integers, held: int) -> dict[Kind, int]:
+    found: dict[Kind, int] = dict.fromkeys(KINDS, 0)
+    for i in alive.tolist():
+        found[kinds[i]] += int(blocks.bytes[i])
+    # What the profiler never saw being allocated was there before; the parts add up to what the allocator says.
+    found["resident"] = held - sum(found.values())
+    return found
+
+
+def _divide_resident(trace: Trace, by_kind: dict[Kind, int]) -> None:
+    """tare's own traces say what the program held before the first event (tare.execute.resident)."""
+    marks = trace.metadata.get("tare_profiled")
+    known = marks.get("resident") if isinstance(marks, dict) else None
+    if not isinstance(known, dict):
+        return
+    kinds: tuple[Kind, ...] = ("weights", "optimizer state")
+    for kind in kinds:
+        size = known.get(kind)
+        if isinstance(size, int) and size > 0:
+            part = min(size, by_kind["resident"])
+            by_kind[kind] += part
+            by_kind["resident"] -= part
+
+
+def after_steps(trace: Trace, device: int | None = None) -> list[int]:
+    """What was allocated on the device that held most, or on this one, when each step ended."""
+    table = trace.memory
+    rows = np.flatnonzero((table.cuda == 1) & (table.allocated >= 0))
+    if len(rows) == 0:
+        return []
+    if device is None:
+        device = int(table.device[rows[np.argmax(table.allocated[rows])]])
+    rows = rows[table.device[rows] == device]
+    start = int(table.allocated[rows[0]] - table.bytes[rows[0]]) if len(rows) else 0
+    return _after_steps(trace, table.start[rows], table.allocated[rows], start)
+
+
+def _owners(blocks: Blocks, kinds: list[Kind], alive: Integers, resident: int) -> list[Owner]:
+    sums: dict[tuple[str, Kind], list[int]] = {}
+    for i in alive.tolist():
+        entry = sums.setdefault((blocks.owner(i), kinds[i]), [0, 0])
+        entry[0] += int(blocks.bytes[i])
+        entry[1] += 1
+    owners = [Owner(where=where, kind=kind, bytes=n, blocks=count) for (where, kind), (n, count) in sums.items()]
+    if resident > 0:
+        owners.append(Owner(where="before the trace began", kind="resident", bytes=resident, blocks=0))
+    return sorted(owners, key=lambda owner: -owner.bytes)[:MOST_OWNERS]
+
+
+def _after_steps(trace: Trace, at: Integers, held: Integers, start: int) -> list[int]:
+    """What is allocated when each step ends; releases at the very start of the next one still count to it."""
+    index = np.searchsorted(at, trace.steps.end, side="right") - 1
+    return [int(held[i]) if i >= 0 else start for i in index.tolist()]
+
+
+def _timeline(at: Integers, held: Integers) -> list[tuple[int, int]]:
+    if len(at) <= MOST_POINTS:
+        return [(int(t), int(h)) for t, h in zip(at, held, strict=True)]
+    parts = np.array_split(np.arange(len(at)), MOST_POINTS)
+    chosen = [int(part[np.argmax(held[part])]) for part in parts]
+    return [(int(at[i]), int(held[i])) for i in chosen]

@@ -1,0 +1,58 @@
+"""What a host thread did at each moment: the innermost of its events, as a line of segments without holes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tare.trace.intervals import Integers
+
+BEGINNING = np.iinfo(np.int64).min
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Segment i runs from start[i] to start[i + 1], the last for ever; owner is the innermost row, or NOBODY."""
+
+    start: Integers
+    owner: Integers
+
+    def cut(self, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+        """Pieces [begin, end) cut at the segments: (piece, begin, end, owner). Lengths add up."""
+        first = np.searchsorted(self.start, begin, side="right") - 1
+        last = np.searchsorted(self.start, end, side="left")
+        counts = np.where(end > begin, last - first, 0)
+        piece = np.repeat(np.arange(len(begin)), counts)
+        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        segment = first[piece] + offset
+        following = np.append(self.start[1:], np.iinfo(np.int64).max)
+        from_ = np.maximum(begin[piece], self.start[segment])
+        to = np.minimum(end[piece], following[segment])
+        kept = to > from_
+        return piece[kept], from_[kept], to[kept], self.owner[segment][kept]
+
+
+def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers, depth: Integers) -> Timeline:
+    """The timeline of these rows, all of one thread, nested by `nest`. What outlives its parent is cut."""
+    end = end.copy()
+    for level in range(1, int(depth[rows].max(initial=0)) + 1):
+        inner = rows[depth[rows] == level]
+        end[inner] = np.minimum(end[inner], end[parent[inner]])
+    # What has no length owns nothing.
+    rows = rows[end[rows] > start[rows]]
+    # At a row's start it becomes the owner, at its end its parent does. At one moment, ends come before starts,
+    # inner ends before outer ones, and outer starts before inner ones: the last to come is right.
+    times = np.concatenate([end[rows], start[rows]])
+    owners = np.concatenate([parent[rows], rows])
+    rank = np.concatenate([-1 - depth[rows], depth[rows]])
+    order = np.lexsort((rank, times))
+    return Timeline(np.append(BEGINNING, times[order]), np.append(NOBODY, owners[order]))
+
+
+def inherit(own: Integers, parent: Integers, depth: Integers) -> Integers:
+    """For each row its own value, or where that is negative that of the nearest row around it that has one."""
+    found = own.copy()
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        rows = np.flatnonzero((depth == level) & (own < 0))
+        found[rows] = found[parent[rows]]
+    return found

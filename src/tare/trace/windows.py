@@ -1,0 +1,68 @@
+"""The window of each step: the step, extended to the end of the device work that was launched in it.
+
+Where steps run back to back the host is ahead of the device, and a step's device work goes on after the next step
+has begun. The next window then begins where this one ends: windows never overlap and no time counts twice.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tare.errors import BadInput
+from tare.trace.intervals import Integers
+from tare.trace.tables import GRAPH, LAUNCH, Trace
+
+# Of fewer steps than this none is left out; of more, those that took so many times the median.
+FEWEST_STEPS = 4
+LONGEST = 1.5
+
+
+def windows(trace: Trace, device: int | None = None) -> Integers:
+    """One row a counted step: its number, the window's start and end in nanoseconds, and the row in Trace.steps.
+
+    A window that another swallowed whole is empty."""
+    steps, work = trace.steps, trace.device
+    known = work.call >= 0
+    if device is not None:
+        known &= work.device == device
+    launched = trace.calls.start[work.call[known]]
+    step = np.searchsorted(steps.start, launched, side="right") - 1
+    inside = (step >= 0) & (launched < steps.end[np.maximum(step, 0)])
+    finish = steps.end.copy()
+    np.maximum.at(finish, step[inside], work.end[known][inside])
+    finish = np.maximum.accumulate(finish)
+    begin = np.maximum(steps.start, np.concatenate([steps.start[:1], finish[:-1]]))
+    rows: Integers = np.stack([steps.number, begin, np.maximum(begin, finish), np.arange(len(steps))], axis=1)
+    return rows[np.flatnonzero(steps.counted)]
+
+
+def typical(trace: Trace) -> Trace:
+    """The trace without the steps that took far longer than most, for steps that are known to do all the same.
+
+    What makes one of them long (the profiler's first buffer, another process) is no property of the workload."""
+    rows = windows(trace, main_device(trace))
+    if len(rows) < FEWEST_STEPS:
+        return trace
+    length = rows[:, 2] - rows[:, 1]
+    counted = np.zeros(len(trace.steps), dtype=np.int64)
+    counted[rows[:, 3][length <= LONGEST * np.median(length)]] = 1
+    return replace(trace, steps=replace(trace.steps, counted=counted))
+
+
+def main_device(trace: Trace) -> int | None:
+    """The device that worked longest; a trace of several is explained for that one."""
+    if not trace.has_device:
+        return None
+    devices = np.unique(trace.device.device)
+    busy = [int(trace.device.duration[trace.device.device == one].sum()) for one in devices]
+    return int(devices[int(np.argmax(busy))])
+
+
+def check_kernels(trace: Trace) -> None:
+    """Launches without any kernel mean that the profiler lost them: such a trace says nothing about the device."""
+    launches = int(np.isin(trace.calls.kind, (LAUNCH, GRAPH)).sum())
+    if launches and not trace.device.kernels.any():
+        raise BadInput(
+            f"the trace {trace.source} has {launches} kernel launches and no kernel: the profiler lost the "
+            "device's side; record it again, with at least one warm-up step in the profiler's schedule"
+        )

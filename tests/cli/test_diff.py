@@ -1,0 +1,71 @@
+"""tare diff as a user meets it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import make_case, make_record
+
+RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
+EAGER, GRAPH = (str(RECORDED / f"resnet50-infer-b1-{rung}.json.gz") for rung in ("eager", "cudagraph"))
+
+
+def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TARE_HOME": str(home), "COLUMNS": "300"}
+    command = [sys.executable, "-m", "tare", *args]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    """Two exported files with a record each: the second is twice as slow and of another rung."""
+    slow = make_record(make_case(rung="torchscript"), steps_s=(2e-3, 2.02e-3, 1.98e-3), id="record000002")
+    paths = tmp_path / "a.json", tmp_path / "b.json"
+    for path, record in zip(paths, (make_record(), slow), strict=True):
+        path.write_bytes(msgspec.json.encode([record]))
+    return str(paths[0]), str(paths[1])
+
+
+def test_two_traces(tmp_path: Path) -> None:
+    done = tare(tmp_path, "diff", EAGER, GRAPH, "--rows", "3")
+    assert done.returncode == 0, done.stderr
+    assert "kernels: no change" in done.stdout
+    assert done.stdout.count("vanished") == 3
+    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+    document = json.loads(tare(tmp_path, "diff", EAGER, GRAPH, "--json").stdout)
+    assert document["records"] is None
+    assert document["trace"]["kernels"] == []
+
+
+def test_two_records(tmp_path: Path, files: tuple[str, str]) -> None:
+    done = tare(tmp_path, "diff", *files)
+    assert done.returncode == 0, done.stderr
+    assert "rung: eager against torchscript" in done.stdout
+    assert "a clear difference" in done.stdout
+    assert "no trace is kept" in done.stdout
+    document = json.loads(tare(tmp_path, "diff", *files, "--json").stdout)
+    gross = next(figure for figure in document["records"]["figures"] if figure["name"] == "gross")
+    assert gross["ratio"] == pytest.approx(2, rel=0.01)
+    assert gross["clear"]
+    assert document["trace"] is None
+
+
+@pytest.mark.parametrize(
+    ("terms", "complaint"),
+    [
+        ((EAGER, "FILE"), "a trace and a record cannot be compared"),
+        ((EAGER, "no/such/file.json"), "cannot read no/such/file.json"),
+        (("workload=mlp", "FILE"), "no record matches workload=mlp"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(
+    tmp_path: Path, files: tuple[str, str], terms: tuple[str, str], complaint: str
+) -> None:
+    done = tare(tmp_path, "diff", *(files[0] if term == "FILE" else term for term in terms))
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,69 @@
+"""tare explain and tare peaks as a user calls them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
+SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
+
+
+def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TARE_HOME": str(home)}
+    command = [sys.executable, "-m", "tare", *args]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+
+
+def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
+    done = tare(tmp_path, "explain", str(RECORDED / "habit-pageable-copy.json.gz"), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (one,) = document["explanations"]
+    assert sum(segment["ns"] for segment in one["waterfall"]["segments"]) == one["waterfall"]["gross"]
+    assert one["breakdown"]["copies"][0]["memory"] == "pageable"
+    assert document["diagnoses"][0]["findings"]
+
+
+def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = tare(tmp_path, "explain", "mlp", *SMALL, "--json", "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (one,) = document["explanations"]
+    assert one["case"].startswith("mlp/eager/infer/cpu/fp32/")
+    assert not one["waterfall"]["profiled"]
+    assert one["floor"]["flops"] > 0
+    assert {peak["name"] for peak in document["peaks"][0]["peaks"]} >= {"matrix:fp32", "bandwidth"}
+    assert sorted(path.name for path in (tmp_path / "traces").iterdir())[0].endswith("-stacks.json.gz")
+    assert "<svg" in page.read_text()
+
+
+BAD = [
+    (("explain", "none.json"), "No such file"),
+    (("explain", "resnet5"), "resnet50"),
+    (("explain", "mlp", "--rung", "eagr"), "eager"),
+    (("explain", "mlp", "x.json"), "not both"),
+    (("explain", "x.json", "--against", "compile"), "tare diff"),
+    (("explain", __file__ + ".json"), "No such file"),
+    (("peaks", "--device", "tpu"), "tpu"),
+]
+
+
+@pytest.mark.parametrize(("args", "hint"), BAD)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, args: tuple[str, ...], hint: str) -> None:
+    done = tare(tmp_path, *args)
+    assert done.returncode == 2
+    assert hint in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [{"ph": "X"')
+    done = tare(tmp_path, "explain", str(path))
+    assert done.returncode == 2
+    assert "truncated" in done.stderr

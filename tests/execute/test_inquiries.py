@@ -1,0 +1,51 @@
+"""The jobs that are no rounds: profiling, counting, ceilings. Real workers on the CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_case
+
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.ceilings import measure_peak
+from tare.execute.counting import count
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import SpawnLauncher
+from tare.execute.protocol import Capacity, Counted, CountJob, Measured, PeakJob, Profiled, ProfileJob
+from tare.trace.read import read
+
+CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})
+
+
+def test_a_profiling_worker_leaves_two_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    executor = LocalExecutor(SpawnLauncher(), tmp_path)
+    traces = [tmp_path / "plain.json.gz", tmp_path / "stacks.json.gz"]
+    job = ProfileJob(case=CASE, trace=str(traces[0]), stacks=str(traces[1]))
+    ending = executor.ask(job, Options(), "cpu")
+    steps = next(m.steps for m in ending.messages if isinstance(m, Profiled))
+    plain, stacks = (read(path) for path in traces)
+    assert len(plain.steps) == len(stacks.steps) == steps
+    assert (plain.has_stacks, stacks.has_stacks) == (False, True)
+    assert plain.metadata["tare_profiled"]["case"] == CASE.key
+
+
+def test_counting_is_the_same_for_every_rung() -> None:
+    found = [count(make_case(rung=rung, batch=4, sizes=CASE.sizes)) for rung in ("eager", "compile")]
+    assert all(isinstance(one, Counted) for one in found)
+    assert found[0].work.flops == found[1].work.flops == 2 * 4 * (16 * 32 + 32 * 32 + 32 * 10)
+
+
+def test_a_ceiling_goes_through_the_sampler() -> None:
+    said: list[Any] = []
+    measure_peak(PeakJob(name="dispatch", device="cpu", budget_s=0.05, width=0.5), said.append)
+    assert [m.series.kind for m in said if isinstance(m, Measured)] == ["warmup", "pipelined", "latency"]
+    assert [m.amount for m in said if isinstance(m, Capacity)] == [1.0]
+
+
+def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    executor = LocalExecutor(SpawnLauncher(), tmp_path)
+    with pytest.raises(TareError, match=r"count failed: exception, .*no_such"):
+        executor.ask(CountJob(case=make_case(workload="no_such")), Options(), "cpu")

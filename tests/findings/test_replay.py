@@ -1,0 +1,160 @@
+"""Playing a recorded timeline again: unchanged it takes what it took, changed it takes what arithmetic says."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.findings.replay import Call, Edit, Timeline, Work
+from tare.findings.scene import Scene
+from tare.findings.script import make_script
+from tare.trace.read import read
+
+RECORDED = sorted((Path(__file__).parents[1] / "trace" / "recorded").glob("*.json.gz"))
+US = 1000
+
+
+def host_bound(count: int = 4) -> Timeline:
+    """A launch every 100 µs, 10 µs long, of a kernel that starts 15 µs after it and lasts 20."""
+    calls = [Call(i * 100 * US, (i * 100 + 10) * US) for i in range(count)]
+    works = [Work((i * 100 + 15) * US, (i * 100 + 35) * US, 7, i) for i in range(count)]
+    return Timeline(0, count * 100 * US, calls, works)
+
+
+def device_bound() -> Timeline:
+    """Four launches in 40 µs, kernels of 100 µs back to back, and a wait for the last."""
+    calls = [Call(i * 10 * US, (i * 10 + 5) * US) for i in range(4)]
+    works = [Work((5 + i * 100) * US, (105 + i * 100) * US, 7, i) for i in range(4)]
+    calls.append(Call(40 * US, 410 * US, waits=True))
+    return Timeline(0, 420 * US, calls, works)
+
+
+@pytest.mark.parametrize(("timeline", "length"), [(host_bound(), 400), (device_bound(), 420)])
+def test_unchanged_it_takes_what_it_took(timeline: Timeline, length: int) -> None:
+    assert timeline.replay() == length * US
+
+
+def test_host_time_is_worth_what_the_device_waited_for_it() -> None:
+    """50 µs less Python before each of three launches; the first begins at once."""
+    gone = [((i * 100 + 20) * US, (i * 100 + 70) * US) for i in range(3)]
+    assert host_bound().gain(Edit(removed=gone)) == 150 * US
+    assert device_bound().gain(Edit(removed=[(5 * US, 10 * US), (15 * US, 20 * US)])) == 0
+
+
+def test_a_wait_costs_nothing_while_the_device_is_busy() -> None:
+    """Without the wait the host is done at 50 µs, and the device as late as before: only the return is saved."""
+    timeline = device_bound()
+    assert timeline.gain(Edit(unwaited=frozenset({4}))) == 15 * US
+
+
+def test_a_wait_in_the_middle_costs_the_way_to_the_next_kernel() -> None:
+    """Two kernels of 100 µs; the host waits for the first, then needs 60 µs to launch the second."""
+    calls = [Call(0, 5 * US), Call(10 * US, 110 * US, waits=True), Call(170 * US, 175 * US)]
+    works = [Work(5 * US, 105 * US, 7, 0), Work(175 * US, 275 * US, 7, 2)]
+    timeline = Timeline(0, 180 * US, calls, works)
+    assert timeline.replay() == 275 * US
+    # Launched at 70, the second follows the first with the usual microsecond between them.
+    assert timeline.gain(Edit(unwaited=frozenset({1}))) == pytest.approx(69 * US, abs=2 * US)
+
+
+def test_a_shorter_work_gives_its_time_back_only_where_the_device_is_the_limit() -> None:
+    assert device_bound().gain(Edit(factors={1: 0.5, 2: 0.0})) == pytest.approx(150 * US, abs=2 * US)
+    assert host_bound().gain(Edit(factors={1: 0.5})) == 0
+
+
+def test_a_copy_beside_the_kernels_hides_behind_them() -> None:
+    """Copy of 80 µs, kernel of 100, twice, one stream: 360 µs; the copies apart leave the first and the
+    kernels."""
+    calls = [Call(i * 5 * US, (i * 5 + 4) * US) for i in range(4)]
+    starts, lengths = (4, 84, 184, 264), (80, 100, 80, 100)
+    works = [
+        Work(start * US, (start + length) * US, 7, i)
+        for i, (start, length) in enumerate(zip(starts, lengths, strict=True))
+    ]
+    timeline = Timeline(0, 20 * US, calls, works)
+    assert timeline.replay() == 364 * US
+    assert timeline.replay(Edit(apart=frozenset({0, 2}))) == pytest.approx(209 * US, abs=5 * US)
+
+
+def test_a_kernel_that_waited_for_another_stream_still_does() -> None:
+    calls = [Call(0, 2 * US), Call(3 * US, 5 * US)]
+    works = [Work(5 * US, 205 * US, 8, 0), Work(207 * US, 300 * US, 7, 1)]
+    timeline = Timeline(0, 10 * US, calls, works)
+    assert timeline.replay() == 300 * US
+    assert timeline.replay(Edit(factors={0: 0.5})) == 200 * US
+
+
+def test_time_outside_the_steps_takes_none() -> None:
+    timeline = Timeline(0, 300 * US, [Call(0, 10 * US), Call(200 * US, 210 * US)], [], [(50 * US, 150 * US)])
+    assert timeline.replay() == 200 * US
+
+
+def test_calibration_finds_the_unprofiled_host() -> None:
+    timeline = host_bound()
+    timeline.calibrate(200 * US)
+    assert timeline.replay() == pytest.approx(200 * US, rel=1e-3)
+    assert timeline.host_factor == pytest.approx(0.5, rel=0.01)
+    # What the host saves is then half of what was recorded.
+    assert timeline.gain(Edit(removed=[(20 * US, 70 * US)])) == pytest.approx(25 * US, rel=0.02)
+
+
+def test_calibration_below_the_device_stops_at_the_device() -> None:
+    timeline = device_bound()
+    timeline.calibrate(100 * US)
+    assert timeline.replay() == pytest.approx(400 * US, rel=0.02)
+
+
+spans = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans, st.sampled_from([host_bound(), device_bound()]))
+def test_removing_host_time_never_costs_and_never_gives_more_than_it_took(
+    pairs: list[tuple[int, int]], timeline: Timeline
+) -> None:
+    removed = sorted((min(pair), max(pair)) for pair in pairs)
+    taken = sum(end - start for start, end in removed)
+    after = timeline.replay(Edit(removed=removed))
+    assert timeline.replay() - taken - 1e-6 <= after <= timeline.replay() + 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 50), min_size=2, max_size=20), st.lists(st.integers(1, 200), min_size=2, max_size=20)
+)
+def test_any_queue_of_one_stream_plays_as_it_was(gaps: list[int], lengths: list[int]) -> None:
+    """Launches at any pace, kernels of any length: each starts 5 µs after its launch or when the one before
+    ends."""
+    count = min(len(gaps), len(lengths))
+    calls, works, at, free = [], [], 0, 0
+    for i in range(count):
+        at += gaps[i] * US
+        calls.append(Call(at, at + US // 2))
+        start = max(at + 5 * US, free)
+        free = start + lengths[i] * US
+        works.append(Work(start, free, 7, i))
+    timeline = Timeline(0, at + US, calls, works)
+    assert timeline.replay() == max(at + US, free)
+    assert all(a.end <= b.start for a, b in pairwise(works))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+def test_a_recorded_trace_plays_as_it_was(path: Path) -> None:
+    """With the profiler's own waits at the ends of the steps, the replay takes the recorded window within 1 %."""
+    timeline = make_script(read(path), keep_closing=True).timeline
+    ends = max((work.end for work in timeline.works), default=timeline.end)
+    between = sum(end - start for start, end in timeline.outside)
+    assert timeline.replay() == pytest.approx(max(timeline.end, ends) - timeline.start - between, rel=0.01)
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+def test_a_recorded_trace_is_calibrated_to_its_gross(path: Path) -> None:
+    """The device's own time may exceed what was measured without a profiler by a little: no factor removes
+    that."""
+    trace = read(path)
+    gross = trace.metadata["tare_recorded"]["gross_ns"] / 1e9
+    scene = Scene(trace, gross)
+    assert scene.step_s == pytest.approx(gross, rel=0.03)
+    assert 0 <= scene.timeline.host_factor < 1.3

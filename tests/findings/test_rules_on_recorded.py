@@ -1,0 +1,171 @@
+"""Every rule on every recorded trace: each finds its habit, and nothing that is not there.
+
+launch-bound and tf32-off are true of many of these small float32 programs and are listed where they are.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from tare.findings.find import find
+from tare.findings.finding import Finding
+from tare.findings.registry import all_rules
+from tare.findings.scene import Scene
+from tare.trace.read import read
+from tare.trace.tables import PINNED
+
+FOLDER = Path(__file__).parents[1] / "trace" / "recorded"
+LAUNCHES = {"launch-bound"}
+TF32 = {"tf32-off"}
+
+EXPECTED: dict[str, set[str]] = {
+    "good-overlapped-copy": TF32,
+    "habit-conv-bias-before-bn-channels-first": {"conv-bias-before-norm", "channels-first"},
+    "habit-exceptions-stack": {"host-bound"} | LAUNCHES,
+    "habit-fp32-matmul-tf32-off": TF32,
+    "habit-graph-break": {"graph-breaks"},
+    "habit-item-each-step": {"repeated-sync"} | LAUNCHES,
+    "habit-leak": {"memory-growth"} | LAUNCHES,
+    "habit-loop-optimizer": {"tiny-optimizer-kernels"} | LAUNCHES,
+    "habit-nonzero-stack": {"hidden-sync"} | LAUNCHES,
+    "habit-odd-shapes": {"off-multiple-shapes"},
+    "habit-pageable-copy": {"pageable-copies"} | TF32,
+    "habit-parameter-ping-pong": {"parameter-ping-pong"} | LAUNCHES,
+    "habit-pinned-exposed-copy": {"exposed-copies"} | TF32,
+    "habit-python-between-kernels-stack": {"host-bound"} | LAUNCHES,
+    "habit-recompile": {"recompilation"},
+    "habit-scalar-copies": {"scalar-copies"} | LAUNCHES,
+    "habit-starved-loader": {"loader-starvation"} | LAUNCHES,
+    "lstm-train-eager": LAUNCHES,
+    "mlp-train-compile": LAUNCHES,
+    "mlp-train-eager-stack": LAUNCHES,
+    "resnet50-infer-b1-cudagraph": set(),
+    "resnet50-infer-b1-eager": LAUNCHES,
+    "resnet50-infer-b1-eager-stack": LAUNCHES,
+    "resnet50-infer-b1-reduce-overhead": set(),
+    "resnet50-infer-b32-eager-nosync": LAUNCHES,
+    "resnet50-train-b32-eager-amp": LAUNCHES,
+}
+
+
+@lru_cache
+def scene(name: str) -> Scene:
+    trace = read(FOLDER / f"{name}.json.gz")
+    return Scene(trace, trace.metadata["tare_recorded"]["gross_ns"] / 1e9)
+
+
+def found(name: str) -> dict[str, Finding]:
+    return {finding.rule: finding for finding in find(scene(name))}
+
+
+def gross(name: str) -> float:
+    seconds = scene(name).gross_s
+    assert seconds is not None
+    return seconds
+
+
+def test_every_recorded_trace_is_expected_here() -> None:
+    assert set(EXPECTED) == {path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz")}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_exactly_these_rules_fire(name: str) -> None:
+    assert set(found(name)) == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_finding_says_what_where_and_what_to_do(name: str) -> None:
+    for finding in found(name).values():
+        assert finding.summary
+        assert finding.remedy.endswith(".")
+        assert finding.evidence
+        assert finding.gain_share is None or 0.005 <= finding.gain_share <= 1
+        window = scene(name).timeline
+        latest = max(work.end for work in window.works)
+        assert all(window.start <= start < end <= max(window.end, latest) for start, end in finding.spans)
+
+
+def test_the_price_is_what_the_remedy_gave_back() -> None:
+    """Pairs of recorded programs of which one is the other's remedy: within a factor of two, most within a
+    tenth."""
+    pairs = {
+        ("habit-loop-optimizer", "tiny-optimizer-kernels", "mlp-train-eager-stack"),
+        ("resnet50-infer-b1-eager", "launch-bound", "resnet50-infer-b1-cudagraph"),
+        ("habit-starved-loader", "loader-starvation", "mlp-train-eager-stack"),
+        ("habit-pageable-copy", "pageable-copies", "habit-pinned-exposed-copy"),
+    }
+    for habit, rule, twin in pairs:
+        gain, real = found(habit)[rule].gain_s, gross(habit) - gross(twin)
+        assert gain is not None
+        assert real / 2 < gain < 2 * real, (habit, gain, real)
+
+
+def test_with_a_measured_rate_a_bound_becomes_an_estimate() -> None:
+    """The pageable copy at the rate that pinned copies had in the twin's trace."""
+    twin = scene("habit-pinned-exposed-copy").trace.device
+    copies = twin.copies & (twin.memory == PINNED)
+    rate = float((twin.bytes[copies] / twin.duration[copies]).mean() * 1e9)
+    trace = scene("habit-pageable-copy").trace
+    priced = Scene(trace, gross("habit-pageable-copy"), {"copy:host-to-device:pinned": rate})
+    slow = {finding.rule: finding for finding in find(priced)}["pageable-copies"]
+    assert found("habit-pageable-copy")["pageable-copies"].at_most
+    assert not slow.at_most
+    assert slow.gain_s == pytest.approx(gross("habit-pageable-copy") - gross("habit-pinned-exposed-copy"), rel=0.1)
+
+
+def test_a_matrix_rate_prices_odd_shapes() -> None:
+    """137.5 GFLOP at a rate of 700 TFLOP/s need 0.196 of the step's 1.0 ms."""
+    odd = find(Scene(scene("habit-odd-shapes").trace, gross("habit-odd-shapes"), {"matrix:bf16": 700e12}))[0]
+    assert odd.gain_s == pytest.approx(gross("habit-odd-shapes") - 0.196e-3, rel=0.1)
+
+
+def test_stacks_name_the_line() -> None:
+    places = {
+        "habit-item-each-step": ("repeated-sync", "record_traces.py", "items"),
+        "habit-scalar-copies": ("scalar-copies", "record_traces.py", "scalars"),
+        "habit-python-between-kernels-stack": ("host-bound", "record_traces.py", "python_bound"),
+    }
+    for name, (rule, file, function) in places.items():
+        where = found(name)[rule].places[0].where
+        assert file in where, where
+        assert function in where, where
+
+
+def test_evidence_has_the_numbers_of_the_program() -> None:
+    assert found("habit-scalar-copies")["scalar-copies"].evidence["copies_per_step"] == 20
+    assert found("habit-item-each-step")["repeated-sync"].evidence["waits_per_step"] == 15
+    assert found("habit-parameter-ping-pong")["parameter-ping-pong"].evidence["tensors_per_step"] == 14
+    assert found("habit-leak")["memory-growth"].evidence["bytes_per_step"] == 64 * 10 * 1000 * 4
+    assert found("habit-odd-shapes")["off-multiple-shapes"].places[0].where.startswith("1x4097x4093x4099")
+    copies = found("habit-pageable-copy")["pageable-copies"]
+    assert copies.evidence["bytes_per_step"] == 4096 * 4096 * 4
+    convolutions = found("habit-conv-bias-before-bn-channels-first")["conv-bias-before-norm"]
+    assert convolutions.evidence["convolutions_per_step"] == 2
+
+
+def test_two_runs_of_the_same_differ_in_nothing() -> None:
+    """Rules of two traces: eager recorded with and without stacks, and against itself."""
+    pair = [rule for rule in all_rules().values() if rule.pair]
+    for before, after in (
+        ("resnet50-infer-b1-eager", "resnet50-infer-b1-eager-stack"),
+        ("resnet50-infer-b1-eager", "resnet50-infer-b1-eager"),
+        ("mlp-train-eager-stack", "mlp-train-eager-stack"),
+        ("resnet50-infer-b1-eager", "resnet50-infer-b1-cudagraph"),
+    ):
+        assert find(scene(after), scene(before), pair) == [], (before, after)
+
+
+AGAIN = sorted((Path(__file__).parent / "recorded_again").glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", AGAIN, ids=lambda path: path.name[:-8])
+def test_a_second_recording_says_the_same(path: Path) -> None:
+    """The same programs recorded by another process: the same rules fire, and those of two traces see nothing."""
+    name = path.name.removesuffix(".json.gz")
+    trace = read(path)
+    again = Scene(trace, trace.metadata["tare_recorded"]["gross_ns"] / 1e9)
+    assert {finding.rule for finding in find(again)} == EXPECTED[name]
+    pair = [rule for rule in all_rules().values() if rule.pair]
+    assert find(again, scene(name), pair) == []
+    assert find(scene(name), again, pair) == []

@@ -1,0 +1,49 @@
+"""explain and peaks from the command line on a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def tare(home: Path, *args: str) -> dict[str, Any]:
+    environment = {**os.environ, "TARE_HOME": str(home)}
+    command = [sys.executable, "-m", "tare", *args, "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_peaks_are_of_this_world(home: Path) -> None:
+    """Any data-centre GPU of the last years lies within these."""
+    peaks = {
+        one["name"]: one["value"] for one in tare(home, "peaks", "--device", "cuda", "--rounds", "1")["peaks"]
+    }
+    assert 20e12 < peaks["matrix:fp32"] < peaks["matrix:tf32"] < peaks["matrix:bf16"] < 5e15
+    assert 0.2e12 < peaks["bandwidth"] < 20e12
+    assert 0.5e-6 < peaks["launch"] < 50e-6
+    assert peaks["copy:host-to-device:pageable"] < peaks["copy:host-to-device:pinned"] < 1e12
+
+
+def test_a_graph_removes_what_eager_waits_for(home: Path) -> None:
+    case = ("mlp", "--device", "cuda", "--rung", "eager", "--against", "cudagraph", "--quick")
+    document = tare(home, "explain", *case)
+    eager, graph = (one["waterfall"] for one in document["explanations"])
+    for fall in (eager, graph):
+        assert sum(segment["ns"] for segment in fall["segments"]) == fall["gross"]
+    assert document["explanations"][1]["breakdown"]["graph_launches"] > 0
+    removed = {part["name"]: part["removed"] for part in document["against"]}
+    assert sum(removed.values()) == eager["gross"] - graph["gross"]
+    assert removed["dispatch"] > 0
+    assert document["explanations"][0]["floor"]["flops"] > 0
+    assert document["explanations"][0]["places"]["causes"][0]["places"]

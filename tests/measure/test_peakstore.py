@@ -1,0 +1,56 @@
+"""Peaks are kept for a machine and read back; what is not peaks is refused in one line."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import ENVIRONMENT, STARTED
+
+from tare.errors import BadInput
+from tare.measure.peaks import ceilings
+from tare.measure.peakstore import load_peaks, save_peaks
+from tare.records.work import Peak, Peaks
+
+PEAKS = Peaks(
+    device="cuda:1",
+    created=STARTED,
+    environment=ENVIRONMENT,
+    peaks=[Peak(name="bandwidth", value=2.0, unit="B/s", rounds=[1.0, 2.0])],
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_there_and_back() -> None:
+    assert load_peaks("cuda:1", ENVIRONMENT) is None
+    path = save_peaks(PEAKS)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert load_peaks("cuda:1", ENVIRONMENT) == PEAKS
+    assert load_peaks("cpu", ENVIRONMENT) is None
+
+
+def test_another_machine_has_other_peaks() -> None:
+    save_peaks(PEAKS)
+    other = msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "another"})
+    assert load_peaks("cuda:1", other) is None
+    software = msgspec.structs.replace(ENVIRONMENT, software={"torch": "9"})
+    assert load_peaks("cuda:1", software) == PEAKS
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"version": "2.0"}', b"\xff\xfe"])
+def test_what_is_not_peaks_is_one_line(text: bytes) -> None:
+    path = save_peaks(PEAKS)
+    path.write_bytes(text)
+    with pytest.raises(BadInput, match="tare peaks"):
+        load_peaks("cuda:1", ENVIRONMENT)
+
+
+def test_a_gpu_has_all_the_ceilings_of_the_issue() -> None:
+    names = {one.name for one in ceilings("cuda")}
+    assert {"matrix:fp32", "matrix:tf32", "matrix:bf16", "matrix:fp16", "bandwidth", "launch", "dispatch"} <= names
+    assert sum(name.startswith("copy:") for name in names) == 4
+    assert "launch" not in {one.name for one in ceilings("cpu")}

@@ -1,0 +1,88 @@
+"""Findings, tables and memory on a terminal: what must be read is there, within 100 columns."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tare.errors import BadInput
+from tare.findings.diagnosis import diagnose, with_lines
+from tare.findings.finding import Finding, Place
+from tare.report.findings import diagnosis_view, findings_view, gain, sparkline
+from tare.trace.read import read
+
+RECORDED = sorted((Path(__file__).parents[1] / "trace" / "recorded").glob("*.json.gz"))
+
+
+def shown(path: Path, sort: str | None = None, rows: int = 6) -> str:
+    trace = read(path)
+    console = Console(width=100, highlight=False)
+    with console.capture() as capture:
+        console.print(
+            diagnosis_view(diagnose(trace, trace.metadata["tare_recorded"]["gross_ns"] / 1e9), rows, sort)
+        )
+    return capture.get()
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+def test_every_recorded_trace_fits(path: Path) -> None:
+    text = shown(path)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+    assert "operators, a step" in text
+    # A graph's replay allocates nothing: there is nothing to say of memory.
+    assert ("at the peak: " in text) == (len(read(path).memory) > 0)
+
+
+def test_a_finding_is_shown_with_price_place_and_remedy() -> None:
+    text = shown(next(path for path in RECORDED if "scalar-copies" in path.name))
+    assert "scalar-copies: 20 single numbers a step" in text
+    assert "→ Keep the number in Python" in text
+    assert "scalars (20 a step)" in text
+
+
+def first_column(text: str, head: str) -> list[str]:
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(head))
+    return [line.split()[0] for line in lines[start + 1 : start + 4]]
+
+
+def test_the_tables_sort_by_any_column() -> None:
+    path = next(path for path in RECORDED if "mlp-train-eager" in path.name)
+    by_device, by_calls = shown(path), shown(path, "calls")
+    assert first_column(by_device, "operator ")[0] == "aten::addmm"
+    assert first_column(by_calls, "operator ")[0] == "aten::as_strided"
+    with pytest.raises(BadInput, match=r"unknown column 'call'.*did you mean 'calls'"):
+        shown(path, "call")
+
+
+def test_a_price_says_whether_it_is_a_bound() -> None:
+    fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
+    assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25)) == "2.5 ms 25%"
+    assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25, at_most=True)) == "≤ 2.5 ms 25%"
+    assert gain(Finding(**fields)) == "not priced"
+
+
+def test_nothing_found_is_said() -> None:
+    path = next(path for path in RECORDED if "b1-cudagraph" in path.name)
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(findings_view(diagnose(read(path))))
+    assert capture.get().strip() == "no findings"
+
+
+def test_lines_come_from_the_recording_with_stacks() -> None:
+    fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
+    plain = Finding(**fields, places=[Place(where="aten::item", count=1, seconds=0)], gain_s=1.0)
+    named = Finding(**fields, places=[Place(where="train.py(3): step", count=1, seconds=0)], gain_s=2.0)
+    joined = with_lines([plain], [named])
+    assert [place.where for place in joined[0].places] == ["train.py(3): step"]
+    assert joined[0].gain_s == 1.0
+    assert with_lines([plain], []) == [plain]
+
+
+def test_a_sparkline_keeps_the_peak() -> None:
+    assert sparkline([0, 50, 100]) == "▁▅█"
+    assert len(sparkline(list(range(1000)))) == 80
+    assert max(sparkline([1] * 500 + [100] + [1] * 500)) == "█"
+    assert sparkline([]) == ""

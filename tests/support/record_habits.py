@@ -1,0 +1,100 @@
+"""Records the traces of every habit and its twin on a GPU. Usage: record_habits.py OUT (writes OUT/habits.tar)
+
+Each document has a key `tare_recorded`: the step without a profiler, and torch's own table of operators."""
+
+import contextlib
+import gzip
+import json
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from habits import HABITS, Step
+from torch.profiler import ProfilerActivity, profile, schedule
+
+FIELDS = (
+    "key", "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
+    "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage",
+)  # fmt: skip
+
+
+def gross_ns(step: Step, blocks: int = 5, most: float = 0.3) -> float:
+    """The median of a few blocks of back-to-back steps."""
+    step()
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    count = max(1, min(20, int(most / blocks / max(time.perf_counter() - started, 1e-6))))
+    taken = []
+    for _ in range(blocks):
+        begin = time.perf_counter_ns()
+        for _ in range(count):
+            step()
+        torch.cuda.synchronize()
+        taken.append((time.perf_counter_ns() - begin) / count)
+    return sorted(taken)[blocks // 2]
+
+
+def profiled(step: Step, steps: int, stack: bool) -> Any:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    # repeat=1, or the profiler begins a second cycle at the last step and forgets the first.
+    plan = schedule(wait=0, warmup=2, active=steps, repeat=1)
+    with profile(
+        activities=activities, schedule=plan, record_shapes=True, profile_memory=True, with_stack=stack
+    ) as p:
+        for _ in range(2 + steps):
+            step()
+            torch.cuda.synchronize()
+            p.step()
+    return p
+
+
+def averages(p: Any) -> list[list[Any]]:
+    return [[getattr(row, field) for field in FIELDS] for row in p.key_averages()]
+
+
+def document(p: Any, path: Path, **recorded: Any) -> dict[str, Any]:
+    p.export_chrome_trace(str(path))
+    found: dict[str, Any] = json.loads(path.read_text())
+    recorded |= {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "averages": averages(p)}
+    return found | {"tare_recorded": recorded}
+
+
+def main(out: Path) -> None:
+    chosen = sys.argv[2:] or list(HABITS)
+    folder = Path("/tmp/habits")
+    folder.mkdir(exist_ok=True)
+    for name in chosen:
+        habit = HABITS[name]
+        try:
+            bad, good = habit.make("cuda")
+            times = {"habit": gross_ns(bad), "twin": gross_ns(good)}
+            for label, step in (("habit", bad), ("twin", good)):
+                p = profiled(step, habit.steps, habit.stack)
+                found = document(
+                    p, folder / "x.json", name=name, label=label, gross_ns=times[label], rule=habit.rule
+                )
+                path = folder / f"{label}-{name}.json.gz"
+                path.write_bytes(gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 9))
+                print(
+                    name,
+                    label,
+                    f"{times[label] / 1e3:.1f} us",
+                    len(found["traceEvents"]),
+                    path.stat().st_size,
+                    flush=True,
+                )
+        except Exception as error:  # noqa: BLE001
+            print(name, "FAILED", type(error).__name__, str(error)[:300], flush=True)
+    (folder / "x.json").unlink()
+    with contextlib.closing(tarfile.open(out / "habits.tar", "w")) as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,136 @@
+"""Where device memory went: known blocks by hand, and the recorded programs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traces import TraceBuilder
+
+from tare.trace.memory import memory_use
+from tare.trace.read import read
+
+RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json.gz"))
+
+
+def training() -> TraceBuilder:
+    """1000 bytes held before; an activation, a workspace, a gradient, a temporary, optimizer state."""
+    trace = TraceBuilder()
+    trace.step(0, 1000)
+    trace.frame("nn.Module: Linear_0", 10, 90)
+    trace.op("aten::linear", 20, 80)
+    trace.memory(30, 400, 0xA0, 1400)
+    trace.memory(40, 50, 0xB0, 1450)
+    trace.memory(50, -50, 0xB0, 1400)
+    trace.op("autograd::engine::evaluate_function: AddmmBackward0", 200, 400)
+    trace.op("AddmmBackward0", 210, 390)
+    trace.memory(220, 300, 0xC0, 1700)
+    trace.memory(230, 70, 0xD0, 1770)
+    trace.memory(395, -400, 0xA0, 1370)
+    trace.op("autograd::engine::evaluate_function: AddmmBackward0", 400, 450)
+    trace.memory(420, -70, 0xD0, 1300)
+    trace.annotation("Optimizer.step#SGD.step", 500, 700)
+    trace.memory(550, 300, 0xE0, 1600)
+    return trace
+
+
+def test_kinds_are_told_from_the_life_of_a_block() -> None:
+    use = memory_use(training().build())
+    assert use is not None
+    assert (use.start_bytes, use.peak_bytes, use.end_bytes) == (1000, 1770, 1600)
+    assert use.peak_at == 230_000
+    assert use.by_kind == {
+        "resident": 1000, "weights": 0, "optimizer state": 0, "gradients": 300,
+        "activations": 400, "workspace": 0, "temporary": 70,
+    }  # fmt: skip
+    assert {(owner.where, owner.kind, owner.bytes) for owner in use.owners} == {
+        ("before the trace began", "resident", 1000),
+        ("Linear_0", "activations", 400),
+        ("AddmmBackward0", "gradients", 300),
+        ("AddmmBackward0", "temporary", 70),
+    }
+    assert {(owner.kind, owner.bytes) for owner in use.left} == {("gradients", 300), ("optimizer state", 300)}
+
+
+def test_what_tare_recorded_of_the_program_divides_what_was_there_before() -> None:
+    trace = training()
+    trace.metadata["tare_profiled"] = {"resident": {"weights": 600, "optimizer state": 300, "odd": "x"}}
+    use = memory_use(trace.build())
+    assert use is not None
+    assert (use.by_kind["weights"], use.by_kind["optimizer state"], use.by_kind["resident"]) == (600, 300, 100)
+    assert sum(use.by_kind.values()) == use.peak_bytes
+
+
+@pytest.mark.parametrize(
+    "marks", ["x", {"resident": 5}, {"resident": {"weights": -1}}, {"resident": {"weights": 1e9}}]
+)
+def test_odd_words_on_the_program_divide_nothing(marks: Any) -> None:
+    trace = training()
+    trace.metadata["tare_profiled"] = marks
+    use = memory_use(trace.build())
+    assert use is not None
+    assert use.by_kind["resident"] == 1000
+
+
+def test_with_stacks_gradients_belong_to_the_module_they_are_of() -> None:
+    use = memory_use(read(Path(__file__).parent / "recorded" / "mlp-train-eager-stack.json.gz"))
+    assert use is not None
+    owners = {owner.where for owner in use.owners if owner.kind == "gradients"}
+    assert {"Linear_0", "Linear_6"} <= owners or {"Linear_1", "Linear_5"} <= owners, owners
+
+
+def test_growth_is_the_slope_over_the_steps() -> None:
+    trace = TraceBuilder()
+    for i in range(8):
+        trace.step(i * 100, (i + 1) * 100)
+        trace.memory(i * 100 + 10, 512, 1000 + i, 5000 + 512 * (i + 1))
+    use = memory_use(trace.build())
+    assert use is not None
+    assert use.growth is not None
+    assert (use.growth.low, use.growth.mid, use.growth.high) == (512, 512, 512)
+    assert use.growth.sound
+
+
+def test_a_trace_without_memory_events_says_nothing() -> None:
+    trace = TraceBuilder()
+    trace.step(0, 10)
+    assert memory_use(trace.build()) is None
+    trace.memory(5, 64, 1, 64, cuda=False)
+    assert memory_use(trace.build()) is None
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+def test_the_kinds_add_up_to_the_peak(path: Path) -> None:
+    use = memory_use(read(path))
+    if use is None:
+        return
+    assert sum(use.by_kind.values()) == use.peak_bytes
+    assert all(bytes_ >= 0 for bytes_ in use.by_kind.values()), use.by_kind
+    assert use.peak_bytes == max(held for _, held in use.timeline)
+    assert use.peak_bytes <= use.reserved_bytes
+
+
+events = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(1, 1000)), min_size=1, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events)
+def test_any_sequence_of_allocations_and_releases_adds_up(moves: list[tuple[bool, int, int]]) -> None:
+    trace, held = TraceBuilder(), 10_000
+    alive: dict[int, int] = {}
+    trace.step(0, 1000)
+    for at, (wants, address, size) in enumerate(moves, 1):
+        if wants and address not in alive:
+            alive[address] = size
+            held += size
+            trace.memory(at, size, address, held)
+        elif address in alive:
+            held -= alive[address]
+            trace.memory(at, -alive.pop(address), address, held)
+    use = memory_use(trace.build())
+    if use is None:
+        return
+    assert sum(use.by_kind.values()) == use.peak_bytes
+    assert use.by_kind["resident"] == 10_000
+    assert sum(owner.bytes for owner in use.left) == sum(alive.values())

@@ -1,0 +1,183 @@
+"""The reader: tables with known rows, and one line for what is no trace."""
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from traces import TraceBuilder
+
+from tare.errors import BadInput
+from tare.trace import chunks, tables
+from tare.trace.read import read
+
+
+def small() -> TraceBuilder:
+    """A step with two nested operators, a launch through each of runtime and driver, a copy and a wait."""
+    trace = TraceBuilder(tare_recorded={"gross_ns": 5})
+    trace.step(0, 100, number=3)
+    trace.op("aten::linear", 5, 40, **{"Input Dims": [[2, 3], [4, 3]], "External id": 9, "Sequence number": 1})
+    trace.op("aten::addmm", 10, 35, **{"External id": 10})
+    trace.launch(12, 15, 20, 30.125, "gemm", grid=[4, 1, 1])
+    trace.launch(50, 52, 55, 60, "triton_add", call="cuLaunchKernel")
+    copied = trace.call("cudaMemcpyAsync", 61, 63)
+    trace.copy("DtoH (Device -> Pageable)", 64, 66, copied, 4096)
+    trace.call("cudaStreamSynchronize", 66, 70)
+    trace.frame("model.py(7): forward", 2, 80)
+    trace.memory(11, 512, 0xFFFF_FFFF_FFFF_0000, 512)
+    trace.kernel("unlaunched", 1, 2, correlation=999)
+    return trace
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "renamed"])
+def test_tables(tmp_path: Path, name: str) -> None:
+    trace = read(small().write(tmp_path / name))
+    assert trace.metadata["tare_recorded"] == {"gross_ns": 5}
+    assert (trace.steps.number.tolist(), trace.steps.end.tolist()) == ([3], [100_000])
+    assert [trace.name(trace.operators, i) for i in range(2)] == ["aten::linear", "aten::addmm"]
+    assert trace.operators.parent.tolist() == [-1, 0]
+    assert trace.operators.sequence.tolist() == [1, -1]
+    assert trace.value(int(trace.operators.dims[0])) == [[2, 3], [4, 3]]
+    assert trace.calls.kind.tolist() == [tables.LAUNCH, tables.LAUNCH, tables.COPY_CALL, tables.SYNC]
+    assert trace.calls.driver.tolist() == [0, 1, 0, 0]
+    assert trace.calls.operator.tolist() == [1, -1, -1, -1]
+    assert trace.calls.frame.tolist() == [0, 0, 0, 0]
+    device = trace.device
+    assert [trace.name(device, i) for i in range(4)] == [
+        "unlaunched", "gemm", "triton_add", "Memcpy DtoH (Device -> Pageable)",
+    ]  # fmt: skip
+    assert device.call.tolist() == [-1, 0, 1, 2]
+    assert device.duration.tolist() == [1000, 10_125, 5000, 2000]
+    assert device.grid[1].tolist() == [4, 1, 1]
+    assert (device.bytes[3], device.direction[3], device.memory[3]) == (
+        4096, tables.DEVICE_TO_HOST, tables.PAGEABLE,
+    )  # fmt: skip
+    assert trace.memory.bytes.tolist() == [512]
+
+
+def test_many_kernels_under_one_graph_launch() -> None:
+    builder = TraceBuilder()
+    launched = builder.call("cudaGraphLaunch", 0, 5)
+    for i in range(3):
+        builder.kernel(f"k{i}", 10 + i, 11 + i, launched, **{"graph id": 2, "graph node id": i})
+    trace = builder.build()
+    assert trace.device.call.tolist() == [0, 0, 0]
+    assert trace.calls.kind.tolist() == [tables.GRAPH]
+    assert trace.device.node.tolist() == [0, 1, 2]
+
+
+def test_without_a_step_the_whole_trace_is_one() -> None:
+    builder = TraceBuilder()
+    builder.op("aten::add", 10, 12)
+    builder.launch(11, 12, 15, 20)
+    trace = builder.build()
+    assert (trace.steps.start.tolist(), trace.steps.end.tolist()) == ([10_000], [20_000])
+
+
+def test_a_list_alone_is_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(small().events))
+    assert len(read(path).device) == 4
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(size=st.integers(30, 900), escape=st.text(max_size=20))
+def test_pieces_of_any_size_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, escape: str
+) -> None:
+    """Brackets, quotes and backslashes in names must not confuse the cut."""
+    builder = small()
+    builder.op('}],{"\\', 90, 91)
+    builder.op(escape, 92, 93)
+    path = builder.write(tmp_path / "t.json")
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    trace = read(path)
+    assert [trace.name(trace.operators, row) for row in (2, 3)] == ['}],{"\\', escape]
+    assert np.array_equal(trace.device.start, small().build().device.start)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b"not json", "no list 'traceEvents'"),
+        (b'{"a": 1}', "no list 'traceEvents'"),
+        (b'{"traceEvents": 3}', "no list 'traceEvents'"),
+        (b'{"traceEvents": [{"ph": "X"}', "truncated"),
+        (b'{"traceEvents": [{"ph": "X", "name": "a', "truncated"),
+        (b'{"traceEvents": [1, 2]}', "is not a trace"),
+        (b'{"traceEvents": [{"ph": 3}]}', "is not a trace"),
+        (b'{"traceEvents": [}]}', "is not a trace"),
+        (b'{"traceEvents": []', "is not a trace"),
+        (b'{"traceEvents": []} tail', "is not a trace"),
+        (b'[{"ph": "X"}] tail', "something follows"),
+        (b'{"traceEvents": [' + b"[" * 100_000 + b"]" * 100_000 + b"]}", "is not a trace"),
+        (b'{"traceEvents": [{"ph":"X","cat":"kernel","ts":1,"args":{"stream":[]}}]}', "is not a trace"),
+        (gzip.compress(b'{"traceEvents": []}' * 50)[:-12], "truncated"),
+        (b"\x1f\x8bnot gzip at all", "cannot read"),
+    ],
+)
+def test_what_is_no_trace_is_one_line(tmp_path: Path, text: bytes, complaint: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(text)
+    with pytest.raises(BadInput, match=complaint) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        read(tmp_path / "none.json")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cut=st.integers(0, 3000), junk=st.binary(max_size=12))
+def test_damage_is_an_error_or_a_trace_but_no_crash(tmp_path: Path, cut: int, junk: bytes) -> None:
+    text = json.dumps(small().document()).encode()
+    path = tmp_path / "t.json"
+    path.write_bytes(text[:cut] + junk + text[cut + len(junk) :])
+    with suppress(BadInput):
+        read(path)
+
+
+def test_times_that_are_no_times_are_skipped_and_counted() -> None:
+    builder = small()
+    for ts in (1e300, None, "soon", -1e18):
+        builder.events.append({"ph": "X", "cat": "cpu_op", "name": "bad", "ts": ts, "dur": 1})
+    builder.events.append({"ph": "X", "cat": "cpu_op", "name": "bad", "ts": 1.0, "dur": -5.0})
+    trace = builder.build()
+    assert (trace.skipped, len(trace.operators)) == (5, 2)
+
+
+def test_our_own_marks_of_steps_come_before_the_profilers() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.annotation("tare::step#0", 10, 60)
+    builder.annotation("tare::step#1", 65, 90)
+    trace = builder.build()
+    assert (trace.steps.number.tolist(), trace.steps.start.tolist()) == ([0, 1], [10_000, 65_000])
+
+
+def test_odd_arguments_harm_only_where_they_matter(tmp_path: Path) -> None:
+    """Quoted numbers are taken as numbers; what a stranger's event holds is nobody's business."""
+    builder = small()
+    for event in builder.events:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] = str(event["args"]["correlation"])
+    builder.event("my_plugin", "strange", 1, 2, args={"correlation": {"a": 1}, "grid": "big"})
+    builder.events.append({"ph": "M", "name": "process_name", "args": None})
+    trace = read(builder.write(tmp_path / "t.json"))
+    assert trace.device.call.tolist() == [-1, 0, 1, 2]
+
+
+def test_numbers_beyond_all_bounds_are_one_line(tmp_path: Path) -> None:
+    builder = small()
+    builder.kernel("huge", 1, 2, correlation=2**70)
+    with pytest.raises(BadInput, match="cannot be read"):
+        read(builder.write(tmp_path / "t.json"))

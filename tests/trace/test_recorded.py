@@ -1,0 +1,109 @@
+"""Traces recorded on an H200 (torch 2.11): on every one the parts add up, and some say what is known."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tare.trace.breakdown import Breakdown, breakdown
+from tare.trace.hosttime import host_time
+from tare.trace.idle import Idle, explain_idle
+from tare.trace.read import read
+from tare.trace.tables import Trace
+from tare.trace.waterfall import device_waterfall
+
+FOLDER = Path(__file__).parent / "recorded"
+NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
+
+
+@cache
+def explained(name: str) -> tuple[Trace, Breakdown, Idle]:
+    trace = read(FOLDER / f"{name}.json.gz")
+    parts, idle = breakdown(trace), explain_idle(trace)
+    assert parts is not None
+    assert idle is not None
+    return trace, parts, idle
+
+
+def shares(name: str) -> dict[str, float]:
+    """Of the window: active, movement and each cause of idleness."""
+    _, parts, idle = explained(name)
+    found = {"active": parts.active, "movement": parts.movement} | {c.cause: c.idle for c in idle.causes}
+    return {part: value / parts.window for part, value in found.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_add_up(name: str) -> None:
+    trace, parts, idle = explained(name)
+    assert parts.window == parts.active + parts.movement + parts.idle
+    assert parts.idle == idle.idle == sum(cause.idle for cause in idle.causes)
+    for cause in idle.causes:
+        assert cause.idle == sum(place.idle for place in cause.places)
+    for step in parts.steps:
+        assert step.window == step.active + step.movement + step.idle
+        assert min(step.active, step.movement, step.idle) >= 0
+    time = host_time(trace)
+    assert time is not None
+    assert time.window == sum(one.self_time for one in time.operators)
+    gross = round(trace.metadata["tare_recorded"]["gross_ns"])
+    made = device_waterfall(name, gross, parts, idle, None)
+    assert sum(segment.ns for segment in made.segments) == gross
+    assert all(segment.ns > 0 for segment in made.segments)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_was_lost(name: str) -> None:
+    trace, parts, _ = explained(name)
+    assert (parts.orphans, parts.lost_launches, trace.skipped) == (0, 0, 0)
+
+
+def test_one_network_computes_the_same_time_however_it_is_launched() -> None:
+    """The same kernels from Python and from a CUDA graph: what differs is how long the device waits for them."""
+    _, eager, _ = explained("resnet50-infer-b1-eager")
+    _, graph, _ = explained("resnet50-infer-b1-cudagraph")
+    per_step = [parts.active / len(parts.steps) for parts in (eager, graph)]
+    assert per_step[0] == pytest.approx(per_step[1], rel=0.05)
+    assert (graph.graph_launches, graph.graph_kernels) == (2, 560)
+    assert shares("resnet50-infer-b1-eager")["active"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "at_least"),
+    [
+        ("habit-starved-loader", "data loading", 0.7),
+        ("habit-python-between-kernels-stack", "python", 0.8),
+        ("habit-pageable-copy", "movement", 0.6),
+        ("habit-fp32-matmul-tf32-off", "active", 0.9),
+        ("habit-recompile", "dispatch", 0.9),
+        ("resnet50-train-b32-eager-amp", "dispatch", 0.4),
+    ],
+)
+def test_a_habit_shows_where_it_should(name: str, part: str, at_least: float) -> None:
+    assert shares(name)[part] > at_least
+
+
+def test_copies_are_told_apart() -> None:
+    def of(name: str) -> set[tuple[str, str, int]]:
+        return {(c.direction, c.memory, c.bytes) for c in explained(name)[1].copies}
+
+    assert of("habit-pageable-copy") == {("host to device", "pageable", 2 * 64 * 2**20)}
+    assert of("habit-pinned-exposed-copy") == {("host to device", "pinned", 2 * 64 * 2**20)}
+    assert {(direction, memory) for direction, memory, _ in of("habit-parameter-ping-pong")} == {
+        ("host to device", "pageable"),
+        ("device to host", "pageable"),
+    }
+    exposed = [(c.exposed, c.busy) for c in explained("good-overlapped-copy")[1].copies]
+    assert exposed[0][0] < 0.25 * exposed[0][1]
+
+
+def test_the_line_that_holds_the_device_up_is_named() -> None:
+    _, _, idle = explained("habit-python-between-kernels-stack")
+    worst = next(cause for cause in idle.causes if cause.cause == "python").places[0]
+    assert worst.where == "record_traces.py(118): python_bound"
+    assert worst.idle > 0.8 * idle.idle * 0.9
+
+
+def test_the_backward_pass_is_named_by_the_module_of_its_forward() -> None:
+    _, _, idle = explained("mlp-train-eager-stack")
+    places = [place.where for cause in idle.causes for place in cause.places]
+    assert any("Linear_6 · autograd::engine::evaluate_function: AddmmBackward0" in where for where in places)

@@ -1,0 +1,103 @@
+"""The waterfall: known answers, and sums that are exact whatever comes in."""
+
+from builders import ENVIRONMENT, STARTED
+from hypothesis import given
+from hypothesis import strategies as st
+from traces import TraceBuilder
+
+from tare.records.work import OperatorWork, Peak, Peaks, Work
+from tare.trace.breakdown import breakdown
+from tare.trace.floor import find_floor
+from tare.trace.idle import explain_idle
+from tare.trace.waterfall import Waterfall, apportion, device_waterfall, difference
+
+# 1 TFLOP/s and 1 GB/s: 1000 FLOPs take 1 ns, one byte takes 1 ns.
+PEAKS = Peaks(
+    device="cuda",
+    created=STARTED,
+    environment=ENVIRONMENT,
+    peaks=[
+        Peak(name="matrix:fp32", value=1e12, unit="FLOP/s", rounds=[1e12]),
+        Peak(name="bandwidth", value=1e9, unit="B/s", rounds=[1e9]),
+    ],
+)
+WORK = Work(
+    operators=[
+        OperatorWork(name="aten::mm", count=2, flops=3_000_000, bytes=1000, precision="fp32"),
+        OperatorWork(name="aten::relu", count=1, flops=0, bytes=2000, precision="fp32"),
+    ],
+    read=1500,
+    written=500,
+)
+
+
+def waterfall(gross: int, work: Work | None = WORK, rung: str = "eager") -> Waterfall:
+    """A step of 100 us: Python 10, dispatch 10, the call 5, waiting 5, kernel 20, copy 20, tail 30."""
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op("aten::mm", 10, 60)
+    builder.launch(20, 25, 30, 50)
+    builder.copy("DtoH (Device -> Pinned)", 50, 70, builder.call("cudaMemcpyAsync", 26, 28), 64)
+    trace = builder.build()
+    parts, idle = breakdown(trace), explain_idle(trace)
+    assert parts is not None
+    assert idle is not None
+    floor = find_floor(work, PEAKS, "fp32", rung) if work else None
+    made = device_waterfall("test", gross, parts, idle, floor)
+    assert sum(segment.ns for segment in made.segments) == gross
+    return made
+
+
+def times(made: Waterfall) -> dict[str, int]:
+    return {segment.name: segment.ns for segment in made.segments}
+
+
+def test_floor_roofline_and_scale() -> None:
+    """FLOPs take 6 us; operator by operator 3 + 3 + 2. Gross is half the profile: only idle shrinks."""
+    assert times(waterfall(50_000)) == {
+        "floor": 6000, "kernel inefficiency": 12_000, "unfused traffic": 2000, "movement": 20_000,
+        # 10 us of idle time for 60: Python 10, dispatch 10, launch gaps 10, tail 30.
+        "python": 1667, "dispatch": 1667, "launch gaps": 1666, "tail": 5000,
+    }  # fmt: skip
+
+
+def test_a_profile_faster_than_gross_is_scaled_as_a_whole() -> None:
+    made = times(waterfall(200_000, work=None))
+    assert (made["kernels"], made["movement"], made["python"]) == (40_000, 40_000, 20_000)
+
+
+def test_a_device_that_was_busy_for_longer_than_gross_is_scaled_and_said() -> None:
+    made = waterfall(20_000, work=None)
+    assert times(made)["kernels"] == 4000
+    assert "scaled" in made.notes[0]
+
+
+def test_a_rung_that_fuses_has_no_unfused_traffic() -> None:
+    made = waterfall(50_000, rung="compile")
+    assert made.find("unfused traffic") == 0
+    assert made.find("kernel inefficiency") == 14_000
+    assert any("fuses" in note for note in made.notes)
+
+
+def test_a_floor_above_the_kernels_is_cut_and_said() -> None:
+    much = Work(operators=WORK.operators * 10, read=0, written=0, uncounted=["aten::lstm"])
+    made = waterfall(50_000, much)
+    assert (made.find("floor"), made.find("kernel inefficiency")) == (20_000, 0)
+    assert any("more than the kernels took" in note for note in made.notes)
+    assert any("aten::lstm" in note for note in made.notes)
+
+
+def test_the_difference_adds_up_to_the_difference_of_gross() -> None:
+    one, other = waterfall(50_000), waterfall(45_000, rung="compile")
+    found = difference(one, other)
+    assert sum(part.removed for part in found) == 5000
+    assert {part.name: part.removed for part in found}["unfused traffic"] == 2000
+
+
+@given(st.integers(0, 10**15), st.lists(st.integers(0, 10**12), min_size=1, max_size=9))
+def test_apportion_is_exact_and_fair(total: int, weights: list[int]) -> None:
+    parts = apportion(total, {str(i): weight for i, weight in enumerate(weights)})
+    assert sum(parts.values()) == total
+    whole = sum(weights)
+    if whole:
+        assert all(abs(parts[str(i)] * whole - total * weight) < whole for i, weight in enumerate(weights))
