@@ -64,16 +64,13 @@ class LocalCatalogue:
 
 def _workload_refusal(case: Case) -> str | None:
     workload = get_workload(case.workload)
-    if case.mode == "train" and not workload.trains:
-        return f"{case.workload} has no loss to train with"
     if case.layout not in workload.layouts:
         return f"{case.workload} has no {case.layout} layout"
     for name, value in case.sizes.items():
         refused = workload.sizes[name].refusal(name, value)
         if refused:
             return refused
-    declared = (case.mode, case.precision, case.rung, split_name(case.rung)[0])
-    return next((workload.unsupported[what] for what in declared if what in workload.unsupported), None)
+    return workload.refusal({case.mode, case.precision, case.device_type, case.rung, split_name(case.rung)[0]})
 
 
 def _device_refusal(case: Case) -> str | None:

@@ -23,7 +23,7 @@ PLAIN = "resnet50"
 def describe_workloads() -> list[dict[str, Any]]:
     entries = []
     for name, workload in all_workloads().items():
-        lacking = workload.lacking()
+        remedy = workload.remedy()
         entries.append(
             {
                 "workload": name,
@@ -34,7 +34,7 @@ def describe_workloads() -> list[dict[str, Any]]:
                 "trains": workload.trains,
                 "source": workload.source,
                 "differs": workload.differs,
-                "available": f"no: pip install {' '.join(lacking)}" if lacking else "yes",
+                "available": f"no: {remedy}" if remedy else "yes",
             }
         )
     return entries
