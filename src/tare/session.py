@@ -8,22 +8,26 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import Skip
+from tare.cases.grid import Expansion, Skip
+from tare.cases.groups import open_groups
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput
+from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
 from tare.execute.catalogue import LocalCatalogue
 from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.ladder import ladders
 from tare.execute.runner import run_cases
 from tare.execute.scratch import scratch
 from tare.records.environment import Environment
-from tare.records.record import Record
+from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
 from tare.report.progress import Progress
 from tare.report.terminal import ladder_view, make_console, skipped_view
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
 from tare.workloads import all_workloads
+from tare.workloads.groups import all_groups
 
 
 class Outcome(msgspec.Struct):
@@ -70,9 +74,11 @@ class Session:
     def __init__(
         self, plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
     ) -> None:
-        self._plan = plan
+        self._plan = open_groups(plan, all_groups())
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.name}")
+        self._quick = quick
+        self._parity_asked = "parity" in {**plan.options, **options}
         self._store = store
         self._show_progress = show_progress
 
@@ -86,35 +92,99 @@ class Session:
             try:
                 progress.stage("looking at this machine")
                 probed = executor.probe()
-                found = expand_plan(self._plan, LocalCatalogue(probed))
-                if not found.cases:
+                catalogue = LocalCatalogue(probed)
+                found = expand_plan(self._plan, catalogue)
+                planned = [*found.cases, *found.searched]
+                if not planned:
                     raise BadInput(_nothing(found.skipped))
-                journal = self._journal(store, found.cases, found.skipped, probed.environment, resume)
-                progress.plan(found.cases, self._options.rounds, journal)
-                outcome = Outcome(
-                    journal.run, store.where, [], found.skipped, _left_out(self._plan), len(found.cases)
-                )
+                self._options = self._leaner(planned)
+                journal = self._journal(store, found, probed.environment, resume)
+                progress.plan(planned, self._options.rounds, journal)
+                work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
+                outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
                 try:
-                    run_cases(
-                        found.cases, self._options, probed.environment, executor, journal, progress, fail_fast
-                    )
+                    work.measure(found.cases)
+                    for ladder in ladders(found.searched):
+                        work.search_and_measure(ladder, catalogue, found.skipped)
                 except KeyboardInterrupt:
                     outcome.interrupted = True
                 else:
                     journal.finish()
-                outcome.records = [r for case in found.cases if (r := journal.record(case)) is not None]
+                outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
                 return outcome
             finally:
                 executor.close()
                 store.close()
 
-    def _journal(
-        self, store: Store, cases: list[Case], skipped: list[Skip], environment: Environment, again: bool
-    ) -> StoreJournal:
+    def _leaner(self, planned: list[Case]) -> Options:
+        """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with, and
+        the reference in float64 would cost more than all the rest."""
+        alone = {case.rung for case in planned} == {"eager"}
+        if self._quick and alone and not self._parity_asked:
+            return msgspec.structs.replace(self._options, parity=False)
+        return self._options
+
+    def _journal(self, store: Store, found: Expansion, environment: Environment, again: bool) -> StoreJournal:
         # What was measured in another environment is no part of this run.
-        mark = fingerprint(cases, [self._options, environment.id])
+        about: list[Any] = [self._options, environment.id]
+        if found.searched:
+            about.append([case.key for case in found.searched])
+        mark = fingerprint(found.cases, about)
         earlier = resume(store, mark) if again else None
-        return earlier or begin(store, self._plan.name, mark, skipped)
+        return earlier or begin(store, self._plan.name, mark, found.skipped)
+
+
+class _Work:
+    """Measuring cases, and searching for the batch of those that have none yet."""
+
+    def __init__(
+        self,
+        options: Options,
+        environment: Environment,
+        executor: LocalExecutor,
+        journal: StoreJournal,
+        progress: Progress,
+        fail_fast: bool,
+    ) -> None:
+        self._options, self._environment, self._executor = options, environment, executor
+        self._journal, self._progress, self._fail_fast = journal, progress, fail_fast
+        self._stopped = False
+        self.cases: list[Case] = []
+
+    def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
+        self.cases += cases
+        if self._stopped:
+            return
+        made = run_cases(
+            cases,
+            self._options,
+            self._environment,
+            self._executor,
+            self._journal,
+            self._progress,
+            self._fail_fast,
+            searches,
+        )
+        self._stopped = self._fail_fast and any(not record.ok for record in made)
+
+    def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
+        """Finds a batch on one rung of the ladder, and measures all of its rungs at it."""
+        if self._stopped:
+            return
+        first = searching(ladder)
+        search = found_before(first, self._journal.all_records()) or search_batch(first, self._point)
+        cases = []
+        for case in (with_batch(case, search.chosen) for case in ladder):
+            refused = catalogue.refusal(case)
+            if refused:
+                skipped.append(Skip(case.key, *refused))
+            else:
+                cases.append(case)
+        self.measure(cases, {with_batch(first, search.chosen): search})
+
+    def _point(self, case: Case) -> Round:
+        self._progress.searches(case)
+        return self._executor.run_round(case, 0, search_options(self._options), check=False)
 
 
 def _preload(plan: Plan) -> tuple[str, ...]:

@@ -82,6 +82,20 @@ def _device_memory(*_: Any) -> Any:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 TiB.")
 
 
+def _device_memory_from_16(_: int, y: Any) -> Any:
+    if y.shape[0] >= 16:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
+    return y
+
+
+def _host_memory_by_batch(_: int, y: Any) -> Any:
+    """A step of the same length whatever the batch, which really holds 128 MiB for each item of it for a while."""
+    held = [bytearray(os.urandom(4096)) * (2 * HOG_CHUNK // 4096) for _ in range(y.shape[0])]
+    time.sleep(0.25)
+    del held
+    return y
+
+
 def _leave(*_: Any) -> Any:
     os._exit(0)
 
@@ -105,6 +119,8 @@ for _name, _deed in {
     "device_memory": _device_memory,
     "leave": _leave,
     "nan": _nan_later,
+    "batch_device": _device_memory_from_16,
+    "batch_host": _host_memory_by_batch,
 }.items():
     _plant(_name, _deed)
 

@@ -29,11 +29,13 @@ class LocalCatalogue:
     def workload_names(self) -> list[str]:
         return list(all_workloads())
 
-    def sizes(self, workload: str) -> Mapping[str, int]:
-        return get_workload(workload).defaults
+    def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]:
+        found = get_workload(workload)
+        return found.smoke_sizes if smoke else found.defaults
 
-    def batch(self, workload: str) -> int:
-        return get_workload(workload).batch
+    def batch(self, workload: str, smoke: bool = False) -> int:
+        found = get_workload(workload)
+        return found.smoke_batch if smoke else found.batch
 
     def optimizer(self, workload: str) -> str:
         return get_workload(workload).optimizer
