@@ -9,25 +9,25 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.grid import Expansion, Skip
-from tare.cases.groups import open_groups
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput
 from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
-from tare.execute.catalogue import LocalCatalogue
+from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.ladder import ladders
+from tare.execute.preload import preload
 from tare.execute.runner import run_cases
 from tare.execute.scratch import scratch
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
+from tare.report.overview import overview
 from tare.report.progress import Progress
-from tare.report.terminal import ladder_view, make_console, skipped_view
+from tare.report.suite import make_suites
+from tare.report.terminal import make_console, skipped_view
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
-from tare.workloads import all_workloads
-from tare.workloads.groups import all_groups
 
 
 class Outcome(msgspec.Struct):
@@ -52,14 +52,19 @@ class Outcome(msgspec.Struct):
         return 1 if any(not record.ok for record in self.records) else 0
 
     def document(self) -> dict[str, Any]:
-        fields = {"run": self.run, "store": self.store, "records": self.records, "skipped": self.skipped}
-        return fields | {"ladders": self.ladders, "planned": self.planned, "interrupted": self.interrupted}
+        fields: dict[str, Any] = {
+            "run": self.run,
+            "store": self.store,
+            "records": self.records,
+            "skipped": self.skipped,
+        }
+        fields |= {"ladders": self.ladders, "suites": make_suites(self.records, self.skipped)}
+        return fields | {"planned": self.planned, "interrupted": self.interrupted}
 
     def render(self) -> None:
         console = make_console()
-        for ladder in self.ladders:
-            console.print(ladder_view(ladder))
-            console.print()
+        for part in overview(self.records, self.skipped):
+            console.print(part)
         if self.skipped:
             console.print(skipped_view(self.skipped))
         for name, why in self.left_out.items():
@@ -74,7 +79,7 @@ class Session:
     def __init__(
         self, plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
     ) -> None:
-        self._plan = open_groups(plan, all_groups())
+        self._plan = open_plan(plan)
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.name}")
         self._quick = quick
@@ -84,7 +89,6 @@ class Session:
 
     def run(self, resume: bool, fail_fast: bool) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
-        _check_names(self._plan)
         store = Store(self._store)
         with scratch() as folder, Progress(self._show_progress) as progress, _terminable():
             launcher = make_launcher(self._options.isolation, _preload(self._plan))
@@ -117,8 +121,8 @@ class Session:
                 store.close()
 
     def _leaner(self, planned: list[Case]) -> Options:
-        """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with, and
-        the reference in float64 would cost more than all the rest."""
+        """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with,
+        and the reference in float64 would cost more than all the rest."""
         alone = {case.rung for case in planned} == {"eager"}
         if self._quick and alone and not self._parity_asked:
             return msgspec.structs.replace(self._options, parity=False)
@@ -188,24 +192,10 @@ class _Work:
 
 
 def _preload(plan: Plan) -> tuple[str, ...]:
-    """Packages that the plan's workloads need: imported once in the fork server instead of in every worker."""
-    known = all_workloads()
-    names = {name for grid in (*plan.grids, *plan.includes) for name in grid.workload}
-    return tuple(sorted({package for name in names for package in known[name].requires}))
-
-
-def _check_names(plan: Plan) -> None:
-    """Refuses an unknown workload or rung before anything slow begins."""
-    from tare.errors import unknown
-    from tare.rungs import get_rung
-
-    known = all_workloads()
-    for grid in (*plan.grids, *plan.includes):
-        for name in grid.workload:
-            if name not in known:
-                raise unknown("workload", name, known, plan.name)
-        for rung in grid.rung or ():
-            get_rung(rung)
+    grids = (*plan.grids, *plan.includes)
+    names = {name for grid in grids for name in grid.workload}
+    rungs = {rung for grid in grids for rung in grid.rung or ("a whole ladder",)}
+    return preload(names, {mode for grid in grids for mode in grid.mode}, rungs)
 
 
 def _left_out(plan: Plan) -> dict[str, str]:

@@ -27,8 +27,8 @@ MOST_CASES = 100_000
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """None means: the default (of the workload, the device, the ladder). `auto_batch` leaves the batch to be found;
-    `smoke` takes the small sizes of the workloads where none are named."""
+    """None means: the default (of the workload, the device, the ladder). `auto_batch` leaves the batch open to be
+    searched for; `smoke` takes the small sizes of the workloads where none are named."""
 
     workload: tuple[str, ...]
     rung: tuple[str, ...] | None = None

@@ -3,12 +3,28 @@
 from collections.abc import Mapping
 
 from tare.cases.case import Case
+from tare.cases.groups import open_groups
+from tare.cases.plan import Plan
 from tare.errors import unknown
 from tare.execute.protocol import Probed
 from tare.rungs import all_rungs, get_rung, ladder, split_name
 from tare.workloads import all_workloads, get_workload
+from tare.workloads.groups import all_groups
 
 KINDS = ("cpu", "cuda", "mps", "xpu")
+
+
+def open_plan(plan: Plan) -> Plan:
+    """The plan with its groups opened; refuses an unknown workload or rung before anything slow begins."""
+    opened = open_groups(plan, all_groups())
+    known = all_workloads()
+    for grid in (*opened.grids, *opened.includes):
+        for name in grid.workload:
+            if name not in known:
+                raise unknown("workload", name, known, plan.name)
+        for rung in grid.rung or ():
+            get_rung(rung)
+    return opened
 
 
 class LocalCatalogue:

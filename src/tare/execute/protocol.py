@@ -60,7 +60,23 @@ class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field
     """Say what this machine has."""
 
 
-Job = RoundJob | ReferenceJob | StageJob | CheckJob | ProbeJob
+class RegistryJob(msgspec.Struct, frozen=True, kw_only=True, tag="registry", tag_field="kind"):
+    """Say what there is to be covered: torch's registries of functions and operators."""
+
+
+class CoverJob(msgspec.Struct, frozen=True, kw_only=True, tag="cover", tag_field="kind"):
+    """Run a step of a case under interception and say what it called. Nothing is timed."""
+
+    case: Case
+
+
+class InspectJob(msgspec.Struct, frozen=True, kw_only=True, tag="inspect", tag_field="kind"):
+    """Build a case's model and say what it holds and what a step of it computes."""
+
+    case: Case
+
+
+Job = RoundJob | ReferenceJob | StageJob | CheckJob | ProbeJob | RegistryJob | CoverJob | InspectJob
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
@@ -106,6 +122,51 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed", tag_field=
     environment: Environment
 
 
+class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", tag_field="kind"):
+    """The names that can be covered, each registry sorted; `torch` is the version they come from."""
+
+    torch: str
+    api: list[str]
+    aten: list[str]
+    core: list[str]
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True, tag="covered", tag_field="kind"):
+    """What a step called: names of the registries, and under `others` what is in none of them."""
+
+    api: list[str]
+    aten: list[str]
+    core: list[str]
+    others: list[str]
+
+
+class Uncounted(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator for which no formula counts FLOPs: how often it ran, and how many numbers it gave."""
+
+    operator: str
+    calls: int
+    elements: int
+
+
+class Flops(msgspec.Struct, frozen=True, kw_only=True):
+    """FLOPs of one step, or why they could not be counted. `how` says whether it ran or only its shapes did."""
+
+    total: int | None = None
+    how: str = ""
+    uncounted: list[Uncounted] = []
+    reason: str = ""
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag="inspected", tag_field="kind"):
+    parameters: int
+    trainable: int
+    parameter_bytes: int
+    buffer_bytes: int
+    inputs: list[str]
+    infer: Flops | None = None
+    train: Flops | None = None
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):
     failure: Failure
 
@@ -114,7 +175,9 @@ class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind"):
     """The worker has said everything."""
 
 
-Message = Stage | Prepared | Measured | Weighed | Checked | Probed | Failed | Done
+Message = (
+    Stage | Prepared | Measured | Weighed | Checked | Probed | Registered | Covered | Inspected | Failed | Done
+)
 
 _messages = msgspec.json.Decoder(Message)
 _jobs = msgspec.json.Decoder(Job)

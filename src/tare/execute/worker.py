@@ -16,13 +16,16 @@ from tare.execute.protocol import (
     Channel,
     Checked,
     CheckJob,
+    CoverJob,
     Done,
     Failed,
+    InspectJob,
     Job,
     Measured,
     Prepared,
     ProbeJob,
     ReferenceJob,
+    RegistryJob,
     RoundJob,
     Stage,
     StageJob,
@@ -66,6 +69,18 @@ def run_job(job: Job, send: Send) -> int:
             from tare.execute.probe import probe
 
             send(probe())
+        elif isinstance(job, RegistryJob):
+            from tare.execute.coverage import registries
+
+            send(registries())
+        elif isinstance(job, CoverJob):
+            from tare.execute.coverage import cover
+
+            send(cover(job.case))
+        elif isinstance(job, InspectJob):
+            from tare.execute.inspection import inspect
+
+            send(inspect(job.case))
         send(Done())
         return 0
     except Exception as error:  # noqa: BLE001 - the cause is recorded: that is this function's purpose
