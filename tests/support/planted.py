@@ -35,7 +35,9 @@ class Evil(torch.nn.Module):  # type: ignore[misc]
 
 
 def _plant(name: str, deed: Callable[[int, Any], Any]) -> None:
-    @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4)
+    groups = ("faulty",) if name == "raise" else ()
+
+    @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4, groups=groups)
     class Planted:
         def build(self) -> Any:
             return Evil(deed)
@@ -123,6 +125,29 @@ for _name, _deed in {
     "batch_host": _host_memory_by_batch,
 }.items():
     _plant(_name, _deed)
+
+
+@workload(
+    "planted_tiny",
+    domain="other",
+    task="regression",
+    source="tests",
+    batch=4,
+    sizes={"width": 32},
+    smoke={"width": 2},
+    groups=("tiny",),
+)
+class Tiny:
+    """One layer that does nothing wrong."""
+
+    def build(self, width: int) -> Any:
+        return torch.nn.Linear(width, width)
+
+    def inputs(self, batch: int, width: int) -> Batch:
+        return Batch((torch.randn(batch, width),), torch.randn(batch, width))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        return torch.nn.functional.mse_loss(output, target)
 
 
 @rung

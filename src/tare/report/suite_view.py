@@ -13,7 +13,10 @@ Cells = tuple[list[str], list[list[str]]]
 
 def suite_cells(suite: Suite) -> Cells:
     """Heads and rows: time, host memory and device memory of both sides with their ratios."""
-    heads = ["workload", BASELINE, suite.rung, "x", "host", suite.rung, "x", "device", suite.rung, "x"]
+    sides = (BASELINE, suite.rung)
+    heads = ["workload", *(f"gross {side}" for side in sides), "speed-up"]
+    for kind in ("host", "device"):
+        heads += [*(f"{kind} {side}" for side in sides), f"{kind} x"]
     rows = []
     for pair in suite.pairs:
         times = [_time(pair.baseline.gross), _time(pair.row.gross), ratio(pair.speedup, pair.row.speedup_noise)]
@@ -57,8 +60,8 @@ def suite_view(suite: Suite) -> RenderableType:
     if rows:
         table = simple_table()
         for i, head in enumerate(heads):
-            # A long rung names itself once; the columns of memory stand in the same order.
-            shown = head if i < 3 else head.partition(":")[0][:8]
+            # In two or three lines, so that the figures decide the width.
+            shown = head.replace(" ", "\n").replace(":", ":\n")
             table.add_column(shown, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
         table.padding = (0, 1, 0, 0)
         for row in rows:
