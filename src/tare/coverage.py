@@ -19,14 +19,15 @@ from tare.workloads.groups import all_groups
 TIMEOUT_S = 300.0
 
 
-def cover_workloads(targets: Sequence[str], device: str) -> Coverage:
+def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = True) -> Coverage:
     """What the targets (workloads and groups) cover at smoke size, in eager, inferring and training."""
     # One thread: the operators are the same, and two busy cores stay usable.
     grid = {"rung": "eager", "mode": ["infer", "train"], "device": device, "threads": 1, "smoke": True}
     plan = open_plan(make_plan({"grid": [{"workload": list(targets), **grid}]}, "the command line"))
     names = plan.grids[0].workload
     options = Options(timeout=TIMEOUT_S, isolation=DEFAULT_ISOLATION)
-    with scratch() as folder, make_console(stderr=True).status("looking at this machine") as status:
+    console = make_console(stderr=True)
+    with scratch() as folder, console.status("looking at this machine") as status:
         modules = preload(names, ("infer", "train"), ("eager",))
         executor = LocalExecutor(make_launcher(options.isolation, modules), folder)
         try:
@@ -39,6 +40,10 @@ def cover_workloads(targets: Sequence[str], device: str) -> Coverage:
                 status.update(f"{i} of {len(found.cases)}: {case.workload} {case.mode}")
                 answer = executor.ask(CoverJob(case=case), Covered, options, case.device)
                 answers.append((case.workload, case.mode, answer))
+                # Off a terminal there is no status line, and a whole zoo takes minutes.
+                if show_progress and not console.is_terminal:
+                    outcome = answer.cause if isinstance(answer, Failure) else "ok"
+                    console.print(f"{case.workload} {case.mode} {outcome}", soft_wrap=True)
         finally:
             executor.close()
     return make_coverage(registered, device, answers, found.skipped, _complete_groups(names))

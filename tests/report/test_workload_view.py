@@ -21,8 +21,8 @@ WORKLOAD = Workload(
 
 def inspected(**more: Any) -> Inspected:
     fields: dict[str, Any] = {
-        "parameters": 1056, "trainable": 1000, "parameter_bytes": 4224, "buffer_bytes": 0, "inputs": ["int64[4, 8]"],
-        "infer": Flops(total=8192, how="by hand", uncounted=[RELU]),
+        "parameters": 1056, "trainable": 1000, "parameter_bytes": 4224, "buffer_bytes": 0,
+        "inputs": ["int64[4, 8]"], "infer": Flops(total=8192, how="by hand", uncounted=[RELU]),
     }  # fmt: skip
     return Inspected(**(fields | more))
 
@@ -37,7 +37,8 @@ def shown(capsys: pytest.CaptureFixture[str], found: Any) -> str:
 def test_every_fact_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, inspected())
     for fact in (
-        "nlp, modelling", "a paper of 2020", "stands for hf_other", "@nlp @mlperf", "1,056 in 4.12 KiB, 56 of them frozen",
+        "nlp, modelling", "a paper of 2020", "stands for hf_other", "@nlp @mlperf",
+        "1,056 in 4.12 KiB, 56 of them frozen",
         "not train/bf16 it overflows", "training no", "pip install a_package_that_nobody_has", "int64[4, 8]",
     ):  # fmt: skip
         assert fact in text

@@ -19,7 +19,7 @@ def coverage(
     from tare.report.coverage_view import coverage_view
     from tare.report.terminal import make_console
 
-    found = cover_workloads(targets or ["@zoo"], device)
+    found = cover_workloads(targets or ["@zoo"], device, show_progress=not as_json)
     if as_json:
         print_json(found)
     else:
