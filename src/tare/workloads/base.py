@@ -117,8 +117,11 @@ class Workload:
         """The model on the CPU in float32, the same weights in every process."""
         import torch
 
+        from tare.workloads.networks.fill import QuickRandom
+
         torch.manual_seed(SEED)
-        return self.definition.build(**sizes)
+        with QuickRandom():
+            return self.definition.build(**sizes)
 
     def inputs(self, batch: int, sizes: Mapping[str, int]) -> Batch:
         """One batch on the CPU, the same in every process."""
