@@ -1,4 +1,4 @@
-"""Reinforcement learning: one update of the agent from a batch of memories, or its actions for a batch of states."""
+"""Reinforcement learning: an update from a batch of memories, or its actions in a batch of states."""
 
 from typing import Any
 
@@ -105,20 +105,20 @@ class Dqn(Update):
     source="written here on torchvision's ResNet-18; Huang et al., Learning to Paint (2019)",
     differs=f"{TOGETHER}; the critic learns from the distance to the target image alone, no discriminator",
     batch=96,
-    sizes={"resolution": 128, "strokes": 5},
-    smoke={"batch": 2, "resolution": 128, "strokes": 1},
+    sizes={"strokes": 5, "blocks": 2, "hidden": 512},
+    smoke={"batch": 1, "strokes": 1, "blocks": 1, "hidden": 16},
     requires=("torchvision",),
     optimizer="adam",
     learning_rate=0.003,
 )
 class Painter(Update):
-    def build(self, strokes: int, **_: int) -> Any:
+    def build(self, strokes: int, blocks: int, hidden: int) -> Any:
         from tare.workloads.networks.painting import Painter
 
-        return Painter(strokes)
+        return Painter(strokes, blocks, hidden)
 
-    def inputs(self, batch: int, resolution: int, **_: int) -> Batch:
+    def inputs(self, batch: int, **_: int) -> Batch:
         import torch
 
-        canvas, target = torch.rand(2, batch, 3, resolution, resolution)
+        canvas, target = torch.rand(2, batch, 3, 128, 128)
         return Batch((canvas, target, torch.rand(batch, 1)))

@@ -7,8 +7,8 @@ from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 DIFFERS = (
-    "torchvision's parts instead of Detectron2's; anchors and proposals for the loss are the first instead of random "
-    "ones; the scores of the random weights are spread so that as many boxes survive as in a trained network"
+    "torchvision's parts instead of Detectron2's; anchors and proposals for the loss are the first instead of "
+    "random ones; the scores of the random weights are spread so that boxes survive, as in a trained network"
 )
 # name -> (ResNet's depth, backbone, masks)
 MODELS = {

@@ -111,7 +111,8 @@ class Dalle2:
     def inputs(self, batch: int, resolution: int, width: int, length: int, **_: int) -> Batch:
         import torch
 
-        words, text, noisy = torch.randn(batch, length, width), *torch.randn(2, batch, width)
+        words = torch.randn(batch, length, width)
+        text, noisy = torch.randn(2, batch, width)
         image, noise = torch.randn(2, batch, 3, resolution, resolution)
         time = torch.randint(STEPS, (batch,))
         return Batch((words, text, time, noisy, image), (torch.randn(batch, width), noise))

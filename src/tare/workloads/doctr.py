@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 
@@ -13,15 +13,15 @@ from tare.workloads.registry import workload
     source="written here on torchvision's ResNet-50; Liao et al., DBNet (2019)",
     differs="the loss is binary cross entropy and L1 on dense maps, without mining of hard negatives",
     batch=2,
-    sizes={"resolution": 1024, "width": 256},
-    smoke={"batch": 1, "resolution": 64, "width": 16},
+    sizes={"resolution": 1024, "width": 256, "depth": Size(50, choices=(14, 50))},
+    smoke={"batch": 1, "resolution": 64, "width": 16, "depth": 14},
     requires=("torchvision",),
 )
 class TextDetection:
-    def build(self, width: int, **_: int) -> Any:
+    def build(self, width: int, depth: int, **_: int) -> Any:
         from tare.workloads.networks.doctr import DbNet
 
-        return DbNet(width)
+        return DbNet(width, depth)
 
     def inputs(self, batch: int, resolution: int, **_: int) -> Batch:
         import torch

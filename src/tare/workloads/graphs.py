@@ -71,7 +71,7 @@ for _name, (_model, _paper) in MODELS.items():
     "rgat",
     domain="graph",
     task="node classification",
-    source="torch_geometric.nn.RGATConv; Busbridge et al., Relational Graph Attention Networks (2019), as in MLPerf",
+    source="torch_geometric.nn.RGATConv; Busbridge et al., Relational Graph Attention (2019), as in MLPerf",
     differs="one graph with typed edges instead of a sampled, heterogeneous one; a tenth of the width",
     batch=1,
     sizes={**SIZES, "relations": 4},

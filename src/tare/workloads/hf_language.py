@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from tare.workloads.base import Batch
 from tare.workloads.kinds import LanguageModel
 from tare.workloads.registry import workload
 
@@ -16,12 +17,29 @@ class Hf(LanguageModel):
     config: str
     names: Mapping[str, str]
     fixed: Mapping[str, Any]
+    arguments: ClassVar[tuple[str, ...]] = ("input_ids",)
 
     def build(self, **sizes: int) -> Any:
         from tare.workloads.networks.wrapped import from_config
 
-        values = {self.names.get(name, name): value for name, value in sizes.items() if self.names.get(name) != ""}
-        return from_config(self.model, self.config, **self.fixed, **values, use_cache=False)
+        values: dict[str, Any] = {
+            self.names.get(name, name): value for name, value in sizes.items() if self.names.get(name) != ""
+        }
+        return from_config(self.model, self.config, self.arguments, **self.fixed, **values, use_cache=False)
+
+
+class Longformer(Hf):
+    """Some positions attend to everything: the batch says which."""
+
+    arguments = ("input_ids", "global_attention_mask")
+
+    def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
+        import torch
+
+        made = super().inputs(batch, length, vocabulary)
+        everywhere = torch.zeros(batch, length, dtype=torch.long)
+        everywhere[:, 0] = 1
+        return Batch((*made.args, everywhere), made.target)
 
 
 BERT = {
@@ -47,9 +65,7 @@ def _sizes(vocabulary: int, hidden: int, layers: int, heads: int, inner: int, le
     }  # fmt: skip
 
 
-def _register(
-    name: str, definition: Hf, sizes: dict[str, int], paper: str, batch: int = 8, **more: Any
-) -> None:
+def _register(name: str, definition: Hf, sizes: dict[str, int], paper: str, batch: int = 8, **more: Any) -> None:
     smoke = {key: value for key, value in SMOKE.items() if key == "batch" or key in sizes} | more.pop("smoke", {})
     workload(
         name,
@@ -151,10 +167,13 @@ _register(
 )
 _register(
     "hf_Longformer",
-    Hf("LongformerForMaskedLM", "LongformerConfig", BERT, {"max_position_embeddings": 4098, "attention_window": 64}),
+    Longformer(
+        "LongformerForMaskedLM", "LongformerConfig", BERT, {"max_position_embeddings": 4098, "attention_window": 64}
+    ),
     _sizes(50265, 768, 12, 12, 3072, 1024),
     "Beltagy et al., Longformer (2020), base",
     batch=2,
     smoke={"length": 128},
-    differs="a window of 64 to each position instead of 512, as sequences are 1024 instead of 4096",
+    differs="a window of 64 to each position instead of 512, as sequences are 1024 instead of 4096; the first "
+    "position sees and is seen by all",
 )

@@ -36,9 +36,13 @@ for _name, (_hidden, _layers, _heads, _inner, _batch, _variant) in T5.items():
         differs="no dropout",
         batch=_batch,
         sizes={
-            "vocabulary": 32128, "hidden": _hidden, "layers": _layers, "heads": _heads, "inner": _inner,
+            "vocabulary": 32128,
+            "hidden": _hidden,
+            "layers": _layers,
+            "heads": _heads,
+            "inner": _inner,
             "length": 512,
-        },  # fmt: skip
+        },
         smoke=SMOKE,
         requires=("transformers",),
         optimizer="adamw",

@@ -42,9 +42,7 @@ class NanoGpt(LanguageModel):
     optimizer="adamw",
 )  # fmt: skip
 class Mamba2(LanguageModel):
-    def build(
-        self, vocabulary: int, width: int, layers: int, state: int, head: int, chunk: int, **_: int
-    ) -> Any:
+    def build(self, vocabulary: int, width: int, layers: int, state: int, head: int, chunk: int, **_: int) -> Any:
         from tare.workloads.networks.mamba import Mamba
 
         return Mamba(vocabulary, width, layers, state, head, chunk)
@@ -98,7 +96,7 @@ class BertPretraining(Segmented):
     "fastNLP_Bert",
     domain="nlp",
     task="reading comprehension",
-    source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), spans as on SQuAD and CMRC2018",
+    source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), spans as on CMRC2018",
     differs="no dropout",
     batch=8,
     sizes={**BERT, "vocabulary": 21128, "length": 512},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 
@@ -13,8 +13,8 @@ from tare.workloads.registry import workload
     source="written here on torchvision's ResNet-50; He et al., Momentum Contrast (2019)",
     differs="one device, so batch norm is not shuffled between devices; both views come with the batch",
     batch=32,
-    sizes={"resolution": 224, "width": 128, "queue": 65536, "depth": 50},
-    smoke={"batch": 2, "resolution": 64, "width": 16, "queue": 64, "depth": 18},
+    sizes={"resolution": 224, "width": 128, "queue": 65536, "depth": Size(50, choices=(14, 50))},
+    smoke={"batch": 2, "resolution": 64, "width": 16, "queue": 64, "depth": 14},
     requires=("torchvision",),
 )
 class Moco:

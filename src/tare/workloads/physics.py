@@ -5,9 +5,7 @@ from typing import Any
 from tare.workloads.base import Batch
 from tare.workloads.registry import workload
 
-OCEAN = (
-    "written here; {} of the ocean model Veros (Hafner et al., 2018), as in pyhpc-benchmarks; {}"
-)
+OCEAN = "written here; {} of the ocean model Veros (Hafner et al., 2018), as in pyhpc-benchmarks; {}"
 # The grid of pyhpc: horizontal extents and 26 levels; the batch is their number of boxes in thousands.
 NO_LOSS = {"train": "a kernel of a simulation: nothing in it is learned"}
 # Powers and differences of numbers near one lose everything in eight or eleven bits.
@@ -21,7 +19,7 @@ NO_HALF = {
     "lennard_jones",
     domain="other",
     task="molecular dynamics",
-    source="written here; a network that learns the potential of Lennard-Jones (1924) with its forces, as in functorch",
+    source="written here; a network that learns Lennard-Jones' potential (1924) with its forces, as in functorch",
     batch=1000,
     sizes={"hidden": 16, "layers": 5},
     smoke={"batch": 16},

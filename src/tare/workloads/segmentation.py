@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.kinds import DenseClassifier
 from tare.workloads.registry import workload
 
@@ -52,14 +52,16 @@ class UNet3d(DenseClassifier):
 class TorchvisionSegmenter(DenseClassifier):
     model: str
 
-    def build(self, classes: int, **_: int) -> Any:
-        from torchvision.models import segmentation
+    def build(self, classes: int, depth: int, **_: int) -> Any:
+        from torchvision.models.segmentation import deeplabv3, fcn
 
         from tare.workloads.networks.pick import Pick
+        from tare.workloads.networks.residual import bottlenecks
         from tare.workloads.networks.still import still
 
-        model = getattr(segmentation, self.model)(weights=None, weights_backbone=None, num_classes=classes)
-        return Pick(still(model), "out")
+        make = fcn._fcn_resnet if self.model == "fcn_resnet50" else deeplabv3._deeplabv3_resnet
+        body = bottlenecks(depth, replace_stride_with_dilation=[False, True, True])
+        return Pick(still(make(body, classes, aux=None)), "out")
 
 
 for _model, _paper in {
@@ -73,8 +75,8 @@ for _model, _paper in {
         source=f"torchvision.models.segmentation.{_model}; {_paper}",
         differs="no dropout",
         batch=4,
-        sizes={"resolution": 520, "classes": 21},
-        smoke={"batch": 2, "resolution": 64, "classes": 5},
+        sizes={"resolution": 520, "classes": 21, "depth": Size(50, choices=(14, 50))},
+        smoke={"batch": 2, "resolution": 64, "classes": 5, "depth": 14},
         requires=("torchvision",),
         layouts=("contiguous", "channels-last"),
     )(TorchvisionSegmenter(_model))

@@ -21,7 +21,7 @@ def _ctc(output: Any, target: Any) -> Any:
     domain="speech",
     task="synthesis",
     source="torchaudio.models.Tacotron2; Shen et al., Natural TTS Synthesis (2017)",
-    differs="no dropout, also where the paper keeps it at inference; inference reads the spectrogram as in training",
+    differs="no dropout, also where the paper keeps it at inference; inference is fed the spectrogram, too",
     batch=32,
     sizes={"length": 128, "frames": 400, "symbols": 148, "width": 512, "recurrent": 1024},
     smoke={"batch": 2, "length": 10, "frames": 12, "symbols": 30, "width": 32, "recurrent": 32},
@@ -100,7 +100,7 @@ class Conformer(Wav2Vec):
 
         return Recogniser(width, layers, heads, letters)
 
-    def inputs(self, batch: int, samples: int = 0, letters: int = 0, frames: int = 0, width: int = 0, **_: int) -> Batch:  # noqa: ARG002
+    def inputs(self, batch: int, frames: int, width: int, letters: int, **_: int) -> Batch:  # type: ignore[override]
         import torch
 
         return Batch((torch.randn(batch, frames, width),), torch.randint(1, letters, (batch, self.LETTERS)))
@@ -144,7 +144,7 @@ class RnnTransducer:
     "speech_transformer",
     domain="speech",
     task="recognition",
-    source="written here on torch.nn.Transformer; Dong et al., Speech-Transformer (2018), as in kaituoxu's version",
+    source="written here on torch.nn.Transformer; Dong et al., Speech-Transformer (2018), as kaituoxu has it",
     differs="no dropout; no padding",
     batch=16,
     sizes={"frames": 400, "length": 24, "vocabulary": 4233, "width": 512, "layers": 6, "heads": 8},
@@ -156,9 +156,7 @@ class RnnTransducer:
 class SpeechTransformer(Translator):
     FEATURES = 320
 
-    def build(
-        self, vocabulary: int, width: int, layers: int, heads: int, frames: int, length: int
-    ) -> Any:
+    def build(self, vocabulary: int, width: int, layers: int, heads: int, frames: int, length: int) -> Any:
         from tare.workloads.networks.speech import SpeechTransformer
 
         return SpeechTransformer(self.FEATURES, vocabulary, width, layers, heads, max(frames, length))

@@ -10,7 +10,7 @@ from tare.workloads.registry import workload
     "pytorch_struct",
     domain="other",
     task="structured prediction",
-    source="written here; Kim et al., Compound Probabilistic Context-Free Grammars (2019), as in Rush's Torch-Struct",
+    source="written here; Kim et al., Compound Probabilistic Context-Free Grammars (2019), as in Torch-Struct",
     differs="the neural grammar without its compound latent vector",
     batch=20,
     sizes={"length": 20, "vocabulary": 10000, "rules": 30, "tags": 60, "width": 256},

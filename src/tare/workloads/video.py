@@ -20,9 +20,7 @@ from tare.workloads.registry import workload
     optimizer="adamw",
 )
 class VideoMae(Classifier):
-    def build(
-        self, resolution: int, frames: int, width: int, layers: int, heads: int, classes: int
-    ) -> Any:
+    def build(self, resolution: int, frames: int, width: int, layers: int, heads: int, classes: int) -> Any:
         from tare.workloads.networks.wrapped import from_config
 
         return from_config(

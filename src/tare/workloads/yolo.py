@@ -11,7 +11,7 @@ from tare.workloads.registry import workload
     domain="vision",
     task="detection",
     source="written here; Redmon and Farhadi, YOLOv3 (2018)",
-    differs="boxes are returned before non-maximum suppression, as in training; objects are assigned by cell alone",
+    differs="boxes are returned before non-maximum suppression; objects are assigned by cell alone",
     batch=8,
     sizes={"resolution": 416, "classes": 80, "width": 32, "depth": 8},
     smoke={"batch": 1, "resolution": 64, "classes": 5, "width": 4, "depth": 1},

@@ -1,6 +1,7 @@
-"""Soft actor-critic (Haarnoja et al., 2018) over any body: two critics, their slow copies, an actor, a temperature."""
+"""Soft actor-critic (Haarnoja et al., 2018) over any body: two critics, slow copies, an actor, a temperature."""
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ LOWEST, HIGHEST = -5.0, 2.0
 
 def layers(widths: Sequence[int]) -> nn.Sequential:
     parts: list[Any] = []
-    for into, out in zip(widths, widths[1:], strict=False):
+    for into, out in itertools.pairwise(widths):
         parts += [nn.Linear(into, out), nn.ReLU()]
     return nn.Sequential(*parts[:-1])
 

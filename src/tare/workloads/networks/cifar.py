@@ -26,7 +26,9 @@ class ResidualBlock(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, classes: int, widths: Sequence[int], blocks: int) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, widths[0], 3, 1, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU())
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, widths[0], 3, 1, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()
+        )
         layers, into = [], widths[0]
         for stage, width in enumerate(widths):
             for block in range(blocks):
@@ -65,9 +67,20 @@ class DenseNet(nn.Module):
                 parts.append(DenseLayer(width, bottleneck, growth))
                 width += growth
             if i < len(layers) - 1:
-                parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+                parts += [
+                    nn.BatchNorm2d(width),
+                    nn.ReLU(),
+                    nn.Conv2d(width, width // 2, 1, bias=False),
+                    nn.AvgPool2d(2),
+                ]
                 width //= 2
-        parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
+        parts += [
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, classes),
+        ]
         self.network = nn.Sequential(*parts)
 
     def forward(self, x: Any) -> Any:

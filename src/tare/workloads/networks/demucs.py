@@ -16,7 +16,9 @@ class Demucs(nn.Module):
         into, out = channels, width
         for i in range(depth):
             self.down.append(
-                nn.Sequential(nn.Conv1d(into, out, KERNEL, STRIDE), nn.ReLU(), nn.Conv1d(out, 2 * out, 1), nn.GLU(1))
+                nn.Sequential(
+                    nn.Conv1d(into, out, KERNEL, STRIDE), nn.ReLU(), nn.Conv1d(out, 2 * out, 1), nn.GLU(1)
+                )
             )
             back = into if i else sources * channels
             last: list[Any] = [nn.ReLU()] if i else []

@@ -1,5 +1,5 @@
-"""The UNet of latent diffusion (Rombach et al., 2022): residual blocks that know the time, transformers that look at
-the text, at four resolutions. With the default widths it is that of Stable Diffusion 1."""
+"""The UNet of latent diffusion (Rombach et al., 2022): residual blocks that know the time, transformers that look
+at the text, at four resolutions. With the default widths it is that of Stable Diffusion 1."""
 
 from collections.abc import Sequence
 from typing import Any

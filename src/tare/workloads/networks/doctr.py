@@ -5,8 +5,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from torchvision.models import resnet50, vgg16_bn
+from torchvision.models import vgg16_bn
 from torchvision.models.feature_extraction import create_feature_extractor
+
+from tare.workloads.networks.residual import bottlenecks
 
 SHARPNESS = 50.0
 
@@ -27,10 +29,10 @@ def head(width: int) -> nn.Sequential:
 class DbNet(nn.Module):
     """A pyramid over ResNet-50; maps of text and of thresholds, and their soft comparison."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, depth: int) -> None:
         super().__init__()
         stages = {f"layer{i}": str(i) for i in range(1, 5)}
-        self.backbone = create_feature_extractor(resnet50(weights=None), stages)
+        self.backbone = create_feature_extractor(bottlenecks(depth), stages)
         self.inside = nn.ModuleList(nn.Conv2d(c, width, 1, bias=False) for c in (256, 512, 1024, 2048))
         self.out = nn.ModuleList(nn.Conv2d(width, width // 4, 3, padding=1, bias=False) for _ in range(4))
         self.text, self.threshold = head(width), head(width)
@@ -40,7 +42,8 @@ class DbNet(nn.Module):
         for i in (2, 1, 0):
             maps[i] = maps[i] + functional.interpolate(maps[i + 1], scale_factor=2.0)
         grown = [
-            functional.interpolate(layer(m), scale_factor=float(1 << i)) for i, (layer, m) in enumerate(zip(self.out, maps, strict=True))
+            functional.interpolate(layer(m), scale_factor=float(1 << i))
+            for i, (layer, m) in enumerate(zip(self.out, maps, strict=True))
         ]
         features = torch.cat(grown, dim=1)
         text, threshold = self.text(features), torch.sigmoid(self.threshold(features))

@@ -9,7 +9,9 @@ from torch.nn import functional
 
 
 def separable(into: int, out: int, bias: bool = False) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(into, into, 3, 1, 1, groups=into, bias=False), nn.Conv2d(into, out, 1, bias=bias))
+    return nn.Sequential(
+        nn.Conv2d(into, into, 3, 1, 1, groups=into, bias=False), nn.Conv2d(into, out, 1, bias=bias)
+    )
 
 
 class Fuse(nn.Module):
@@ -18,7 +20,9 @@ class Fuse(nn.Module):
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
         self.weights = nn.Parameter(torch.ones(inputs))
-        self.body = nn.Sequential(nn.SiLU(), separable(width, width), nn.BatchNorm2d(width, eps=1e-3, momentum=0.01))
+        self.body = nn.Sequential(
+            nn.SiLU(), separable(width, width), nn.BatchNorm2d(width, eps=1e-3, momentum=0.01)
+        )
 
     def forward(self, *maps: Any) -> Any:
         weights = torch.relu(self.weights)

@@ -22,7 +22,7 @@ class QuickRandom(TorchDispatchMode):
         super().__init__()
         self._blocks: dict[Any, Any] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (_aten.normal_.default, _aten.uniform_.default) and self._is_large(args[0]):
             return self._fill(func, args[0], *args[1:], **kwargs)

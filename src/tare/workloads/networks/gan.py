@@ -1,5 +1,6 @@
 """DCGAN (Radford et al., 2015) and CycleGAN (Zhu et al., 2017)."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ class Dcgan(nn.Module):
         super().__init__()
         widths = [8 * width, 4 * width, 2 * width, width]
         up: list[Any] = [nn.ConvTranspose2d(latent, widths[0], 4, 1, 0, bias=False)]
-        for into, out in zip(widths, widths[1:], strict=False):
+        for into, out in itertools.pairwise(widths):
             up += [nn.BatchNorm2d(into), nn.ReLU(), nn.ConvTranspose2d(into, out, 4, 2, 1, bias=False)]
         up += [nn.BatchNorm2d(width), nn.ReLU(), nn.ConvTranspose2d(width, 3, 4, 2, 1, bias=False), nn.Tanh()]
         self.generator = nn.Sequential(*up)

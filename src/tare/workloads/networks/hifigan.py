@@ -18,7 +18,8 @@ class Field(nn.Module):
     def __init__(self, width: int, kernel: int) -> None:
         super().__init__()
         self.wide = nn.ModuleList(
-            weight_norm(nn.Conv1d(width, width, kernel, dilation=d, padding=(kernel - 1) * d // 2)) for d in DILATIONS
+            weight_norm(nn.Conv1d(width, width, kernel, dilation=d, padding=(kernel - 1) * d // 2))
+            for d in DILATIONS
         )
         self.narrow = nn.ModuleList(
             weight_norm(nn.Conv1d(width, width, kernel, padding=kernel // 2)) for _ in DILATIONS

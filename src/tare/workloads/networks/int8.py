@@ -1,4 +1,4 @@
-"""Linear layers whose weights are stored as int8 with one scale a row: a quarter of the bytes that decoding reads."""
+"""Linear layers whose weights are int8 with one scale a row: a quarter of the bytes that decoding reads."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """The potential of Lennard-Jones, and a network that learns it with its forces."""
 
+import itertools
 from typing import Any
 
-import torch
 from torch import nn
 from torch.func import grad, vmap
 
@@ -22,7 +22,7 @@ class Potential(nn.Module):
         super().__init__()
         widths = [1, *[hidden] * layers, 1]
         parts: list[Any] = []
-        for into, out in zip(widths, widths[1:], strict=False):
+        for into, out in itertools.pairwise(widths):
             parts += [nn.Linear(into, out), nn.Tanh()]
         self.energy = nn.Sequential(*parts[:-1])
 

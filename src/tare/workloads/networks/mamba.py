@@ -1,4 +1,4 @@
-"""Mamba-2 (Dao and Gu, 2024): a state-space model computed in chunks, matrix products inside and a scan between."""
+"""Mamba-2 (Dao and Gu, 2024): a state-space model in chunks, matrix products inside and a scan between."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ def learner(ways: int, width: int, norm: bool) -> nn.Sequential:
 
 
 class Maml(nn.Module):
-    """The scores of the queries of each task after learning from its examples. `kind`: loop or vmap, with -norm."""
+    """Scores of the queries of each task after learning from its examples. `kind`: loop or vmap, with -norm."""
 
     def __init__(self, ways: int, steps: int, width: int, kind: str) -> None:
         super().__init__()

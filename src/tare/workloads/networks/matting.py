@@ -17,7 +17,10 @@ class Residual(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            convolution(width, width), nn.ReflectionPad2d(1), nn.Conv2d(width, width, 3, bias=False), nn.BatchNorm2d(width)
+            convolution(width, width),
+            nn.ReflectionPad2d(1),
+            nn.Conv2d(width, width, 3, bias=False),
+            nn.BatchNorm2d(width),
         )
 
     def forward(self, x: Any) -> Any:
@@ -26,7 +29,9 @@ class Residual(nn.Module):
 
 def encoder(channels: int, width: int) -> nn.Sequential:
     return nn.Sequential(
-        convolution(channels, width, 7), convolution(width, 2 * width, 3, 2), convolution(2 * width, 4 * width, 3, 2)
+        convolution(channels, width, 7),
+        convolution(width, 2 * width, 3, 2),
+        convolution(2 * width, 4 * width, 3, 2),
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from torchvision import models
+
+from tare.workloads.networks.residual import bottlenecks
 
 PACE, TEMPERATURE = 0.999, 0.07
 
@@ -13,9 +14,8 @@ PACE, TEMPERATURE = 0.999, 0.07
 class Moco(nn.Module):
     def __init__(self, width: int, length: int, depth: int) -> None:
         super().__init__()
-        make = getattr(models, f"resnet{depth}")
-        self.query = make(weights=None, num_classes=width)
-        self.key = make(weights=None, num_classes=width)
+        self.query = bottlenecks(depth, num_classes=width)
+        self.key = bottlenecks(depth, num_classes=width)
         self.key.load_state_dict(self.query.state_dict())
         self.key.requires_grad_(False)
         self.register_buffer("queue", functional.normalize(torch.randn(width, length), dim=0))

@@ -1,5 +1,5 @@
 """Mixture of experts: each token goes to the best few of many feed-forward networks (Shazeer et al., 2017), with
-places for a fixed number of tokens in each, as in GShard (Lepikhin et al., 2020): shapes never depend on the data."""
+places for a fixed number of tokens in each, as in GShard (Lepikhin et al., 2020): no shape depends on data."""
 
 from typing import Any
 

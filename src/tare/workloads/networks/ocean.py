@@ -34,8 +34,8 @@ class EquationOfState(nn.Module):
 
 
 class IsoneutralMixing(nn.Module):
-    """The tensor that diffuses along surfaces of equal density (Griffies et al., 1998): slopes in the four triads of
-    each face, tapered where they are steep (Danabasoglu and McWilliams, 1995)."""
+    """The tensor that diffuses along surfaces of equal density (Griffies et al., 1998): slopes in the four triads
+    of each face, tapered where they are steep (Danabasoglu and McWilliams, 1995)."""
 
     @staticmethod
     def fields(x: int, y: int, z: int) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ class IsoneutralMixing(nn.Module):
 
 
 class TurbulentEnergy(nn.Module):
-    """Turbulent kinetic energy (Gaspar et al., 1990): production, dissipation and vertical diffusion in one implicit
+    """Turbulent kinetic energy (Gaspar et al., 1990): production, dissipation, vertical diffusion in one implicit
     step for each column, then transport by the flow with a limiter."""
 
     @staticmethod
@@ -88,14 +88,18 @@ class TurbulentEnergy(nn.Module):
         depth = THICKNESS * torch.arange(energy.shape[2], 0, -1, device=energy.device, dtype=energy.dtype)
         length = torch.minimum(root * (2 / stability.clamp(min=1e-12)).sqrt(), depth).clamp(min=0.1)
         viscosity = (0.1 * length * root).clamp(min=1e-4, max=100.0)
-        shear = (u.diff(dim=2, append=u[:, :, -1:]).square() + v.diff(dim=2, append=v[:, :, -1:]).square()) / THICKNESS**2
+        shear = (
+            u.diff(dim=2, append=u[:, :, -1:]).square() + v.diff(dim=2, append=v[:, :, -1:]).square()
+        ) / THICKNESS**2
         prandtl = (6.6 * stability / shear.clamp(min=1e-12)).clamp(1.0, 10.0)
         gained = viscosity * shear - viscosity / prandtl * stability
         between = STEP * (viscosity[:, :, 1:] + viscosity[:, :, :-1]) / (2 * THICKNESS**2)
         below, above = nn.functional.pad(between, (1, 0)), nn.functional.pad(between, (0, 1))
         diagonal = 1 + below + above + STEP * DISSIPATION * root / length
         right = energy + STEP * gained
-        right = torch.cat([right[:, :, :-1], right[:, :, -1:] + (STEP / THICKNESS * wind.abs() ** 1.5)[..., None]], -1)
+        right = torch.cat(
+            [right[:, :, :-1], right[:, :, -1:] + (STEP / THICKNESS * wind.abs() ** 1.5)[..., None]], -1
+        )
         solved = tridiagonal(-below, diagonal, -above, right).clamp(min=SMALLEST)
         return solved - STEP * self.transport(solved, u, v, w), viscosity
 
@@ -110,7 +114,7 @@ class TurbulentEnergy(nn.Module):
 
 
 def superbee(field: Any, flow: Any, axis: int, spacing: float) -> Any:
-    """Flux through the faces between cells with Roe's superbee limiter (1986); the outermost cells take no part."""
+    """Flux through the faces between cells with Roe's superbee limiter (1986); outermost cells take no part."""
     count = field.shape[axis] - 1
     step = field.diff(dim=axis)
     speed = (flow.narrow(axis, 0, count) + flow.narrow(axis, 1, count)) / 2

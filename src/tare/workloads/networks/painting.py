@@ -1,14 +1,15 @@
-"""Learning to Paint (Huang et al., 2019): an actor that proposes strokes, a network that draws them, and a critic."""
+"""Learning to Paint (Huang et al., 2019): an actor that proposes strokes, a network that draws them, a critic."""
 
+import itertools
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
-from torchvision.models import resnet18
 
 from tare.workloads.networks.actor_critic import PACE
 from tare.workloads.networks.frozen import frozen
+from tare.workloads.networks.residual import basic
 
 SHAPE, COLOUR = 10, 3
 DISCOUNT = 0.95**5
@@ -17,15 +18,20 @@ DISCOUNT = 0.95**5
 class Renderer(nn.Module):
     """Ten numbers of a stroke to its picture of 128x128 (the paper's neural renderer)."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: int) -> None:
         super().__init__()
-        widths = [SHAPE, 512, 1024, 2048, 4096]
+        widths = [SHAPE, hidden, 2 * hidden, 4 * hidden, 4096]
         self.linear = nn.Sequential(
-            *(part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU()))
+            *(part for a, b in itertools.pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU()))
         )
         parts: list[Any] = []
         for into, middle, out in ((16, 32, 32), (8, 16, 16), (4, 8, 4)):
-            parts += [nn.Conv2d(into, middle, 3, 1, 1), nn.ReLU(), nn.Conv2d(middle, out, 3, 1, 1), nn.PixelShuffle(2)]
+            parts += [
+                nn.Conv2d(into, middle, 3, 1, 1),
+                nn.ReLU(),
+                nn.Conv2d(middle, out, 3, 1, 1),
+                nn.PixelShuffle(2),
+            ]
         self.paint = nn.Sequential(*parts)
 
     def forward(self, stroke: Any) -> Any:
@@ -33,28 +39,28 @@ class Renderer(nn.Module):
         return 1 - torch.sigmoid(picture)
 
 
-def body(channels: int, out: int) -> Any:
-    network = resnet18(weights=None, num_classes=out)
+def body(channels: int, out: int, blocks: int) -> Any:
+    network = basic(blocks, num_classes=out)
     network.conv1 = nn.Conv2d(channels, 64, 3, 2, 1, bias=False)
     return network
 
 
-def judge(channels: int) -> Any:
+def judge(blocks: int) -> Any:
     """The critic has weight norm in its last layer, and no batch norm, as in the paper."""
-    network = resnet18(weights=None, num_classes=1, norm_layer=lambda width: nn.GroupNorm(8, width))
-    network.conv1 = nn.Conv2d(channels, 64, 3, 2, 1, bias=False)
+    network = basic(blocks, num_classes=1, norm_layer=lambda width: nn.GroupNorm(8, width))
+    network.conv1 = nn.Conv2d(3 + 3 + 3 + 1 + 2, 64, 3, 2, 1, bias=False)
     network.fc = weight_norm(network.fc)
     return network
 
 
 class Painter(nn.Module):
-    def __init__(self, strokes: int) -> None:
+    def __init__(self, strokes: int, blocks: int, hidden: int) -> None:
         super().__init__()
         self.strokes = strokes
         # Canvas, target, the step, and the coordinates of the pixels.
-        self.actor = body(3 + 3 + 1 + 2, strokes * (SHAPE + COLOUR))
-        self.critic, self.slow = judge(3 + 3 + 3 + 1 + 2), judge(3 + 3 + 3 + 1 + 2).requires_grad_(False)
-        self.renderer = Renderer().requires_grad_(False)
+        self.actor = body(3 + 3 + 1 + 2, strokes * (SHAPE + COLOUR), blocks)
+        self.critic, self.slow = judge(blocks), judge(blocks).requires_grad_(False)
+        self.renderer = Renderer(hidden).requires_grad_(False)
 
     def draw(self, canvas: Any, strokes: Any) -> Any:
         parts = strokes.view(-1, SHAPE + COLOUR)

@@ -44,9 +44,7 @@ class Drq(nn.Module):
         super().__init__()
         self.agent = agent
 
-    def forward(
-        self, now: Any, action: Any, reward: Any, later: Any, done: Any, noise: Any, shifts: Any
-    ) -> Any:
+    def forward(self, now: Any, action: Any, reward: Any, later: Any, done: Any, noise: Any, shifts: Any) -> Any:
         if self.training:
             now, later = shift(now, shifts[0]), shift(later, shifts[1])
         return self.agent(now, action, reward, later, done, noise)
@@ -69,13 +67,15 @@ class Dqn(nn.Module):
     def __init__(self, resolution: int, actions: int, width: int) -> None:
         super().__init__()
         side = (((resolution - 8) // 4 + 1) - 4) // 2 + 1 - 2
-        make = lambda: nn.Sequential(  # noqa: E731
+        self.values = self._network(width, side, actions)
+        self.target = self._network(width, side, actions).requires_grad_(False)
+
+    def _network(self, width: int, side: int, actions: int) -> Any:
+        return nn.Sequential(
             nn.Conv2d(4, width, 8, 4), nn.ReLU(), nn.Conv2d(width, 2 * width, 4, 2), nn.ReLU(),
             nn.Conv2d(2 * width, 2 * width, 3), nn.ReLU(), nn.Flatten(),
             nn.Linear(2 * width * side * side, 16 * width), nn.ReLU(), nn.Linear(16 * width, actions),
         )  # fmt: skip
-        self.values = make()
-        self.target = make().requires_grad_(False)
 
     def forward(self, now: Any, action: Any, reward: Any, later: Any, done: Any) -> Any:
         values = self.values(now)

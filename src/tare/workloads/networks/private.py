@@ -54,9 +54,9 @@ def per_example(layer: Any, seen: Any, slope: Any) -> dict[str, Any]:
     if isinstance(layer, nn.GroupNorm):
         normal = functional.group_norm(seen, layer.num_groups, eps=layer.eps)
         return {"weight": (normal * slope).sum((2, 3)), "bias": slope.sum((2, 3))}
-    weight = vmap(
-        lambda x, g: conv2d_weight(x[None], layer.weight.shape, g[None], layer.stride, layer.padding)
-    )(seen, slope)
+    weight = vmap(lambda x, g: conv2d_weight(x[None], layer.weight.shape, g[None], layer.stride, layer.padding))(
+        seen, slope
+    )
     return {"weight": weight}
 
 
@@ -72,7 +72,7 @@ class Private(nn.Module):
         if not self.training:
             return self.network(images)
         slopes, value = self._vmap(images, labels) if self.how == "vmap" else self._hooks(images, labels)
-        lengths = sum(g.flatten(1).square().sum(1) for g in slopes.values()).sqrt()  # type: ignore[union-attr]
+        lengths = sum(g.flatten(1).square().sum(1) for g in slopes.values()).sqrt()
         scale = (LONGEST / (lengths + 1e-6)).clamp(max=1.0)
         total = value.detach()
         for i, (name, parameter) in enumerate(self.network.named_parameters()):

@@ -17,10 +17,10 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHe
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 
+from tare.workloads.networks.residual import bottlenecks
+
 # How far the scores of random weights are spread, so that some classes win and boxes survive the threshold.
 SPREAD = 100.0
-# The blocks of each stage by the depth of the ResNet; 14 is for smoke.
-BLOCKS = {14: [1, 1, 1, 1], 50: [3, 4, 6, 3], 101: [3, 4, 23, 3]}
 
 
 class FirstSampler(detection_utils.BalancedPositiveNegativeSampler):
@@ -72,12 +72,9 @@ class Stage5Head(nn.Module):
         return self.stage(x).mean((2, 3))
 
 
-def two_stage(
-    depth: int, kind: str, masks: bool, head: int, resolution: int, classes: int, proposals: int
-) -> Any:
-    body = resnet.ResNet(
-        resnet.Bottleneck,
-        BLOCKS[depth],
+def two_stage(depth: int, kind: str, masks: bool, head: int, resolution: int, classes: int, proposals: int) -> Any:
+    body = bottlenecks(
+        depth,
         norm_layer=FrozenBatchNorm2d,
         replace_stride_with_dilation=[False, False, kind == "dc5"],
     )
@@ -108,7 +105,7 @@ def steady(model: Any) -> Any:
     """Residual branches start small (frozen statistics do not normalise), and samplers take the first."""
     for module in model.modules():
         if isinstance(module, resnet.Bottleneck):
-            module.bn3.weight.fill_(0.2)
+            module.bn3.weight.detach().fill_(0.2)
         elif isinstance(module, FastRCNNPredictor):
             nn.init.normal_(module.cls_score.weight, std=SPREAD / module.cls_score.in_features)
         sampler = getattr(module, "fg_bg_sampler", None)

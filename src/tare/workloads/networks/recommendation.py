@@ -1,5 +1,6 @@
 """Recommenders: embeddings of categories, and how they meet."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,13 @@ from torch.nn import functional
 def layers(widths: Sequence[int], last: bool = True) -> nn.Sequential:
     """Linear layers with ReLU between them; after the last one too, unless it gives the score."""
     parts: list[Any] = []
-    for into, out in zip(widths, widths[1:], strict=False):
+    for into, out in itertools.pairwise(widths):
         parts += [nn.Linear(into, out), nn.ReLU()]
     return nn.Sequential(*(parts if last else parts[:-1]))
 
 
 class Dlrm(nn.Module):
-    """Naumov et al. (2019): numbers through layers, categories through tables, all pairs multiplied, layers again."""
+    """Naumov et al. (2019): numbers through layers, categories through tables, their products, layers again."""
 
     def __init__(self, rows: int, width: int, tables: int, dense: int) -> None:
         super().__init__()
@@ -79,7 +80,7 @@ class DeepRecommender(nn.Module):
     def __init__(self, items: int, width: int) -> None:
         super().__init__()
         widths = [items, width, width, 2 * width, width, width, items]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
         for layer in self.layers:
             nn.init.xavier_uniform_(layer.weight)
 

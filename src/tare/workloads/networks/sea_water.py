@@ -1,5 +1,5 @@
-"""The density of sea water: the rational function of Jackett et al. (2006) in 25 terms of salinity (psu), potential
-temperature (degrees Celsius) and pressure (decibar), with its derivatives."""
+"""The density of sea water: the rational function of Jackett et al. (2006) in 25 terms of salinity (psu),
+potential temperature (degrees Celsius) and pressure (decibar), with its derivatives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Super SloMo (Jiang et al., 2018): flow between two frames, its refinement at a time between them, and blending."""
+"""Super SloMo (Jiang et al., 2018): flow between two frames, refined at a time between them, and blending."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The Transformer of Vaswani et al. (2017): sinusoidal positions, one embedding for both languages and the output."""
+"""The Transformer of Vaswani et al. (2017): sinusoidal positions, one embedding for everything."""
 
 import math
 from typing import Any

@@ -1,5 +1,5 @@
-"""unCLIP (Ramesh et al., 2022): a prior that turns the embedding of a text into that of an image, and a decoder that
-paints it."""
+"""unCLIP (Ramesh et al., 2022): a prior that turns the embedding of a text into that of an image, and a decoder
+that paints it."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tare.workloads.networks.diffusion import DiffusionUNet, time_features
 
 
 class Prior(nn.Module):
-    """Section 2.2: a causal transformer over text, its embedding, the time, the noisy image embedding and a query."""
+    """Section 2.2: a causal transformer over text, its embedding, time, the noisy image embedding, a query."""
 
     def __init__(self, width: int, layers: int, heads: int, length: int) -> None:
         super().__init__()

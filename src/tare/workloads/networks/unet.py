@@ -1,5 +1,6 @@
 """U-Net (Ronneberger et al., 2015; in three dimensions Cicek et al., 2016)."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ class UNet(nn.Module):
     def __init__(self, channels: int, classes: int, widths: Sequence[int], dimensions: int) -> None:
         super().__init__()
         self.first = double(channels, widths[0], dimensions)
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(itertools.pairwise(widths))
         self.down = nn.ModuleList(
             nn.Sequential(POOL[dimensions](2), double(small, large, dimensions)) for small, large in pairs
         )

@@ -47,7 +47,8 @@ class Yolo(nn.Module):
         self.necks = nn.ModuleList([neck(32 * w, 16 * w), neck(24 * w, 8 * w), neck(12 * w, 4 * w)])
         self.links = nn.ModuleList([block(16 * w, 8 * w, 1), block(8 * w, 4 * w, 1)])
         self.heads = nn.ModuleList(
-            nn.Sequential(block(c, 2 * c, 3), nn.Conv2d(2 * c, 3 * (5 + classes), 1)) for c in (16 * w, 8 * w, 4 * w)
+            nn.Sequential(block(c, 2 * c, 3), nn.Conv2d(2 * c, 3 * (5 + classes), 1))
+            for c in (16 * w, 8 * w, 4 * w)
         )
         for i, anchors in enumerate(ANCHORS):
             self.register_buffer(f"anchors{i}", torch.tensor(anchors, dtype=torch.float32))
