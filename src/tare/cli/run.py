@@ -13,7 +13,7 @@ Values = Annotated[list[str] | None, typer.Option()]
 
 def run(
     targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD|@GROUP|PLAN.toml...", show_default=False)],
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: every one in the ladder).")] = None,
+    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: the ladder; of a group, eager).")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="infer, train.")] = None,
     device: Annotated[list[str] | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps, xpu, all.")] = None,
     precision: Annotated[
