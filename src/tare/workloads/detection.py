@@ -26,6 +26,13 @@ MODELS = {
 }
 
 
+# torchvision's non-maximum suppression and box pooling have no such kernels; under autocast they use float32.
+NO_HALF = {
+    "bf16": "torchvision's non-maximum suppression has no bfloat16: use amp-bf16",
+    "fp16/cpu": "torchvision's non-maximum suppression has no float16 on the CPU",
+}
+
+
 class Detector:
     """Images and, for training, the boxes, classes and masks of eight objects in each."""
 
@@ -74,6 +81,7 @@ for _name, (_depth, _backbone, _masks) in MODELS.items():
         },
         smoke={"batch": 1, "depth": 14, "head": 64, "resolution": 96, "classes": 5, "proposals": 16},
         requires=("torchvision",),
+        unsupported=NO_HALF,
         counterpart=("detectron2_maskrcnn",) if _name == "detectron2_maskrcnn_r_50_fpn" else (),
         groups=("mlperf",) if _name == "vision_maskrcnn" else (),
     )(TwoStage(_backbone, _masks))  # fmt: skip

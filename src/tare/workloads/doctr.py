@@ -3,6 +3,7 @@
 from typing import Any
 
 from tare.workloads.base import Batch, Size
+from tare.workloads.kinds import ctc
 from tare.workloads.registry import workload
 
 
@@ -65,10 +66,4 @@ class TextRecognition:
         return Batch((torch.randn(batch, 3, 32, length),), words)
 
     def loss(self, output: Any, target: Any) -> Any:
-        import torch
-        from torch.nn import functional
-
-        steps = torch.full((output.shape[0],), output.shape[1])
-        characters = torch.full((output.shape[0],), target.shape[1])
-        scores = output.log_softmax(-1).transpose(0, 1)
-        return functional.ctc_loss(scores, target, steps, characters, zero_infinity=True)
+        return ctc(output, target)

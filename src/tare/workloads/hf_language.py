@@ -168,7 +168,10 @@ _register(
 _register(
     "hf_Longformer",
     Longformer(
-        "LongformerForMaskedLM", "LongformerConfig", BERT, {"max_position_embeddings": 4098, "attention_window": 64}
+        "LongformerForMaskedLM",
+        "LongformerConfig",
+        BERT,
+        {"max_position_embeddings": 4098, "attention_window": 64},
     ),
     _sizes(50265, 768, 12, 12, 3072, 1024),
     "Beltagy et al., Longformer (2020), base",

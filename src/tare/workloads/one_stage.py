@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tare.workloads.detection import Detector
+from tare.workloads.detection import NO_HALF, Detector
 from tare.workloads.registry import workload
 
 # name -> (torchvision's name, resolution, where it comes from)
@@ -35,5 +35,6 @@ for _name, (_model, _resolution, _paper) in MODELS.items():
         sizes={"resolution": _resolution, "classes": 81},
         smoke={"batch": 1, "resolution": 128 if "ssd" not in _name else 300, "classes": 5},
         requires=("torchvision",),
+        unsupported=NO_HALF,
         groups=() if "fcos" in _name else ("mlperf",),
     )(OneStage(_model))

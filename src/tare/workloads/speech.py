@@ -3,17 +3,8 @@
 from typing import Any
 
 from tare.workloads.base import Batch
-from tare.workloads.kinds import Translator
+from tare.workloads.kinds import Translator, ctc
 from tare.workloads.registry import workload
-
-
-def _ctc(output: Any, target: Any) -> Any:
-    import torch
-    from torch.nn import functional
-
-    steps = torch.full((output.shape[0],), output.shape[1])
-    letters = torch.full((output.shape[0],), target.shape[1])
-    return functional.ctc_loss(output.log_softmax(-1).transpose(0, 1), target, steps, letters, zero_infinity=True)
 
 
 @workload(
@@ -79,7 +70,7 @@ class Wav2Vec:
         return Batch((torch.randn(batch, samples),), torch.randint(1, letters, (batch, self.LETTERS)))
 
     def loss(self, output: Any, target: Any) -> Any:
-        return _ctc(output, target)
+        return ctc(output, target)
 
 
 @workload(

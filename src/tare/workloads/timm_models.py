@@ -35,7 +35,7 @@ def _convnext(width: int, depth: int) -> dict[str, Any]:
 
 def _nfnet(width: int, depth: int) -> dict[str, Any]:
     stages = (width, 2 * width, 6 * width, 6 * width)
-    return {"channels": stages, "depths": (1, 2, depth, 3), "num_features": 12 * width}
+    return {"channels": stages, "depths": (1, 2, depth, 3), "num_features": 12 * width, "group_size": width // 2}
 
 
 # name -> (timm's name, width and depth, those of smoke, how timm is told, where it comes from)
@@ -43,7 +43,7 @@ MODELS: dict[str, tuple[str, tuple[int, int], tuple[int, int], Shape, str]] = {
     "timm_convnext": ("convnext_tiny", (96, 9), (16, 1), _convnext, "Liu et al., A ConvNet for the 2020s (2022)"),
     "timm_efficientnet": ("efficientnet_b0", (0, 0), (0, 0), _plain, "Tan and Le, EfficientNet (2019)"),
     "timm_mixer": ("mixer_b16_224", (768, 12), (32, 2), _mixer, "Tolstikhin et al., MLP-Mixer (2021)"),
-    "timm_nfnet": ("dm_nfnet_f0", (256, 6), (128, 1), _nfnet, "Brock et al., Normalizer-Free Networks (2021)"),
+    "timm_nfnet": ("dm_nfnet_f0", (256, 6), (32, 1), _nfnet, "Brock et al., Normalizer-Free Networks (2021)"),
     "timm_regnet": ("regnety_032", (0, 0), (0, 0), _plain, "Radosavovic et al., Network Design Spaces (2020)"),
     "timm_resnest": ("resnest14d", (0, 0), (0, 0), _plain, "Zhang et al., ResNeSt (2020)"),
     "timm_swin": ("swin_tiny_patch4_window7_224", (96, 6), (32, 1), _swin, "Liu et al., Swin Transformer (2021)"),

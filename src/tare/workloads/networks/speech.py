@@ -104,7 +104,8 @@ class SpeechTransformer(nn.Module):
         length = text.shape[1]
         source = self.into(sound) + self.places[: sound.shape[1]]
         target = self.words(text) + self.places[:length]
-        return self.out(self.transformer(source, target, tgt_mask=self.later[:length, :length]))
+        mask = self.later[:length, :length]
+        return self.out(self.transformer(source, target, tgt_mask=mask, tgt_is_causal=True))
 
 
 class ProjectedLstm(nn.Module):

@@ -30,5 +30,6 @@ class Translation(nn.Module):
             self.words(source) * self.scale + self.places[: source.shape[1]],
             self.words(target) * self.scale + self.places[:length],
             tgt_mask=self.later[:length, :length],
+            tgt_is_causal=True,  # else torch finds out by looking at the mask, and waits for the device
         )
         return functional.linear(decoded, self.words.weight)

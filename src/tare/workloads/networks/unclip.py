@@ -28,7 +28,7 @@ class Prior(nn.Module):
         when = self.time(time_features(time, self.width).to(words.dtype))
         query = self.query.expand(words.shape[0], -1, -1)
         x = torch.cat([words, text[:, None], when[:, None], noisy[:, None], query], dim=1) + self.places
-        return self.out(self.body(x, mask=self.later)[:, -1])
+        return self.out(self.body(x, mask=self.later, is_causal=True)[:, -1])
 
 
 class UnClip(nn.Module):
