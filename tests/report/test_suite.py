@@ -155,3 +155,17 @@ def test_a_geometric_mean_of_nothing_is_refused() -> None:
     for bad in ([], [1.0, 0.0]):
         with pytest.raises(ValueError, match="positive"):
             geometric_mean(bad)
+
+
+def test_few_ladders_are_shown_whole_and_many_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(count: int, table: bool = False) -> str:
+        console = make_console()
+        for part in overview([record(f"w{i}", "eager", 1e-3) for i in range(count)], table=table):
+            console.print(part)
+        return capsys.readouterr().out
+
+    assert shown(8).count("x eager") == 8
+    many = shown(9)
+    assert "x eager" not in many
+    assert "infer · eager · cuda · fp32 · 9 of 9 measured" in many
+    assert "2 of 2 measured" in shown(2, table=True)
