@@ -11,7 +11,7 @@ setup: .venv/ready
 .venv/ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "tare needs Python 3.11 or newer; set PYTHON=/path/to/it"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[vision,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[zoo,dev]'
 	@touch $@
 
 run: setup

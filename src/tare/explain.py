@@ -178,14 +178,14 @@ def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, 
     paths = (folder / f"{name}.json.gz", folder / f"{name}-stacks.json.gz")
     # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
     job = ProfileJob(case=case, trace=str(paths[0]), stacks=str(paths[1]), cache=str(executor.cache_of(case)))
-    executor.ask(job, Options(), case.device, SpawnLauncher())
+    executor.inquire(job, Options(), case.device, SpawnLauncher())
     return paths
 
 
 def _count(executor: LocalExecutor, case: Case) -> Work | None:
     """The work of one step; None where it cannot be counted: then there is no floor, and the rest stands."""
     try:
-        messages = executor.ask(CountJob(case=case), Options(), case.device).messages
+        messages = executor.inquire(CountJob(case=case), Options(), case.device).messages
     except TareError:
         return None
     return next((m.work for m in messages if isinstance(m, Counted)), None)

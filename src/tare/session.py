@@ -8,22 +8,26 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import Skip
+from tare.cases.grid import Expansion, Skip
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput
-from tare.execute.catalogue import LocalCatalogue
+from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
+from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.ladder import ladders
+from tare.execute.preload import preload
 from tare.execute.runner import run_cases
 from tare.execute.scratch import scratch
 from tare.records.environment import Environment
-from tare.records.record import Record
+from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
+from tare.report.overview import overview
 from tare.report.progress import Progress
-from tare.report.terminal import ladder_view, make_console, skipped_view
+from tare.report.suite import make_suites
+from tare.report.terminal import make_console, skipped_view
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
-from tare.workloads import all_workloads
 
 
 class Outcome(msgspec.Struct):
@@ -48,14 +52,19 @@ class Outcome(msgspec.Struct):
         return 1 if any(not record.ok for record in self.records) else 0
 
     def document(self) -> dict[str, Any]:
-        fields = {"run": self.run, "store": self.store, "records": self.records, "skipped": self.skipped}
-        return fields | {"ladders": self.ladders, "planned": self.planned, "interrupted": self.interrupted}
+        fields: dict[str, Any] = {
+            "run": self.run,
+            "store": self.store,
+            "records": self.records,
+            "skipped": self.skipped,
+        }
+        fields |= {"ladders": self.ladders, "suites": make_suites(self.records, self.skipped)}
+        return fields | {"planned": self.planned, "interrupted": self.interrupted}
 
     def render(self) -> None:
         console = make_console()
-        for ladder in self.ladders:
-            console.print(ladder_view(ladder))
-            console.print()
+        for part in overview(self.records, self.skipped):
+            console.print(part)
         if self.skipped:
             console.print(skipped_view(self.skipped))
         for name, why in self.left_out.items():
@@ -70,15 +79,16 @@ class Session:
     def __init__(
         self, plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
     ) -> None:
-        self._plan = plan
+        self._plan = open_plan(plan)
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.name}")
+        self._quick = quick
+        self._parity_asked = "parity" in {**plan.options, **options}
         self._store = store
         self._show_progress = show_progress
 
     def run(self, resume: bool, fail_fast: bool) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
-        _check_names(self._plan)
         store = Store(self._store)
         with scratch() as folder, Progress(self._show_progress) as progress, _terminable():
             launcher = make_launcher(self._options.isolation, _preload(self._plan))
@@ -86,56 +96,106 @@ class Session:
             try:
                 progress.stage("looking at this machine")
                 probed = executor.probe()
-                found = expand_plan(self._plan, LocalCatalogue(probed))
-                if not found.cases:
+                catalogue = LocalCatalogue(probed)
+                found = expand_plan(self._plan, catalogue)
+                planned = [*found.cases, *found.searched]
+                if not planned:
                     raise BadInput(_nothing(found.skipped))
-                journal = self._journal(store, found.cases, found.skipped, probed.environment, resume)
-                progress.plan(found.cases, self._options.rounds, journal)
-                outcome = Outcome(
-                    journal.run, store.where, [], found.skipped, _left_out(self._plan), len(found.cases)
-                )
+                self._options = self._leaner(planned)
+                journal = self._journal(store, found, probed.environment, resume)
+                progress.plan(planned, self._options.rounds, journal)
+                work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
+                outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
                 try:
-                    run_cases(
-                        found.cases, self._options, probed.environment, executor, journal, progress, fail_fast
-                    )
+                    work.measure(found.cases)
+                    for ladder in ladders(found.searched):
+                        work.search_and_measure(ladder, catalogue, found.skipped)
                 except KeyboardInterrupt:
                     outcome.interrupted = True
                 else:
                     journal.finish()
-                outcome.records = [r for case in found.cases if (r := journal.record(case)) is not None]
+                outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
                 return outcome
             finally:
                 executor.close()
                 store.close()
 
-    def _journal(
-        self, store: Store, cases: list[Case], skipped: list[Skip], environment: Environment, again: bool
-    ) -> StoreJournal:
+    def _leaner(self, planned: list[Case]) -> Options:
+        """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with,
+        and the reference in float64 would cost more than all the rest."""
+        alone = {case.rung for case in planned} == {"eager"}
+        if self._quick and alone and not self._parity_asked:
+            return msgspec.structs.replace(self._options, parity=False)
+        return self._options
+
+    def _journal(self, store: Store, found: Expansion, environment: Environment, again: bool) -> StoreJournal:
         # What was measured in another environment is no part of this run.
-        mark = fingerprint(cases, [self._options, environment.id])
+        about: list[Any] = [self._options, environment.id]
+        if found.searched:
+            about.append([case.key for case in found.searched])
+        mark = fingerprint(found.cases, about)
         earlier = resume(store, mark) if again else None
-        return earlier or begin(store, self._plan.name, mark, skipped)
+        return earlier or begin(store, self._plan.name, mark, found.skipped)
+
+
+class _Work:
+    """Measuring cases, and searching for the batch of those that have none yet."""
+
+    def __init__(
+        self,
+        options: Options,
+        environment: Environment,
+        executor: LocalExecutor,
+        journal: StoreJournal,
+        progress: Progress,
+        fail_fast: bool,
+    ) -> None:
+        self._options, self._environment, self._executor = options, environment, executor
+        self._journal, self._progress, self._fail_fast = journal, progress, fail_fast
+        self._stopped = False
+        self.cases: list[Case] = []
+
+    def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
+        self.cases += cases
+        if self._stopped:
+            return
+        made = run_cases(
+            cases,
+            self._options,
+            self._environment,
+            self._executor,
+            self._journal,
+            self._progress,
+            self._fail_fast,
+            searches,
+        )
+        self._stopped = self._fail_fast and any(not record.ok for record in made)
+
+    def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
+        """Finds a batch on one rung of the ladder, and measures all of its rungs at it."""
+        if self._stopped:
+            return
+        first = searching(ladder)
+        search = found_before(first, self._journal.all_records()) or search_batch(first, self._point)
+        cases = []
+        for case in (with_batch(case, search.chosen) for case in ladder):
+            refused = catalogue.refusal(case)
+            if refused:
+                skipped.append(Skip(case.key, *refused))
+            else:
+                cases.append(case)
+        self.measure(cases, {with_batch(first, search.chosen): search})
+
+    def _point(self, case: Case) -> Round:
+        self._progress.searches(case)
+        return self._executor.run_round(case, 0, search_options(self._options), check=False)
 
 
 def _preload(plan: Plan) -> tuple[str, ...]:
-    """Packages that the plan's workloads need: imported once in the fork server instead of in every worker."""
-    known = all_workloads()
-    names = {name for grid in (*plan.grids, *plan.includes) for name in grid.workload}
-    return tuple(sorted({package for name in names for package in known[name].requires}))
-
-
-def _check_names(plan: Plan) -> None:
-    """Refuses an unknown workload or rung before anything slow begins."""
-    from tare.errors import unknown
-    from tare.rungs import get_rung
-
-    known = all_workloads()
-    for grid in (*plan.grids, *plan.includes):
-        for name in grid.workload:
-            if name not in known:
-                raise unknown("workload", name, known, plan.name)
-        for rung in grid.rung or ():
-            get_rung(rung)
+    grids = (*plan.grids, *plan.includes)
+    names = {name for grid in grids for name in grid.workload}
+    rungs = {rung for grid in grids for rung in grid.rung or ("a whole ladder",)}
+    return preload(names, {mode for grid in grids for mode in grid.mode}, rungs)
 
 
 def _left_out(plan: Plan) -> dict[str, str]:

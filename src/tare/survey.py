@@ -2,16 +2,23 @@
 
 from pathlib import Path
 
+from tare.cases.case import Case
+from tare.cases.options import Options
 from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.protocol import Probed
+from tare.execute.protocol import Inspected, InspectJob, Probed
 from tare.execute.scratch import scratch
 from tare.records.codec import read_records
-from tare.records.record import Record
+from tare.records.record import Failure, Record
 from tare.report.terminal import make_console
+from tare.report.workload import Description, describe
 from tare.store.database import Store
 from tare.store.query import Query, parse_query
-from tare.workloads import all_workloads
+from tare.workloads import all_workloads, get_workload
+from tare.workloads.groups import all_groups
+
+# A model whose code needs real numbers has to run at full size to be counted.
+INSPECT_S = 600.0
 
 
 def survey() -> Probed:
@@ -22,6 +29,21 @@ def survey() -> Probed:
             return executor.probe()
         finally:
             executor.close()
+
+
+def describe_workload(name: str) -> Description:
+    """What a workload is, holds and computes at full size, found out in a process of its own."""
+    workload = get_workload(name)
+    case = Case(workload=name, rung="eager", batch=workload.batch, sizes=workload.defaults)
+    found: Inspected | Failure | None = None
+    if not workload.lacking():
+        with scratch() as folder, make_console(stderr=True).status(f"building {name} and counting its FLOPs"):
+            executor = LocalExecutor(make_launcher("spawn"), folder)
+            try:
+                found = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
+            finally:
+                executor.close()
+    return describe(workload, all_groups(), found)
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:

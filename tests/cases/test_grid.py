@@ -151,3 +151,36 @@ def test_a_device_that_no_key_can_hold_is_bad_input(monkeypatch: pytest.MonkeyPa
 )
 def test_a_rule_matches_where_all_its_fields_do(rule: dict[str, Any], expected: bool) -> None:
     assert matches(make_case(device="cuda:1"), make_filter(rule, "test")) is expected
+
+
+def test_smoke_takes_the_small_sizes_where_none_are_named() -> None:
+    (plain,) = expanded(workload="cnn", smoke=True).cases
+    assert (plain.batch, plain.sizes) == (2, {"resolution": 8, "depth": 2})
+    (named,) = expanded(workload="cnn", smoke=True, batch=5, size={"depth": 7}).cases
+    assert (named.batch, named.sizes) == (5, {"resolution": 8, "depth": 7})
+
+
+def test_a_batch_to_be_searched_for_is_no_case_yet() -> None:
+    for batch in ("auto", ["auto"]):
+        found = expanded(workload="mlp", batch=batch)
+        assert found.cases == []
+        assert [(case.rung, case.batch) for case in found.searched] == [("eager", 1), ("compile", 1)]
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ({"smoke": "yes"}, "'smoke' is true or false"),
+        ({"batch": ["auto", 8]}, "'auto' alone"),
+        ({"smok": True}, "did you mean 'smoke'"),
+    ],
+)
+def test_smoke_and_auto_are_refused_where_they_make_no_sense(table: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        make_grid({"workload": "mlp"} | table, "test")
+
+
+@pytest.mark.parametrize("rule", [{"batch": "auto"}, {"smoke": True}])
+def test_an_exclude_knows_neither(rule: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        make_filter(rule, "test")

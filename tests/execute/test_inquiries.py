@@ -23,7 +23,7 @@ def test_a_profiling_worker_leaves_two_traces(tmp_path: Path, monkeypatch: pytes
     executor = LocalExecutor(SpawnLauncher(), tmp_path)
     traces = [tmp_path / "plain.json.gz", tmp_path / "stacks.json.gz"]
     job = ProfileJob(case=CASE, trace=str(traces[0]), stacks=str(traces[1]))
-    ending = executor.ask(job, Options(), "cpu")
+    ending = executor.inquire(job, Options(), "cpu")
     steps = next(m.steps for m in ending.messages if isinstance(m, Profiled))
     plain, stacks = (read(path) for path in traces)
     assert len(plain.steps) == len(stacks.steps) == steps
@@ -48,4 +48,4 @@ def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
     executor = LocalExecutor(SpawnLauncher(), tmp_path)
     with pytest.raises(TareError, match=r"count failed: exception, .*no_such"):
-        executor.ask(CountJob(case=make_case(workload="no_such")), Options(), "cpu")
+        executor.inquire(CountJob(case=make_case(workload="no_such")), Options(), "cpu")

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from builders import ENVIRONMENT
 
+from tare.errors import BadInput
 from tare.execute.protocol import Absent, Probed
-from tare.report.lists import describe_rungs
+from tare.report.lists import describe_rungs, describe_workloads
 
 
 def rungs(devices: list[str], absent: dict[str, dict[str, Absent]]) -> dict[str, dict[str, Any]]:
@@ -34,3 +36,22 @@ def test_what_is_missing_everywhere_says_why_and_how_to_get_it() -> None:
     found = rungs(["cpu"], {"cpu": {"libtorch": missing}})
     for name in ("libtorch", "libtorch:script"):
         assert (found[name]["reason"], found[name]["remedy"]) == ("no compiler", "install one")
+
+
+def test_workloads_by_domain_group_and_name() -> None:
+    every = describe_workloads()
+    vision = describe_workloads(domain="vision")
+    assert {entry["domain"] for entry in vision} == {"vision"}
+    assert 0 < len(vision) < len(every)
+    assert "resnet50" in [entry["workload"] for entry in describe_workloads(["@mlperf"])]
+    assert [entry["workload"] for entry in describe_workloads(["mlp", "@vision"], "other")] == ["mlp"]
+    assert all("@zoo" in entry["groups"] for entry in every)
+
+
+@pytest.mark.parametrize(
+    ("terms", "domain", "named"),
+    [([], "visoin", "did you mean 'vision'"), (["@visoin"], None, "@vision"), (["mlpp"], None, "'mlp'")],
+)
+def test_an_unknown_domain_group_or_name_is_refused(terms: list[str], domain: str | None, named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        describe_workloads(terms, domain)

@@ -20,11 +20,13 @@ class FakeCatalogue:
     def workload_names(self) -> list[str]:
         return ["mlp", "cnn"]
 
-    def sizes(self, workload: str) -> Mapping[str, int]:
-        return {"mlp": {"width": 64}, "cnn": {"resolution": 32, "depth": 2}}[workload]
+    def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]:
+        full = {"mlp": {"width": 64}, "cnn": {"resolution": 32, "depth": 2}}
+        small = {"mlp": {"width": 4}, "cnn": {"resolution": 8, "depth": 2}}
+        return (small if smoke else full)[workload]
 
-    def batch(self, workload: str) -> int:
-        return {"mlp": 32, "cnn": 8}[workload]
+    def batch(self, workload: str, smoke: bool = False) -> int:
+        return ({"mlp": 2, "cnn": 2} if smoke else {"mlp": 32, "cnn": 8})[workload]
 
     def optimizer(self, workload: str) -> str:
         return {"mlp": "sgd", "cnn": "adam"}[workload]

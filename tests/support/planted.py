@@ -35,7 +35,9 @@ class Evil(torch.nn.Module):  # type: ignore[misc]
 
 
 def _plant(name: str, deed: Callable[[int, Any], Any]) -> None:
-    @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4)
+    groups = ("faulty",) if name == "raise" else ()
+
+    @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4, groups=groups)
     class Planted:
         def build(self) -> Any:
             return Evil(deed)
@@ -82,6 +84,20 @@ def _device_memory(*_: Any) -> Any:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 TiB.")
 
 
+def _device_memory_from_16(_: int, y: Any) -> Any:
+    if y.shape[0] >= 16:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
+    return y
+
+
+def _host_memory_by_batch(_: int, y: Any) -> Any:
+    """A step of the same length whatever the batch, which really holds 128 MiB for each item of it for a while."""
+    held = [bytearray(os.urandom(4096)) * (2 * HOG_CHUNK // 4096) for _ in range(y.shape[0])]
+    time.sleep(0.25)
+    del held
+    return y
+
+
 def _leave(*_: Any) -> Any:
     os._exit(0)
 
@@ -105,8 +121,33 @@ for _name, _deed in {
     "device_memory": _device_memory,
     "leave": _leave,
     "nan": _nan_later,
+    "batch_device": _device_memory_from_16,
+    "batch_host": _host_memory_by_batch,
 }.items():
     _plant(_name, _deed)
+
+
+@workload(
+    "planted_tiny",
+    domain="other",
+    task="regression",
+    source="tests",
+    batch=4,
+    sizes={"width": 32},
+    smoke={"width": 2},
+    groups=("tiny",),
+)
+class Tiny:
+    """One layer that does nothing wrong."""
+
+    def build(self, width: int) -> Any:
+        return torch.nn.Linear(width, width)
+
+    def inputs(self, batch: int, width: int) -> Batch:
+        return Batch((torch.randn(batch, width),), torch.randn(batch, width))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        return torch.nn.functional.mse_loss(output, target)
 
 
 @rung

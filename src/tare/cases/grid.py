@@ -20,11 +20,15 @@ CHOICES: dict[str, tuple[str, ...]] = {
 FIELDS = (
     "workload", "rung", "mode", "device", "precision", "batch", "size", "feed", "layout", "optimizer", "threads",
 )  # fmt: skip
+# What a grid may say beside its fields, and an exclude may not.
+GRID_FIELDS = (*FIELDS, "smoke")
+AUTO = "auto"
 MOST_CASES = 100_000
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """None means: the default (of the workload, the device, the ladder)."""
+    """None means: the default (of the workload, the device, the ladder). `auto_batch` leaves the batch open to be
+    searched for; `smoke` takes the small sizes of the workloads where none are named."""
 
     workload: tuple[str, ...]
     rung: tuple[str, ...] | None = None
@@ -37,6 +41,8 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     layout: tuple[str, ...] = ("contiguous",)
     optimizer: tuple[str, ...] | None = None
     threads: tuple[int, ...] | None = None
+    smoke: bool = False
+    auto_batch: bool = False
 
 
 class Skip(msgspec.Struct, frozen=True):
@@ -52,8 +58,8 @@ class Catalogue(Protocol):
 
     def devices(self, name: str) -> list[str]: ...
     def workload_names(self) -> list[str]: ...
-    def sizes(self, workload: str) -> Mapping[str, int]: ...
-    def batch(self, workload: str) -> int: ...
+    def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]: ...
+    def batch(self, workload: str, smoke: bool = False) -> int: ...
     def optimizer(self, workload: str) -> str: ...
     def ladder(self, workload: str, device: str) -> list[str]: ...
     def check_rung(self, name: str) -> None: ...
@@ -61,24 +67,34 @@ class Catalogue(Protocol):
 
 
 class Expansion(msgspec.Struct):
+    """`searched` are cases whose batch is still to be found: it stands at 1."""
+
     cases: list[Case] = []
     skipped: list[Skip] = []
+    searched: list[Case] = []
 
 
 def make_grid(table: Mapping[str, Any], where: str) -> Grid:
     """A grid from a TOML table or the command line; scalars stand for lists of one."""
-    values = make_filter(table, where)
+    rest = dict(table)
+    smoke = rest.pop("smoke", False)
+    if not isinstance(smoke, bool):
+        raise BadInput(f"{where}: 'smoke' is true or false, not {quote(smoke)}")
+    auto = "batch" in rest and _listed(rest["batch"]) == [AUTO]
+    if auto:
+        del rest["batch"]
+    values = make_filter(rest, where, GRID_FIELDS)
     if not values.get("workload"):
         raise BadInput(f"{where}: a grid names at least one workload")
-    return Grid(**values)
+    return Grid(**values, smoke=smoke, auto_batch=auto)
 
 
-def make_filter(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+def make_filter(table: Mapping[str, Any], where: str, valid: Sequence[str] = FIELDS) -> dict[str, Any]:
     """The checked values of a table that may leave any field open (an exclude, or a grid before defaults)."""
     checked: dict[str, Any] = {}
     for name, value in table.items():
         if name not in FIELDS:
-            raise unknown("key", name, FIELDS, where)
+            raise unknown("key", name, valid, where)
         if name == "size":
             if not isinstance(value, Mapping):
                 raise BadInput(f"{where}: 'size' is a table of name = value")
@@ -102,7 +118,7 @@ def expand(grid: Grid, catalogue: Catalogue) -> Expansion:
         if refused:
             found.skipped.append(Skip(case.key, *refused))
         else:
-            found.cases.append(case)
+            (found.searched if grid.auto_batch else found.cases).append(case)
     return found
 
 
@@ -123,14 +139,15 @@ def matches(case: Case, rule: Mapping[str, Any]) -> bool:
 def _combinations(grid: Grid, catalogue: Catalogue) -> Iterator[Case]:
     devices = [device for name in grid.device for device in catalogue.devices(name)]
     for workload, mode, device in itertools.product(grid.workload, grid.mode, devices):
-        sizes = catalogue.sizes(workload)
+        sizes = catalogue.sizes(workload, grid.smoke)
+        batches = (1,) if grid.auto_batch else grid.batch or (catalogue.batch(workload, grid.smoke),)
         axes = [grid.size.get(name, (default,)) for name, default in sizes.items()]
         optimizers: Sequence[str | None] = (None,)
         if mode == "train":
             optimizers = grid.optimizer or (catalogue.optimizer(workload),)
         for precision, batch, point, feed, layout, optimizer, threads, rung in itertools.product(
             grid.precision,
-            grid.batch or (catalogue.batch(workload),),
+            batches,
             itertools.product(*axes),
             grid.feed,
             grid.layout,
@@ -203,5 +220,6 @@ def _counts(value: Any, name: str, where: str) -> tuple[int, ...]:
         raise BadInput(f"{where}: '{name}' is an empty list")
     for item in values:
         if isinstance(item, bool) or not isinstance(item, int) or not 1 <= item <= 2**40:
-            raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a positive whole number")
+            auto = " (or 'auto' alone)" if name == "batch" else ""
+            raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a positive whole number{auto}")
     return tuple(dict.fromkeys(values))

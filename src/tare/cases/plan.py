@@ -67,18 +67,19 @@ def expand_plan(plan: Plan, catalogue: Catalogue) -> Expansion:
         # A misspelt exclude would match nothing and say nothing.
         check_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
     cases: dict[Case, None] = {}
+    searched: dict[Case, None] = {}
     skipped = {}
     for grid in plan.grids:
         found = expand(grid, catalogue)
-        for case in found.cases:
-            if not any(matches(case, rule) for rule in plan.excludes):
-                cases[case] = None
+        for kept, made in ((cases, found.cases), (searched, found.searched)):
+            kept.update(dict.fromkeys(c for c in made if not any(matches(c, rule) for rule in plan.excludes)))
         skipped.update({skip.key: skip for skip in found.skipped if not _excluded(skip.key, plan)})
     for grid in plan.includes:
         found = expand(grid, catalogue)
         cases.update(dict.fromkeys(found.cases))
+        searched.update(dict.fromkeys(found.searched))
         skipped.update({skip.key: skip for skip in found.skipped})
-    return Expansion(list(cases), list(skipped.values()))
+    return Expansion(list(cases), list(skipped.values()), list(searched))
 
 
 def fingerprint(cases: list[Case], options: object) -> str:

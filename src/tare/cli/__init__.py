@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import build, diff, doctor, explain, export, listing, peaks, run, show
+from tare.cli import build, coverage, diff, doctor, explain, export, listing, peaks, run, show
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -29,6 +29,7 @@ app.command("doctor")(doctor.doctor)
 app.command("explain")(explain.explain)
 app.command("peaks")(peaks.peaks)
 app.command("diff")(diff.diff)
+app.command("coverage")(coverage.coverage)
 
 
 def _version(wanted: bool) -> None:

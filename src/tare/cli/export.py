@@ -13,7 +13,7 @@ def export(
     terms: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="json, csv, markdown, pyperf.")] = "json",
+    format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, pyperf.")] = "json",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")
     ] = None,

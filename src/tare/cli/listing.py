@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tare.cli.options import JsonOption, StoreOption, print_json
-from tare.errors import unknown
+from tare.errors import BadInput, unknown
 
 HEADS: dict[str, tuple[str, ...]] = {
     "records": ("id", "created", "case", "gross", "status"),
@@ -17,16 +17,19 @@ HEADS: dict[str, tuple[str, ...]] = {
 def list_(
     what: Annotated[str, typer.Argument(metavar="workloads|rungs|records")],
     terms: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY | FIELD=VALUE]...", help="Which records.")
+        list[str] | None, typer.Argument(metavar="[KEY | FIELD=VALUE | @GROUP]...", help="Which of them.")
     ] = None,
+    domain: Annotated[str | None, typer.Option(help="Workloads of one domain: vision, nlp, ...")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the workloads, the rungs (and why one is not available), or the stored records."""
     if what not in HEADS:
         raise unknown("list", what, HEADS)
+    if domain and what != "workloads":
+        raise BadInput(f"--domain is for workloads, not for {what}")
     if what == "workloads":
-        entries = _workloads()
+        entries = _workloads(terms or [], domain)
     elif what == "rungs":
         entries = _rungs()
     else:
@@ -40,10 +43,10 @@ def list_(
     make_console().print(list_view(entries, HEADS[what]))
 
 
-def _workloads() -> list[dict[str, Any]]:
+def _workloads(terms: list[str], domain: str | None) -> list[dict[str, Any]]:
     from tare.report.lists import describe_workloads
 
-    return describe_workloads()
+    return describe_workloads(terms, domain)
 
 
 def _rungs() -> list[dict[str, Any]]:

@@ -28,6 +28,16 @@ def whole_numbers(values: Iterable[str], option: str) -> list[int]:
     return numbers
 
 
+def batches(values: Iterable[str]) -> list[int] | str:
+    """Batch sizes, or `auto` alone."""
+    texts = split(values)
+    if texts == ["auto"]:
+        return "auto"
+    if "auto" in texts:
+        raise BadInput("--batch takes auto alone, or positive whole numbers")
+    return whole_numbers(texts, "--batch")
+
+
 def sizes(values: Iterable[str]) -> dict[str, list[int]]:
     """`--size resolution=64,224 --size classes=10` as a table of lists."""
     table: dict[str, list[int]] = {}

@@ -5,22 +5,23 @@ from typing import Annotated, Any
 
 import typer
 
-from tare.cli.options import JsonOption, StoreOption, print_json, sizes, split, whole_numbers
+from tare.cli.options import JsonOption, StoreOption, batches, print_json, sizes, split, whole_numbers
 from tare.errors import BadInput
 
 Values = Annotated[list[str] | None, typer.Option()]
 
 
 def run(
-    targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD|PLAN.toml...", show_default=False)],
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: every one in the ladder).")] = None,
+    targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD|@GROUP|PLAN.toml...", show_default=False)],
+    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: the ladder; of a group, eager).")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="infer, train.")] = None,
     device: Annotated[list[str] | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps, xpu, all.")] = None,
     precision: Annotated[
         list[str] | None, typer.Option(help="fp32, tf32, bf16, fp16, amp-bf16, amp-fp16.")
     ] = None,
-    batch: Annotated[list[str] | None, typer.Option(help="Batch sizes (default: the workload's).")] = None,
+    batch: Annotated[list[str] | None, typer.Option(help="Batch sizes, or auto (default: its own).")] = None,
     size: Annotated[list[str] | None, typer.Option(help="Sizes of the workload: NAME=N[,N].")] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")] = False,
     feed: Annotated[list[str] | None, typer.Option(help="device, pinned, pageable.")] = None,
     layout: Annotated[list[str] | None, typer.Option(help="contiguous, channels-last.")] = None,
     optimizer: Annotated[list[str] | None, typer.Option(help="sgd, adam, adamw.")] = None,
@@ -46,8 +47,9 @@ def run(
         "mode": split(mode or []),
         "device": split(device or []),
         "precision": split(precision or []),
-        "batch": whole_numbers(batch or [], "--batch"),
+        "batch": batches(batch or []),
         "size": sizes(size or []),
+        "smoke": smoke,
         "feed": split(feed or []),
         "layout": split(layout or []),
         "optimizer": split(optimizer or []),

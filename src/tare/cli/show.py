@@ -10,29 +10,50 @@ from tare.errors import BadInput
 
 def show(
     terms: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]... | workload NAME", show_default=False),
     ] = None,
+    table: Annotated[bool, typer.Option("--table", help="A line a record instead of ladders.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show ladders and records from the store (the newest run, if nothing is named)."""
+    """Show ladders and records from the store (the newest run, if nothing is named), or `workload NAME`."""
     from tare.report.ladder import make_ladders
+    from tare.report.overview import overview
     from tare.report.record import record_view
-    from tare.report.terminal import ladder_view, make_console
+    from tare.report.suite import make_suites
+    from tare.report.terminal import make_console
     from tare.survey import find_records, newest_run
+
+    if terms and terms[0] == "workload":
+        _show_workload(terms[1:], as_json)
+        return
 
     records = find_records(terms, store, latest=True) if terms else newest_run(store)
     if as_json:
-        print_json({"records": records, "ladders": make_ladders(records)})
+        print_json({"records": records, "ladders": make_ladders(records), "suites": make_suites(records)})
         return
     if not records:
         raise BadInput(
             f"no record matches {' '.join(terms)}; tare list records" if terms else "the store is empty"
         )
     console = make_console()
-    if len(records) == 1:
+    if len(records) == 1 and not table:
         console.print(record_view(records[0]))
         return
-    for ladder in make_ladders(records):
-        console.print(ladder_view(ladder))
-        console.print()
+    for part in overview(records, table=table):
+        console.print(part)
+
+
+def _show_workload(names: list[str], as_json: bool) -> None:
+    from tare.report.terminal import make_console
+    from tare.report.workload import workload_view
+    from tare.survey import describe_workload
+
+    if len(names) != 1:
+        raise BadInput("name one workload: tare show workload NAME")
+    found = describe_workload(names[0])
+    if as_json:
+        print_json(found)
+    else:
+        make_console().print(workload_view(found))

@@ -3,12 +3,28 @@
 from collections.abc import Mapping
 
 from tare.cases.case import Case
+from tare.cases.groups import open_groups
+from tare.cases.plan import Plan
 from tare.errors import unknown
 from tare.execute.protocol import Probed
 from tare.rungs import all_rungs, get_rung, ladder, split_name
 from tare.workloads import all_workloads, get_workload
+from tare.workloads.groups import all_groups
 
 KINDS = ("cpu", "cuda", "mps", "xpu")
+
+
+def open_plan(plan: Plan) -> Plan:
+    """The plan with its groups opened; refuses an unknown workload or rung before anything slow begins."""
+    opened = open_groups(plan, all_groups())
+    known = all_workloads()
+    for grid in (*opened.grids, *opened.includes):
+        for name in grid.workload:
+            if name not in known:
+                raise unknown("workload", name, known, plan.name)
+        for rung in grid.rung or ():
+            get_rung(rung)
+    return opened
 
 
 class LocalCatalogue:
@@ -29,11 +45,13 @@ class LocalCatalogue:
     def workload_names(self) -> list[str]:
         return list(all_workloads())
 
-    def sizes(self, workload: str) -> Mapping[str, int]:
-        return get_workload(workload).defaults
+    def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]:
+        found = get_workload(workload)
+        return found.smoke_sizes if smoke else found.defaults
 
-    def batch(self, workload: str) -> int:
-        return get_workload(workload).batch
+    def batch(self, workload: str, smoke: bool = False) -> int:
+        found = get_workload(workload)
+        return found.smoke_batch if smoke else found.batch
 
     def optimizer(self, workload: str) -> str:
         return get_workload(workload).optimizer
@@ -64,16 +82,13 @@ class LocalCatalogue:
 
 def _workload_refusal(case: Case) -> str | None:
     workload = get_workload(case.workload)
-    if case.mode == "train" and not workload.trains:
-        return f"{case.workload} has no loss to train with"
     if case.layout not in workload.layouts:
         return f"{case.workload} has no {case.layout} layout"
     for name, value in case.sizes.items():
         refused = workload.sizes[name].refusal(name, value)
         if refused:
             return refused
-    declared = (case.mode, case.precision, case.rung, split_name(case.rung)[0])
-    return next((workload.unsupported[what] for what in declared if what in workload.unsupported), None)
+    return workload.refusal({case.mode, case.precision, case.device_type, case.rung, split_name(case.rung)[0]})
 
 
 def _device_refusal(case: Case) -> str | None:

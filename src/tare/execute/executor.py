@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 
 OnStage = Callable[[str], None]
+Answer = TypeVar("Answer")
 
 
 class Executor(Protocol):
@@ -60,13 +61,20 @@ class LocalExecutor:
 
     def probe(self) -> Probed:
         """What this machine has; the first thing to ask."""
-        ending, _ = self._supervise(ProbeJob(), Options(), "cpu")
-        found = next((m for m in ending.messages if isinstance(m, Probed)), None)
-        if found is None:
-            failure = failure_of(ending, Options().timeout)
-            raise TareError(f"cannot look at this machine: {failure.message if failure else 'no answer'}")
+        found = self.ask(ProbeJob(), Probed, Options())
+        if isinstance(found, Failure):
+            raise TareError(f"cannot look at this machine: {found.message}")
         self._gpus = found.gpus
         return found
+
+    def ask(self, job: Job, answer: type[Answer], options: Options, device: str = "cpu") -> Answer | Failure:
+        """What a worker says to a question, or why it has no answer."""
+        ending, _ = self._supervise(job, options, device)
+        failure = failure_of(ending, options.timeout)
+        found = next((m for m in ending.messages if isinstance(m, answer)), None)
+        if failure is None and found is not None:
+            return found
+        return failure or Failure(cause="no-result", message="the worker gave no answer")
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
         """One fresh process that measures one case. `check` asks for the proof of parity as well."""
@@ -81,7 +89,7 @@ class LocalExecutor:
             done = self._run(self._job(case, options, reference=_text(reference), cache=cache), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
-    def ask(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> Ending:
+    def inquire(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> Ending:
         """Runs a job that is no round in a fresh process, watched like any other; TareError where it fails."""
         ending, _ = self._supervise(job, options, device, launcher)
         failure = failure_of(ending, options.timeout)

@@ -34,8 +34,9 @@ def main() -> None:
 
 def _preload(modules: list[str]) -> None:
     for name in filter(None, modules):
-        # What cannot be imported is the job's failure to report, with its cause, not the server's.
-        with contextlib.suppress(ImportError):
+        # What cannot be imported is the job's failure to report, with its cause, not the server's. A package that
+        # does not fit its torch raises more than ImportError.
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
     gc.collect()
     # The collector's marks would unshare every page it visits in the children.

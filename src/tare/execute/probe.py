@@ -34,7 +34,7 @@ def missing_packages() -> dict[str, Absent]:
     """For each workload that lacks a package: which, and the one command that brings it."""
     found = {}
     for name, workload in all_workloads().items():
-        lacking = workload.lacking()
-        if lacking:
-            found[name] = Absent(reason=f"needs {', '.join(lacking)}", remedy=f"pip install {' '.join(lacking)}")
+        remedy = workload.remedy()
+        if remedy:
+            found[name] = Absent(reason=f"needs {', '.join(workload.lacking())}", remedy=remedy)
     return found

@@ -76,6 +76,16 @@ class CountJob(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field
     case: Case
 
 
+class RegistryJob(msgspec.Struct, frozen=True, kw_only=True, tag="registry", tag_field="kind"):
+    """Say what there is to be covered: torch's registries of functions and operators."""
+
+
+class CoverJob(msgspec.Struct, frozen=True, kw_only=True, tag="cover", tag_field="kind"):
+    """Run a step of a case under interception and say what it called. Nothing is timed."""
+
+    case: Case
+
+
 class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="kind"):
     """Measure one ceiling of this machine (tare.measure.peaks)."""
 
@@ -85,7 +95,25 @@ class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="
     width: float
 
 
-Job = RoundJob | ReferenceJob | StageJob | CheckJob | ProbeJob | ProfileJob | CountJob | PeakJob
+class InspectJob(msgspec.Struct, frozen=True, kw_only=True, tag="inspect", tag_field="kind"):
+    """Build a case's model and say what it holds and what a step of it computes."""
+
+    case: Case
+
+
+Job = (
+    RoundJob
+    | ReferenceJob
+    | StageJob
+    | CheckJob
+    | ProbeJob
+    | ProfileJob
+    | CountJob
+    | PeakJob
+    | RegistryJob
+    | CoverJob
+    | InspectJob
+)
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
@@ -149,6 +177,51 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, tag="capacity", tag_fi
     amount: float
 
 
+class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", tag_field="kind"):
+    """The names that can be covered, each registry sorted; `torch` is the version they come from."""
+
+    torch: str
+    api: list[str]
+    aten: list[str]
+    core: list[str]
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True, tag="covered", tag_field="kind"):
+    """What a step called: names of the registries, and under `others` what is in none of them."""
+
+    api: list[str]
+    aten: list[str]
+    core: list[str]
+    others: list[str]
+
+
+class Uncounted(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator for which no formula counts FLOPs: how often it ran, and how many numbers it gave."""
+
+    operator: str
+    calls: int
+    elements: int
+
+
+class Flops(msgspec.Struct, frozen=True, kw_only=True):
+    """FLOPs of one step, or why they could not be counted. `how` says whether it ran or only its shapes did."""
+
+    total: int | None = None
+    how: str = ""
+    uncounted: list[Uncounted] = []
+    reason: str = ""
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag="inspected", tag_field="kind"):
+    parameters: int
+    trainable: int
+    parameter_bytes: int
+    buffer_bytes: int
+    inputs: list[str]
+    infer: Flops | None = None
+    train: Flops | None = None
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):
     failure: Failure
 
@@ -157,7 +230,22 @@ class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind"):
     """The worker has said everything."""
 
 
-Message = Stage | Prepared | Measured | Weighed | Checked | Probed | Profiled | Counted | Capacity | Failed | Done
+Message = (
+    Stage
+    | Prepared
+    | Measured
+    | Weighed
+    | Checked
+    | Probed
+    | Profiled
+    | Counted
+    | Capacity
+    | Registered
+    | Covered
+    | Inspected
+    | Failed
+    | Done
+)
 
 _messages = msgspec.json.Decoder(Message)
 _jobs = msgspec.json.Decoder(Job)

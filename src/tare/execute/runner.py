@@ -1,7 +1,7 @@
 """Running a plan: every case in its rounds, each result kept the moment it exists."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.ladder import schedule
 from tare.records.environment import Environment
-from tare.records.record import Parity, Record, Round
+from tare.records.record import BatchSearch, Parity, Record, Round
 
 
 class Journal(Protocol):
@@ -42,8 +42,10 @@ def run_cases(
     journal: Journal,
     listener: Listener,
     fail_fast: bool = False,
+    searches: Mapping[Case, BatchSearch] | None = None,
 ) -> list[Record]:
-    """Measures what the journal does not have yet, and returns a record for every case."""
+    """Measures what the journal does not have yet, and returns a record for every case. `searches` says how the
+    batches of cases were found, if they were searched for."""
     cases = list(cases)
     last = options.rounds - 1
     for case, index in schedule(cases, options.rounds):
@@ -57,7 +59,7 @@ def run_cases(
             listener.ends(case, made)
             done = [*done, made]
         if index == last or _given_up(done):
-            made_record = make_record(case, done, environment, journal.run)
+            made_record = make_record(case, done, environment, journal.run, (searches or {}).get(case))
             journal.add_record(made_record)
             listener.records(made_record)
             if fail_fast and not made_record.ok:
@@ -65,7 +67,9 @@ def run_cases(
     return [record for case in cases if (record := journal.record(case)) is not None]
 
 
-def make_record(case: Case, rounds: list[Round], environment: Environment, run: str) -> Record:
+def make_record(
+    case: Case, rounds: list[Round], environment: Environment, run: str, search: BatchSearch | None = None
+) -> Record:
     """A case fails if no round succeeded; a round that failed beside good ones is kept and counted."""
     good = [r for r in rounds if r.failure is None]
     flags = good[0].flags if good else rounds[0].flags
@@ -79,6 +83,7 @@ def make_record(case: Case, rounds: list[Round], environment: Environment, run: 
         rounds=rounds,
         parity=next((r.parity for r in good if r.parity), unchecked),
         failure=None if good else rounds[-1].failure,
+        search=search,
     )
 
 

@@ -18,8 +18,10 @@ from tare.execute.protocol import (
     Checked,
     CheckJob,
     CountJob,
+    CoverJob,
     Done,
     Failed,
+    InspectJob,
     Job,
     Measured,
     PeakJob,
@@ -27,6 +29,7 @@ from tare.execute.protocol import (
     ProbeJob,
     ProfileJob,
     ReferenceJob,
+    RegistryJob,
     RoundJob,
     Stage,
     StageJob,
@@ -83,6 +86,18 @@ def run_job(job: Job, send: Send) -> int:
             from tare.execute.ceilings import measure_peak
 
             measure_peak(job, send)
+        elif isinstance(job, RegistryJob):
+            from tare.execute.coverage import registries
+
+            send(registries())
+        elif isinstance(job, CoverJob):
+            from tare.execute.coverage import cover
+
+            send(cover(job.case))
+        elif isinstance(job, InspectJob):
+            from tare.execute.inspection import inspect
+
+            send(inspect(job.case))
         send(Done())
         return 0
     except Exception as error:  # noqa: BLE001 - the cause is recorded: that is this function's purpose

@@ -2,28 +2,23 @@
 
 from collections.abc import Iterable
 
+from tare.export.as_table import suites
+from tare.export.markdown import bullets, escape, table
 from tare.records.record import Record
 from tare.report.ladder import Ladder, make_ladders
 from tare.report.terminal import row_texts, title, where
 
 
 def export(records: Iterable[Record]) -> str:
-    return "\n".join(_ladder(ladder) for ladder in make_ladders(records))
+    kept = list(records)
+    parts = [*(_ladder(ladder) for ladder in make_ladders(kept)), suites(kept)]
+    return "\n".join(part for part in parts if part)
 
 
 def _ladder(ladder: Ladder) -> str:
     heads, lines = row_texts(ladder)
-    out = [f"### {title(ladder.case)}", "", _escape(where(ladder)), ""]
+    out = [f"### {title(ladder.case)}", "", escape(where(ladder)), ""]
     if lines:
-        out.append("| " + " | ".join(heads) + " |")
-        out.append("| " + " | ".join("---" if h in ("rung", "parity") else "---:" for h in heads) + " |")
-        out += ["| " + " | ".join(line) + " |" for line in lines]
-        out.append("")
-    out += [f"- {row.rung} failed: {_escape(row.failure)}" for row in ladder.rows if row.failure]
-    out += [f"- {_escape(note)}" for note in ladder.notes]
-    return "\n".join(out) + "\n"
-
-
-def _escape(text: str) -> str:
-    """One line that Markdown shows as it is: a newline would end the list, a pipe or a tag would be taken."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+        out.append(table(heads, lines))
+    failed = [f"{row.rung} failed: {row.failure}" for row in ladder.rows if row.failure]
+    return "\n".join([*out, bullets([*failed, *ladder.notes])])

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from tare.records.record import Record, Round, SeriesKind
+from tare.records.record import BatchPoint, Record, Round, SeriesKind
 from tare.stats.intervals import Interval, median_interval, process_interval
 
 # A round with fewer unthrottled blocks than this keeps the throttled ones: a marked figure beats none.
@@ -52,6 +52,12 @@ def throttled_share(record: Record) -> float:
     marked = sum(len(r.throttled.get("pipelined", [])) for r in good_rounds(record))
     taken = sum(len(s.wall_ns) for r in good_rounds(record) if (s := r.find("pipelined")))
     return marked / taken if taken else 0.0
+
+
+def throughput(point: BatchPoint) -> float | None:
+    """Items a second at one batch of a search; None where it failed."""
+    step = round_median(point.round, "pipelined") if point.round.failure is None else None
+    return point.batch / step.mid if step and step.mid > 0 else None
 
 
 def good_rounds(record: Record) -> list[Round]:

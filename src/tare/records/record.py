@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tare.cases.case import Case
+from tare.cases.case import Case, Count
 from tare.records.environment import Environment
 
-VERSION = "1.0"
+VERSION = "1.1"
 
 Cause = Literal[
     "exception",
@@ -26,6 +26,8 @@ Cause = Literal[
 ]
 SeriesKind = Literal["warmup", "pipelined", "latency"]
 Stop = Literal["width", "budget", "steady", "unsteady"]
+# Throughput rises no more, memory is full, a step has outgrown the time for it, or another failure than memory's.
+SearchStop = Literal["throughput", "memory", "time", "failure"]
 ParityStatus = Literal["same", "different", "nan", "unchecked"]
 
 # Bounded, because a larger number can be read but neither written again nor turned into a float.
@@ -148,6 +150,22 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         return next((series for series in self.series if series.kind == kind), None)
 
 
+class BatchPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch that a search tried, with the round that measured it; running out of memory is an outcome here."""
+
+    batch: Count
+    round: Round
+
+
+class BatchSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """How the batch of a case was found: every point of the curve, and what ended the search."""
+
+    chosen: Count
+    stop: SearchStop
+    points: list[BatchPoint]
+    rung: str
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The immutable result of a case."""
 
@@ -160,6 +178,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     rounds: list[Round]
     parity: Parity
     failure: Failure | None = None
+    # Where the batch was searched for: on the rung that the search ran on.
+    search: BatchSearch | None = None
 
     @property
     def ok(self) -> bool:

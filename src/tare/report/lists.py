@@ -1,5 +1,6 @@
 """Workloads, rungs and records as entries (for JSON) and as tables (for people)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -7,6 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.cases.case import Case
+from tare.cases.groups import open_names
+from tare.errors import unknown
 from tare.execute.protocol import Absent, Probed
 from tare.records.figures import gross
 from tare.records.record import Record
@@ -15,15 +18,27 @@ from tare.report.terminal import simple_table
 from tare.rungs import Rung, all_rungs
 from tare.rungs.registry import left_out
 from tare.workloads import all_workloads, get_workload
+from tare.workloads.base import DOMAINS
+from tare.workloads.groups import all_groups
 
 # A workload that every rung knows.
 PLAIN = "resnet50"
 
 
-def describe_workloads() -> list[dict[str, Any]]:
+def describe_workloads(terms: Sequence[str] = (), domain: str | None = None) -> list[dict[str, Any]]:
+    """Those named by `terms` (names and groups; all of them, if none are), of one domain if that is given."""
+    groups = all_groups()
+    known = all_workloads()
+    if domain is not None and domain not in DOMAINS:
+        raise unknown("domain", domain, DOMAINS)
     entries = []
-    for name, workload in all_workloads().items():
-        lacking = workload.lacking()
+    for name in open_names(terms or known, groups):
+        if name not in known:
+            raise unknown("workload", name, known)
+        workload = known[name]
+        if domain not in (None, workload.domain):
+            continue
+        remedy = workload.remedy()
         entries.append(
             {
                 "workload": name,
@@ -31,10 +46,12 @@ def describe_workloads() -> list[dict[str, Any]]:
                 "task": workload.task,
                 "batch": workload.batch,
                 "sizes": workload.defaults,
+                "smoke": {"batch": workload.smoke_batch, **workload.smoke_sizes},
+                "groups": [f"@{group}" for group, names in groups.items() if name in names],
                 "trains": workload.trains,
                 "source": workload.source,
                 "differs": workload.differs,
-                "available": f"no: pip install {' '.join(lacking)}" if lacking else "yes",
+                "available": f"no: {remedy}" if remedy else "yes",
             }
         )
     return entries

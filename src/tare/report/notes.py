@@ -3,9 +3,15 @@
 from collections.abc import Iterator
 
 from tare.records.environment import Environment, differences
-from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share
-from tare.records.record import Parity, Record
+from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share, throughput
+from tare.records.record import BatchSearch, Parity, Record
 
+SEARCH_STOPS = {
+    "throughput": "throughput stopped rising",
+    "memory": "memory ended",
+    "time": "a step became too long",
+    "failure": "the next batch failed",
+}
 # A CPU whose speed changes by more than this within a round makes host-bound figures noisy.
 PACE = 0.15
 
@@ -32,9 +38,20 @@ def other_environment(first: Environment, second: Environment) -> str:
 def _of_the_ladder(records: list[Record]) -> Iterator[str]:
     if len({record.run for record in records}) > 1:
         yield "the rungs were measured in different runs, not interleaved"
+    yield from (_of_the_search(record.search) for record in records if record.search)
     intervals = [step for record in records if (step := gross(record))]
     if any(not step.sound for step in intervals):
         yield "one round: the noise between processes is not known, so no interval is shown"
+
+
+def _of_the_search(search: BatchSearch) -> str:
+    """The curve on one line: items a second at each batch, or why there are none."""
+    curve = []
+    for point in search.points:
+        rate, failure = throughput(point), point.round.failure
+        curve.append(f"{point.batch}: {failure.cause if failure else f'{rate:.3g}/s'}")
+    why = SEARCH_STOPS[search.stop]
+    return f"batch {search.chosen} was found on {search.rung}, until {why} ({', '.join(curve)})"
 
 
 def _of_parity(record: Record) -> Iterator[str]:

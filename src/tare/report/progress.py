@@ -63,6 +63,11 @@ class Progress:
         self._what = f"{case.workload} {case.rung} {case.mode} b{case.batch} {index + 1}/{self._rounds}"
         self.stage("")
 
+    def searches(self, case: Case) -> None:
+        """A point of the search for a batch is being measured: no part of the count."""
+        self._what = f"{case.workload} {case.rung} {case.mode} trying batch {case.batch}"
+        self.stage("")
+
     def ends(self, case: Case, done: Round) -> None:  # noqa: ARG002
         if self._bar:
             self._bar.advance(self._task)

@@ -104,7 +104,9 @@ class TorchProgram:
         model = model.to(self.device, dtype(self.numerics.storage))
         if self.case.layout == "channels-last":
             model = model.to(memory_format=torch.channels_last)
-        return model.train(self.trains).requires_grad_(self.trains)
+        model = model.train(self.trains)
+        # What a workload has frozen (a target network, the first stages of a detector) stays so in training.
+        return model if self.trains else model.requires_grad_(False)
 
     def _make_scaler(self) -> Any:
         if self.numerics.autocast != "float16":

@@ -42,6 +42,9 @@ class StoreJournal:
     def record(self, case: Case) -> Record | None:
         return self._records.get(case.key)
 
+    def all_records(self) -> list[Record]:
+        return list(self._records.values())
+
     def add_round(self, case: Case, done: Round) -> None:
         self._rounds.setdefault(case.key, []).append(done)
         with self._spill_on_failure(case, done), self._store.transaction() as connection:
@@ -91,7 +94,7 @@ class StoreJournal:
     def _load_spill(self) -> None:
         """Takes spilled rounds into the store; a file with a line that cannot be read stays for its owner."""
         for path in _spill_places(self._store.where, self.run):
-            if not path.is_file():
+            if not _is_file(path):
                 continue
             whole = True
             for line in path.read_bytes().splitlines():
@@ -153,6 +156,14 @@ def _columns(record: Record) -> dict[str, object]:
 def _spill_places(store: str, run: str) -> list[Path]:
     beside = [] if "://" in store else [Path(store).expanduser().resolve().parent]
     return [folder / f"tare-{run}.spill.jsonl" for folder in (*beside, Path(tempfile.gettempdir()), Path.home())]
+
+
+def _is_file(path: Path) -> bool:
+    """A damaged store can hold an id that no file could be named after: there is none then."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _spill(store: str, run: str, case: Case, done: Round) -> str:

@@ -14,6 +14,7 @@ from tare.workloads.registry import workload
     differs="no dropout, so that training can be compared between rungs step by step",
     batch=64,
     sizes={"classes": 10},
+    smoke={"batch": 8},
     layouts=("contiguous", "channels-last"),
     momentum=0.5,
 )

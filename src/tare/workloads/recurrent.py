@@ -13,6 +13,7 @@ from tare.workloads.registry import workload
     source="torch.nn.LSTM on DeepBench's shapes (seed 004)",
     batch=16,
     sizes={"hidden": 512, "input": 512, "layers": 1, "steps": 25},
+    smoke={"batch": 4, "hidden": 64, "input": 64, "steps": 8},
 )
 class Lstm:
     def build(self, hidden: int, input: int, layers: int, **_: int) -> Any:

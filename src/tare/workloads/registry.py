@@ -1,36 +1,42 @@
 """Finding workloads by name: ours, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, TypeVar
 
 from tare.errors import unknown
 from tare.plugins import load_plugins
 from tare.workloads.base import Size, Workload
 
-_FAMILIES = (
-    "tare.workloads.mlp",
-    "tare.workloads.mnist",
-    "tare.workloads.recurrent",
-    "tare.workloads.resnet",
-)
 _workloads: dict[str, Workload] = {}
+Definition = TypeVar("Definition")
 
 
 def workload(
     name: str, *, sizes: Mapping[str, int | Size] | None = None, **metadata: Any
-) -> Callable[[type], type]:
-    """Registers the decorated class as a workload; `metadata` are the fields of Workload."""
+) -> Callable[[Definition], Definition]:
+    """Registers a class, or an instance of one, as a workload; `metadata` are the fields of Workload."""
 
-    def register(definition: type) -> type:
+    def register(definition: Definition) -> Definition:
+        made = definition() if isinstance(definition, type) else definition
         full = {key: s if isinstance(s, Size) else Size(s) for key, s in (sizes or {}).items()}
-        _workloads[name] = Workload(name=name, definition=definition(), sizes=full, **metadata)
+        _workloads[name] = Workload(name=name, definition=made, sizes=full, **metadata)
         return definition
 
     return register
 
 
+@cache
+def _families() -> tuple[str, ...]:
+    """Every module beside this one; networks and other heavy parts are in folders and stay out."""
+    found = iter_modules([str(Path(__file__).parent)])
+    return tuple(f"tare.workloads.{module.name}" for module in found if not module.ispkg)
+
+
 def all_workloads() -> dict[str, Workload]:
-    load_plugins("tare.workloads", _FAMILIES)
+    load_plugins("tare.workloads", _families())
     return dict(sorted(_workloads.items()))
 
 

@@ -15,7 +15,9 @@ RESIDUAL_SCALE = 0.1
     source="torchvision.models.resnet50 (He et al., 2015; stride in the 3x3 convolution)",
     batch=1,
     sizes={"resolution": 224, "classes": 1000, "channels": Size(3, choices=(1, 3))},
+    smoke={"batch": 4, "resolution": 64, "classes": 10},
     requires=("torchvision",),
+    groups=("mlperf",),
     layouts=("contiguous", "channels-last"),
     differs=(
         "the last batch norm of each block starts at 0.1 instead of 1: with 1, rounding alone changes the first "

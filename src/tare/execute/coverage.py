@@ -1,0 +1,39 @@
+"""The worker's side of coverage: one step of a case under interception, and the registries to hold it against."""
+
+import torch
+
+from tare.cases.case import Case
+from tare.execute.protocol import Covered, Registered
+from tare.measure.interception import (
+    api_calls,
+    api_registry,
+    aten_registry,
+    core_of,
+    core_registry,
+    operator_calls,
+)
+from tare.rungs import get_rung
+from tare.rungs.numerics import pin_flags
+from tare.workloads import get_workload
+
+
+def registries() -> Registered:
+    return Registered(torch=str(torch.__version__), api=api_registry(), aten=aten_registry(), core=core_registry())
+
+
+def cover(case: Case) -> Covered:
+    """What a step calls. Each mode has steps of its own: some functions (attention's fast path) look whether one
+    for Python functions is active, and then run other operators."""
+    pin_flags(case)
+    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    # The first step may do what others do not: an optimizer makes its state, a cache is filled.
+    operators = operator_calls(program.step) | operator_calls(program.step)
+    functions = api_calls(program.step)
+    program.close()
+    api, aten = set(api_registry()), set(aten_registry())
+    return Covered(
+        api=sorted(functions & api),
+        aten=sorted(operators & aten),
+        core=sorted(core_of(operators, set(core_registry()))),
+        others=sorted((functions - api) | (operators - aten)),
+    )

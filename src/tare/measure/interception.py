@@ -1,0 +1,107 @@
+"""Interception: what a step calls, seen by torch's own hooks. It slows the step down: nothing is timed under it.
+
+The registries, which say what there is to be called:
+
+- Python API: `torch.overrides.get_overridable_functions`, the public functions and methods that a subclass of
+  Tensor can override, which is what a TorchFunctionMode sees. A function that another one calls inside is not seen
+  (torch switches the mode off there), so this is the surface that the model's own code touches.
+- ATen: every operator name of the `aten` namespace that the dispatcher knows. Overloads count as one; an in-place
+  operator has a name of its own.
+- Core ATen: those of them with an overload tagged `core`, the set that torch.export lowers to. It is functional,
+  so an in-place call counts for its functional operator.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, get_overridable_functions, resolve_name
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ATEN = "aten::"
+# Questions about a tensor that fake tensors ask as operators: no work, and torch's own counter passes them on too.
+QUESTIONS = frozenset({
+    "aten::size", "aten::sym_size", "aten::stride", "aten::sym_stride", "aten::numel", "aten::sym_numel",
+    "aten::dim", "aten::storage_offset", "aten::sym_storage_offset", "aten::is_contiguous",
+    "aten::sym_is_contiguous", "aten::is_strides_like_format", "aten::is_non_overlapping_and_dense",
+    "prim::layout", "prim::device",
+})  # fmt: skip
+
+
+class ApiCalls(TorchFunctionMode):  # type: ignore[misc]
+    """Collects the Python functions called while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[Any] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(func)
+        return func(*args, **(kwargs or {}))
+
+
+class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
+    """Hands every operator that runs while it is active to `on_call`, the composite ones with their parts."""
+
+    def __init__(self, on_call: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self._on_call = on_call
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            # A higher-order operator (flex attention) has no schema to name it by.
+            return func(*args, **kwargs)
+        if func._schema.name in QUESTIONS:
+            return NotImplemented
+        # Without autograd a composite operator arrives whole; what it consists of has to be asked for.
+        with self:
+            made = func.decompose(*args, **kwargs)
+        if made is NotImplemented:
+            made = func(*args, **kwargs)
+        self._on_call(func, made)
+        return made
+
+
+def api_calls(step: Callable[[], object]) -> set[str]:
+    """Names of the Python functions that a step calls."""
+    with ApiCalls() as calls:
+        step()
+    return {name for func in calls.seen if (name := api_name(func))}
+
+
+def operator_calls(step: Callable[[], object]) -> set[str]:
+    """Names of the operators that a step runs, with their namespace and without their overload."""
+    seen: set[str] = set()
+    with OperatorCalls(lambda func, _: seen.add(str(func._schema.name))):
+        step()
+    return seen
+
+
+def api_registry() -> list[str]:
+    functions = {func for group in get_overridable_functions().values() for func in group}
+    return sorted({name for func in functions if (name := api_name(func))})
+
+
+def aten_registry() -> list[str]:
+    names = torch._C._dispatch_get_all_op_names()
+    return sorted({name.partition(".")[0] for name in names if name.startswith(ATEN)})
+
+
+def core_registry() -> list[str]:
+    return [name for name in aten_registry() if _is_core(name)]
+
+
+def core_of(operators: set[str], core: set[str]) -> set[str]:
+    """The core operators among those called; `add_` counts for `add`."""
+    return {found for name in operators for found in (name, name.removesuffix("_")) if found in core}
+
+
+def api_name(func: Any) -> str | None:
+    name = resolve_name(func)
+    return str(name) if name else getattr(func, "__name__", None)
+
+
+def _is_core(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name.removeprefix(ATEN), None)
+    return packet is not None and any(torch.Tag.core in getattr(packet, o).tags for o in packet.overloads())

@@ -1,0 +1,85 @@
+"""A line a record: gross, memory and status of many workloads at a glance, for a whole group and for documents."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tare.records.figures import device_peak, gross, host_peak, latency
+from tare.records.record import Record
+from tare.report.ladder import make_ladders
+from tare.report.numbers import duration, short_size
+from tare.report.terminal import PARITY, STYLE, simple_table, where
+
+# Fields of a case that become a column where the records differ in them, and part of the title where not.
+SHARED = ("mode", "rung", "device", "precision")
+HEADS = ("workload", *SHARED, "batch", "gross", "latency", "host", "device memory", "status")
+LEFT = ("workload", *SHARED, "status")
+
+
+def table_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows, without the columns that say the same, or nothing, in every row."""
+    rows = [_row(record) for record in records]
+    kept = [
+        i
+        for i, head in enumerate(HEADS)
+        if (len({row[i] for row in rows}) > 1 if head in SHARED else any(row[i] != "-" for row in rows))
+    ]
+    return [HEADS[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def table_title(records: Sequence[Record]) -> str:
+    """What all the records share."""
+    shared = []
+    for name in SHARED:
+        values = {str(getattr(record.case, name)) for record in records}
+        if len(values) == 1:
+            shared.append(values.pop())
+    good = sum(record.ok for record in records)
+    return " · ".join((*shared, f"{good} of {len(records)} measured"))
+
+
+def table_places(records: Sequence[Record]) -> list[str]:
+    """The machines and software the records come from."""
+    return list(dict.fromkeys(where(ladder) for ladder in make_ladders(records)))
+
+
+def failure_lines(records: Sequence[Record]) -> list[str]:
+    return [
+        f"{r.case.workload} on {r.case.rung} ({r.case.mode}): {r.failure.cause} in {r.failure.stage or 'start'}: "
+        f"{r.failure.message}"
+        for r in records
+        if r.failure
+    ]
+
+
+def table_view(records: Sequence[Record]) -> RenderableType:
+    heads, rows = table_cells(records)
+    parts: list[RenderableType] = [Text(table_title(records), style="bold")]
+    parts += [Text(place, style="dim") for place in table_places(records)]
+    table = simple_table()
+    table.padding = (0, 1, 0, 0)
+    for head in heads:
+        table.add_column(
+            head, justify="left" if head in LEFT else "right", no_wrap=head != "workload", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red")))
+    parts.append(table)
+    parts += [Text(f"  {line}", style="red") for line in failure_lines(records)]
+    return Group(*parts)
+
+
+def _row(record: Record) -> list[str]:
+    case = record.case
+    step, delay = gross(record), latency(record)
+    return [
+        case.workload,
+        *(str(getattr(case, name)) for name in SHARED),
+        str(case.batch),
+        duration(step) if step and record.ok else "-",
+        duration(delay._replace(sound=False)) if delay and record.ok else "-",
+        short_size(host_peak(record)),
+        short_size(device_peak(record)),
+        record.failure.cause if record.failure else PARITY[record.parity.status],
+    ]

@@ -1,0 +1,124 @@
+"""Reinforcement learning: an update from a batch of memories, or its actions in a batch of states."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.registry import workload
+
+TOGETHER = "all parts are updated together from the same step; target networks move at its beginning"
+
+
+class Update:
+    """In training an agent returns its loss."""
+
+    def loss(self, output: Any, target: Any) -> Any:  # noqa: ARG002
+        return output
+
+
+@workload(
+    "soft_actor_critic",
+    domain="rl",
+    task="continuous control",
+    source="written here; Haarnoja et al., Soft Actor-Critic (2018)",
+    differs=f"{TOGETHER}; the noise of the actions comes with the batch",
+    batch=256,
+    sizes={"state": 17, "action": 6, "hidden": 1024},
+    smoke={"batch": 8, "hidden": 32},
+    optimizer="adam",
+    learning_rate=0.003,
+)
+class SoftActorCritic(Update):
+    def build(self, state: int, action: int, hidden: int) -> Any:
+        from tare.workloads.networks.actor_critic import SoftActorCritic, layers
+
+        return SoftActorCritic(
+            lambda out: layers([state, hidden, hidden, out]),
+            lambda: layers([state + action, hidden, hidden, 1]),
+            action,
+        )
+
+    def inputs(self, batch: int, state: int, action: int, **_: int) -> Batch:
+        import torch
+
+        now, later = torch.randn(2, batch, state)
+        done = (torch.rand(batch, 1) < 0.05).float()
+        noise = torch.randn(2, batch, action)
+        return Batch((now, torch.rand(batch, action) * 2 - 1, torch.randn(batch, 1), later, done, noise))
+
+
+@workload(
+    "drq",
+    domain="rl",
+    task="control from pixels",
+    source="written here; Kostrikov et al., Image Augmentation Is All You Need (2020)",
+    differs=f"{TOGETHER}; shifts and the noise of the actions come with the batch",
+    batch=128,
+    sizes={"resolution": 84, "action": 6, "hidden": 1024, "features": 50},
+    smoke={"batch": 2, "resolution": 40, "hidden": 32, "features": 10},
+    optimizer="adam",
+    learning_rate=0.01,
+)
+class Drq(Update):
+    def build(self, resolution: int, action: int, hidden: int, features: int) -> Any:
+        from tare.workloads.networks.pixels import drq
+
+        return drq(resolution, action, hidden, features)
+
+    def inputs(self, batch: int, resolution: int, action: int, **_: int) -> Batch:
+        import torch
+
+        now, later = torch.rand(2, batch, 9, resolution, resolution) * 255
+        done = torch.zeros(batch, 1)
+        noise = torch.randn(2, batch, action)
+        shifts = torch.randint(9, (2, batch, 2))
+        return Batch((now, torch.rand(batch, action) * 2 - 1, torch.randn(batch, 1), later, done, noise, shifts))
+
+
+@workload(
+    "dqn",
+    domain="rl",
+    task="game playing",
+    source="written here; Mnih et al., Human-level control (2015)",
+    differs="the target network stays as it is within a step",
+    batch=32,
+    sizes={"resolution": 84, "actions": 18, "width": 32},
+    smoke={"batch": 2, "width": 4},
+)
+class Dqn(Update):
+    def build(self, resolution: int, actions: int, width: int) -> Any:
+        from tare.workloads.networks.pixels import Dqn
+
+        return Dqn(resolution, actions, width)
+
+    def inputs(self, batch: int, resolution: int, actions: int, **_: int) -> Batch:
+        import torch
+
+        now, later = torch.rand(2, batch, 4, resolution, resolution)
+        action = torch.randint(actions, (batch,))
+        return Batch((now, action, torch.randn(batch), later, (torch.rand(batch) < 0.05).float()))
+
+
+@workload(
+    "LearningToPaint",
+    domain="rl",
+    task="painting",
+    source="written here on torchvision's ResNet-18; Huang et al., Learning to Paint (2019)",
+    differs=f"{TOGETHER}; the critic learns from the distance to the target image alone, no discriminator",
+    batch=96,
+    sizes={"strokes": 5, "blocks": 2, "hidden": 512},
+    smoke={"batch": 1, "strokes": 1, "blocks": 1, "hidden": 16},
+    requires=("torchvision",),
+    optimizer="adam",
+    learning_rate=0.003,
+)
+class Painter(Update):
+    def build(self, strokes: int, blocks: int, hidden: int) -> Any:
+        from tare.workloads.networks.painting import Painter
+
+        return Painter(strokes, blocks, hidden)
+
+    def inputs(self, batch: int, **_: int) -> Batch:
+        import torch
+
+        canvas, target = torch.rand(2, batch, 3, 128, 128)
+        return Batch((canvas, target, torch.rand(batch, 1)))

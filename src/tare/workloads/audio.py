@@ -1,0 +1,94 @@
+"""Audio: separating sources, and generating waves."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.kinds import Regressor
+from tare.workloads.registry import workload
+
+
+@workload(
+    "demucs",
+    domain="speech",
+    task="source separation",
+    source="written here; Defossez et al., Music Source Separation in the Waveform Domain (2019)",
+    differs="no random shift of the input",
+    batch=4,
+    sizes={"samples": 131072, "width": 64, "depth": 6, "sources": 4},
+    smoke={"batch": 1, "samples": 4096, "width": 4, "depth": 3},
+    optimizer="adam",
+)
+class Demucs:
+    def build(self, width: int, depth: int, sources: int, **_: int) -> Any:
+        from tare.workloads.networks.demucs import Demucs
+
+        return Demucs(width, depth, sources)
+
+    def inputs(self, batch: int, samples: int, sources: int, **_: int) -> Batch:
+        import torch
+
+        parts = torch.randn(batch, sources, 2, samples)
+        return Batch((parts.sum(1),), parts)
+
+    def loss(self, output: Any, target: Any) -> Any:
+        return (output - target).abs().mean()
+
+
+@workload(
+    "conv_tasnet",
+    domain="speech",
+    task="source separation",
+    source="torchaudio.models.ConvTasNet; Luo and Mesgarani, Conv-TasNet (2018)",
+    batch=4,
+    sizes={"samples": 32000, "filters": 512, "layers": 8, "stacks": 3},
+    smoke={"batch": 1, "samples": 2000, "filters": 16, "layers": 2, "stacks": 1},
+    requires=("torchaudio",),
+    optimizer="adam",
+)
+class ConvTasNet:
+    def build(self, filters: int, layers: int, stacks: int, **_: int) -> Any:
+        from torchaudio.models import ConvTasNet
+
+        return ConvTasNet(
+            num_sources=2, enc_num_feats=filters, msk_num_feats=filters // 4, msk_num_hidden_feats=filters,
+            msk_num_layers=layers, msk_num_stacks=stacks,
+        )  # fmt: skip
+
+    def inputs(self, batch: int, samples: int, **_: int) -> Batch:
+        import torch
+
+        parts = torch.randn(batch, 2, samples)
+        return Batch((parts.sum(1, keepdim=True),), parts)
+
+    def loss(self, output: Any, target: Any) -> Any:
+        """Minus the scale-invariant ratio of signal to noise (equation 1 of the paper), in decibels."""
+        target = target - target.mean(-1, keepdim=True)
+        output = output - output.mean(-1, keepdim=True)
+        scale = (output * target).sum(-1, keepdim=True) / target.square().sum(-1, keepdim=True)
+        noise = (output - scale * target).square().sum(-1)
+        return -10 * ((scale * target).square().sum(-1) / noise.clamp(min=1e-8)).log10().mean()
+
+
+@workload(
+    "hifigan",
+    domain="speech",
+    task="synthesis",
+    source="written here; Kong et al., HiFi-GAN (2020), the generator V1",
+    differs="trained on the wave itself: the losses on spectrograms and by discriminators are left out",
+    batch=16,
+    sizes={"frames": 32, "width": 512},
+    smoke={"batch": 1, "frames": 4, "width": 32},
+    optimizer="adamw",
+)
+class HifiGan(Regressor):
+    HOP = 256
+
+    def build(self, width: int, **_: int) -> Any:
+        from tare.workloads.networks.hifigan import Generator
+
+        return Generator(width)
+
+    def inputs(self, batch: int, frames: int, **_: int) -> Batch:
+        import torch
+
+        return Batch((torch.randn(batch, 80, frames),), torch.rand(batch, 1, frames * self.HOP) * 2 - 1)

@@ -1,0 +1,94 @@
+"""Graph networks of torch-geometric, on a random graph of the size that its benchmarks use."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.registry import workload
+
+MODELS = {
+    "basic_gnn_gcn": ("GCN", "Kipf and Welling, Graph Convolutional Networks (2016)"),
+    "basic_gnn_gin": ("GIN", "Xu et al., How Powerful are Graph Neural Networks? (2018)"),
+    "basic_gnn_sage": ("GraphSAGE", "Hamilton et al., Inductive Representation Learning (2017)"),
+    "basic_gnn_edgecnn": ("EdgeCNN", "Wang et al., Dynamic Graph CNN (2018)"),
+    "basic_gnn_gat": ("GAT", "Velickovic et al., Graph Attention Networks (2017)"),
+    "basic_gnn_pna": ("PNA", "Corso et al., Principal Neighbourhood Aggregation (2020)"),
+}
+SIZES = {"nodes": 10000, "degree": 20, "features": 64, "hidden": 64, "layers": 3, "classes": 64}
+SMOKE = {"batch": 1, "nodes": 50, "degree": 4, "features": 8, "hidden": 16, "classes": 5}
+
+
+class Nodes:
+    """A batch is that many graphs side by side, which are one graph."""
+
+    def inputs(self, batch: int, nodes: int, degree: int, features: int, classes: int, **_: int) -> Batch:
+        import torch
+
+        count = batch * nodes
+        edges = torch.randint(count, (2, count * degree))
+        return Batch((torch.randn(count, features), edges), torch.randint(classes, (count,)))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.cross_entropy(output, target)
+
+
+@dataclass(frozen=True)
+class BasicGnn(Nodes):
+    model: str
+
+    def build(self, features: int, hidden: int, layers: int, classes: int, degree: int, **_: int) -> Any:
+        import torch
+        from torch_geometric.nn import models
+
+        more: dict[str, Any] = {}
+        if self.model == "PNA":
+            more = {
+                "aggregators": ["mean", "min", "max", "std"],
+                "scalers": ["identity", "amplification", "attenuation"],
+                "deg": torch.bincount(torch.full((1000,), degree)),
+            }
+        return getattr(models, self.model)(features, hidden, layers, classes, **more)
+
+
+for _name, (_model, _paper) in MODELS.items():
+    workload(
+        _name,
+        domain="graph",
+        task="node classification",
+        source=f"torch_geometric.nn.models.{_model}; {_paper}",
+        differs="edges drawn at random",
+        batch=1,
+        sizes=SIZES,
+        smoke=SMOKE,
+        requires=("torch_geometric",),
+        optimizer="adam",
+    )(BasicGnn(_model))
+
+
+@workload(
+    "rgat",
+    domain="graph",
+    task="node classification",
+    source="torch_geometric.nn.RGATConv; Busbridge et al., Relational Graph Attention (2019), as in MLPerf",
+    differs="one graph with typed edges instead of a sampled, heterogeneous one; a tenth of the width",
+    batch=1,
+    sizes={**SIZES, "relations": 4},
+    smoke={**SMOKE, "relations": 3},
+    requires=("torch_geometric",),
+    optimizer="adam",
+    groups=("mlperf",),
+)
+class RelationalGat(Nodes):
+    def build(self, features: int, hidden: int, layers: int, classes: int, relations: int, **_: int) -> Any:
+        from tare.workloads.networks.rgat import RelationalGat
+
+        return RelationalGat(features, hidden, layers, classes, relations)
+
+    def inputs(self, batch: int, relations: int, **sizes: int) -> Batch:  # type: ignore[override]
+        import torch
+
+        made = super().inputs(batch, **sizes)
+        kinds = torch.randint(relations, (made.args[1].shape[1],))
+        return Batch((*made.args, kinds), made.target)

@@ -1,0 +1,76 @@
+"""What kinds of workloads share: their inputs and their loss. A family derives from these and adds `build`."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+
+
+class Classifier:
+    """Images in, one score a class out."""
+
+    def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
+        import torch
+
+        return Batch((torch.randn(batch, 3, resolution, resolution),), torch.randint(classes, (batch,)))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.cross_entropy(output, target)
+
+
+class DenseClassifier(Classifier):
+    """Images in, one score a class for every pixel out."""
+
+    def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
+        import torch
+
+        shape = (batch, resolution, resolution)
+        return Batch((torch.randn(batch, 3, resolution, resolution),), torch.randint(classes, shape))
+
+
+class LanguageModel:
+    """Tokens in, one score a word of the vocabulary for every position out."""
+
+    def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
+        import torch
+
+        tokens = torch.randint(vocabulary, (batch, length + 1))
+        return Batch((tokens[:, :-1].contiguous(),), tokens[:, 1:].contiguous())
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+class Translator(LanguageModel):
+    """A source and the target so far in, one score a word for every position of the target out."""
+
+    def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
+        import torch
+
+        source = torch.randint(vocabulary, (batch, length))
+        target = torch.randint(vocabulary, (batch, length + 1))
+        return Batch((source, target[:, :-1].contiguous()), target[:, 1:].contiguous())
+
+
+def ctc(output: Any, target: Any) -> Any:
+    """Connectionist temporal classification (Graves et al., 2006) of scores (batch, steps, letters); 0 is blank."""
+    import torch
+    from torch.nn import functional
+
+    # There is no kernel for half precision: as under autocast, the loss is computed in float32 then.
+    scores = output if output.dtype in (torch.float32, torch.float64) else output.float()
+    steps = torch.full((output.shape[0],), output.shape[1])
+    letters = torch.full((output.shape[0],), target.shape[1])
+    return functional.ctc_loss(scores.log_softmax(-1).transpose(0, 1), target, steps, letters, zero_infinity=True)
+
+
+class Regressor:
+    """The loss of whatever is compared with a target of its own shape."""
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.mse_loss(output, target)

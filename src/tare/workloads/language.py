@@ -1,0 +1,138 @@
+"""Language models written here: nanoGPT, BERT with its two tasks, spans, the first Transformer, Mamba-2."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.kinds import LanguageModel, Translator
+from tare.workloads.registry import workload
+
+BERT = {"vocabulary": 30522, "width": 768, "layers": 12, "heads": 12, "length": 128}
+SMOKE = {"batch": 2, "vocabulary": 211, "width": 64, "layers": 2, "heads": 4, "length": 16}
+
+
+@workload(
+    "nanogpt",
+    domain="nlp",
+    task="language modelling",
+    source="written here; Radford et al., GPT-2 (2019), as in Karpathy's nanoGPT",
+    differs="no dropout",
+    batch=4,
+    sizes={"vocabulary": 50304, "width": 768, "layers": 12, "heads": 12, "length": 1024},
+    smoke=SMOKE,
+    optimizer="adamw",
+)
+class NanoGpt(LanguageModel):
+    def build(self, vocabulary: int, width: int, layers: int, heads: int, length: int) -> Any:
+        from tare.workloads.networks.gpt import Gpt
+
+        return Gpt(vocabulary, width, layers, heads, length)
+
+
+@workload(
+    "mamba2",
+    domain="nlp",
+    task="language modelling",
+    source="written here; Dao and Gu, Mamba-2 (2024), 130M",
+    differs="plain operators in chunks, no fused kernel",
+    batch=4,
+    sizes={"vocabulary": 50288, "width": 768, "layers": 24, "state": 128, "head": 64, "chunk": 64, "length": 512},
+    smoke={
+        "batch": 2, "vocabulary": 211, "width": 32, "layers": 2, "state": 16, "head": 16, "chunk": 8, "length": 32,
+    },
+    optimizer="adamw",
+)  # fmt: skip
+class Mamba2(LanguageModel):
+    def build(self, vocabulary: int, width: int, layers: int, state: int, head: int, chunk: int, **_: int) -> Any:
+        from tare.workloads.networks.mamba import Mamba
+
+        return Mamba(vocabulary, width, layers, state, head, chunk)
+
+
+class Segmented:
+    """Two sentences in one text, the second marked."""
+
+    def texts(self, batch: int, length: int, vocabulary: int) -> tuple[Any, Any]:
+        import torch
+
+        return torch.randint(vocabulary, (batch, length)), (torch.arange(length) >= length // 2).long().expand(
+            batch, length
+        ).contiguous()
+
+
+@workload(
+    "BERT_pytorch",
+    domain="nlp",
+    task="language modelling",
+    source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), pre-norm as in codertimo's",
+    differs="no dropout",
+    batch=16,
+    sizes=BERT,
+    smoke=SMOKE,
+    optimizer="adamw",
+)
+class BertPretraining(Segmented):
+    def build(self, vocabulary: int, width: int, layers: int, heads: int, **_: int) -> Any:
+        from tare.workloads.networks.bert import Pretraining
+
+        return Pretraining(vocabulary, width, layers, heads)
+
+    def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
+        import torch
+
+        words = torch.randint(vocabulary, (batch, length))
+        # One in seven words is asked for.
+        words[torch.rand(batch, length) > 1 / 7] = -100
+        words[:, 1] = 1
+        return Batch(self.texts(batch, length, vocabulary), (words, torch.randint(2, (batch,))))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        words = functional.cross_entropy(output[0].flatten(0, 1), target[0].flatten())
+        return words + functional.cross_entropy(output[1], target[1])
+
+
+@workload(
+    "fastNLP_Bert",
+    domain="nlp",
+    task="reading comprehension",
+    source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), spans as on CMRC2018",
+    differs="no dropout",
+    batch=8,
+    sizes={**BERT, "vocabulary": 21128, "length": 512},
+    smoke=SMOKE,
+    optimizer="adamw",
+)
+class BertSpan(Segmented):
+    def build(self, vocabulary: int, width: int, layers: int, heads: int, **_: int) -> Any:
+        from tare.workloads.networks.bert import Span
+
+        return Span(vocabulary, width, layers, heads)
+
+    def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
+        import torch
+
+        return Batch(self.texts(batch, length, vocabulary), torch.randint(length, (2, batch)))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.cross_entropy(output[0], target[0]) + functional.cross_entropy(output[1], target[1])
+
+
+@workload(
+    "attention_is_all_you_need_pytorch",
+    domain="nlp",
+    task="translation",
+    source="written here on torch.nn.Transformer; Vaswani et al., Attention Is All You Need (2017), base",
+    differs="no dropout; sequences have no padding",
+    batch=64,
+    sizes={"vocabulary": 9521, "width": 512, "layers": 6, "heads": 8, "length": 32},
+    smoke=SMOKE,
+    optimizer="adam",
+)
+class FirstTransformer(Translator):
+    def build(self, vocabulary: int, width: int, layers: int, heads: int, length: int) -> Any:
+        from tare.workloads.networks.translation import Translation
+
+        return Translation(vocabulary, width, layers, heads, length)

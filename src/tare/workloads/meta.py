@@ -1,0 +1,95 @@
+"""Learning to learn, and learning in private: gradients of gradients, and a gradient for each example."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.kinds import Classifier
+from tare.workloads.registry import workload
+
+OMNIGLOT = {"ways": 5, "shots": 5, "steps": 5, "width": 64}
+SMALL = {"batch": 2, "ways": 3, "shots": 1, "steps": 2, "width": 8}
+MAML = "Finn et al., Model-Agnostic Meta-Learning (2017), second order, Omniglot"
+# name -> (how the tasks of a batch are done, steps, where from)
+MODELS = {
+    "maml": ("loop", 5, "one task after another"),
+    "maml_omniglot": ("loop", 5, "one task after another, as with the package higher"),
+    "functorch_maml_omniglot": ("vmap", 5, "all tasks at once through torch.func"),
+}
+
+
+class Episodes:
+    """Each task of a batch: a few examples of a few classes to learn from, and as many to be judged by."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def build(self, ways: int, steps: int, width: int, **_: int) -> Any:
+        from tare.workloads.networks.maml import Maml
+
+        return Maml(ways, steps, width, self.kind)
+
+    def inputs(self, batch: int, ways: int, shots: int, **_: int) -> Batch:
+        import torch
+
+        images = torch.rand(2, batch, ways * shots, 1, 28, 28)
+        labels = torch.arange(ways).repeat(shots).expand(batch, -1).contiguous()
+        return Batch((images[0], labels, images[1]), labels)
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+for _name, (_kind, _steps, _how) in MODELS.items():
+    workload(
+        _name,
+        domain="other",
+        task="meta-learning",
+        source=f"written here; {MAML}; {_how}",
+        differs="batch norm keeps no running statistics" if _name != "maml" else "no batch norm",
+        batch=32 if _kind == "vmap" else 4,
+        sizes={**OMNIGLOT, "steps": _steps},
+        smoke=SMALL,
+        optimizer="adam",
+        unsupported={
+            "torchscript": "the gradient inside the step is taken by autograd, which tracing does not record",
+            "aot": "the gradient inside the step is taken by autograd, which torch.export does not follow",
+        },
+    )(Episodes(f"{_kind}{'' if _name == 'maml' else '-norm'}"))
+
+
+class Private(Classifier):
+    """The gradient of every example, each cut to a length, summed, with noise."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def build(self, classes: int, depth: int, width: int, **_: int) -> Any:
+        from tare.workloads.networks.private import Private
+
+        return Private(classes, depth, width, self.how)
+
+    def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
+        made = super().inputs(batch, resolution, classes)
+        return Batch((*made.args, made.target), made.target)
+
+    def loss(self, output: Any, target: Any) -> Any:  # noqa: ARG002
+        return output
+
+
+for _name, _how in (("functorch_dp_cifar10", "vmap"), ("opacus_cifar10", "hooks")):
+    workload(
+        _name,
+        domain="other",
+        task="differential privacy",
+        source="written here; Abadi et al., Deep Learning with Differential Privacy (2016), ResNet-18 with group "
+        f"norm; gradients by {'torch.func.vmap' if _how == 'vmap' else 'an outer product a layer, as in Opacus'}",
+        differs="the noise comes from a buffer made once, so that steps can be repeated",
+        batch=64,
+        sizes={"resolution": 32, "classes": 10, "depth": 18, "width": 64},
+        smoke={"batch": 2, "resolution": 16, "depth": 10, "width": 8},
+        unsupported={
+            "torchscript/train": "gradients inside the step are taken by autograd, which tracing does not record",
+        },
+    )(Private(_how))

@@ -1,0 +1,1 @@
+"""Networks that no package has, and parts that several workloads share. These import torch; families do not."""

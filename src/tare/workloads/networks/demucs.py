@@ -1,0 +1,54 @@
+"""Demucs (Defossez et al., 2019): convolutions with gates down and up, recurrent layers between."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+KERNEL, STRIDE = 8, 4
+
+
+class Demucs(nn.Module):
+    def __init__(self, width: int, depth: int, sources: int, channels: int = 2) -> None:
+        super().__init__()
+        self.sources, self.channels = sources, channels
+        self.down, self.up = nn.ModuleList(), nn.ModuleList()
+        into, out = channels, width
+        for i in range(depth):
+            self.down.append(
+                nn.Sequential(
+                    nn.Conv1d(into, out, KERNEL, STRIDE), nn.ReLU(), nn.Conv1d(out, 2 * out, 1), nn.GLU(1)
+                )
+            )
+            back = into if i else sources * channels
+            last: list[Any] = [nn.ReLU()] if i else []
+            up = [nn.Conv1d(out, 2 * out, 3, padding=1), nn.GLU(1), nn.ConvTranspose1d(out, back, KERNEL, STRIDE)]
+            self.up.insert(0, nn.Sequential(*up, *last))
+            into, out = out, 2 * out
+        self.lstm = nn.LSTM(into, into, 2, bidirectional=True, batch_first=True)
+        self.join = nn.Linear(2 * into, into)
+        self._rescale()
+
+    def _rescale(self) -> None:
+        """Section 4.3: initial weights scaled towards a standard deviation of 0.1."""
+        for module in self.modules():
+            if isinstance(module, (nn.Conv1d, nn.ConvTranspose1d)):
+                with torch.no_grad():
+                    scale = (module.weight.std() / 0.1).sqrt()
+                    module.weight.div_(scale)
+                    module.bias.div_(scale)
+
+    def forward(self, x: Any) -> Any:
+        length = x.shape[-1]
+        kept = []
+        for layer in self.down:
+            x = layer(x)
+            kept.append(x)
+        x = self.join(self.lstm(x.transpose(1, 2))[0]).transpose(1, 2)
+        for layer in self.up:
+            skip = kept.pop()
+            # Strides leave a few samples over: both are cut to what they share.
+            shared = min(x.shape[-1], skip.shape[-1])
+            x = layer(x[..., :shared] + skip[..., :shared])
+        x = nn.functional.pad(x, (0, max(length - x.shape[-1], 0)))[..., :length]
+        return x.view(x.shape[0], self.sources, self.channels, length)

@@ -1,0 +1,50 @@
+"""Random weights without the wait: a billion normals take ten seconds on one core, which every process would pay.
+
+Tensors of millions of elements are filled from one block of random numbers, over and over. Its length is prime, so
+no row or column of a weight lines up with another, and every tensor begins at an offset of its own.
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+LARGE = 1 << 22
+BLOCK = LARGE - 3  # a prime
+
+_aten = torch.ops.aten
+
+
+class QuickRandom(TorchDispatchMode):
+    """While active, `normal_` and `uniform_` of large CPU tensors repeat a block drawn from the same generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[Any, Any] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (_aten.normal_.default, _aten.uniform_.default) and self._is_large(args[0]):
+            return self._fill(func, args[0], *args[1:], **kwargs)
+        return func(*args, **kwargs)
+
+    def _is_large(self, tensor: Any) -> bool:
+        return bool(
+            tensor.numel() >= LARGE
+            and tensor.device.type == "cpu"
+            and tensor.dtype == torch.float32
+            and tensor.is_contiguous()
+        )
+
+    def _fill(self, func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        key = (func, args, tuple((name, value) for name, value in kwargs.items() if name != "generator"))
+        if key not in self._blocks:
+            self._blocks[key] = func(torch.empty(BLOCK), *args, **kwargs)
+        block = self._blocks[key]
+        flat = tensor.view(-1)
+        begin, offset = 0, int(torch.randint(BLOCK, ()))
+        while begin < flat.numel():
+            length = min(BLOCK - offset, flat.numel() - begin)
+            flat[begin : begin + length].copy_(block[offset : offset + length])
+            begin, offset = begin + length, 0
+        return tensor

@@ -1,0 +1,22 @@
+"""Writing a fixed number of tokens with the loop of transformers: greedy, with its cache of keys and values."""
+
+from typing import Any
+
+from torch import nn
+
+
+class Generate(nn.Module):
+    def __init__(self, model: Any, written: int) -> None:
+        super().__init__()
+        self.model = model
+        self.written = written
+
+    def forward(self, tokens: Any) -> Any:
+        return self.model.generate(
+            input_ids=tokens,
+            attention_mask=tokens.new_ones(tokens.shape),
+            max_new_tokens=self.written,
+            min_new_tokens=self.written,
+            do_sample=False,
+            use_cache=True,
+        )

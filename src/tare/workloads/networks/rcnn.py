@@ -1,0 +1,145 @@
+"""Faster R-CNN and Mask R-CNN with the three backbones of Detectron2's zoo (C4, DC5, FPN) on torchvision's parts.
+
+C4: proposals from the fourth stage, the fifth is the head of each box. DC5: the fifth stage dilated instead of
+strided, and a head of two linear layers. FPN: a feature pyramid. See He et al., Mask R-CNN (2017), section 3.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import nn
+from torchvision.models import detection, resnet
+from torchvision.models.detection import _utils as detection_utils
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
+from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
+
+from tare.workloads.networks.residual import bottlenecks
+
+# How far the scores of random weights are spread, so that some classes win and boxes survive the threshold.
+SPREAD = 100.0
+
+
+class FirstSampler(detection_utils.BalancedPositiveNegativeSampler):
+    """Takes the first of the candidates: torchvision draws them at random, which no two rungs would do alike."""
+
+    def __call__(self, matched: list[Any]) -> tuple[list[Any], list[Any]]:
+        most = int(self.batch_size_per_image * self.positive_fraction)
+        chosen = []
+        for labels in matched:
+            positive, negative = labels >= 1, labels == 0
+            positive = positive & (positive.cumsum(0) <= most)
+            negative = negative & (negative.cumsum(0) <= self.batch_size_per_image - positive.sum())
+            chosen.append((positive.to(torch.uint8), negative.to(torch.uint8)))
+        return [p for p, _ in chosen], [n for _, n in chosen]
+
+
+class ByPosition(nn.Module):
+    """A detector that takes tensors: targets count in training alone. Gives losses, or boxes with their scores."""
+
+    def __init__(self, detector: Any, masks: bool) -> None:
+        super().__init__()
+        self.detector = detector
+        self.masks = masks
+
+    def forward(self, images: Any, boxes: Any, labels: Any, masks: Any) -> Any:
+        if not self.training:
+            return self.detector(list(images.unbind()))
+        targets = [{"boxes": b, "labels": c} for b, c in zip(boxes.unbind(), labels.unbind(), strict=True)]
+        if self.masks:
+            for target, mask in zip(targets, masks.unbind(), strict=True):
+                target["masks"] = mask
+        return self.detector(list(images.unbind()), targets)
+
+
+class Stages(nn.Sequential):
+    """A ResNet up to one of its stages, as torchvision's detectors want a backbone."""
+
+    out_channels: int
+
+
+class Stage5Head(nn.Module):
+    """The fifth stage of a ResNet over each box, averaged: the head of C4."""
+
+    def __init__(self, stage: Any) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def forward(self, x: Any) -> Any:
+        return self.stage(x).mean((2, 3))
+
+
+def two_stage(depth: int, kind: str, masks: bool, head: int, resolution: int, classes: int, proposals: int) -> Any:
+    body = bottlenecks(
+        depth,
+        norm_layer=FrozenBatchNorm2d,
+        replace_stride_with_dilation=[False, False, kind == "dc5"],
+    )
+    options: dict[str, Any] = {
+        "min_size": resolution,
+        "max_size": resolution,
+        "rpn_pre_nms_top_n_train": 2 * proposals,
+        "rpn_pre_nms_top_n_test": proposals,
+        "rpn_post_nms_top_n_train": proposals,
+        "rpn_post_nms_top_n_test": proposals,
+        "box_batch_size_per_image": min(512, proposals),
+    }
+    if kind == "fpn":
+        backbone = _resnet_fpn_extractor(body, trainable_layers=3)
+    else:
+        backbone, more = _single_level(body, kind, classes)
+        options |= more
+    if kind != "c4":
+        pooled = backbone.out_channels * 7 * 7
+        options["box_head"] = TwoMLPHead(pooled, head)
+        options["box_predictor"] = FastRCNNPredictor(head, classes)
+    options |= _mask_options(kind, classes) if masks else {}
+    model = (detection.MaskRCNN if masks else detection.FasterRCNN)(backbone, None, **options)
+    return steady(ByPosition(model, masks))
+
+
+def steady(model: Any) -> Any:
+    """Residual branches start small (frozen statistics do not normalise), and samplers take the first."""
+    for module in model.modules():
+        if isinstance(module, resnet.Bottleneck):
+            module.bn3.weight.detach().fill_(0.2)
+        elif isinstance(module, FastRCNNPredictor):
+            nn.init.normal_(module.cls_score.weight, std=SPREAD / module.cls_score.in_features)
+        sampler = getattr(module, "fg_bg_sampler", None)
+        if sampler is not None:
+            module.fg_bg_sampler = FirstSampler(sampler.batch_size_per_image, sampler.positive_fraction)
+    return model
+
+
+def _single_level(body: Any, kind: str, classes: int) -> tuple[Any, dict[str, Any]]:
+    """The backbone of one feature map, and what the detector has to know of it."""
+    for part in (body.conv1, body.layer1):
+        part.requires_grad_(False)
+    stages = OrderedDict(
+        (name, getattr(body, name)) for name in ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3")
+    )
+    options: dict[str, Any] = {
+        "rpn_anchor_generator": AnchorGenerator(((32, 64, 128, 256, 512),), ((0.5, 1.0, 2.0),)),
+        "box_roi_pool": MultiScaleRoIAlign(["0"], 14 if kind == "c4" else 7, 2),
+    }
+    if kind == "c4":
+        options["box_head"] = Stage5Head(body.layer4)
+        options["box_predictor"] = FastRCNNPredictor(2048, classes)
+    else:
+        stages["layer4"] = body.layer4
+    backbone = Stages(stages)
+    backbone.out_channels = 1024 if kind == "c4" else 2048
+    return backbone, options
+
+
+def _mask_options(kind: str, classes: int) -> dict[str, Any]:
+    channels = {"c4": 1024, "dc5": 2048, "fpn": 256}[kind]
+    levels = ["0", "1", "2", "3"] if kind == "fpn" else ["0"]
+    return {
+        "mask_roi_pool": MultiScaleRoIAlign(levels, 14, 2),
+        "mask_head": MaskRCNNHeads(channels, (256, 256, 256, 256), 1),
+        "mask_predictor": MaskRCNNPredictor(256, 256, classes),
+    }

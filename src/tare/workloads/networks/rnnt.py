@@ -1,0 +1,38 @@
+"""A recurrent transducer (Graves, 2012) in the shape of MLPerf's: two layers, frames joined in twos, three layers;
+a prediction network of two layers; a joint network over every pair of frame and word."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Transducer(nn.Module):
+    def __init__(self, features: int, vocabulary: int, encoder: int, prediction: int, joint: int) -> None:
+        super().__init__()
+        self.before = nn.LSTM(features, encoder, 2, batch_first=True)
+        self.after = nn.LSTM(2 * encoder, encoder, 3, batch_first=True)
+        self.words = nn.Embedding(vocabulary, prediction)
+        self.predict = nn.LSTM(prediction, prediction, 2, batch_first=True)
+        self.sound, self.text = nn.Linear(encoder, joint), nn.Linear(prediction, joint)
+        self.out = nn.Linear(joint, vocabulary)
+
+    def forward(self, frames: Any, words: Any) -> Any:
+        heard = self.before(frames)[0]
+        batch, length, width = heard.shape
+        heard = self.after(heard.reshape(batch, length // 2, 2 * width))[0]
+        start = words.new_zeros(batch, 1)
+        said = self.predict(self.words(torch.cat([start, words], dim=1)))[0]
+        return self.out(torch.relu(self.sound(heard)[:, :, None] + self.text(said)[:, None]))
+
+
+def alignment_loss(scores: Any, words: Any) -> Any:
+    """The negative log probability of one path: each word at evenly spaced frames, blanks (0) between."""
+    batch, frames, places, _ = scores.shape
+    length = places - 1
+    at = torch.arange(length, device=words.device) * frames // length
+    logs = scores.log_softmax(-1)
+    said = logs[:, at, torch.arange(length, device=words.device)].gather(2, words[..., None])
+    passed = (torch.arange(frames, device=words.device)[:, None] > at).sum(1)
+    blank = logs[:, torch.arange(frames, device=words.device), passed, 0]
+    return -(said.sum() + blank.sum()) / batch

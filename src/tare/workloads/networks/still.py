@@ -1,0 +1,32 @@
+"""Nothing random in a step: dropout and its like are off, or no two rungs could be compared in training."""
+
+from typing import Any
+
+from torch import nn
+
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+def still(model: Any) -> Any:
+    """The model with every probability of dropping something set to zero."""
+    for module in model.modules():
+        if isinstance(module, _DROPOUTS):
+            module.p = 0.0
+        elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
+            module.dropout = 0.0
+        for name in ("drop_prob", "drop_rate", "stochastic_depth_prob"):  # timm's drop path
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+        if type(module).__name__ == "StochasticDepth":  # torchvision's
+            module.p = 0.0
+    return model
+
+
+def still_config(config: Any) -> Any:
+    """The same for a configuration of transformers, and for those inside it."""
+    for name, value in list(vars(config).items()):
+        if isinstance(value, float) and ("drop" in name or name.startswith("mask_time_prob")):
+            setattr(config, name, 0.0)
+        elif hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            still_config(value)
+    return config

@@ -1,0 +1,40 @@
+"""One-stage detectors of torchvision: FCOS, RetinaNet and SSD."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tare.workloads.detection import NO_HALF, Detector
+from tare.workloads.registry import workload
+
+# name -> (torchvision's name, resolution, where it comes from)
+MODELS = {
+    "detectron2_fcos_r_50_fpn": ("fcos_resnet50_fpn", 800, "Tian et al., FCOS (2019)"),
+    "retinanet_r_50_fpn": ("retinanet_resnet50_fpn", 800, "Lin et al., Focal Loss (2017)"),
+    "ssd300_vgg16": ("ssd300_vgg16", 300, "Liu et al., SSD (2015)"),
+}
+
+
+@dataclass(frozen=True)
+class OneStage(Detector):
+    model: str
+
+    def build(self, resolution: int, classes: int, **_: int) -> Any:
+        from tare.workloads.networks.one_stage import one_stage
+
+        return one_stage(self.model, resolution, classes)
+
+
+for _name, (_model, _resolution, _paper) in MODELS.items():
+    workload(
+        _name,
+        domain="vision",
+        task="detection",
+        source=f"torchvision.models.detection.{_model}; {_paper}",
+        differs="the scores of the random weights are spread so that boxes survive, as in a trained network",
+        batch=1,
+        sizes={"resolution": _resolution, "classes": 81},
+        smoke={"batch": 1, "resolution": 128 if "ssd" not in _name else 300, "classes": 5},
+        requires=("torchvision",),
+        unsupported=NO_HALF,
+        groups=() if "fcos" in _name else ("mlperf",),
+    )(OneStage(_model))

@@ -1,0 +1,37 @@
+"""YOLOv3: Darknet-53, three scales, its loss."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.registry import workload
+
+
+@workload(
+    "yolov3",
+    domain="vision",
+    task="detection",
+    source="written here; Redmon and Farhadi, YOLOv3 (2018)",
+    differs="boxes are returned before non-maximum suppression; objects are assigned by cell alone",
+    batch=8,
+    sizes={"resolution": 416, "classes": 80, "width": 32, "depth": 8},
+    smoke={"batch": 1, "resolution": 64, "classes": 5, "width": 4, "depth": 1},
+    layouts=("contiguous", "channels-last"),
+)
+class YoloV3:
+    def build(self, classes: int, width: int, depth: int, **_: int) -> Any:
+        from tare.workloads.networks.yolo import Yolo
+
+        return Yolo(classes, width, depth)
+
+    def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
+        import torch
+
+        from tare.workloads.networks.yolo import targets
+
+        images = torch.rand(batch, 3, resolution, resolution)
+        return Batch((images,), targets(batch, resolution, classes))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        from tare.workloads.networks.yolo import yolo_loss
+
+        return yolo_loss(output, target)

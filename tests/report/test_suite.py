@@ -1,0 +1,171 @@
+"""Suites: geometric means with n of m, failures listed and never averaged away."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from builders import make_case, make_failure, make_record, make_round
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.cases.grid import Skip
+from tare.export import get_exporter
+from tare.records.codec import encode
+from tare.records.record import DeviceMemory, HostMemory, Parity, Record
+from tare.report.overview import overview
+from tare.report.suite import Suite, make_suites
+from tare.report.suite_view import suite_lines
+from tare.report.table import table_cells
+from tare.report.terminal import make_console
+from tare.stats.means import geometric_mean
+
+MIB = 2**20
+
+
+def record(
+    workload: str, rung: str, step_s: float, host: int = 100, device: int | None = 100, **more: Any
+) -> Record:
+    memory = HostMemory(peak=host * MIB, prepare_peak=0, start=0, method="x")
+    on_device = DeviceMemory(reserved_peak=device * MIB) if device else None
+    rounds = [make_round(i, step_s, host_memory=memory, device_memory=on_device) for i in range(3)]
+    fields: dict[str, Any] = {"case": make_case(workload=workload, rung=rung, device="cuda"), "rounds": rounds}
+    return make_record(**(fields | more))
+
+
+def failed(workload: str, rung: str) -> Record:
+    rounds = [make_round(0, series=[], failure=make_failure(cause="device-oom", message="no room"))]
+    return record(workload, rung, 1.0, rounds=rounds, failure=rounds[0].failure)
+
+
+def records() -> list[Record]:
+    wrong = Parity(status="different", error=0.5, tolerance=1e-4, worst="output/0", compared=1)
+    return [
+        record("a", "eager", 4e-3, 100, 100),
+        record("a", "compile", 1e-3, 200, 50),
+        record("b", "eager", 1e-3, 100, 100),
+        record("b", "compile", 1e-3, 50, 400),
+        record("c", "eager", 1e-3),
+        failed("c", "compile"),
+        record("d", "eager", 1e-3),
+        record("d", "compile", 1e-6, parity=wrong),
+        failed("e", "eager"),
+        record("e", "compile", 1e-6),
+        record("f", "eager", 1e-3),
+    ]
+
+
+def suite(skipped: list[Skip] | None = None) -> Suite:
+    (found,) = make_suites(records(), skipped or [])
+    return found
+
+
+def test_means_are_over_those_that_ran_on_both_sides() -> None:
+    found = suite()
+    assert [pair.label for pair in found.pairs] == ["a", "b"]
+    assert found.speedup is not None
+    assert (found.speedup.n, found.speedup.m) == (2, 6)
+    mean = found.speedup
+    assert [mean.value, mean.low, mean.high] == pytest.approx([2.0, 1.0, 4.0])
+    assert found.host_memory is not None
+    assert found.host_memory.value == pytest.approx(1.0)
+    assert found.device_memory is not None
+    assert found.device_memory.value == pytest.approx(math.sqrt(2.0))
+
+
+def test_what_is_left_out_says_why() -> None:
+    key = make_case(workload="f", rung="compile", device="cuda").key
+    missed = {one.label: one.cause for one in suite([Skip(key, "unsupported", "no graph")]).missed}
+    assert missed == {
+        "c": "compile failed: device-oom in prepare: no room",
+        "d": "compile does not compute the same (different)",
+        "e": "eager failed: device-oom in prepare: no room",
+        "f": "compile was not measured (unsupported: no graph)",
+    }
+
+
+def test_every_line_says_n_of_m() -> None:
+    lines = suite_lines(suite())
+    assert len(lines) == 3
+    assert all("over 2 of 6 workloads" in line for line in lines)
+    (none,) = make_suites([failed("a", "compile"), record("a", "eager", 1.0), failed("b", "compile")])
+    assert "0 of 2" in suite_lines(none)[0]
+
+
+def test_one_ladder_or_one_rung_is_no_suite() -> None:
+    assert make_suites(records()[:2]) == []
+    assert make_suites([r for r in records() if r.case.rung == "eager"]) == []
+
+
+def test_settings_do_not_mix() -> None:
+    train = [
+        record(name, rung, 1e-3, case=make_case(workload=name, rung=rung, device="cuda", mode="train"))
+        for name in ("a", "b")
+        for rung in ("eager", "compile")
+    ]
+    titles = [found.title for found in make_suites([*records(), *train])]
+    assert titles == ["infer · cuda · fp32", "train · cuda · fp32"]
+
+
+def test_a_workload_at_two_batches_is_two_entries() -> None:
+    both = [
+        record("a", rung, 1e-3, case=make_case(workload="a", rung=rung, batch=batch))
+        for rung in ("eager", "compile")
+        for batch in (1, 8)
+    ]
+    assert make_suites(both) == []
+    others = [record("b", rung, 1e-3, case=make_case(workload="b", rung=rung)) for rung in ("eager", "compile")]
+    (found,) = make_suites([*both, *others])
+    assert [pair.label for pair in found.pairs] == ["a b1 width=64", "a b8 width=64", "b"]
+
+
+def test_the_terminal_and_the_documents_show_it(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console()
+    for part in overview(records()):
+        console.print(part)
+    texts = [capsys.readouterr().out, get_exporter("markdown")(records()), get_exporter("table")(records())]
+    for text in texts:
+        assert "2.00x, geometric mean over 2 of 6 workloads" in text
+        assert "left out: c: compile failed: device-oom in prepare: no room" in " ".join(text.split())
+    assert max(map(len, texts[0].splitlines())) <= 100
+    assert json.loads(encode(suite()))["speedup"]["m"] == 6
+
+
+def test_many_records_are_a_table() -> None:
+    heads, rows = table_cells(records())
+    # All on one device in one precision: no columns for those.
+    assert heads == ["workload", "rung", "batch", "gross", "latency", "host", "device memory", "status"]
+    assert len(rows) == len(records())
+    status = {(row[0], row[1]): row[-1] for row in rows}
+    assert status["a", "eager"] == "same"
+    assert status["c", "compile"] == "device-oom"
+    assert status["d", "compile"] == "DIFFERENT"
+    assert rows[5][3] == "-"
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30))
+def test_a_geometric_mean_lies_between_and_turns_with_its_ratios(ratios: list[float]) -> None:
+    mean = geometric_mean(ratios)
+    assert min(ratios) * 0.999999 <= mean <= max(ratios) * 1.000001
+    assert geometric_mean([1 / ratio for ratio in ratios]) == pytest.approx(1 / mean)
+
+
+def test_a_geometric_mean_of_nothing_is_refused() -> None:
+    for bad in ([], [1.0, 0.0]):
+        with pytest.raises(ValueError, match="positive"):
+            geometric_mean(bad)
+
+
+def test_few_ladders_are_shown_whole_and_many_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(count: int, table: bool = False) -> str:
+        console = make_console()
+        for part in overview([record(f"w{i}", "eager", 1e-3) for i in range(count)], table=table):
+            console.print(part)
+        return capsys.readouterr().out
+
+    assert shown(8).count("x eager") == 8
+    many = shown(9)
+    assert "x eager" not in many
+    assert "infer · eager · cuda · fp32 · 9 of 9 measured" in many
+    assert "2 of 2 measured" in shown(2, table=True)

@@ -1,0 +1,97 @@
+"""A sample of the zoo on other rungs at smoke size; and what a workload declares it cannot do, it really cannot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from proof import check
+
+from tare.cases.case import Case, Mode
+from tare.workloads import Workload, all_workloads, get_workload
+
+ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
+# One of every kind: convolutions, attention, recurrence, tables, graphs, a state-space model, GANs, kernels.
+TRACED = (
+    "squeezenet1_1", "timm_vision_transformer", "hf_Bert", "hf_T5", "llama_decode", "mamba2", "tts_angular", "dlrm",
+    "basic_gnn_gcn", "pytorch_unet", "pyhpc_equation_of_state", "demucs",
+)  # fmt: skip
+COMPILED = ("nanogpt", "llama_decode", "dlrm", "phlippe_resnet", "pyhpc_equation_of_state", "soft_actor_critic")
+TRAINED = {"torchscript": ("hf_Bert", "tts_angular", "dlrm"), "compile": ("nanogpt", "soft_actor_critic")}
+
+
+def smoke(name: str, rung: str, mode: Mode = "infer", **fields: Any) -> Case:
+    workload = get_workload(name)
+    if mode == "train":
+        # SGD: Adam makes a whole step of a gradient that is nothing but rounding.
+        fields["optimizer"] = "sgd"
+    return Case(
+        workload=name, rung=rung, mode=mode, batch=workload.smoke_batch, sizes=workload.smoke_sizes, **fields
+    )
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traced_is_the_same(name: str, tmp_path: Path) -> None:
+    assert check(smoke(name, "torchscript"), tmp_path).status == "same"
+
+
+@pytest.mark.parametrize("name", TRAINED["torchscript"])
+def test_traced_trains_the_same(name: str, tmp_path: Path) -> None:
+    assert check(smoke(name, "torchscript", "train"), tmp_path).status == "same"
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_is_the_same(name: str, tmp_path: Path) -> None:
+    torch.compiler.reset()
+    assert check(smoke(name, "compile"), tmp_path).status == "same"
+
+
+@pytest.mark.parametrize("name", TRAINED["compile"])
+def test_compiled_trains_the_same(name: str, tmp_path: Path) -> None:
+    torch.compiler.reset()
+    assert check(smoke(name, "compile", "train"), tmp_path).status == "same"
+
+
+def declared() -> list[tuple[Workload, str]]:
+    """What can be tried on a CPU; that there is no loss is another test's."""
+    return [
+        (workload, what)
+        for workload in ZOO.values()
+        for what in workload.unsupported
+        if what != "train" and "cuda" not in what
+    ]
+
+
+@pytest.mark.parametrize(("workload", "what"), declared(), ids=lambda value: getattr(value, "name", value))
+def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: str, tmp_path: Path) -> None:
+    parts = set(what.split("/"))
+    precision = next(iter(parts & {"bf16", "fp16"}), "fp32")
+    rung = next(iter(parts & {"torchscript", "aot"}), "eager")
+    rung = "aot:python" if rung == "aot" else rung
+    mode: Mode = "train" if "train" in parts else "infer"
+    try:
+        parity = check(smoke(workload.name, rung, mode, precision=precision), tmp_path)
+    except Exception as error:  # noqa: BLE001 - any failure is what was declared
+        assert str(error)
+    else:
+        assert parity.status != "same" or (parity.error or 0) > 0.1, parity
+
+
+LOW = [n for n, w in ZOO.items() if not w.refusal({"bf16", "cpu", "infer"})]
+
+
+@pytest.mark.parametrize("name", LOW)
+def test_what_is_not_declared_impossible_in_bfloat16_runs(name: str) -> None:
+    from torch.utils import _pytree as pytree
+
+    from tare.rungs.feeds import move
+    from tare.rungs.numerics import PRECISIONS
+
+    workload = get_workload(name)
+    model = workload.build(workload.smoke_sizes).to(torch.bfloat16).eval()
+    batch = move(
+        workload.inputs(workload.smoke_batch, workload.smoke_sizes), "cpu", PRECISIONS["bf16"], "contiguous"
+    )
+    with torch.inference_mode():
+        output = model(*batch.args)
+    assert all(bool(torch.isfinite(x).all()) for x in pytree.tree_leaves(output) if isinstance(x, torch.Tensor))
