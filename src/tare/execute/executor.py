@@ -1,7 +1,8 @@
 """The local executor: a job becomes a worker, a watched worker becomes a round."""
 
 import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -45,8 +46,16 @@ class Executor(Protocol):
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round: ...
 
 
-def make_launcher(isolation: str, preload: tuple[str, ...] = ()) -> Launcher:
-    return ForkLauncher(preload) if isolation == "fork" else SpawnLauncher()
+def make_launcher(
+    isolation: str,
+    preload: tuple[str, ...] = (),
+    python: str = sys.executable,
+    variables: Mapping[str, str] | None = None,
+) -> Launcher:
+    """Workers of this version; or, with another `python` or other `variables`, of another."""
+    if isolation == "fork":
+        return ForkLauncher(preload, python, variables)
+    return SpawnLauncher((python, "-m", "tare.execute.worker"), variables=variables)
 
 
 class LocalExecutor:
