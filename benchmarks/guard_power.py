@@ -2,8 +2,9 @@
 
     python -m benchmarks.guard_power [--nights 1000] [--json results/guard/power.json]
 
-A night is 200 cases. Every process's figure is drawn from a noise whose truth is known, in the order in which `check`
-would run it, and goes through the very functions that `check` calls. The exit code is 1 if a promise is broken.
+A night is 200 cases. Every process's figure is drawn from a noise whose truth is known, in the order in which
+`check` would run it, and goes through the very functions that `check` calls. The exit code is 1 if a promise is
+broken.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def gaussian(rng: Rng, count: int) -> Values:
 
 def heavy_tailed(rng: Rng, count: int) -> Values:
     """Student's t with 3 degrees of freedom, of the same standard deviation."""
-    return rng.standard_t(3, count) * NOISE / math.sqrt(3)
+    return np.asarray(rng.standard_t(3, count) * NOISE / math.sqrt(3))
 
 
 def outliers(rng: Rng, count: int) -> Values:
@@ -83,7 +84,7 @@ KINDS: dict[str, Noise] = {
 
 
 class Night(NamedTuple):
-    """Of one night: was there a false alarm, was the planted step found, was it over the threshold, what it cost."""
+    """Of one night: was there a false alarm, was the step found, did it fail the check, what did it cost."""
 
     false_alarm: bool
     found: bool
@@ -148,9 +149,15 @@ def seven_percent_night(noise: Noise, rng: Rng, step: float, rounds: int) -> Nig
 
 
 def _night(
-    suspects: list[tuple[int, Comparison]], again: list[Comparison], verdicts: list[Any], step: float, processes: int
+    suspects: list[tuple[int, Comparison]],
+    again: list[Comparison],
+    verdicts: list[Any],
+    step: float,
+    processes: int,
 ) -> Night:
-    alarms = {case: two for (case, _), two, said in zip(suspects, again, verdicts, strict=True) if said == "higher"}
+    alarms = {
+        case: two for (case, _), two, said in zip(suspects, again, verdicts, strict=True) if said == "higher"
+    }
     false = any(case != 0 or step == 0 for case in alarms)
     failed = 0 in alarms and alarms[0].ratio.high >= 1 + THRESHOLD
     return Night(false, 0 in alarms, failed, processes)
@@ -187,8 +194,8 @@ def measure(rule: str, kind: str, nights: int) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
     lines = [
-        "| noise between processes, 2 % | rule | nights with a false alarm | 5 % step found | 7 % step fails the check "
-        "| processes a night |",
+        "| noise between processes, 2 % | rule | nights with a false alarm | 5 % step found "
+        "| 7 % step fails the check | processes a night |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:

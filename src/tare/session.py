@@ -78,17 +78,17 @@ class Session:
 
     def run(self, resume: bool, fail_fast: bool) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
-        _check_names(self._plan)
+        check_names(self._plan)
         store = Store(self._store)
-        with scratch() as folder, Progress(self._show_progress) as progress, _terminable():
-            launcher = make_launcher(self._options.isolation, _preload(self._plan))
+        with scratch() as folder, Progress(self._show_progress) as progress, terminable():
+            launcher = make_launcher(self._options.isolation, preload(self._plan))
             executor = LocalExecutor(launcher, folder, progress.stage)
             try:
                 progress.stage("looking at this machine")
                 probed = executor.probe()
                 found = expand_plan(self._plan, LocalCatalogue(probed))
                 if not found.cases:
-                    raise BadInput(_nothing(found.skipped))
+                    raise BadInput(nothing(found.skipped))
                 journal = self._journal(store, found.cases, found.skipped, probed.environment, resume)
                 progress.plan(found.cases, self._options.rounds, journal)
                 outcome = Outcome(
@@ -117,14 +117,14 @@ class Session:
         return earlier or begin(store, self._plan.name, mark, skipped)
 
 
-def _preload(plan: Plan) -> tuple[str, ...]:
+def preload(plan: Plan) -> tuple[str, ...]:
     """Packages that the plan's workloads need: imported once in the fork server instead of in every worker."""
     known = all_workloads()
     names = {name for grid in (*plan.grids, *plan.includes) for name in grid.workload}
     return tuple(sorted({package for name in names for package in known[name].requires}))
 
 
-def _check_names(plan: Plan) -> None:
+def check_names(plan: Plan) -> None:
     """Refuses an unknown workload or rung before anything slow begins."""
     from tare.errors import unknown
     from tare.rungs import get_rung
@@ -147,14 +147,14 @@ def _left_out(plan: Plan) -> dict[str, str]:
     return {name: why for name in every_name() if (why := left_out(name))}
 
 
-def _nothing(skipped: list[Skip]) -> str:
+def nothing(skipped: list[Skip]) -> str:
     if not skipped:
         return "the plan excludes all of its cases"
     return f"nothing to measure: all {len(skipped)} combinations are impossible here ({skipped[0].reason})"
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """SIGTERM ends a run like Ctrl-C does."""
 
     def interrupt(*_: object) -> None:

@@ -6,9 +6,11 @@ from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.protocol import Probed
 from tare.execute.scratch import scratch
+from tare.guard.selectors import select_records
 from tare.records.codec import read_records
 from tare.records.record import Record
 from tare.report.terminal import make_console
+from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.query import Query, parse_query
 from tare.workloads import all_workloads
@@ -47,5 +49,43 @@ def newest_run(where: str | None) -> list[Record]:
     try:
         run = store.newest_run()
         return store.find(Query(fields=(("run", (run,)),))) if run else []
+    finally:
+        store.close()
+
+
+def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
+    """Names the records of a selector; returns them, and whether the name was taken before."""
+    store = Store(where, must_exist=where is not None)
+    try:
+        if selector.endswith((".json", ".json.gz")):
+            raise BadInput(
+                f"a baseline names records in the store, and {selector} is a file: compare with it directly"
+            )
+        found = select_records(selector, store).records
+        return found, set_baseline(store, name, found)
+    finally:
+        store.close()
+
+
+def all_baselines(where: str | None) -> list[Baseline]:
+    store = Store(where, must_exist=where is not None)
+    try:
+        return list_baselines(store)
+    finally:
+        store.close()
+
+
+def baseline_records(name: str, where: str | None) -> list[Record]:
+    store = Store(where, must_exist=where is not None)
+    try:
+        return get_baseline(store, name)
+    finally:
+        store.close()
+
+
+def forget_baseline(name: str, where: str | None) -> None:
+    store = Store(where, must_exist=where is not None)
+    try:
+        remove_baseline(store, name)
     finally:
         store.close()

@@ -29,7 +29,7 @@ from tare.execute.protocol import (
     Stage,
     StageJob,
 )
-from tare.execute.supervise import Ending, Watchman, supervise
+from tare.execute.supervise import Ending, Watchman, resident, supervise
 from tare.home import home
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
@@ -107,6 +107,7 @@ class LocalExecutor:
             done,
             telemetry=watch.summary(done, ending.pid),
             throttled=watch.throttled(done.series),
+            memory_trace=watch.memory_trace(done.series),
             device_memory=memory,
         )
 
@@ -186,9 +187,11 @@ class LocalExecutor:
 
         with machine_lock(home(), lambda: self._on_stage("waiting for another tare")):
             process = (launcher or self._launcher).launch(job)
-            watch = Watch(None)
-            if gpu:
-                watch = Watch(gpu.read, read_memory=lambda: gpu.used_by(process.pid))
+            watch = Watch(
+                gpu.read if gpu else None,
+                read_memory=lambda: gpu.used_by(process.pid) if gpu else None,
+                read_host=lambda: resident(process.pid) or None,
+            )
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch
 

@@ -50,7 +50,10 @@ class ForkLauncher:
     isolation = "fork"
 
     def __init__(
-        self, preload: tuple[str, ...] = (), python: str = sys.executable, variables: Mapping[str, str] | None = None
+        self,
+        preload: tuple[str, ...] = (),
+        python: str = sys.executable,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """`python` and `variables` (added to this process's) are those of another version of what is measured."""
         self._preload = preload

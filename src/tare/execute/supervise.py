@@ -136,7 +136,7 @@ class _Supervision:
             return True
         if self._watchman.memory is None:
             return False
-        return _resident(self._process.pid) > self._watchman.memory
+        return resident(self._process.pid) > self._watchman.memory
 
     def _kill(self, why: Killed) -> None:
         if self._ending.killed is None:
@@ -161,7 +161,8 @@ def oom_kills() -> int:
     return total
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """Bytes of host memory that a process and its children hold."""
     total = 0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)

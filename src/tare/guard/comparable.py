@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from itertools import pairwise
 
 from tare.errors import BadInput
 from tare.records.environment import Difference, differing
@@ -48,9 +49,10 @@ def were_interleaved(a: Record, b: Record) -> bool:
         return False
     try:
         pairs = [
-            sorted(datetime.fromisoformat(done.started) for done in pair) for pair in zip(mine, theirs, strict=True)
+            sorted(datetime.fromisoformat(done.started) for done in pair)
+            for pair in zip(mine, theirs, strict=True)
         ]
-        apart = all(before[1] <= after[0] for before, after in zip(pairs, pairs[1:], strict=False))
+        apart = all(before[1] <= after[0] for before, after in pairwise(pairs))
     except (ValueError, TypeError):
         # An imported record may say anything there.
         return False

@@ -1,7 +1,7 @@
 """The metrics that are watched. A new one is one entry here: a name, a unit, and what a round says of it.
 
-All of them are better when they are lower. A metric that no round has is absent. `exact` ones are the same in every
-round of one version: they need no statistics, and any increase counts.
+All of them are better when they are lower. A metric that no round has is absent. `exact` ones are the same in
+every round of one version: they need no statistics, and any increase counts.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,17 +53,26 @@ METRICS: tuple[Metric, ...] = (
     _timed("latency", "time of one step alone", _step("latency")),
     _timed("preparation", "preparation, cold", lambda done: done.prepare_s if done.cache != "warm" else None),
     _timed("preparation_warm", "preparation, warm", lambda done: done.prepare_s if done.cache == "warm" else None),
-    Metric("host_peak", "peak host memory", "B", lambda done: done.host_memory and done.host_memory.peak),
-    Metric("device_peak", "peak device memory", "B",
-           lambda done: done.device_memory and done.device_memory.reserved_peak),
-    Metric("energy", "energy of one step", "J", lambda done: done.telemetry and done.telemetry.energy_j_per_step),
+    Metric("host_peak", "peak host memory", "B", lambda done: done.host_memory.peak if done.host_memory else None),
+    Metric(
+        "device_peak",
+        "peak device memory",
+        "B",
+        lambda done: done.device_memory.reserved_peak if done.device_memory else None,
+    ),
+    Metric(
+        "energy",
+        "energy of one step",
+        "J",
+        lambda done: done.telemetry.energy_j_per_step if done.telemetry else None,
+    ),
     _counted("kernels", "kernels a step"),
     _counted("operators", "operators a step"),
     _counted("bytes_copied", "bytes copied a step", "B"),
     _counted("synchronisations", "synchronisations a step"),
     _counted("graph_breaks", "graph breaks"),
     _counted("allocations", "allocations a step"),
-)  # fmt: skip
+)
 
 NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
 

@@ -1,18 +1,18 @@
 """How much worse is too much, by metric and case: the defaults, or a TOML file next to the plan.
 
-    threshold = 0.07               # for every metric with noise
-    margin = 0.02
+threshold = 0.07               # for every metric with noise
+margin = 0.02
 
-    [metric.preparation_warm]
-    threshold = 0.5
+[metric.preparation_warm]
+threshold = 0.5
 
-    [[case]]
-    match = "resnet50/compile*"    # a key, its beginning, or a pattern
-    metric.gross.threshold = 0.03
-    metric.energy.ignore = true
+[[case]]
+match = "resnet50/compile*"    # a key, its beginning, or a pattern
+metric.gross.threshold = 0.03
+metric.energy.ignore = true
 
-    [leak]
-    host = 1024                    # bytes a step
+[leak]
+host = 1024                    # bytes a step
 """
 
 import fnmatch
@@ -56,7 +56,7 @@ class Thresholds:
         for rule in self._rules:
             # What is said of all metrics is about noise; a count is exact unless it is named.
             named = rule.metric == metric.name or (rule.metric is None and not metric.exact)
-            if named and _matches(case.key, rule.match):
+            if named and matches(case.key, rule.match):
                 limits = limits._replace(**rule.values)
         if limits.margin > limits.threshold:
             limits = limits._replace(margin=limits.threshold)
@@ -143,5 +143,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def _matches(key: str, match: str) -> bool:
+def matches(key: str, match: str) -> bool:
+    """Whether a case's key is meant: the key itself, its beginning, or a pattern."""
     return match == "*" or key == match or key.startswith(match.rstrip("/") + "/") or fnmatch.fnmatch(key, match)

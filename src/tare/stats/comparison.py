@@ -1,10 +1,10 @@
 """Is b above a, by how much, and how sure is that? On process medians: noise lives between processes.
 
-Everything is done on logarithms, so that the answer is a ratio. Two designs: `paired`, where round i of b ran next to
-round i of a in random order (slow changes of the machine meet both, and cancel), and two samples taken apart.
+Everything is done on logarithms, so that the answer is a ratio. Two designs: `paired`, where round i of b ran next
+to round i of a in random order (slow changes of the machine meet both, and cancel), and two samples taken apart.
 
 Where there are rounds enough for a rank test to say anything, the interval is an exact one of ranks: it holds for
-heavy tails, two modes and outliers alike. With fewer rounds it is Student's, which takes the logarithms for Gaussian.
+heavy tails, two modes and outliers alike. With fewer rounds it is Student's, which takes logarithms for Gaussian.
 (A bootstrap of so few values is too narrow: tests/stats/test_comparison_coverage.py counts how often.)
 """
 
@@ -26,8 +26,8 @@ CONFIDENCE = 0.95
 RANKS_FROM = 0.00125
 # A process this many (robust) standard deviations from the middle of all, b's and a's together, is an outlier.
 OUTLIER = 4.0
-# The spread between these quantiles is 2.07 standard deviations of a Gaussian. Quartiles or the median deviation would
-# take the rarer of two modes for outliers.
+# The spread between these quantiles is 2.07 standard deviations of a Gaussian. Quartiles or the median deviation
+# would take the rarer of two modes for outliers.
 INNER = (0.15, 0.85)
 INNER_WIDTH = 2.0729
 
@@ -66,8 +66,8 @@ def compare(
 def judge(found: Comparison, margin: float, p: float | None = None, level: float = 1 - CONFIDENCE) -> Verdict:
     """What the interval says beside the equivalence margin; `p` is the p-value after allowing for many tests.
 
-    A change is called one only if its p is at most `level` and its interval clears the margin. "Same" needs the whole
-    interval within the margin: two one-sided tests (Schuirmann, 1987), at half the usual error each.
+    A change is called one only if its p is at most `level` and its interval clears the margin. "Same" needs the
+    whole interval within the margin: two one-sided tests (Schuirmann, 1987), at half the usual error each.
     """
     low, high = found.ratio.low, found.ratio.high
     if not found.ratio.sound:
@@ -143,7 +143,9 @@ def _student(
             higher, lower = (0.0, 1.0) if shift > 0 else (1.0, 0.0)
     else:
         higher, lower = float(stdtr(freedom, -shift / error)), float(stdtr(freedom, shift / error))
-    return Comparison(_ratio((shift - half, shift, shift + half)), higher, lower, *rounds, paired, "student", aside)
+    return Comparison(
+        _ratio((shift - half, shift, shift + half)), higher, lower, *rounds, paired, "student", aside
+    )
 
 
 def _ratio(bounds: tuple[float, float, float]) -> Interval:

@@ -32,7 +32,7 @@ def growth(steps: Sequence[float], values: Sequence[float], confidence: float = 
 
 
 def growth_over_rounds(slopes: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Growth per step over fresh processes, by Student: a reading within one process may wander, a leak is in all."""
+    """Growth per step over fresh processes, by Student: one process may wander, a leak is in all of them."""
     from scipy.special import stdtrit
 
     if not slopes:

@@ -30,16 +30,21 @@ def detectable_change(noise: float, rounds: int, level: float, margin: float = 0
 
 
 def rounds_to_find(
-    change: float, noise: float, level: float, margin: float = 0.0, most: int = MOST_ROUNDS
+    change: float,
+    noise: float,
+    level: float,
+    margin: float = 0.0,
+    power: float = POWER,
+    most: int = MOST_ROUNDS,
 ) -> int | None:
     """The fewest pairs that find a change of this size; None where `most` would not do."""
     fewest = max(2, math.ceil(math.log2(1 / level)))
-    if fewest > most or detectable_change(noise, most, level, margin) > change:
+    if fewest > most or detectable_change(noise, most, level, margin, power) > change:
         return None
     low, high = fewest, most
     while low < high:
         middle = (low + high) // 2
-        if detectable_change(noise, middle, level, margin) <= change:
+        if detectable_change(noise, middle, level, margin, power) <= change:
             high = middle
         else:
             low = middle + 1

@@ -61,7 +61,7 @@ def smallest_p(rounds_a: int, rounds_b: int, paired: bool) -> float:
 
 
 def _bounds(ordered: Values, tail: Values, confidence: float) -> tuple[float, float, float]:
-    """`tail[s]` is P(statistic >= s): the outermost values whose exclusion would be rejected bound the interval."""
+    """`tail[s]` is P(statistic >= s): the outermost values that would be rejected bound the interval."""
     # By symmetry P(statistic <= k) is P(statistic >= size - k): count how many may be cut off on either side.
     below = tail[::-1]
     cut = int(np.count_nonzero(below <= (1 - confidence) / 2))

@@ -16,19 +16,20 @@ from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_find
 from tare.stats.ranks import rank_sum_p
 
-# One-sided p of the first stage, by Student or by ranks: one case in ten without any change is measured again in vain.
-SUSPECT = 0.15
-SUSPECT_RANKS = 0.1
+# One-sided p of the first stage: one case in ten without any change is measured again in vain.
+SUSPECT = 0.1
 # The share of the margin that the first estimate must reach.
 SUSPECT_MARGIN = 0.75
 # The chance of any false alarm in a night.
 LEVEL = 0.01
 # The change that the confirmation is sized to find.
 RESOLUTION = 0.05
-MOST_CONFIRM = 24
-# The noise seen in a few rounds may be luck: with five pairs its true value is under 1.56 times it four times in five
-# (the chi-squared distribution of a variance). The confirmation is sized for that.
-CAUTION = 1.56
+MOST_CONFIRM = 30
+# The power of the confirmation: the first stage misses some as well.
+POWER = 0.99
+# The noise seen in a few rounds may be luck: with six pairs its true value is under 1.46 times it four times in
+# five (the chi-squared distribution of a variance). The confirmation is sized for that.
+CAUTION = 1.5
 
 
 def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin: float) -> bool:
@@ -41,7 +42,7 @@ def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin
     if found.ratio.mid > least and (found.method == "none" or found.higher <= SUSPECT):
         return True
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    return bool(np.median(y) > least * np.median(x)) and rank_sum_p(x, y) <= SUSPECT_RANKS
+    return bool(np.median(y) > least * np.median(x)) and rank_sum_p(x, y) <= SUSPECT
 
 
 def noise_of(found: Comparison) -> float:
@@ -61,7 +62,9 @@ def rounds_to_confirm(noise: float, suspects: int, margin: float, most: int = MO
     level = LEVEL / max(suspects, 1)
     # Two more than the least with which a rank test can say anything at that level.
     fewest = math.ceil(math.log2(1 / level)) + 2
-    wanted = rounds_to_find(RESOLUTION, CAUTION * noise, level, margin, most) if math.isfinite(noise) else None
+    wanted = (
+        rounds_to_find(RESOLUTION, CAUTION * noise, level, margin, POWER, most) if math.isfinite(noise) else None
+    )
     return min(max(fewest, wanted or most), max(most, fewest))
 
 
