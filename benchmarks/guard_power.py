@@ -48,14 +48,14 @@ def heavy_tailed(rng: Rng, count: int) -> Values:
 
 def outliers(rng: Rng, count: int) -> Values:
     """Gaussian, and one process in twenty takes 30 % longer."""
-    return rng.normal(0, NOISE, count) + math.log(1.3) * (rng.random(count) < 0.05)
+    return np.asarray(rng.normal(0, NOISE, count) + math.log(1.3) * (rng.random(count) < 0.05))
 
 
 def bimodal(rng: Rng, count: int) -> Values:
     """Three processes in ten land in a slow mode; the standard deviation is the same."""
     share = 0.3
     gap = 0.97 * NOISE / math.sqrt(share * (1 - share))
-    return gap * (rng.random(count) < share) + rng.normal(0, 0.24 * NOISE, count)
+    return np.asarray(gap * (rng.random(count) < share) + rng.normal(0, 0.24 * NOISE, count))
 
 
 def drifting(rng: Rng, count: int) -> Values:

@@ -242,4 +242,5 @@ def _name(baseline: str | None, version: Version | None) -> str:
         return f"baseline {baseline}, stored"
     how = [version.python] if version.python != sys.executable else []
     how += [f"{name}={value}" for name, value in version.variables.items()]
-    return f"{f'baseline {baseline}' if baseline else 'baseline'}, side by side ({' '.join(how) or 'the same version'})"
+    named = f"baseline {baseline}" if baseline else "baseline"
+    return f"{named}, side by side ({' '.join(how) or 'the same version'})"

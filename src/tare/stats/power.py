@@ -15,15 +15,15 @@ def detectable_change(noise: float, rounds: int, level: float, margin: float = 0
     """The smallest change of a ratio that `rounds` interleaved pairs find with `power`, as a share.
 
     `noise` is the standard deviation of the logarithm of a process's figure. Found means both: p at most `level`
-    (one-sided), and an interval that clears the margin. Student's quantiles with the normal's for the power (the
-    usual approximation to the noncentral t), over the efficiency of the rank test.
+    (one-sided), and an interval that clears the margin. Student's quantiles for both errors (the usual and slightly
+    cautious approximation to the noncentral t), over the efficiency of the rank test.
     """
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import stdtrit
 
     if rounds < 2:
         return math.inf
     error = noise * math.sqrt(2 / rounds / RANK_EFFICIENCY)
-    spare = float(ndtri(power))
+    spare = float(stdtrit(rounds - 1, power))
     by_p = (float(stdtrit(rounds - 1, 1 - level)) + spare) * error
     by_margin = math.log1p(margin) + (float(stdtrit(rounds - 1, 0.5 + CONFIDENCE / 2)) + spare) * error
     return math.expm1(min(max(by_p, by_margin), 50.0))

@@ -111,7 +111,10 @@ def _rank_sum_tail(n: int, m: int) -> Values:
 
 
 def _tail(chance: Values) -> Values:
-    return np.asarray(np.minimum(np.cumsum(chance[::-1])[::-1], 1.0))
+    tail = np.minimum(np.cumsum(chance[::-1])[::-1], 1.0)
+    # All of it, without the rounding of so many sums.
+    tail[0] = 1.0
+    return np.asarray(tail)
 
 
 def _normal_tail(values: NDArray[np.int64], mean: float, variance: float) -> Values:

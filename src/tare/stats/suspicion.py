@@ -8,6 +8,7 @@ change is at most `level`, however many cases there are.
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_find
 from tare.stats.ranks import rank_sum_p
 
-# One-sided p of the first stage: one case in ten without any change is measured again in vain.
+# One-sided p of the first stage, of the comparison and of its second look (which also wants medians beyond the
+# margin): one case in ten without any change is measured again in vain.
 SUSPECT = 0.1
-# The share of the margin that the first estimate must reach.
+SECOND_LOOK = 0.25
+# The share of the margin that the first comparison's estimate must reach.
 SUSPECT_MARGIN = 0.75
 # The chance of any false alarm in a night.
 LEVEL = 0.01
@@ -27,9 +30,9 @@ RESOLUTION = 0.05
 MOST_CONFIRM = 30
 # The power of the confirmation: the first stage misses some as well.
 POWER = 0.99
-# The noise seen in a few rounds may be luck: with six pairs its true value is under 1.46 times it four times in
-# five (the chi-squared distribution of a variance). The confirmation is sized for that.
-CAUTION = 1.5
+# The noise seen in a few rounds may be luck: with six pairs its true value is under 1.76 times it nine times in
+# ten (the chi-squared distribution of a variance). The confirmation is sized for that.
+CAUTION = 1.75
 
 
 def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin: float) -> bool:
@@ -41,8 +44,9 @@ def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin
     least = 1 + SUSPECT_MARGIN * margin
     if found.ratio.mid > least and (found.method == "none" or found.higher <= SUSPECT):
         return True
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    return bool(np.median(y) > least * np.median(x)) and rank_sum_p(x, y) <= SUSPECT
+    if not median(b) > (1 + margin) * median(a):
+        return False
+    return rank_sum_p(np.asarray(a, dtype=float), np.asarray(b, dtype=float)) <= SECOND_LOOK
 
 
 def noise_of(found: Comparison) -> float:
@@ -74,4 +78,12 @@ def confirm(
     """The verdicts of confirmations together. `tests` is how many were made before the suspects were chosen, where
     the confirmation shares data with them (a stored baseline that is not measured again)."""
     ps = adjusted([one.higher for one in found], tests)
-    return [judge(one, margin, p, level) for one, margin, p in zip(found, margins, ps, strict=True)]
+    return [_verdict(one, margin, p, level) for one, margin, p in zip(found, margins, ps, strict=True)]
+
+
+def _verdict(found: Comparison, margin: float, p: float, level: float) -> Verdict:
+    if judge(found, margin, p, level) == "higher":
+        return "higher"
+    # Nobody is alarmed by what is left: it is judged on its own.
+    alone = judge(found, margin)
+    return "undecided" if alone == "higher" else alone
