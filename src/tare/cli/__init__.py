@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import baseline, build, calibrate, check, compare, doctor, export, listing, run, show
+from tare.cli import baseline, bisect, build, calibrate, check, compare, doctor, export, listing, run, show
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -30,6 +30,7 @@ app.command("compare")(compare.compare)
 app.add_typer(baseline.app, name="baseline")
 app.command("check")(check.check)
 app.command("calibrate")(calibrate.calibrate)
+app.command("bisect")(bisect.bisect)
 
 
 def _version(wanted: bool) -> None:

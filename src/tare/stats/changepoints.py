@@ -1,12 +1,14 @@
 """Steps in a series of positive figures: where, how large, how sure. Drift, outliers and correlation are no steps.
 
-Penalised likelihood on logarithms: pieces that are flat or straight (so a drift needs no cut), outliers clipped, and
-the penalty in units of the long-run variance (so correlated noise needs no cut). Our own because asv's detector misses
-small steps and Hunter's (apache-otava) takes correlation and outliers for steps: docs/history.md has the table.
+Penalised likelihood on logarithms: pieces that are flat or straight (so a drift needs no cut), outliers clipped,
+and the penalty in units of the long-run variance (so correlated noise needs no cut). Our own because asv's detector
+misses small steps and Hunter's (apache-otava) takes correlation and outliers for
+steps: docs/history.md has the table.
 """
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +31,8 @@ REFINEMENTS = 10
 
 
 class Step(NamedTuple):
-    """The series is at `before` up to `index - 1` and at `after` from `index` on; the first point after the step lies
-    in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
+    """The series is at `before` up to `index - 1` and at `after` from `index` on; the first point after the step
+    lies in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
 
     index: int
     earliest: int
@@ -107,7 +109,7 @@ class _Found:
 
     def course(self, cuts: list[int]) -> Course:
         edges = [0, *cuts, self._scaled.size]
-        pieces = [self.sums.piece(a, b, self.slope_penalty) for a, b in zip(edges, edges[1:], strict=False)]
+        pieces = [self.sums.piece(a, b, self.slope_penalty) for a, b in pairwise(edges)]
         steps = [self._step(cuts, i, pieces[i], pieces[i + 1]) for i in range(len(cuts))]
         shown = [(p.start, p.stop, self._value(p.first), self._value(p.last)) for p in pieces]
         return Course(steps, shown, math.sqrt(self._noise.variance), self._noise.correlation)

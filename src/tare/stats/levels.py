@@ -2,8 +2,8 @@
 
 A hidden Markov chain: each candidate has a level, the next one has the same or, rarely, another. Levels lie on a
 grid in units of the whole change (0 is the good end, 1 the bad end), and the width of the noise on another, so
-everything is summed exactly (Rabiner, A tutorial on hidden Markov models, 1989, for the recursions). Runs scatter as
-Student's t with 4 degrees of freedom: one run that was disturbed does not outvote the others.
+everything is summed exactly (Rabiner, A tutorial on hidden Markov models, 1989, for the recursions). Runs scatter
+as Student's t with 4 degrees of freedom: one run that was disturbed does not outvote the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Numbers = NDArray[np.float64]
 GRID = 8
 LEVELS = np.arange(-GRID // 2, GRID + GRID // 2 + 1) / GRID
 # A change smaller than this share of the whole is not looked for; otherwise every ripple would be a culprit.
-SMALLEST_SHARE = 0.25
+SMALLEST_SHARE = 0.375
 WIDTHS = np.geomspace(1 / 24, 2, 14)
 FREEDOM = 4.0
 # Where a further run may fall, for the information that it is expected to give.
@@ -35,8 +35,8 @@ class Posterior(NamedTuple):
 
 
 def level_posterior(runs: Mapping[int, Sequence[float]], rate: float) -> Posterior:
-    """The posterior for runs (in units of the whole change) by candidate; `rate` is how probable a change is at any
-    one candidate beforehand."""
+    """The posterior for runs (in units of the whole change) by candidate; `rate` is how probable a change is at
+    any one candidate beforehand."""
     measured = sorted(runs)
     gaps = np.diff(measured)
     stays = (1 - rate) ** gaps

@@ -21,8 +21,8 @@ FIRST_RUNS, MOST_END_RUNS = 3, 12
 END_LEVEL = 0.998
 # Runs that a culprit and its parent must both have at the end.
 VERIFYING_RUNS, MOST_VERIFYING_RUNS = 5, 12
-# How many changes are expected beforehand. That there is one is known from the ends, so this is about a second one.
-CHANGES = 0.1
+# How many changes to expect beforehand. The ends say that there is one, so this is about a second one.
+CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
 NEGLIGIBLE = 0.002
 
@@ -67,6 +67,12 @@ class Search:
     def spent(self) -> int:
         return sum(map(len, self.runs.values()))
 
+    @property
+    def whole(self) -> float:
+        """The change between the ends, as a logarithm."""
+        by_median = float(np.median(self.runs[self.last]) - np.median(self.runs[0]))
+        return by_median or float(np.mean(self.runs[self.last]) - np.mean(self.runs[0]))
+
     def next(self) -> int | Verdict:
         """The candidate whose run helps most, or the verdict."""
         if self.skipped & {0, self.last}:
@@ -86,8 +92,7 @@ class Search:
 
     def posterior(self) -> Posterior:
         good = float(np.median(self.runs[0]))
-        whole = float(np.median(self.runs[self.last])) - good
-        scaled = {c: [(value - good) / whole for value in values] for c, values in self.runs.items()}
+        scaled = {c: [(value - good) / self.whole for value in values] for c, values in self.runs.items()}
         return level_posterior(scaled, rate=CHANGES / (self.last + 1))
 
     def probabilities(self) -> list[float]:

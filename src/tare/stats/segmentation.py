@@ -14,8 +14,8 @@ MOST_PLACES = 1500
 
 
 class Piece(NamedTuple):
-    """A flat or straight fit of values[start:stop]: its value and the variance of that value (for noise of variance
-    1) at the first and at the last point."""
+    """A flat or straight fit of values[start:stop]: its value and the variance of that value (for noise of
+    variance 1) at the first and at the last point."""
 
     start: int
     stop: int

@@ -36,8 +36,8 @@ class Noise(NamedTuple):
 
 
 def clipped(values: Numbers, half: int) -> Numbers:
-    """Values drawn in to their running median (Hampel's filter, which clips instead of replacing): a plateau of more
-    than `half` points stays what it is."""
+    """Values drawn in to their running median (Hampel's filter, which clips instead of replacing): a plateau of
+    more than `half` points stays what it is."""
     half = min(half, (values.size - 1) // 2)
     if half < 1:
         return values
@@ -54,9 +54,9 @@ def series_noise(values: Numbers) -> Noise:
     """Variance and correlation of autoregressive noise under steps and drift.
 
     For AR(1) noise the mean squared difference at lag h is 2 v (1 - r^h): its growth over the first lags gives r,
-    whatever the levels are (the idea of Chakar et al., A robust approach for estimating change-points in the mean of
-    an AR(1) process, 2017, section 2.1, with four lags for two). The mean of correlated points is (1 + r) / (1 - r)
-    times as uncertain as that of independent ones.
+    whatever the levels are (the idea of Chakar et al., A robust approach for estimating change-points in the mean
+    of an AR(1) process, 2017, section 2.1, with four lags for two). The mean of correlated points is
+    (1 + r) / (1 - r) times as uncertain as that of independent ones.
     """
     if values.size < 3 * LAGS.size:
         return Noise(_mean_square(values, 1) / 2, 0.0, 1.0)
