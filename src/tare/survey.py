@@ -2,16 +2,21 @@
 
 from pathlib import Path
 
+import msgspec
+
 from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.protocol import Probed
 from tare.execute.scratch import scratch
+from tare.foreign.point import ForeignPoint
+from tare.foreign.read import read_foreign
 from tare.guard.selectors import select_records
 from tare.records.codec import read_records
 from tare.records.record import Record
 from tare.report.terminal import make_console
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
+from tare.store.foreign import add_foreign, find_foreign
 from tare.store.query import Query, parse_query
 from tare.workloads import all_workloads
 
@@ -89,3 +94,36 @@ def forget_baseline(name: str, where: str | None) -> None:
         remove_baseline(store, name)
     finally:
         store.close()
+
+
+def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
+    """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
+    if any(term.endswith((".json", ".json.gz")) or ("=" in term and "/" not in term) for term in terms):
+        return []
+    store = Store(where, must_exist=where is not None)
+    try:
+        return find_foreign(store, terms)
+    finally:
+        store.close()
+
+
+class ImportedFile(msgspec.Struct):
+    file: str
+    source: str
+    points: int
+    new: int
+    left_out: dict[str, str]
+
+
+def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
+    """All of them, or none if one cannot be read."""
+    found = [(path, read_foreign(path)) for path in files]
+    store = Store(where)
+    try:
+        new = [add_foreign(store, each.points) for _, each in found]
+    finally:
+        store.close()
+    return [
+        ImportedFile(str(path), each.source, len(each.points), count, each.left_out)
+        for (path, each), count in zip(found, new, strict=True)
+    ]

@@ -7,7 +7,21 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import baseline, bisect, build, calibrate, check, compare, doctor, export, listing, run, show
+from tare.cli import (
+    baseline,
+    bisect,
+    build,
+    calibrate,
+    check,
+    compare,
+    doctor,
+    export,
+    history,
+    importing,
+    listing,
+    run,
+    show,
+)
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -31,6 +45,8 @@ app.add_typer(baseline.app, name="baseline")
 app.command("check")(check.check)
 app.command("calibrate")(calibrate.calibrate)
 app.command("bisect")(bisect.bisect)
+app.command("history")(history.history)
+app.command("import")(importing.import_)
 
 
 def _version(wanted: bool) -> None:

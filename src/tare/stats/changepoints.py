@@ -1,9 +1,8 @@
 """Steps in a series of positive figures: where, how large, how sure. Drift, outliers and correlation are no steps.
 
 Penalised likelihood on logarithms: pieces that are flat or straight (so a drift needs no cut), outliers clipped,
-and the penalty in units of the long-run variance (so correlated noise needs no cut). Our own because asv's detector
-misses small steps and Hunter's (apache-otava) takes correlation and outliers for
-steps: docs/history.md has the table.
+and the penalty in units of the long-run variance (so correlated noise needs no cut). Our own because asv's misses
+small steps and Hunter's (apache-otava) takes correlation and outliers for steps: docs/history.md has the table.
 """
 
 import math
@@ -31,10 +30,10 @@ REFINEMENTS = 10
 
 
 class Step(NamedTuple):
-    """The series is at `before` up to `index - 1` and at `after` from `index` on; the first point after the step
+    """The series is at `before` up to `at - 1` and at `after` from `at` on; the first point after the step
     lies in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
 
-    index: int
+    at: int
     earliest: int
     latest: int
     before: float
@@ -121,7 +120,8 @@ class _Found:
         size = (right.first - left.last) * unit
         freedom = max((left.stop - left.start + right.stop - right.start) / self._noise.inflation - 2, 1.0)
         half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * unit * math.sqrt(left.spread + right.spread)
-        ratio = Interval(*(math.exp(min(each, 700.0)) for each in (size - half, size, size + half)))
+        low, middle, high = (math.exp(min(each, 700.0)) for each in (size - half, size, size + half))
+        ratio = Interval(low, middle, high)
         earliest, latest = self._range(cuts, i)
         return Step(cuts[i], earliest, latest, self._value(left.last), self._value(right.first), ratio)
 

@@ -72,7 +72,8 @@ def _belief(posterior: Posterior, candidate: int) -> Numbers:
     share = (candidate - low) / (high - low)
     # Without a change both ends share the level; with one it is as likely to lie anywhere between them.
     belief: Numbers = (1 - share) * joint.sum(axis=1) + share * joint.sum(axis=0)
-    return belief / belief.sum()
+    belief /= belief.sum()
+    return belief
 
 
 def _likelihood(values: Numbers) -> Numbers:

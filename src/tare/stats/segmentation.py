@@ -29,7 +29,7 @@ class Sums:
 
     def __init__(self, values: Numbers) -> None:
         centred = values - values.mean()
-        at = np.arange(values.size) - values.size / 2
+        at = np.arange(values.size, dtype=np.float64) - values.size / 2
         self.offset = float(values.mean())
         self._y, self._yy = _running(centred), _running(centred**2)
         self._t, self._tt, self._ty = _running(at), _running(at**2), _running(at * centred)
