@@ -80,7 +80,9 @@ def slow_first(case: Case, _: int) -> float:
 
 
 def gross(report: Report, case: Case) -> Any:
-    (found,) = [c for entry in report.cases if entry.case == case.key for c in entry.changes if c.metric == "gross"]
+    (found,) = [
+        c for entry in report.cases if entry.case == case.key for c in entry.changes if c.metric == "gross"
+    ]
     return found
 
 

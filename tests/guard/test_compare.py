@@ -71,7 +71,11 @@ def test_counts_are_compared_exactly() -> None:
     report = compared(counted(kernels=100, operators=50, synchronisations=0), counted(kernels=101, operators=49,
                                                                                      synchronisations=1))  # fmt: skip
     verdicts = {c.metric: (c.verdict, c.regression) for c in report.cases[0].changes if c.exact}
-    assert verdicts == {"kernels": ("more", True), "operators": ("less", False), "synchronisations": ("more", True)}
+    assert verdicts == {
+        "kernels": ("more", True),
+        "operators": ("less", False),
+        "synchronisations": ("more", True),
+    }
     assert change(report, "synchronisations").ratio is None
     assert report.exit_code == 1
 
@@ -130,7 +134,10 @@ def test_cases_of_one_side_only_are_listed() -> None:
 
 def test_ignored_metrics_are_not_there() -> None:
     quiet = make_thresholds({"metric": {"gross": {"ignore": True}}}, "here")
-    assert {c.metric for c in compared(timed(1.0), timed(2.0), quiet).cases[0].changes} == {"latency", "preparation"}
+    assert {c.metric for c in compared(timed(1.0), timed(2.0), quiet).cases[0].changes} == {
+        "latency",
+        "preparation",
+    }
 
 
 def test_many_cases_ask_for_more_evidence() -> None:

@@ -8,7 +8,7 @@ from rich.text import Text
 from tare.guard.history import History, Jump
 from tare.report.bisect import change, short
 from tare.report.numbers import decimals, size, unit_of
-from tare.report.plot import axis_values, plot, sparkline
+from tare.report.plot import plot, shown_range, sparkline
 from tare.report.terminal import WIDTH, simple_table
 
 HEIGHT = 11
@@ -29,7 +29,8 @@ def histories_view(histories: Sequence[History]) -> RenderableType:
 def history_view(history: History) -> RenderableType:
     values = [point.value for point in history.points]
     fitted = fitted_values(history)
-    axis = [figure(value, history.unit) for value in axis_values(values, fitted, WIDTH - AXIS, HEIGHT)]
+    low, high = shown_range(values, fitted)
+    axis = [figure(high - (high - low) * i / (HEIGHT - 1), history.unit) for i in range(HEIGHT)]
     lines = plot(values, fitted, [step.at for step in history.steps], axis, WIDTH)
     first, last = history.points[0].created[:10], history.points[-1].created[:10]
     gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
@@ -59,8 +60,8 @@ def figure(value: float, unit: str) -> str:
 def span(step: Jump) -> str:
     """Where a step came in: labels where there are any and they differ, and dates."""
     dates = f"{_minute(step.after_date)} and {_minute(step.until_date)}"
-    a, b = (short(label.removesuffix("+changes")) for label in (step.after_label, step.until_label))
-    return f"between {a} and {b} ({dates})" if a and b and a != b else f"between {dates}"
+    a, b = (label.removesuffix("+changes") for label in (step.after_label, step.until_label))
+    return f"between {short(a)} and {short(b)} ({dates})" if a and b and a != b else f"between {dates}"
 
 
 def _head(history: History) -> list[RenderableType]:

@@ -6,6 +6,7 @@ from html import escape
 from tare.guard.history import History
 from tare.report.bisect import change
 from tare.report.history import figure, fitted_values, span
+from tare.report.plot import shown_range
 
 WIDTH, HEIGHT = 960, 320
 LEFT, RIGHT, TOP, BOTTOM = 90, 20, 54, 44
@@ -21,7 +22,7 @@ text{font:13px system-ui,sans-serif;fill:#333}.t{font-weight:600;font-size:14px}
 
 def chart_svg(history: History) -> str:
     values, fitted = [p.value for p in history.points], fitted_values(history)
-    low, high = _range(values, fitted)
+    low, high = _padded(*shown_range(values, fitted))
     n = len(values)
 
     def x(index: float) -> float:
@@ -79,12 +80,7 @@ def chart_html(histories: Sequence[History]) -> str:
     return head + "".join(body) + "</html>\n"
 
 
-def _range(values: Sequence[float], fitted: Sequence[float]) -> tuple[float, float]:
-    """Room for the fitted line and nearly all points: one far outlier is drawn at the edge."""
-    ordered = sorted(values)
-    cut = len(ordered) // 100
-    low = min(ordered[cut], *fitted)
-    high = max(ordered[len(ordered) - 1 - cut], *fitted)
+def _padded(low: float, high: float) -> tuple[float, float]:
     pad = (high - low) * 0.08 or high * 0.05
     return low - pad, high + pad
 

@@ -1,9 +1,12 @@
 """A series in text: one line of blocks, or a plot of a few lines. Many points share a column by their median."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
+# The share of points at either end that may fall outside of a plot.
+OUTLIERS = 0.02
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -33,7 +36,7 @@ def plot(
     each line, from the top; its length is the plot's height. The first label is the highest value's."""
     height, room = len(axis), max(map(len, axis), default=0)
     shown, line = columns(values, width - room - 3), columns(fitted, width - room - 3)
-    low, high = min(*shown, *line), max(*shown, *line)
+    low, high = shown_range(values, fitted)
     rows = [[" "] * len(shown) for _ in range(height)]
     for mark, series in (("─", line), ("•", shown)):
         for x, value in enumerate(series):
@@ -44,14 +47,14 @@ def plot(
     return [*lines, f"{'':>{room}} └{foot}"]
 
 
-def axis_values(values: Sequence[float], fitted: Sequence[float], width: int, height: int) -> list[float]:
-    """The value in the middle of each line of a plot, from the top."""
-    shown = [*columns(values, width), *columns(fitted, width)]
-    low, high = min(shown), max(shown)
-    return [high - (high - low) * i / max(height - 1, 1) for i in range(height)]
+def shown_range(values: Sequence[float], fitted: Sequence[float]) -> tuple[float, float]:
+    """Room for the fitted line and nearly all points: a far outlier is drawn at the edge, and hides nothing."""
+    ordered = sorted(values)
+    cut = math.ceil(len(ordered) * OUTLIERS) if len(ordered) >= 20 else 0
+    return min(ordered[cut], *fitted), max(ordered[len(ordered) - 1 - cut], *fitted)
 
 
 def _row(value: float, low: float, high: float, height: int) -> int:
     if high <= low:
         return height // 2
-    return min(int((high - value) / (high - low) * (height - 1) + 0.5), height - 1)
+    return min(max(int((high - value) / (high - low) * (height - 1) + 0.5), 0), height - 1)

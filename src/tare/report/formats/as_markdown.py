@@ -23,7 +23,7 @@ def render(report: Report) -> str:
     lines += [f"- {escape(note)}" for note in report.notes]
     lines += ["", *_sureness(report), "", *_where(report)]
     if report.command:
-        lines += ["", "To reproduce:", "", "```", report.command.replace("`", "'"), "```"]
+        lines += ["", "To reproduce:", "", "```", " ".join(report.command.replace("`", "'").split()), "```"]
     return "\n".join(lines) + "\n"
 
 
