@@ -37,7 +37,7 @@ class Simulated:
         self._drawn = random.Random(seed)
         self._taken = 0
 
-    def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
+    def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
         self._order.append(self._name)
         seconds = self._step_s(case, self._taken)
         self._taken += 1

@@ -68,8 +68,8 @@ def test_a_change_that_is_real_and_may_be_as_large_as_the_threshold_is_a_regress
 
 
 def test_counts_are_compared_exactly() -> None:
-    report = compared(counted(kernels=100, operators=50, synchronisations=0), counted(kernels=101, operators=49,
-                                                                                     synchronisations=1))  # fmt: skip
+    before = counted(kernels=100, operators=50, synchronisations=0)
+    report = compared(before, counted(kernels=101, operators=49, synchronisations=1))
     verdicts = {c.metric: (c.verdict, c.regression) for c in report.cases[0].changes if c.exact}
     assert verdicts == {
         "kernels": ("more", True),

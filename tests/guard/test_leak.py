@@ -85,7 +85,10 @@ def test_readings_become_steps() -> None:
 
 def test_readings_outside_the_sampled_blocks_do_not_count() -> None:
     done = make_round(
-        series=[make_series("warmup", 0.1, blocks=3), make_series("pipelined", 0.1, blocks=1, steps=1, at_ns=[5 * 10**9])],
+        series=[
+            make_series("warmup", 0.1, blocks=3),
+            make_series("pipelined", 0.1, blocks=1, steps=1, at_ns=[5 * 10**9]),
+        ],
         memory_trace=MemoryTrace(at_ns=[0, 10**9, 5_050_000_000, 9 * 10**9], host=[1, 2, 3, 4]),
-    )  # fmt: skip
+    )
     assert memory_over_steps(done, "host") == ([0.5], [3.0])

@@ -50,6 +50,6 @@ def test_what_is_counted_is_exact_and_any_increase_counts() -> None:
 def test_names_are_chosen_and_refused() -> None:
     assert [metric.name for metric in chosen(["energy", "gross"])] == ["energy", "gross"]
     assert chosen(None) == METRICS
-    with pytest.raises(BadInput, match="unknown metric 'gros'.*did you mean 'gross'"):
+    with pytest.raises(BadInput, match=r"unknown metric 'gros'.*did you mean 'gross'"):
         chosen(["gros"])
     assert len(set(NAMES)) == len(NAMES)

@@ -148,5 +148,5 @@ def test_every_format_takes_every_report() -> None:
     for name in FORMATS:
         assert get_renderer(name)(nasty_report())
         assert get_renderer(name)(make_report(cases=[]))
-    with pytest.raises(BadInput, match="unknown format 'xml'.*junit.*terminal"):
+    with pytest.raises(BadInput, match=r"unknown format 'xml'.*junit.*terminal"):
         get_renderer("xml")

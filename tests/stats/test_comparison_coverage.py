@@ -63,8 +63,8 @@ def bootstrap(rounds: int, of: Callable[..., Any]) -> tuple[float, float]:
 
 
 def test_why_there_is_no_bootstrap_here() -> None:
-    """Of means it is too narrow with three to six rounds, of medians with three; of medians with ten it is wider than
-    the exact interval. (And neither gives a p-value or knows of pairs.)"""
+    """Of means it is too narrow with three to six rounds, of medians with three; of medians with ten it is
+    wider than the exact interval. (And neither gives a p-value or knows of pairs.)"""
     assert all(bootstrap(rounds, np.mean)[0] < ENOUGH for rounds in (3, 5, 6))
     assert bootstrap(3, np.median)[0] < ENOUGH
     covered, width = bootstrap(10, np.median)

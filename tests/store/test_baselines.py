@@ -43,7 +43,7 @@ def test_removing_forgets_the_name_and_keeps_the_records(store: Store) -> None:
     remove_baseline(store, "main")
     assert [one.name for one in list_baselines(store)] == ["other"]
     assert len(store.find(Query())) == 2
-    with pytest.raises(BadInput, match="unknown baseline 'main'.*valid: other"):
+    with pytest.raises(BadInput, match=r"unknown baseline 'main'.*valid: other"):
         remove_baseline(store, "main")
 
 

@@ -15,7 +15,7 @@ def detectable_change(noise: float, rounds: int, level: float, margin: float = 0
     """The smallest change of a ratio that `rounds` interleaved pairs find with `power`, as a share.
 
     `noise` is the standard deviation of the logarithm of a process's figure. Found means both: p at most `level`
-    (one-sided), and an interval that clears the margin. Student's quantiles for both errors (the usual and slightly
+    (one-sided), and an interval that clears the margin. Student's quantiles for both errors (the usual, slightly
     cautious approximation to the noncentral t), over the efficiency of the rank test.
     """
     from scipy.special import stdtrit
