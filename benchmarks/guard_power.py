@@ -60,7 +60,7 @@ def bimodal(rng: Rng, count: int) -> Values:
 
 def drifting(rng: Rng, count: int) -> Values:
     """Gaussian on a machine that becomes 8 % slower or faster while a case is measured."""
-    return rng.normal(0, NOISE, count) + rng.choice([-0.08, 0.08]) * np.linspace(0, 1, count)
+    return np.asarray(rng.normal(0, NOISE, count) + rng.choice([-0.08, 0.08]) * np.linspace(0, 1, count))
 
 
 def autocorrelated(rng: Rng, count: int) -> Values:

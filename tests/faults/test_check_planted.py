@@ -77,10 +77,25 @@ def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path,
     assert 1.5 < case["changes"][0]["ratio"] < 2.5
 
 
+@pytest.mark.parametrize(("extra", "metric"), [("copy", "bytes_copied"), ("synchronisation", "synchronisations")])
+def test_a_planted_extra_copy_or_synchronisation_is_counted(
+    home: Path, tmp_path: Path, extra: str, metric: str
+) -> None:
+    """Two rounds and no statistics: what is counted is exact."""
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
+                "--metric", f"operators,{metric}", "--json", PLANTED_EXTRA=extra)  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    changes = {change["metric"]: change for change in case["changes"]}
+    assert changes[metric]["a"] == 0
+    # A batch of one row of four float32 numbers, or one value handed to the host.
+    assert changes[metric]["b"] == (16 if extra == "copy" else 1)
+    assert all(change["exact"] and change["regression"] for change in changes.values())
+
+
 def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_leak"), "--baseline-env", "PLANTED_LEAK=0", "--metric",
-                "gross", "--confirm", "3", "--rounds", "3", "--budget", "9", "--json",
-                PLANTED_LEAK="65536")  # fmt: skip
+                "gross", "--confirm", "4", "--budget", "3", "--json", PLANTED_LEAK="65536")  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert len(case["leaks"]) == 1

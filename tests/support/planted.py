@@ -161,8 +161,13 @@ _leaked: list[bytearray] = []
 
 
 def _wait(_: int, y: Any) -> Any:
-    """Takes PLANTED_MS, asleep: a loaded machine changes it little."""
+    """Takes PLANTED_MS, asleep: a loaded machine changes it little. PLANTED_EXTRA does more than it must."""
     time.sleep(float(os.environ.get("PLANTED_MS", "2")) / 1000)
+    extra = os.environ.get("PLANTED_EXTRA")
+    if extra == "copy":
+        y = y.clone()
+    if extra == "synchronisation":
+        y = y * float(y.sum().item() < 1e30)
     return y
 
 

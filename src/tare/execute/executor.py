@@ -29,7 +29,7 @@ from tare.execute.protocol import (
     Stage,
     StageJob,
 )
-from tare.execute.supervise import Ending, Watchman, resident, supervise
+from tare.execute.supervise import Ending, Watchman, held_by, supervise
 from tare.home import home
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
@@ -107,7 +107,7 @@ class LocalExecutor:
             done,
             telemetry=watch.summary(done, ending.pid),
             throttled=watch.throttled(done.series),
-            memory_trace=watch.memory_trace(done.series),
+            memory_trace=done.memory_trace or watch.memory_trace(done.series),
             device_memory=memory,
         )
 
@@ -190,7 +190,7 @@ class LocalExecutor:
             watch = Watch(
                 gpu.read if gpu else None,
                 read_memory=lambda: gpu.used_by(process.pid) if gpu else None,
-                read_host=lambda: resident(process.pid) or None,
+                read_host=lambda: held_by(process.pid),
             )
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch

@@ -136,7 +136,7 @@ class _Supervision:
             return True
         if self._watchman.memory is None:
             return False
-        return resident(self._process.pid) > self._watchman.memory
+        return _resident(self._process.pid) > self._watchman.memory
 
     def _kill(self, why: Killed) -> None:
         if self._ending.killed is None:
@@ -161,8 +161,14 @@ def oom_kills() -> int:
     return total
 
 
-def resident(pid: int) -> int:
-    """Bytes of host memory that a process and its children hold."""
+def held_by(pid: int) -> int | None:
+    """Bytes of host memory that a process holds, without its children: cheap enough for ten readings a second."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return None
+
+
+def _resident(pid: int) -> int:
     total = 0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)

@@ -47,7 +47,7 @@ def _slopes(record: Record, place: str) -> list[float]:
 
 
 def memory_over_steps(done: Round, place: str) -> tuple[list[float], list[float]]:
-    """How many steps had been done at each reading while sampling, and the memory then."""
+    """How many steps of the sampled series had been done at each reading, and the memory then."""
     trace = done.memory_trace
     held = None if trace is None else (trace.host if place == "host" else trace.device)
     blocks = [
@@ -63,12 +63,7 @@ def memory_over_steps(done: Round, place: str) -> tuple[list[float], list[float]
     done_before = [0]
     for _, _, steps in blocks:
         done_before.append(done_before[-1] + steps)
-    found = [
-        (_steps_at(at, blocks, ends, done_before), float(bytes_))
-        for at, bytes_ in zip(trace.at_ns, held, strict=True)
-        if blocks[0][0] <= at <= ends[-1]
-    ]
-    return [steps for steps, _ in found], [bytes_ for _, bytes_ in found]
+    return [_steps_at(at, blocks, ends, done_before) for at in trace.at_ns], [float(bytes_) for bytes_ in held]
 
 
 def _steps_at(at: int, blocks: list[tuple[int, int, int]], ends: list[int], done_before: list[int]) -> float:
