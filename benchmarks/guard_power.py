@@ -32,6 +32,8 @@ NOISE = 0.02
 MARGIN = 0.02
 THRESHOLD = 0.07
 BASELINE_ROUNDS = 20
+# How many times the noise of a loud machine is.
+LOUD = 3.0
 FALSE_ALARMS = 0.01
 FOUND = 0.95
 SEED = 20260601
@@ -191,6 +193,22 @@ def measure(rule: str, kind: str, nights: int) -> dict[str, Any]:
     }
 
 
+def measure_loud(kind: str, nights: int) -> dict[str, Any]:
+    """False alarms where the noise is three times as large, so that the margin does not help to avoid them."""
+    rng = np.random.default_rng([SEED, 99, list(KINDS).index(kind)])
+    plain = KINDS[kind]
+    quiet = [checked_night(lambda rng, count: LOUD * plain(rng, count), rng, 0.0) for _ in range(nights)]
+    alarms = sum(night.false_alarm for night in quiet)
+    return {
+        "rule": PROMISED,
+        "noise": kind,
+        "nights": nights,
+        "false_alarm_nights": alarms,
+        "false_alarm_share": alarms / nights,
+        "processes_a_night": sum(night.processes for night in quiet) / nights,
+    }
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
     lines = [
@@ -213,7 +231,7 @@ def broken_promises(rows: list[dict[str, Any]]) -> list[str]:
             continue
         if row["false_alarm_share"] > FALSE_ALARMS:
             broken.append(f"{row['noise']}: false alarms in {row['false_alarm_share']:.2%} of nights")
-        if row["found_5_percent"] < FOUND:
+        if row.get("found_5_percent", 1.0) < FOUND:
             broken.append(f"{row['noise']}: a 5 % step is found in {row['found_5_percent']:.1%}")
     return broken
 
@@ -228,14 +246,19 @@ def main() -> int:
     pairs = [(rule, kind) for kind in KINDS for rule in RULES]
     with ProcessPoolExecutor(args.jobs) as pool:
         rows = list(pool.map(measure, *zip(*pairs, strict=True), [args.nights] * len(pairs)))
+        loud = list(pool.map(measure_loud, KINDS, [args.nights] * len(KINDS)))
     print(table(rows))
-    broken = broken_promises(rows)
+    for row in loud:
+        print(f"at {LOUD * NOISE:.0%}, {row['noise']}: false alarms in {row['false_alarm_share']:.1%} of nights")
+    broken = broken_promises([*rows, *loud])
     print("\n".join(broken) or "all promises kept")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         setting = {"cases": CASES, "rounds": ROUNDS, "noise": NOISE, "margin": MARGIN, "threshold": THRESHOLD}
         setting |= {"baseline_rounds": BASELINE_ROUNDS, "seed": SEED, "seconds": round(time.monotonic() - began)}
-        args.json.write_text(json.dumps({"setting": setting, "rows": rows, "broken": broken}, indent=1) + "\n")
+        args.json.write_text(
+            json.dumps({"setting": setting, "rows": rows, "loud": loud, "broken": broken}, indent=1) + "\n"
+        )
     return 1 if broken else 0
 
 

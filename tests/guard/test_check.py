@@ -163,3 +163,24 @@ def test_the_user_may_fix_the_confirmation(tmp_path: Path, rounds: int, stages: 
     assert set(setting.stages) == stages
     assert [case.case for case in report.bad] == [CASES[0].key]
     assert gross(report, CASES[0]).rounds_b == (rounds or 6)
+
+
+def test_a_figure_that_only_one_round_has_is_not_measured_again_in_vain(tmp_path: Path) -> None:
+    """A cold preparation is there once a side, and another thirty rounds would not change that."""
+
+    class Caching(Simulated):
+        def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
+            done = super().run_round(case, index, options, check)
+            return make_round(
+                index,
+                prepare_s=(2.0 if self._name == "now" else 1.0) if index == 0 else 0.1,
+                cache="cold" if index == 0 else "warm",
+                series=done.series,
+            )
+
+    setting = Setting(tmp_path, flat, flat)
+    setting._executors = [Caching(flat, setting.order, name, seed) for seed, name in enumerate(("now", "before"))]
+    report = setting.run()
+    assert setting.stages == ["first"]
+    (cold,) = {c.verdict for case in report.cases for c in case.changes if c.metric == "preparation"}
+    assert cold == "undecided"

@@ -8,20 +8,25 @@ from tare.measure.counts import count_step
 CPU = torch.device("cpu")
 
 
-def test_operators_copies_and_synchronisations_are_counted() -> None:
-    x = torch.randn(8, 4)
-
+@pytest.mark.parametrize("inference", [False, True], ids=["plain", "inference mode"])
+def test_operators_copies_and_synchronisations_are_counted(inference: bool) -> None:
     def step() -> float:
         y = (x + 1).clone()
         return float(y.sum().item())
 
-    assert count_step(step, CPU) == {"operators": 4, "synchronisations": 1, "bytes_copied": 8 * 4 * 4}
+    with torch.inference_mode(inference):
+        x = torch.randn(8, 4)
+        assert count_step(step, CPU) == {"operators": 4, "synchronisations": 1, "bytes_copied": 8 * 4 * 4}
 
 
-def test_a_conversion_is_a_copy_of_what_it_makes() -> None:
-    x = torch.randn(10)
-    assert count_step(lambda: x.to(torch.float64), CPU)["bytes_copied"] == 80
-    assert count_step(lambda: x.to(torch.float32), CPU)["bytes_copied"] == 0
+@pytest.mark.parametrize("inference", [False, True], ids=["plain", "inference mode"])
+def test_a_conversion_is_a_copy_of_what_it_makes(inference: bool) -> None:
+    with torch.inference_mode(inference):
+        x = torch.randn(10, 2)
+        assert count_step(lambda: x.to(torch.float64), CPU)["bytes_copied"] == 160
+        assert count_step(lambda: x.to(torch.float32), CPU)["bytes_copied"] == 0
+        assert count_step(lambda: x.t().contiguous(), CPU)["bytes_copied"] == 80
+        assert count_step(lambda: x.contiguous(), CPU)["bytes_copied"] == 0
 
 
 def test_the_backward_pass_is_counted_as_well() -> None:

@@ -90,7 +90,7 @@ def test_markdown_says_what_how_much_how_sure_where_and_how_to_reproduce() -> No
     text = get_renderer("markdown")(make_report())
     assert text.startswith("## ❌ 4 regressions in 2 of 4 cases")
     assert "| `mlp/eager` | gross | 1.0 ms | 1.1 ms | +10.0 % (+8.0 .. +12.0) | **slower** |" in text
-    for part in ("fails now: signal", "leaks: host memory", "software.torch: 2.9.1 against 2.10.0", "at most 1%",
+    for part in ("fails now: signal", "leaks: host memory", "software.torch: 2.9.1 against 2.10.0", "at most 1.0%",
                  "Environment: cpu test, torch 2.10.0", "tare check night.toml"):  # fmt: skip
         assert part in text
 

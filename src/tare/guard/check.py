@@ -94,7 +94,7 @@ class Check:
             return {}
         found: dict[Case, list[Tested]] = {}
         for case, tests in first.items():
-            named = [one for one in tests if one.found and is_suspect(one.a, one.b, one.found, one.limits.margin)]
+            named = [one for one in tests if self._is_suspect(one)]
             if named:
                 found[case] = named
         for a, b in pairs:
@@ -102,6 +102,12 @@ class Check:
             if broken or (b.case in first and leaks(a, b, self._rules.thresholds)):
                 found.setdefault(b.case, [])
         return found
+
+    def _is_suspect(self, one: Tested) -> bool:
+        """A figure that many rounds have but once (a cold preparation) would not be known better by more of them."""
+        if one.found is None or (one.found.method == "none" and self._options.rounds > 1):
+            return False
+        return is_suspect(one.a, one.b, one.found, one.limits.margin)
 
     def _measure_again(
         self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]]
@@ -160,7 +166,7 @@ class Check:
             renewed = {one.metric.name: one for one in self._test(a, b)}
             for position, one in enumerate(first.get(b.case, [])):
                 new = renewed.get(one.metric.name)
-                if one.found and new and new.found and is_suspect(one.a, one.b, one.found, one.limits.margin):
+                if new and new.found and self._is_suspect(one):
                     suspected.append((b.case, position, new, new.found))
         found = [comparison for *_, comparison in suspected]
         family = None if self._interleaved else tests

@@ -5,11 +5,14 @@ No clock is involved, so that two versions can be compared exactly, on any machi
 from collections.abc import Callable
 from typing import Any
 
-# Operators that hand a value to the host, and so wait for the device; on a CPU they are counted all the same.
+# Operators that hand a value to the host, and so wait for the device; on a CPU they are counted all the same. In
+# inference mode the composite ones (item, to) come as they are, elsewhere as what they are made of.
 SYNCHRONISING = frozenset(
-    {"_local_scalar_dense", "nonzero", "equal", "masked_select", "is_nonzero", "_unique2", "unique_dim"}
+    {"_local_scalar_dense", "item", "nonzero", "equal", "masked_select", "is_nonzero", "_unique2", "unique_dim"}
 )
+# Operators that copy always, and those that copy unless the tensor is already as it should be.
 COPYING = frozenset({"_to_copy", "copy_", "clone", "_pin_memory", "copy"})
+MAYBE_COPYING = frozenset({"to", "contiguous", "pin_memory", "reshape", "flatten", "type_as"})
 
 
 def count_step(step: Callable[[], Any], device: Any) -> dict[str, int]:
@@ -26,7 +29,9 @@ def count_step(step: Callable[[], Any], device: Any) -> dict[str, int]:
             name = operator.overloadpacket.__name__
             self.operators += 1
             self.synchronisations += name in SYNCHRONISING
-            if name in COPYING and isinstance(result, torch.Tensor):
+            if isinstance(result, torch.Tensor) and (
+                name in COPYING or (name in MAYBE_COPYING and not _shares(result, args[0]))
+            ):
                 self.bytes_copied += result.numel() * result.element_size()
             return result
 
@@ -42,6 +47,10 @@ def count_step(step: Callable[[], Any], device: Any) -> dict[str, int]:
     if before is not None and after is not None:
         counts["allocations"] = after - before
     return counts
+
+
+def _shares(result: Any, given: Any) -> bool:
+    return bool(result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr())
 
 
 def _allocations(torch: Any, device: Any) -> int | None:

@@ -23,8 +23,8 @@ SUSPECT = 0.1
 SECOND_LOOK = 0.25
 # The share of the margin that the first comparison's estimate must reach.
 SUSPECT_MARGIN = 0.75
-# The chance of any false alarm in a night.
-LEVEL = 0.01
+# The chance of any false alarm in a night. One in a hundred is promised; this leaves room for chance.
+LEVEL = 0.005
 # The change that the confirmation is sized to find.
 RESOLUTION = 0.05
 MOST_CONFIRM = 30

@@ -76,7 +76,7 @@ def _sureness(report: Report) -> list[str]:
     if any(change.stage != "first" for change in changes):
         return [
             "Each suspected regression was measured again in fresh processes, and its figures are those. "
-            f"The chance of any false alarm is at most {report.level:.0%}."
+            f"The chance of any false alarm is at most {report.level:.1%}."
         ]
     return [
         "Intervals are 95 %, from the medians of fresh processes; false discoveries are held to "
