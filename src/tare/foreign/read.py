@@ -13,15 +13,6 @@ from tare.foreign.point import Imported
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-class _Head(msgspec.Struct):
-    """The keys by which the formats differ."""
-
-    benchmarks: msgspec.Raw
-    context: msgspec.Raw | None = None
-    machine_info: msgspec.Raw | None = None
-    version: msgspec.Raw | None = None
-
-
 def read_foreign(path: Path) -> Imported:
     try:
         data = path.read_bytes()
@@ -36,13 +27,14 @@ def read_foreign(path: Path) -> Imported:
 
 def decode_foreign(data: bytes, where: str) -> Imported:
     try:
-        head = msgspec.json.decode(data, type=_Head)
-        if head.machine_info is not None:
+        # The keys by which the formats differ.
+        keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys()
+        if "machine_info" in keys:
             document = msgspec.json.decode(data, type=pytest_benchmark.Document)
             found = pytest_benchmark.read(document, where)
-        elif head.context is not None:
+        elif "context" in keys:
             found = google_benchmark.read(msgspec.json.decode(data, type=google_benchmark.Document), where)
-        elif head.version is not None:
+        elif "benchmarks" in keys and "version" in keys:
             found = pyperf.read(msgspec.json.decode(data, type=pyperf.Document), where)
         else:
             raise BadInput(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.stats.intervals import Interval
-from tare.stats.segmentation import Piece, Sums, best_cuts, curve_cost
+from tare.stats.segmentation import Cuts, Piece, Sums, curve_cost
 from tare.stats.series_noise import Noise, clipped, series_noise
 
 Numbers = NDArray[np.float64]
@@ -27,6 +27,7 @@ SLOPE_SHARE = 0.5
 CURVE_DEGREE, CURVE_MARGIN, CURVE_PENALTY = 3, 2.0, 0.5
 CONFIDENCE = 0.95
 REFINEMENTS = 10
+SHORTEST = 4
 
 
 class Step(NamedTuple):
@@ -52,7 +53,7 @@ class Course(NamedTuple):
 
 def shortest_plateau(size: int) -> int:
     """Fewer points than this on one side of a step are outliers. Grows slowly, for chance has more room."""
-    return math.ceil(math.log(max(size, 2))) + 1
+    return max(math.ceil(math.log(max(size, 2))) + 1, SHORTEST)
 
 
 def find_steps(values: Sequence[float] | Numbers) -> Course:
@@ -64,14 +65,16 @@ def find_steps(values: Sequence[float] | Numbers) -> Course:
     if size == 0:
         return Course([], [], 0.0, 0.0)
     logs = clipped(np.log(series), shortest)
-    noise = series_noise(logs)
-    if size < 2 * shortest or noise.long_run <= 0:
+    if size < 2 * shortest or logs.min() == logs.max():
         level = math.exp(float(np.median(logs)))
-        return Course([], [(0, size, level, level)], math.sqrt(noise.variance), noise.correlation)
-    scaled = logs / math.sqrt(noise.long_run)
+        return Course([], [(0, size, level, level)], float(logs.std()), 0.0)
     penalty = BASE_PENALTY + LOG_PENALTY * math.log(size)
+    sums = Sums(logs)
+    possible = Cuts(sums, size, shortest)
+    noise = series_noise(logs, sums, possible, penalty, SLOPE_SHARE * penalty)
+    scaled = logs / math.sqrt(noise.long_run)
     found = _Found(scaled, noise, shortest, SLOPE_SHARE * penalty)
-    cuts = best_cuts(found.sums, size, penalty, found.slope_penalty, shortest)
+    cuts = possible.best(noise.long_run * penalty, noise.long_run * found.slope_penalty)
     return found.course(found.refined(found.without_drift(found.refined(cuts))))
 
 

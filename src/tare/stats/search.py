@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tare.stats.intervals import Interval
 from tare.stats.levels import Posterior, information, level_posterior
@@ -25,6 +26,8 @@ VERIFYING_RUNS, MOST_VERIFYING_RUNS = 5, 12
 CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
 NEGLIGIBLE = 0.002
+# In scales of a normal distribution, whose median absolute deviation is 1 / 1.4826 of it.
+OUTLYING, NORMAL = 3.0, 1.4826
 
 
 class Culprit(NamedTuple):
@@ -77,6 +80,8 @@ class Search:
         """The candidate whose run helps most, or the verdict."""
         if self.skipped & {0, self.last}:
             return "ends-failed"
+        if self.spent >= self.most_runs and not self._is_found():
+            return "undecided"
         ends = self._end_to_run()
         if ends is not None:
             return ends
@@ -84,11 +89,17 @@ class Search:
             return "no-difference"
         posterior = self.posterior()
         culprits = self.culprits(posterior)
-        if self.spent >= self.most_runs:
-            return "undecided"
         if not self._settled(posterior, culprits):
             return self._most_informative(posterior)
         return self._verify(culprits)
+
+    def _is_found(self) -> bool:
+        """Whether the last run allowed was the one that settled it."""
+        if not self.runs.keys() >= {0, self.last} or self._end_to_run() is not None or self.whole == 0:
+            return False
+        posterior = self.posterior()
+        culprits = self.culprits(posterior)
+        return self._settled(posterior, culprits) and self._verify(culprits) == "found"
 
     def posterior(self) -> Posterior:
         good = float(np.median(self.runs[0]))
@@ -160,10 +171,13 @@ class Search:
 
 
 def difference(before: Sequence[float], after: Sequence[float], confidence: float) -> Interval:
-    """The ratio of two sets of runs (given as logarithms), with Welch's interval; not sound for single runs."""
+    """The ratio of two sets of runs (given as logarithms), with Welch's interval; not sound for single runs.
+
+    A run that was disturbed is drawn in to the others first: alone it would hide a difference that others show.
+    """
     from scipy.special import stdtrit
 
-    a, b = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    a, b = _drawn_in(before, after)
     middle = float(b.mean() - a.mean())
     if a.size < 2 or b.size < 2:
         return Interval(math.exp(middle), math.exp(middle), math.exp(middle), sound=False)
@@ -174,6 +188,18 @@ def difference(before: Sequence[float], after: Sequence[float], confidence: floa
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / (a.size - 1) + parts[1] ** 2 / (b.size - 1))
         half = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
     return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half))
+
+
+def _drawn_in(*groups: Sequence[float]) -> list[NDArray[np.float64]]:
+    """Values no farther from their group's median than `OUTLYING` times the scale of all groups together."""
+    values = [np.asarray(group, dtype=float) for group in groups]
+    middles = [float(np.median(each)) for each in values]
+    # The smallest distance of a group is that of its median itself, and says nothing.
+    away = np.concatenate([np.sort(np.abs(v - m))[1:] for v, m in zip(values, middles, strict=True)])
+    limit = OUTLYING * NORMAL * float(np.median(away)) if away.size else 0.0
+    if limit == 0:
+        return values
+    return [np.clip(each, middle - limit, middle + limit) for each, middle in zip(values, middles, strict=True)]
 
 
 def _apart(before: Sequence[float], after: Sequence[float], level: float) -> bool:

@@ -10,7 +10,7 @@ Numbers = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 # Beyond this many possible cuts only every second, third... place is one; the caller finds the place within.
-MOST_PLACES = 1500
+MOST_PLACES = 1000
 
 
 class Piece(NamedTuple):
@@ -22,6 +22,10 @@ class Piece(NamedTuple):
     first: float
     last: float
     spread: float
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
 
 
 class Sums:
@@ -60,32 +64,39 @@ class Sums:
         return Piece(start, stop, mean - slope * half, mean + slope * half, 1 / n + half**2 / square)
 
 
-def best_cuts(sums: Sums, size: int, penalty: float, slope_penalty: float, shortest: int) -> list[int]:
-    """The cuts that minimise the sum of squares plus `penalty` a cut and `slope_penalty` a sloping piece.
+class Cuts:
+    """All stretches between possible cuts, costed once; the best cuts for any penalties come from them."""
 
-    Optimal partitioning (Jackson et al., 2005). PELT's pruning (Killick et al., 2012) is left out: where there are
-    few cuts, which is usual here, it removes nothing.
-    """
-    stride = max(math.ceil(size / MOST_PLACES), 1)
-    places = np.append(np.arange(0, size, stride), size)
-    best = np.full(places.size, np.inf)
-    best[0] = -penalty
-    before = np.zeros(places.size, dtype=np.intp)
-    for i in range(1, places.size):
-        # Where no cut is allowed yet, the cost stays infinite.
-        reach = int(np.searchsorted(places, places[i] - shortest, side="right"))
-        if reach == 0:
-            continue
-        flat, straight = sums.costs(places[:reach], int(places[i]))
-        total = best[:reach] + np.minimum(flat, straight + slope_penalty) + penalty
-        before[i] = int(np.argmin(total))
-        best[i] = total[before[i]]
-    cuts: list[int] = []
-    i = int(before[-1])
-    while i > 0:
-        cuts.append(int(places[i]))
-        i = int(before[i])
-    return cuts[::-1]
+    def __init__(self, sums: Sums, size: int, shortest: int) -> None:
+        stride = max(math.ceil(size / MOST_PLACES), 1)
+        self._places = np.append(np.arange(0, size, stride), size)
+        starts, stops = np.meshgrid(self._places, self._places, indexing="ij")
+        allowed = stops - starts >= shortest
+        self._flat = np.full(allowed.shape, np.inf)
+        self._straight = np.full(allowed.shape, np.inf)
+        self._flat[allowed], self._straight[allowed] = sums.costs(starts[allowed], stops[allowed])
+
+    def best(self, penalty: float, slope_penalty: float) -> list[int]:
+        """The cuts that minimise the sum of squares plus `penalty` a cut and `slope_penalty` a sloping piece.
+
+        Optimal partitioning (Jackson et al., 2005). PELT's pruning (Killick et al., 2012) is left out: where there
+        are few cuts, which is usual here, it removes nothing.
+        """
+        costs = np.minimum(self._flat, self._straight + slope_penalty) + penalty
+        best = np.full(self._places.size, np.inf)
+        best[0] = -penalty
+        before = np.zeros(self._places.size, dtype=np.intp)
+        for i in range(1, self._places.size):
+            # What is too short has an infinite cost, and so has what can only be reached by it.
+            total = best[:i] + costs[:i, i]
+            before[i] = int(np.argmin(total))
+            best[i] = total[before[i]]
+        cuts: list[int] = []
+        i = int(before[-1])
+        while i > 0:
+            cuts.append(int(self._places[i]))
+            i = int(before[i])
+        return cuts[::-1]
 
 
 def curve_cost(values: Numbers, degree: int) -> float:

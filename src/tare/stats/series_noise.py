@@ -1,11 +1,14 @@
-"""The noise of a series that may hold steps, drift and outliers: clipped, then measured on differences."""
+"""The noise of a series that may hold steps, drift and outliers."""
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+
+from tare.stats.segmentation import Cuts, Sums
 
 Numbers = NDArray[np.float64]
 
@@ -15,10 +18,15 @@ NORMAL = 1.4826
 CLIP = 3.0
 # A step is one great difference among many small ones, and must not count as noise.
 CLIP_DIFFERENCE = 4.5
-LAGS = np.array([1, 2, 3, 4])
+# What a cut may cost at most and at least in the search for the noise, in penalties for independent points.
+FACTORS = (1, 3, 9, 27, 81, 1e9)
+# ... and in the choice among them: in doubt it is correlation, for which nobody is called at night.
+CUT_COST = 1.25
+# No measurement is exacter than this; counts are, and then any difference is a step.
+TINY = 1e-16
 MOST_CORRELATION = 0.95
 # The correlation of a short series is known badly, and too low a one raises alarms: this share of its standard
-# error is added. Chosen by simulation (tests/stats/test_changepoint_rates.py holds the rates it gives).
+# error is added, and the more the higher it is. Chosen by simulation: docs/history.md has the rates that it gives.
 CORRELATION_MARGIN = 0.4
 
 
@@ -50,34 +58,58 @@ def clipped(values: Numbers, half: int) -> Numbers:
     return middle + np.clip(away, -CLIP * scale, CLIP * scale)
 
 
-def series_noise(values: Numbers) -> Noise:
-    """Variance and correlation of autoregressive noise under steps and drift.
+def series_noise(values: Numbers, sums: Sums, possible: Cuts, penalty: float, slope_penalty: float) -> Noise:
+    """Variance and correlation of autoregressive noise in a series that may hold steps and drift.
 
-    For AR(1) noise the mean squared difference at lag h is 2 v (1 - r^h): its growth over the first lags gives r,
-    whatever the levels are (the idea of Chakar et al., A robust approach for estimating change-points in the mean
-    of an AR(1) process, 2017, section 2.1, with four lags for two). The mean of correlated points is
-    (1 + r) / (1 - r) times as uncertain as that of independent ones.
+    A step looks like correlation and correlation looks like steps, so both are fitted: cuts of the series from
+    many to none, and for each the likelihood of what is left as an AR(1) process (the model of Chakar et al.,
+    A robust approach for estimating change-points in the mean of an AR(1) process, 2017). The best of them, at
+    `penalty` a cut, tells the noise. The mean of correlated points is (1 + r) / (1 - r) times as uncertain as that
+    of independent ones.
     """
-    if values.size < 3 * LAGS.size:
-        return Noise(_mean_square(values, 1) / 2, 0.0, 1.0)
-    growth = np.array([_mean_square(values, int(lag)) for lag in LAGS])
-    if growth.min() <= 0 or float(np.median(np.abs(np.diff(values)))) == 0:
-        # Most neighbours are equal, as in a series of counts: differences are steps, and tell of no correlation.
-        return Noise(growth[0] / 2, 0.0, 1.0)
-    candidates = np.linspace(0, MOST_CORRELATION, 96)[:, None]
-    shape = 1 - candidates**LAGS
-    fits = np.log(growth / shape)
-    best = int(np.argmin(fits.var(axis=1)))
-    correlation = float(candidates[best, 0])
-    variance = math.exp(float(fits[best].mean())) / 2
-    careful = correlation + CORRELATION_MARGIN * math.sqrt((1 - correlation**2) / values.size)
+    white = _mean_square(values) / 2
+    if white <= 0:
+        return Noise(0.0, 0.0, 1.0)
+    best, chosen = math.inf, None
+    tried: set[tuple[int, ...]] = set()
+    for factor in FACTORS:
+        scale = factor * white
+        cuts = possible.best(scale * penalty, scale * slope_penalty)
+        if tuple(cuts) in tried:
+            continue
+        tried.add(tuple(cuts))
+        edges = [0, *cuts, values.size]
+        pieces = [sums.piece(a, b, scale * slope_penalty) for a, b in pairwise(edges)]
+        rest = values - np.concatenate([np.linspace(p.first, p.last, p.size) for p in pieces])
+        parameters = sum(2 if p.first != p.last else 1 for p in pieces)
+        score, noise = _autoregression(rest, parameters)
+        score += len(cuts) * CUT_COST * penalty
+        if score < best:
+            best, chosen = score, noise
+    return chosen or Noise(white, 0.0, 1.0)
+
+
+def _autoregression(rest: Numbers, parameters: int) -> tuple[float, Noise]:
+    """Twice the negative log likelihood (up to a constant) of residuals as an AR(1) process, and its noise."""
+    n = rest.size
+    power = float(rest @ rest)
+    if power <= n * TINY:
+        return n * math.log(TINY), Noise(TINY, 0.0, 1.0)
+    raw = float(rest[1:] @ rest[:-1]) / power
+    # Residuals about fitted levels are too little correlated, by about this (Kendall, 1954, for one level).
+    correlation = min(max(raw + (1 + 3 * max(raw, 0.0)) * parameters / n, 0.0), MOST_CORRELATION)
+    innovations = rest[1:] - correlation * rest[:-1]
+    score = n * math.log(max(float(innovations @ innovations) / (n - 1), TINY))
+    margin = CORRELATION_MARGIN + correlation
+    careful = correlation + margin * math.sqrt((1 - correlation**2) / n)
     careful = min(careful, MOST_CORRELATION)
-    return Noise(variance, correlation, (1 + careful) / (1 - careful))
+    return score, Noise(power / max(n - parameters, 1), correlation, (1 + careful) / (1 - careful))
 
 
-def _mean_square(values: Numbers, lag: int) -> float:
-    differences = values[lag:] - values[:-lag]
-    scale = NORMAL * float(np.median(np.abs(differences))) if differences.size else 0.0
+def _mean_square(values: Numbers) -> float:
+    """The mean square of differences between neighbours; a few great ones are steps, and count for little."""
+    differences = np.diff(values)
+    scale = NORMAL * float(np.median(np.abs(differences)))
     if scale > 0:
         differences = np.clip(differences, -CLIP_DIFFERENCE * scale, CLIP_DIFFERENCE * scale)
-    return float(np.mean(differences**2)) if differences.size else 0.0
+    return float(np.mean(differences**2))

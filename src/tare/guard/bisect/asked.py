@@ -40,6 +40,7 @@ def make_spec(
         raise BadInput("say what to measure: --case KEY or --command '...', one of the two")
     if case is not None:
         Case.parse(case)
+    get_metric(metric)
     if reading not in get_args(Reading):
         raise unknown("--measure", reading, get_args(Reading))
     for name, value in (("--budget", budget), ("--timeout", timeout)):
@@ -59,7 +60,7 @@ def make_spec(
         build=list(build),
         command=command,
         case=case,
-        metric=get_metric(metric).name,
+        metric=metric,
         reading="wall" if reading == "wall" else "output",
         environment=_variables(environment),
         python=interpreter,
