@@ -90,8 +90,8 @@ class Session:
     def run(self, resume: bool, fail_fast: bool) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
         store = Store(self._store)
-        with scratch() as folder, Progress(self._show_progress) as progress, _terminable():
-            launcher = make_launcher(self._options.isolation, _preload(self._plan))
+        with scratch() as folder, Progress(self._show_progress) as progress, terminable():
+            launcher = make_launcher(self._options.isolation, preload_of(self._plan))
             executor = LocalExecutor(launcher, folder, progress.stage)
             try:
                 progress.stage("looking at this machine")
@@ -100,7 +100,7 @@ class Session:
                 found = expand_plan(self._plan, catalogue)
                 planned = [*found.cases, *found.searched]
                 if not planned:
-                    raise BadInput(_nothing(found.skipped))
+                    raise BadInput(nothing(found.skipped))
                 self._options = self._leaner(planned)
                 journal = self._journal(store, found, probed.environment, resume)
                 progress.plan(planned, self._options.rounds, journal)
@@ -191,7 +191,8 @@ class _Work:
         return self._executor.run_round(case, 0, search_options(self._options), check=False)
 
 
-def _preload(plan: Plan) -> tuple[str, ...]:
+def preload_of(plan: Plan) -> tuple[str, ...]:
+    """What the fork server of a plan imports once."""
     grids = (*plan.grids, *plan.includes)
     names = {name for grid in grids for name in grid.workload}
     rungs = {rung for grid in grids for rung in grid.rung or ("a whole ladder",)}
@@ -207,14 +208,14 @@ def _left_out(plan: Plan) -> dict[str, str]:
     return {name: why for name in every_name() if (why := left_out(name))}
 
 
-def _nothing(skipped: list[Skip]) -> str:
+def nothing(skipped: list[Skip]) -> str:
     if not skipped:
         return "the plan excludes all of its cases"
     return f"nothing to measure: all {len(skipped)} combinations are impossible here ({skipped[0].reason})"
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """SIGTERM ends a run like Ctrl-C does."""
 
     def interrupt(*_: object) -> None:

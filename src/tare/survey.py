@@ -2,17 +2,24 @@
 
 from pathlib import Path
 
+import msgspec
+
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.protocol import Inspected, InspectJob, Probed
 from tare.execute.scratch import scratch
+from tare.foreign.point import ForeignPoint
+from tare.foreign.read import read_foreign
+from tare.guard.selectors import select_records
 from tare.records.codec import read_records
 from tare.records.record import Failure, Record
 from tare.report.terminal import make_console
 from tare.report.workload import Description, describe
+from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
+from tare.store.foreign import add_foreign, find_foreign
 from tare.store.query import Query, parse_query
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.groups import all_groups
@@ -71,3 +78,74 @@ def newest_run(where: str | None) -> list[Record]:
         return store.find(Query(fields=(("run", (run,)),))) if run else []
     finally:
         store.close()
+
+
+def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
+    """Names the records of a selector; returns them, and whether the name was taken before."""
+    store = Store(where, must_exist=where is not None)
+    try:
+        if selector.endswith((".json", ".json.gz")):
+            raise BadInput(
+                f"a baseline names records in the store, and {selector} is a file: compare with it directly"
+            )
+        found = select_records(selector, store).records
+        return found, set_baseline(store, name, found)
+    finally:
+        store.close()
+
+
+def all_baselines(where: str | None) -> list[Baseline]:
+    store = Store(where, must_exist=where is not None)
+    try:
+        return list_baselines(store)
+    finally:
+        store.close()
+
+
+def baseline_records(name: str, where: str | None) -> list[Record]:
+    store = Store(where, must_exist=where is not None)
+    try:
+        return get_baseline(store, name)
+    finally:
+        store.close()
+
+
+def forget_baseline(name: str, where: str | None) -> None:
+    store = Store(where, must_exist=where is not None)
+    try:
+        remove_baseline(store, name)
+    finally:
+        store.close()
+
+
+def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
+    """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
+    if any(term.endswith((".json", ".json.gz")) or ("=" in term and "/" not in term) for term in terms):
+        return []
+    store = Store(where, must_exist=where is not None)
+    try:
+        return find_foreign(store, terms)
+    finally:
+        store.close()
+
+
+class ImportedFile(msgspec.Struct):
+    file: str
+    source: str
+    points: int
+    new: int
+    left_out: dict[str, str]
+
+
+def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
+    """All of them, or none if one cannot be read."""
+    found = [(path, read_foreign(path)) for path in files]
+    store = Store(where)
+    try:
+        new = [add_foreign(store, each.points) for _, each in found]
+    finally:
+        store.close()
+    return [
+        ImportedFile(str(path), each.source, len(each.points), count, each.left_out)
+        for (path, each), count in zip(found, new, strict=True)
+    ]

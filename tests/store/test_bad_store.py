@@ -108,5 +108,5 @@ def test_without_a_name_the_store_is_in_the_data_folder(tmp_path: Path, monkeypa
 def test_a_record_of_a_newer_tare_is_refused_in_its_place(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "x.db"))
     begin(store, "plan", "mark", []).add_record(make_record(version="2.0"))
-    with pytest.raises(BadInput, match=r"record record000001 in .* version 2\.0; this tare reads 1\.0"):
+    with pytest.raises(BadInput, match=r"record record000001 in .* version 2\.0; this tare reads 1\.1"):
         store.find(Query())

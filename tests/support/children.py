@@ -10,7 +10,8 @@ TESTS = Path(__file__).parent
 
 def start(code: str, *args: object) -> "subprocess.Popen[str]":
     """`code` finds `args` in sys.argv[1:]."""
-    environment = os.environ | {"PYTHONPATH": str(TESTS)}
+    paths = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": paths}
     command = [sys.executable, "-c", code, *(str(arg) for arg in args)]
     return subprocess.Popen(
         command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

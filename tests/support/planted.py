@@ -195,3 +195,30 @@ class Unsynchronised(Rung):
         program.step = step
         program.fetch = wait_and_fetch  # type: ignore[method-assign]
         return program
+
+
+# Forward passes of known length and with known faults, so that a check has something true to find.
+_leaked: list[bytearray] = []
+
+
+def _wait(_: int, y: Any) -> Any:
+    """Takes PLANTED_MS, asleep: a loaded machine changes it little. PLANTED_EXTRA does more than it must."""
+    time.sleep(float(os.environ.get("PLANTED_MS", "2")) / 1000)
+    extra = os.environ.get("PLANTED_EXTRA")
+    if extra == "copy":
+        y = y.clone()
+    if extra == "synchronisation":
+        y = y * float(y.sum().item() < 1e30)
+    return y
+
+
+def _leak(call: int, y: Any) -> Any:
+    """Keeps PLANTED_LEAK bytes a call, touched, and waits."""
+    size = int(os.environ.get("PLANTED_LEAK", "0"))
+    if size:
+        _leaked.append(bytearray(os.urandom(64)) * (size // 64))
+    return _wait(call, y)
+
+
+_plant("wait", _wait)
+_plant("leak", _leak)

@@ -7,7 +7,25 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import build, coverage, diff, doctor, explain, export, listing, peaks, run, show
+from tare.cli import (
+    baseline,
+    bisect,
+    build,
+    calibrate,
+    check,
+    compare,
+    coverage,
+    diff,
+    doctor,
+    explain,
+    export,
+    history,
+    importing,
+    listing,
+    peaks,
+    run,
+    show,
+)
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -30,6 +48,13 @@ app.command("explain")(explain.explain)
 app.command("peaks")(peaks.peaks)
 app.command("diff")(diff.diff)
 app.command("coverage")(coverage.coverage)
+app.command("compare")(compare.compare)
+app.add_typer(baseline.app, name="baseline")
+app.command("check")(check.check)
+app.command("calibrate")(calibrate.calibrate)
+app.command("bisect")(bisect.bisect)
+app.command("history")(history.history)
+app.command("import")(importing.import_)
 
 
 def _version(wanted: bool) -> None:

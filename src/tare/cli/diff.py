@@ -16,7 +16,7 @@ def diff(
 ) -> None:
     """Compare two traces or records: operators and kernels that appeared, vanished, slowed."""
     from tare.diff import diff as compare
-    from tare.report.changes import diff_view
+    from tare.report.diff import diff_view
     from tare.report.terminal import make_console
 
     with make_console(stderr=True).status(f"comparing {before} and {after}"):

@@ -1,7 +1,8 @@
 """The local executor: a job becomes a worker, a watched worker becomes a round."""
 
 import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -28,7 +29,7 @@ from tare.execute.protocol import (
     Stage,
     StageJob,
 )
-from tare.execute.supervise import Ending, Watchman, supervise
+from tare.execute.supervise import Ending, Watchman, held_by, supervise
 from tare.home import home
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
@@ -46,8 +47,16 @@ class Executor(Protocol):
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round: ...
 
 
-def make_launcher(isolation: str, preload: tuple[str, ...] = ()) -> Launcher:
-    return ForkLauncher(preload) if isolation == "fork" else SpawnLauncher()
+def make_launcher(
+    isolation: str,
+    preload: tuple[str, ...] = (),
+    python: str = sys.executable,
+    variables: Mapping[str, str] | None = None,
+) -> Launcher:
+    """Workers of this version; or, with another `python` or other `variables`, of another."""
+    if isolation == "fork":
+        return ForkLauncher(preload, python, variables)
+    return SpawnLauncher((python, "-m", "tare.execute.worker"), variables=variables)
 
 
 class LocalExecutor:
@@ -118,6 +127,7 @@ class LocalExecutor:
             done,
             telemetry=watch.summary(done, ending.pid),
             throttled=watch.throttled(done.series),
+            memory_trace=done.memory_trace or watch.memory_trace(done.series),
             device_memory=memory,
         )
 
@@ -201,9 +211,11 @@ class LocalExecutor:
 
         with machine_lock(home(), lambda: self._on_stage("waiting for another tare")):
             process = (launcher or self._launcher).launch(job)
-            watch = Watch(None)
-            if gpu:
-                watch = Watch(gpu.read, read_memory=lambda: gpu.used_by(process.pid))
+            watch = Watch(
+                gpu.read if gpu else None,
+                read_memory=lambda: gpu.used_by(process.pid) if gpu else None,
+                read_host=lambda: held_by(process.pid),
+            )
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch
 

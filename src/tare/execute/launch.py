@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -48,8 +49,16 @@ class ForkLauncher:
 
     isolation = "fork"
 
-    def __init__(self, preload: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        preload: tuple[str, ...] = (),
+        python: str = sys.executable,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """`python` and `variables` (added to this process's) are those of another version of what is measured."""
         self._preload = preload
+        self._python = python
+        self._variables = dict(variables or {})
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._buffer = b""
@@ -107,9 +116,12 @@ class ForkLauncher:
     def _start(self) -> None:
         self.close()
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
+        command = [self._python, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
         command += ["--preload", ",".join(self._preload)]
-        self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        environment = {**os.environ, **self._variables}
+        self._server = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+        )
         theirs.close()
         self._socket = ours
         reply = self.read_reply(SERVER_START_S)
@@ -142,9 +154,11 @@ class SpawnLauncher:
         self,
         command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker"),
         isolation: str = "spawn",
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._command = command
         self.isolation = isolation
+        self._variables = dict(variables or {})
 
     def launch(self, job: Job) -> "_Spawned":
         messages, messages_end = os.pipe()
@@ -157,7 +171,7 @@ class SpawnLauncher:
                 stderr=log_end,
                 pass_fds=[messages_end],
                 start_new_session=True,
-                env={**os.environ, DESCRIPTOR: str(messages_end)},
+                env={**os.environ, **self._variables, DESCRIPTOR: str(messages_end)},
             )
         finally:
             os.close(messages_end)

@@ -50,6 +50,7 @@ def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s
             values["series"].append(message.series)
         elif isinstance(message, Weighed):
             values |= {"host_memory": message.host, "device_memory": message.device}
+            values |= {"memory_trace": message.memory, "counts": message.counts}
             values["telemetry"] = Telemetry(cpu_pace=message.cpu_pace)
         elif isinstance(message, Checked):
             values["parity"] = message.parity

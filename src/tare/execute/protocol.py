@@ -11,7 +11,7 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.records.environment import Environment
-from tare.records.record import DeviceMemory, Failure, HostMemory, Parity, Series
+from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Parity, Series
 from tare.records.work import Work
 
 PROTOCOL = 1
@@ -140,6 +140,9 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed", tag_fiel
     host: HostMemory
     device: DeviceMemory | None = None
     cpu_pace: float | None = None
+    # Memory at the end of each series, and what one step does, counted: from workers that know them.
+    memory: MemoryTrace | None = None
+    counts: dict[str, Bytes] = {}
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked", tag_field="kind"):

@@ -47,24 +47,40 @@ def run_cases(
     """Measures what the journal does not have yet, and returns a record for every case. `searches` says how the
     batches of cases were found, if they were searched for."""
     cases = list(cases)
-    last = options.rounds - 1
     for case, index in schedule(cases, options.rounds):
-        if journal.record(case) is not None:
-            continue
-        done = journal.rounds(case)
-        if index >= len(done) and not _given_up(done):
-            listener.starts(case, index)
-            made = executor.run_round(case, index, options, check=not any(r.parity for r in done))
-            journal.add_round(case, made)
-            listener.ends(case, made)
-            done = [*done, made]
-        if index == last or _given_up(done):
-            made_record = make_record(case, done, environment, journal.run, (searches or {}).get(case))
-            journal.add_record(made_record)
-            listener.records(made_record)
-            if fail_fast and not made_record.ok:
-                break
+        search = (searches or {}).get(case)
+        ended = advance(case, index, options, environment, executor, journal, listener, search)
+        if fail_fast and ended is not None and not ended.ok:
+            break
     return [record for case in cases if (record := journal.record(case)) is not None]
+
+
+def advance(
+    case: Case,
+    index: int,
+    options: Options,
+    environment: Environment,
+    executor: Executor,
+    journal: Journal,
+    listener: Listener,
+    search: BatchSearch | None = None,
+) -> Record | None:
+    """Measures one round, unless the journal has it; returns the record if this round was the case's last."""
+    if journal.record(case) is not None:
+        return None
+    done = journal.rounds(case)
+    if index >= len(done) and not _given_up(done):
+        listener.starts(case, index)
+        made = executor.run_round(case, index, options, check=not any(r.parity for r in done))
+        journal.add_round(case, made)
+        listener.ends(case, made)
+        done = [*done, made]
+    if index < options.rounds - 1 and not _given_up(done):
+        return None
+    record = make_record(case, done, environment, journal.run, search)
+    journal.add_record(record)
+    listener.records(record)
+    return record
 
 
 def make_record(

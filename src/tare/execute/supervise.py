@@ -161,6 +161,13 @@ def oom_kills() -> int:
     return total
 
 
+def held_by(pid: int) -> int | None:
+    """Bytes of host memory that a process holds, without its children: cheap enough for ten readings a second."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return None
+
+
 def _resident(pid: int) -> int:
     total = 0
     with contextlib.suppress(psutil.Error):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from tare.errors import Unsupported
 from tare.execute.audit import has_nan, left_running
 from tare.execute.proof import prove
@@ -108,7 +110,7 @@ def run_job(job: Job, send: Send) -> int:
 def measure_round(job: RoundJob, send: Send) -> Failure | None:
     """Prepares, samples, weighs and checks one case; a Failure where the figures cannot be trusted."""
     from tare.measure.devices import make_clock, open_gpu
-    from tare.measure.memory import DeviceMeter, HostMeter
+    from tare.measure.memory import DeviceMeter, HostMeter, Trace
     from tare.measure.pace import pace, spin_ns
     from tare.measure.sampler import Limits, sample
     from tare.rungs import get_rung
@@ -140,14 +142,22 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     send(Stage("sample"))
     taken: list[Series] = []
 
+    trace = Trace(program.device)
+
     def report(series: Series) -> None:
         taken.append(series)
         send(Measured(series))
+        trace.mark()
 
     at_least = DEVICE_WARMUP_S if clock.overlaps else 0.0
     limits = Limits(budget_s=job.budget_s, width=job.width, warmup_at_least_s=at_least)
     last = sample(program.step, clock, limits, report)
-    send(Weighed(host=host.read(), device=device.read(), cpu_pace=pace(spin_before, spin_ns())))
+    weighed = Weighed(
+        host=host.read(), device=device.read(), cpu_pace=pace(spin_before, spin_ns()), memory=trace.read()
+    )
+    # Behind the meters: what counting allocates is no part of what the steps held.
+    counts = _count(program) if rung.countable else {}
+    send(msgspec.structs.replace(weighed, counts=counts))
 
     send(Stage("audit"))
     if has_nan(program.fetch(last)):
@@ -177,6 +187,16 @@ def classify(error: BaseException) -> Failure:
         cause = "not-installed"
     message = next((line.strip() for line in text.splitlines() if line.strip()), text)[:500]
     return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
+
+
+def _count(program: Any) -> dict[str, int]:
+    """The counts of a step; none where it does not bear being looked at: the figures measured are worth more."""
+    from tare.measure.counts import count_step
+
+    try:
+        return count_step(program.step, program.device)
+    except Exception:  # noqa: BLE001 - whatever a step does under a dispatch mode, its times stand
+        return {}
 
 
 def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:

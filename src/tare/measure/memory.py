@@ -1,11 +1,12 @@
 """Memory meters of the measured process: peak host memory since a reset, and the device's three figures."""
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tare.records.record import DeviceMemory, HostMemory
+from tare.records.record import DeviceMemory, HostMemory, MemoryTrace
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -38,6 +39,29 @@ class HostMeter:
 
     def _peak(self) -> int:
         return _status_field("VmHWM") if self.method.startswith("VmHWM") else _maximum_resident()
+
+
+class Trace:
+    """Memory at moments between the timed series, to see whether it grows from step to step."""
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        memory = getattr(torch, device.type, None) if device.type != "cpu" else None
+        self._allocated = getattr(memory, "memory_allocated", None)
+        self._device = device
+        self._at: list[int] = []
+        self._host: list[int] = []
+        self._held: list[int] = []
+
+    def mark(self) -> None:
+        self._at.append(time.perf_counter_ns())
+        self._host.append(_resident())
+        if self._allocated is not None:
+            self._held.append(self._allocated(self._device))
+
+    def read(self) -> MemoryTrace:
+        return MemoryTrace(at_ns=self._at, host=self._host, device=self._held if self._allocated else None)
 
 
 class DeviceMeter:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import psutil
 
 from tare.measure.nvml import GpuReading
-from tare.records.record import Round, Series, SeriesKind, Telemetry
+from tare.records.record import MemoryTrace, Round, Series, SeriesKind, Telemetry
 
 # psutil and NVML take well under a millisecond; ten readings a second see every throttle of interest.
 PERIOD_S = 0.1
@@ -28,10 +28,14 @@ class Watch:
         read_gpu: ReadGpu | None,
         now_ns: Callable[[], int] = time.perf_counter_ns,
         read_memory: Callable[[], int | None] = lambda: None,
+        read_host: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._read_gpu = read_gpu
         self._now_ns = now_ns
         self._read_memory = read_memory
+        self._read_host = read_host
+        # (time, host memory, device memory), as far as they can be read.
+        self._held: list[tuple[int, int | None, int | None]] = []
         # The most that NVML was seen to count for the worker: for workers that cannot ask it themselves.
         self.memory_peak: int | None = None
         self._due = 0
@@ -46,6 +50,20 @@ class Watch:
             used = self._read_memory()
             if used is not None:
                 self.memory_peak = max(used, self.memory_peak or 0)
+            self._held.append((now, self._read_host(), used))
+
+    def memory_trace(self, series: list[Series]) -> MemoryTrace | None:
+        """The worker's memory while its steps were sampled; None where it could not be read."""
+        spans = [(s.at_ns[0], s.at_ns[-1] + s.wall_ns[-1]) for s in series if s.kind != "warmup" and s.at_ns]
+        inside = [(at, h, d) for at, h, d in self._held if h and any(a <= at <= b for a, b in spans)]
+        if not inside:
+            return None
+        device = [d for _, _, d in inside if d is not None]
+        return MemoryTrace(
+            at_ns=[at for at, _, _ in inside],
+            host=[h for _, h, _ in inside if h],
+            device=device if len(device) == len(inside) else None,
+        )
 
     def summary(self, done: Round, pid: int) -> Telemetry:
         """The readings as a record keeps them; energy and clocks only from while the steps were sampled."""

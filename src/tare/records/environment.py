@@ -1,6 +1,7 @@
 """The environment a record comes from, and whether two of them may be compared."""
 
 import hashlib
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,12 +36,34 @@ def _digest(*parts: dict[str, str]) -> str:
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:12]
 
 
-def differences(a: Environment, b: Environment) -> list[str]:
-    """What differs between two environments, a line each; none means their records are comparable."""
-    lines = []
+class Difference(NamedTuple):
+    """One field that differs between two environments; the values are None where it is absent."""
+
+    group: str
+    name: str
+    mine: str | None
+    theirs: str | None
+
+    @property
+    def field(self) -> str:
+        return f"{self.group}.{self.name}"
+
+    def __str__(self) -> str:
+        mine, theirs = (value if value is not None else "absent" for value in (self.mine, self.theirs))
+        return f"{self.field}: {mine} against {theirs}"
+
+
+def differing(a: Environment, b: Environment) -> list[Difference]:
+    """Every field that differs between two environments; none means their records are comparable."""
+    found = []
     for group in ("machine", "software", "flags"):
         mine, theirs = getattr(a, group), getattr(b, group)
         for name in sorted(mine.keys() | theirs.keys()):
             if mine.get(name) != theirs.get(name):
-                lines.append(f"{group}.{name}: {mine.get(name, 'absent')} against {theirs.get(name, 'absent')}")
-    return lines
+                found.append(Difference(group, name, mine.get(name), theirs.get(name)))
+    return found
+
+
+def differences(a: Environment, b: Environment) -> list[str]:
+    """What differs between two environments, a line each."""
+    return [str(difference) for difference in differing(a, b)]

@@ -87,6 +87,18 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     nvml_method: str | None = None
 
 
+class MemoryTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """Readings in the order of time: entry i was read at at_ns[i], by the clock of the series."""
+
+    at_ns: list[Nanoseconds]
+    host: list[Bytes]
+    device: list[Bytes] | None = None
+
+    def __post_init__(self) -> None:
+        if len({len(self.at_ns), len(self.host), len(self.host if self.device is None else self.device)}) != 1:
+            raise ValueError("the lists of a memory trace differ in length")
+
+
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """The machine during a round, seen from outside the measured process. What cannot be read is absent."""
 
@@ -141,6 +153,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     host_memory: HostMemory | None = None
     device_memory: DeviceMemory | None = None
     telemetry: Telemetry | None = None
+    # What one step does, counted (operators, copies, ...): the same in every round of one version.
+    counts: dict[str, Bytes] = {}
+    # Memory as it was seen from outside while sampling: does it grow from step to step?
+    memory_trace: MemoryTrace | None = None
     parity: Parity | None = None
     flags: dict[str, str] = {}
     notes: list[str] = []

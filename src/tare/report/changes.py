@@ -1,91 +1,123 @@
-"""Two records or traces side by side, for the terminal."""
+"""A comparison for the terminal: what changed first, what is the same in a line."""
 
-from collections.abc import Sequence
+from collections import Counter
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.findings.changes import Change, Changes
-from tare.records.changes import FigureChange, RecordChanges
-from tare.report.findings import cut, finding_rows
+from tare.guard.changes import CaseChange, Change, Report
 from tare.report.numbers import seconds, size
 from tare.report.terminal import simple_table
-from tare.trace.kernel_names import short_name
 
-STYLE = {"slower": "red", "appeared": "yellow", "vanished": "green", "faster": "green"}
+STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
+STATES = {
+    "broken": "fails now",
+    "different": "computes something else now",
+    "failed": "fails on both sides",
+    "mended": "works now, and failed before",
+}
 
 
-def diff_view(
-    records: RecordChanges | None, trace: Changes | None, notes: Sequence[str], rows: int
-) -> RenderableType:
-    parts: list[RenderableType] = []
-    if records:
-        parts.append(records_view(records))
-    if trace:
-        parts += [Text("")] if parts else []
-        parts.append(changes_view(trace, rows))
-    parts += [Text(f"  note: {note}", style="yellow") for note in notes]
+def changes_view(report: Report, everything: bool = False) -> RenderableType:
+    """`everything` shows the lines as well in which nothing changed."""
+    parts: list[RenderableType] = [Text(f"{report.b} against {report.a}", style="bold")]
+    parts += [Text(f"  {line}", style="dim") for line in report.compared]
+    parts += [Text(f"  not comparable, and forced: {line}", style="bold yellow") for line in report.forced]
+    for case in report.cases:
+        parts += _case(case, everything)
+    parts += [Text(f"  note: {note}", style="yellow") for note in report.notes]
+    for label, keys in ((report.a, report.only_a), (report.b, report.only_b)):
+        if keys:
+            shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+            parts.append(Text(f"  only in {label}: {shown}", style="dim"))
+    parts.append(Text(summary_line(report), style="bold red" if report.bad else "bold"))
     return Group(*parts)
 
 
-def records_view(found: RecordChanges) -> RenderableType:
-    table = simple_table("figure", found.before, found.after, "B / A", "")
-    for column in table.columns[1:4]:
-        column.justify = "right"
-    for figure in found.figures:
-        ratio = f"{figure.ratio:.3g}" if figure.ratio is not None else "-"
-        table.add_row(
-            figure.name, _value(figure, figure.before), _value(figure, figure.after), ratio, _verdict(figure)
-        )
-    lines = [Text(f"  {line}", style="yellow") for line in (*found.case, *found.environment)]
-    return Group(table, *lines)
+def summary_line(report: Report) -> str:
+    """`2 regressions in 1 of 12 cases; gross: 9 same, 2 undecided, 1 slower`"""
+    found = sum(len(case.regressions) + len(case.leaks) + (case.state != "compared") for case in report.bad)
+    if not found:
+        head = f"no regression in {len(report.cases)} {_plural('case', len(report.cases))}"
+    else:
+        head = f"{found} {_plural('regression', found)} in {len(report.bad)} of {len(report.cases)} cases"
+    verdicts = Counter(c.verdict for case in report.cases for c in case.changes if c.metric == "gross")
+    told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    return f"{head}; gross: {told}" if told else head
 
 
-def _value(figure: FigureChange, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return seconds(value) if figure.unit == "s" else size(round(value))
+def change_of(change: Change) -> str:
+    """`+5.2 % (+3.9 .. +6.4)`, or the counts of an exact metric."""
+    if change.exact or change.ratio is None:
+        return f"{change.b - change.a:+g}" if change.unit != "B" else _signed_size(change.b - change.a)
+    if change.low is None or change.high is None:
+        return f"{percent(change.ratio)} %"
+    return f"{percent(change.ratio)} % ({percent(change.low)} .. {percent(change.high)})"
 
 
-def _verdict(figure: FigureChange) -> str:
-    if figure.clear is None:
-        return ""
-    return "a clear difference" if figure.clear else "within the noise"
+def percent(ratio: float) -> str:
+    value = (ratio - 1) * 100
+    return f"{value:+.1f}" if abs(value) < 1000 else f"{value:+.2g}"
 
 
-def changes_view(found: Changes, rows: int) -> RenderableType:
-    head = simple_table("a step", "A", "B")
-    for column in head.columns[1:]:
-        column.justify = "right"
-    head.add_row("in all", seconds(found.before_step_s), seconds(found.after_step_s))
-    head.add_row("in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
-    parts: list[RenderableType] = [head]
-    for title, changes in (("kernels", found.kernels), ("operators", found.operators)):
-        parts += [Text(""), _table(title, changes, rows)]
-    if found.findings:
-        parts += [Text(""), finding_rows(found.findings)]
-    return Group(*parts)
+def value(number: float, unit: str) -> str:
+    if unit == "s":
+        return seconds(number)
+    if unit == "B":
+        return size(round(number))
+    return f"{number:.3g} {unit}".strip() if unit else f"{number:g}"
 
 
-def _table(title: str, changes: Sequence[Change], rows: int) -> RenderableType:
-    if not changes:
-        return Text(f"{title}: no change", style="dim")
-    table = simple_table("change", "calls", "A", "B", "difference", title)
-    table.padding = (0, 1, 0, 0)
-    for column in table.columns[1:5]:
-        column.justify = "right"
-    for one in changes[:rows]:
-        calls = f"{one.before_calls:.3g}→{one.after_calls:.3g}" if one.before_calls != one.after_calls else ""
-        sign = "+" if one.difference_s > 0 else "-"
-        name = short_name(one.name) if one.what == "kernel" else one.name
-        table.add_row(
-            Text(one.status, style=STYLE.get(one.status, "")),
-            calls or f"{one.after_calls:.3g}",
-            seconds(one.before_s) if one.before_s else "-",
-            seconds(one.after_s) if one.after_s else "-",
-            sign + seconds(abs(one.difference_s)),
-            cut(name, 36 if one.clock == "device" else 28) + ("" if one.clock == "device" else " (host)"),
-        )
-    if len(changes) > rows:
-        return Group(table, Text(f"and {len(changes) - rows} more (--rows, --json)", style="dim"))
-    return table
+def remark(change: Change) -> str:
+    """What else a reader wants to know of a change."""
+    told = []
+    if change.regression:
+        told.append(f"over {change.threshold:.0%}" if change.threshold else "any increase counts")
+    elif change.worse:
+        told.append(f"under the threshold of {change.threshold:.0%}")
+    if change.stage != "first":
+        told.append(f"{change.stage} in {change.rounds_b} fresh rounds")
+    if change.more_rounds is not None:
+        told.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would decide")
+    if change.set_aside:
+        told.append(f"{change.set_aside} outliers set aside")
+    if change.note:
+        told.append(change.note)
+    return ", ".join(told)
+
+
+def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
+    shown = [c for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
+             or c.stage != "first" or c.metric == "gross"]  # fmt: skip
+    parts: list[RenderableType] = [Text(case.case, style="bold red" if case.bad else "")]
+    if case.state != "compared":
+        parts.append(Text(f"  {STATES[case.state]}: {case.reason}", style="red" if case.bad else "dim"))
+    elif case.reason:
+        parts.append(Text(f"  {case.reason}", style="yellow"))
+    parts += [Text(f"  leak: {leak}", style="bold red") for leak in case.leaks]
+    if shown:
+        table = simple_table("  metric")
+        for head in ("before", "now"):
+            table.add_column(head, justify="right", no_wrap=True)
+        table.add_column("change", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        table.add_column("", overflow="fold")
+        for change in shown:
+            table.add_row(
+                f"  {change.metric}",
+                value(change.a, change.unit),
+                value(change.b, change.unit),
+                change_of(change),
+                Text(change.verdict, style=STYLE.get(change.verdict, "")),
+                remark(change),
+            )
+        parts.append(table)
+    return parts
+
+
+def _signed_size(number: float) -> str:
+    return f"{'-' if number < 0 else '+'}{size(round(abs(number)))}"
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"

@@ -51,6 +51,8 @@ class Rung(ABC):
     not_by_default: ClassVar[Mapping[str, str]] = {}
     # Whether preparation leaves something on disk that a later process uses again.
     caches: ClassVar[bool] = False
+    # Whether each operator of a step passes through PyTorch's dispatcher from Python, so that it can be counted.
+    countable: ClassVar[bool] = False
 
     def available(self, device_type: str) -> Missing | None:  # noqa: ARG002
         """None where the rung can run here; runs in a process that has torch and may touch the device."""

@@ -10,6 +10,7 @@ from tare.workloads.base import Workload
 class Eager(Rung):
     name = "eager"
     summary = "PyTorch as it comes"
+    countable = True
 
     def prepare(self, workload: Workload, case: Case) -> Program:
         from tare.rungs.program import TorchProgram

@@ -78,10 +78,45 @@ records = Table(
     Index("records_by_workload", "workload", "created"),
 )
 
+# A baseline is a name for a set of records; a record may be in several.
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("name", String(80), primary_key=True),
+    Column("created", String(40), nullable=False),
+)
+
+baseline_records = Table(
+    "baseline_records",
+    metadata,
+    Column("baseline", String(80), primary_key=True),
+    Column("record", String(32), primary_key=True),
+)
+
+# Results of other tools: they have no case, so they are no records.
+foreign_points = Table(
+    "foreign_points",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("source", String(40), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created", String(40), nullable=False),
+    Column("document", Text, nullable=False),
+    Index("foreign_points_by_name", "name", "created"),
+)
+
+
+def _add_baselines(connection: Connection) -> None:
+    metadata.create_all(connection, tables=[baselines, baseline_records])
+
+
+def _add_foreign_points(connection: Connection) -> None:
+    metadata.create_all(connection, tables=[foreign_points])
+
 
 # The tables above are the newest version, and a new store gets them as they are: its version is 1 more than the
 # number of migrations. Entry i brings an older store of version i + 1 to version i + 2. Only ever append.
-MIGRATIONS: list[Callable[[Connection], None]] = []
+MIGRATIONS: list[Callable[[Connection], None]] = [_add_baselines, _add_foreign_points]
 
 
 def migrate(connection: Connection, where: str) -> None:

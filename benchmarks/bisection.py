@@ -1,0 +1,93 @@
+"""Our noise-aware search beside plain bisection, on simulated candidates with known culprits.
+
+    python -m benchmarks.bisection [--games 100] [--json FILE]
+
+Plain bisection compares the median of some runs of the middle candidate with the midpoint of the two ends.
+"""
+
+import argparse
+import json
+import math
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from tare.stats.search import Search
+
+CANDIDATES, STEP = 64, 0.05
+NOISES = (0.01, 0.02, 0.03)
+PLAIN_RUNS = (1, 3, 5, 9, 15)
+# One run in 25 is disturbed by this much, as on a shared machine.
+DISTURBED, DISTURBANCE = 0.04, 0.2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--games", type=int, default=100)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for disturbed in (False, True):
+        for noise in NOISES:
+            rows.append(_row("tare", noise, disturbed, args.games, _ours))
+            for runs in PLAIN_RUNS:
+                rows.append(_row(f"plain, {runs} runs each", noise, disturbed, args.games, _plain(runs)))
+    result = {"candidates": CANDIDATES, "step": STEP, "games": args.games, "rows": rows}
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+    return 0
+
+
+Player = Callable[[Callable[[int], float]], tuple[int | None, int]]
+
+
+def _row(method: str, noise: float, disturbed: bool, games: int, play: Player) -> dict[str, Any]:
+    right, spent = 0, []
+    for seed in range(games):
+        chance = random.Random(f"{seed} {noise}")
+        culprit = chance.randint(1, CANDIDATES)
+
+        def run(candidate: int, chance: random.Random = chance, culprit: int = culprit) -> float:
+            level = math.log(1 + STEP) if candidate >= culprit else 0.0
+            extra = DISTURBANCE if disturbed and chance.random() < DISTURBED else 0.0
+            return math.exp(level + chance.gauss(0, noise) + extra)
+
+        found, runs = play(run)
+        right += found == culprit
+        spent.append(runs)
+    row = {"method": method, "noise": noise, "disturbed": disturbed, "right": right / games, "runs": mean(spent)}
+    print(
+        f"{method:22} noise {noise:.0%} disturbed {disturbed!s:5} right {row['right']:.0%} runs {row['runs']:.1f}"
+    )
+    return row
+
+
+def _ours(run: Callable[[int], float]) -> tuple[int | None, int]:
+    search = Search(CANDIDATES)
+    while isinstance(step := search.next(), int):
+        search.add(step, run(step))
+    culprits = search.culprits(search.posterior()) if step == "found" else []
+    return culprits[0].culprit if len(culprits) == 1 else None, search.spent
+
+
+def _plain(runs: int) -> Player:
+    def play(run: Callable[[int], float]) -> tuple[int | None, int]:
+        def figure(candidate: int) -> float:
+            return median(math.log(run(candidate)) for _ in range(runs))
+
+        middle = (figure(0) + figure(CANDIDATES)) / 2
+        low, high, spent = 0, CANDIDATES, 2 * runs
+        while high - low > 1:
+            at = (low + high) // 2
+            low, high = (low, at) if figure(at) > middle else (at, high)
+            spent += runs
+        return high, spent
+
+    return play
+
+
+if __name__ == "__main__":
+    sys.exit(main())

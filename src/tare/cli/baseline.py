@@ -1,0 +1,76 @@
+"""tare baseline: names for sets of records."""
+
+from typing import Annotated
+
+import typer
+
+from tare.cli.options import JsonOption, StoreOption, print_json
+
+app = typer.Typer(
+    help="Name sets of records, to compare with: set, list, show, remove.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.command("set")
+def set_(
+    name: NameArgument,
+    selector: Annotated[
+        str, typer.Argument(metavar="[RUN|newest[~N]|BASELINE|FIELD=VALUE]", help="Which records.")
+    ] = "newest",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Name the records of a run (the newest, if nothing else is said)."""
+    from tare.survey import name_baseline
+
+    found, replaced = name_baseline(name, selector, store)
+    if as_json:
+        print_json({"baseline": name, "replaced": replaced, "records": [record.id for record in found]})
+    else:
+        typer.echo(f"{'replaced' if replaced else 'set'} baseline {name}: {len(found)} records")
+
+
+@app.command("list")
+def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the baselines."""
+    from tare.report.lists import list_view
+    from tare.report.terminal import make_console
+    from tare.survey import all_baselines
+
+    entries = [one._asdict() for one in all_baselines(store)]
+    if as_json:
+        print_json(entries)
+    else:
+        make_console().print(list_view(entries, ("name", "created", "records")))
+
+
+@app.command("show")
+def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show the ladders of a baseline."""
+    from tare.report.ladder import make_ladders
+    from tare.report.terminal import ladder_view, make_console
+    from tare.survey import baseline_records
+
+    records = baseline_records(name, store)
+    if as_json:
+        print_json({"records": records, "ladders": make_ladders(records)})
+        return
+    console = make_console()
+    for ladder in make_ladders(records):
+        console.print(ladder_view(ladder))
+        console.print()
+
+
+@app.command("remove")
+def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Forget a name; its records stay in the store."""
+    from tare.survey import forget_baseline
+
+    forget_baseline(name, store)
+    if as_json:
+        print_json({"removed": name})
+    else:
+        typer.echo(f"removed baseline {name}; its records stay")

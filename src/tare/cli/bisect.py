@@ -1,0 +1,72 @@
+"""tare bisect: which version, commit or label made it slower."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tare.cli.options import JsonOption, print_json, split
+from tare.errors import BadInput
+
+Several = Annotated[list[str] | None, typer.Option()]
+
+
+def bisect(
+    case: Annotated[str | None, typer.Option(metavar="KEY", help="Measure this case with tare.")] = None,
+    command: Annotated[str | None, typer.Option(help="Or run this; it prints a number. {} is the label.")] = None,
+    good: Annotated[str | None, typer.Option(help="The good version, commit or label.")] = None,
+    bad: Annotated[str | None, typer.Option(help="The bad one.")] = None,
+    install: Annotated[
+        list[str] | None, typer.Option(help="Run in a new virtual environment: 'pip install torch=={}'.")
+    ] = None,
+    versions: Annotated[
+        list[str] | None, typer.Option(help="The versions, oldest first (default: pip's).")
+    ] = None,
+    repo: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Bisect the commits of this repository.")
+    ] = None,
+    build: Annotated[list[str] | None, typer.Option(help="Run in each commit's worktree, {dir}.")] = None,
+    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="Bisect these lines, oldest first.")] = None,
+    measure: Annotated[str, typer.Option(help="output (the number printed last) or wall.")] = "output",
+    metric: Annotated[str, typer.Option(help="What of a case is compared.")] = "gross",
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for all commands.")] = None,
+    python: Annotated[str | None, typer.Option(help="The interpreter (default: this one).")] = None,
+    budget: Annotated[float, typer.Option(help="Seconds of sampling a run of a case.")] = 4.0,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a run is killed.")] = 900.0,
+    confidence: Annotated[float, typer.Option(help="How sure to be.")] = 0.95,
+    runs: Annotated[int | None, typer.Option(help="Give up after this many runs.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where this bisection was interrupted.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Find the change that made it slower, by runs where they help most. Exit code 0 only if it was found."""
+    from tare.guard.bisect.asked import make_spec
+    from tare.guard.bisect.loop import bisect as search
+    from tare.home import home
+    from tare.report.bisect import bisect_view
+    from tare.report.terminal import make_console
+
+    if not 0.5 <= confidence < 1:
+        raise BadInput(f"--confidence takes 0.5 to 1, not {confidence}")
+    if runs is not None and runs < 1:
+        raise BadInput(f"--runs takes a positive number, not {runs}")
+    given: dict[str, Any] = {
+        "case": case, "command": command, "good": good, "bad": bad, "install": install or [],
+        "versions": split(versions or []), "repo": repo, "build": build or [], "labels": labels,
+        "reading": measure, "metric": metric, "environment": env or [], "python": python,
+        "budget": budget, "timeout": timeout,
+    }  # fmt: skip
+    spec = make_spec(**given)
+    console = make_console(stderr=True)
+    with console.status("bisecting") as status:
+
+        def tell(text: str) -> None:
+            status.update(text[:90])
+            if not as_json:
+                console.print(text, style="dim", markup=False)
+
+        outcome = search(spec, home() / "bisect" / spec.fingerprint, resume, confidence, runs, tell)
+    if as_json:
+        print_json(outcome.document())
+    else:
+        make_console().print(bisect_view(outcome))
+    return outcome.exit_code

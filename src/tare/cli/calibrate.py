@@ -1,0 +1,57 @@
+"""tare calibrate: the noise of each case on this machine, and what change it can detect."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tare.cli.guarding import MetricOption, ThresholdsOption, read_rules
+from tare.cli.options import JsonOption, StoreOption, print_json, split
+from tare.errors import BadInput
+
+# Small, and of different kinds: enough to know a machine by.
+SMOKE = ("mlp", "mnist_cnn", "lstm")
+ROUNDS = 12
+
+
+def calibrate(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORKLOAD|PLAN.toml]...", help=f"Default: {' '.join(SMOKE)}.")
+    ] = None,
+    rung: Annotated[list[str] | None, typer.Option(help="Rungs, for workloads (default: eager).")] = None,
+    device: Annotated[list[str] | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
+    rounds: Annotated[int, typer.Option(help="Fresh processes a case.")] = ROUNDS,
+    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a case (default 12).")] = None,
+    metric: MetricOption = None,
+    thresholds: ThresholdsOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Measure one version against itself: its noise between processes, what that hides, and what seeing costs."""
+    from tare.cases.plan import make_plan, read_plan
+    from tare.guard.calibrate import calibrate as examine
+    from tare.report.noise import noise_view
+    from tare.report.terminal import make_console
+    from tare.session import Session
+
+    if rounds < 4:
+        raise BadInput(f"--rounds {rounds}: four processes are the fewest that show their noise")
+    names = targets or list(SMOKE)
+    files = [name for name in names if name.endswith(".toml")]
+    if files and (len(names) > 1 or rung or device):
+        raise BadInput("give one plan, or workloads with --rung and --device, not both")
+    grid: dict[str, Any] = {"workload": names, "rung": split(rung or ["eager"])}
+    grid |= {"device": split(device)} if device else {}
+    plan = read_plan(Path(files[0])) if files else make_plan({"grid": [grid]}, "the command line", "calibration")
+    rules = read_rules(metric, thresholds, Path(files[0]) if files else None)
+    options = {"rounds": rounds} | ({"budget": budget} if budget is not None else {})
+    outcome = Session(plan, options, quick=False, store=store, show_progress=not as_json).run(
+        resume, fail_fast=False
+    )
+    lines = examine(outcome.records, rules.thresholds, rules.metrics)
+    if as_json:
+        print_json({"run": outcome.run, "noise": lines})
+    else:
+        make_console().print(noise_view(lines))
+    return outcome.exit_code

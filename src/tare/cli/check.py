@@ -1,0 +1,79 @@
+"""tare check: measure a plan, compare it with the baseline, exit 1 on a regression."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tare.cli.guarding import (
+    FormatOption,
+    MetricOption,
+    OutputOption,
+    ThresholdsOption,
+    check_format,
+    put,
+    read_rules,
+)
+from tare.cli.options import JsonOption, StoreOption
+from tare.errors import BadInput
+
+
+def check(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.toml", show_default=False)],
+    baseline: Annotated[str | None, typer.Option(help="The baseline's name (tare baseline set NAME).")] = None,
+    baseline_python: Annotated[
+        Path | None,
+        typer.Option(metavar="PYTHON", help="Run the baseline's version side by side: its interpreter."),
+    ] = None,
+    baseline_env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Likewise: what is set for the baseline's side.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Fresh processes a case and side (default 6).")] = None,
+    confirm: Annotated[
+        int | None,
+        typer.Option(metavar="ROUNDS", help="Rounds of a confirmation (default: by the noise; 0: none)."),
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a case (default 12).")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a round is killed.")] = None,
+    isolation: Annotated[str | None, typer.Option(help="fork (cheap) or spawn (nothing shared).")] = None,
+    metric: MetricOption = None,
+    thresholds: ThresholdsOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where this check was interrupted.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")] = False,
+    format: FormatOption = "terminal",
+    output: OutputOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Measure a plan, compare it with the baseline, measure suspects again; exit code 1 on a regression."""
+    from tare.cases.plan import read_plan
+    from tare.guard_session import CheckSession, Version, parse_variables, reproduce
+
+    format = "json" if as_json else format
+    check_format(format)
+    if baseline is None and baseline_python is None and not baseline_env:
+        raise BadInput("nothing to compare with: name --baseline, or --baseline-python for its version")
+    if confirm is not None and not 0 <= confirm <= 1000:
+        raise BadInput(f"--confirm takes 0 to 1000 rounds, not {confirm}")
+    if baseline_python is not None and not baseline_python.is_file():
+        raise BadInput(f"--baseline-python: there is no {baseline_python}")
+    options: dict[str, Any] = {"rounds": rounds, "budget": budget, "timeout": timeout, "isolation": isolation}
+    session = CheckSession(
+        plan=read_plan(plan),
+        options={name: value for name, value in options.items() if value is not None},
+        rules=read_rules(metric, thresholds, plan, confirm),
+        store=store,
+        show_progress=format != "json",
+    )
+    version = None
+    if baseline_python is not None or baseline_env:
+        python = str(baseline_python) if baseline_python else sys.executable
+        version = Version(python=python, variables=parse_variables(baseline_env or []))
+    report = session.run(baseline, version, resume, force)
+    if report.interrupted:
+        raise KeyboardInterrupt
+    report.command = reproduce(sys.argv[1:])
+    put(report, format, output, everything)
+    return report.exit_code

@@ -1,0 +1,39 @@
+"""tare compare: two runs, versions, machines or branches, case by case."""
+
+from typing import Annotated
+
+import typer
+
+from tare.cli.guarding import FormatOption, MetricOption, OutputOption, ThresholdsOption, put, read_rules
+from tare.cli.options import JsonOption, StoreOption, split
+
+SELECTOR = "BASELINE|RUN|newest[~N]|FILE.json|FIELD=VALUE"
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help=f"Before: {SELECTOR}.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="Now: likewise.", show_default=False)],
+    rung: Annotated[list[str] | None, typer.Option(help="Only these rungs.")] = None,
+    case: Annotated[str | None, typer.Option(help="Only cases whose key begins so or fits this pattern.")] = None,
+    metric: MetricOption = None,
+    thresholds: ThresholdsOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")] = False,
+    format: FormatOption = "terminal",
+    output: OutputOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare two sets of records: per case the ratio with its interval, a verdict, and what else differs."""
+    from tare.guard.thresholds import matches
+    from tare.guard_session import compare_stored, reproduce
+
+    rules = read_rules(metric, thresholds, plan=None)
+    rungs = set(split(rung or []))
+    found = compare_stored(
+        a, b, rules.thresholds, rules.metrics, store, force,
+        lambda one: (not rungs or one.rung in rungs) and (case is None or matches(one.key, case)),
+    )  # fmt: skip
+    found.command = reproduce(["compare", a, b])
+    put(found, "json" if as_json else format, output, everything)
+    return found.exit_code

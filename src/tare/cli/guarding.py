@@ -1,0 +1,83 @@
+"""Options and output that the verbs of the guard share."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tare.cli.options import print_json, split
+from tare.errors import BadInput
+
+if TYPE_CHECKING:
+    from tare.guard.changes import Report
+    from tare.guard.check import Rules
+
+MetricOption = Annotated[
+    list[str] | None, typer.Option("--metric", help="Only these metrics (default: all that are there).")
+]
+ThresholdsOption = Annotated[
+    Path | None,
+    typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml beside the plan."),
+]
+FormatOption = Annotated[
+    str, typer.Option("--format", help="terminal, markdown, json, github, junit, sarif, benchmark.")
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")]
+
+
+def read_rules(
+    metric: list[str] | None, thresholds: Path | None, plan: Path | None, confirm_rounds: int | None = None
+) -> "Rules":
+    from tare.guard.check import Rules
+    from tare.guard.metrics import chosen
+    from tare.guard.thresholds import Thresholds, beside, read_thresholds
+
+    metrics = chosen(split(metric) if metric else None)
+    if thresholds is None and plan is not None and beside(plan).exists():
+        thresholds = beside(plan)
+    return Rules(read_thresholds(thresholds) if thresholds else Thresholds(), metrics, confirm_rounds)
+
+
+def check_format(format: str) -> None:
+    """Refuses an unknown format before anything is measured."""
+    from tare.report.formats import get_renderer
+
+    if format not in ("terminal", "json"):
+        get_renderer(format)
+
+
+def put(report: "Report", format: str, output: Path | None, everything: bool) -> None:
+    """The report to standard output or a file; beside a file, the terminal's view is printed as well."""
+    from tare.report.changes import changes_view
+    from tare.report.formats import get_renderer
+    from tare.report.terminal import make_console
+
+    if format == "terminal" or output is not None:
+        make_console(stderr=output is not None).print(changes_view(report, everything))
+    if format == "terminal":
+        return
+    if format == "json" and output is None:
+        print_json(report)
+        return
+    text = _json(report) if format == "json" else get_renderer(format)(report)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        _write(output, text)
+
+
+def _json(report: "Report") -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BadInput(f"cannot write {path}: {error.strerror}") from None

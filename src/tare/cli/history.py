@@ -1,0 +1,60 @@
+"""tare history: the series of a case, and its steps."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tare.cli.options import JsonOption, StoreOption, print_json
+from tare.errors import BadInput
+
+if TYPE_CHECKING:
+    from tare.guard.history import History
+
+
+def history(
+    terms: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY | WORKLOAD | FIELD=VALUE | NAME]...", show_default=False)
+    ] = None,
+    metric: Annotated[str, typer.Option(help="gross, latency, host_peak, ...")] = "gross",
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it, too: .svg (one series) or .html.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show figures over time with their steps: where, how large, how sure (also of imported benchmarks)."""
+    from tare.guard.history import foreign_histories, record_histories
+    from tare.guard.metrics import get_metric
+    from tare.survey import find_foreign_points, find_records
+
+    wanted = get_metric(metric)
+    terms = terms or []
+    if chart is not None and chart.suffix not in (".svg", ".html"):
+        raise BadInput(f"--chart writes .svg or .html, not '{chart.name[:60]}'")
+    histories = record_histories(find_records(terms, store), wanted)
+    if wanted.unit == "s":
+        histories += foreign_histories(find_foreign_points(terms, store))
+    if not histories and not as_json:
+        raise BadInput(f"no record with a {metric} matches {' '.join(terms) or 'anything'}; tare list records")
+    if chart is not None:
+        _draw(histories, chart)
+    if as_json:
+        print_json(histories)
+        return
+    from tare.report.history import histories_view
+    from tare.report.terminal import make_console
+
+    make_console().print(histories_view(histories))
+
+
+def _draw(histories: "list[History]", chart: Path) -> None:
+    from tare.report.files import write_whole
+    from tare.report.history_chart import chart_html, chart_svg
+
+    if chart.suffix == ".html":
+        write_whole(chart, chart_html(histories))
+        return
+    if len(histories) != 1:
+        raise BadInput(f"an .svg holds one series, and {len(histories)} match: name one, or write .html")
+    write_whole(chart, chart_svg(histories[0]))

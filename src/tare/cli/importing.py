@@ -1,0 +1,26 @@
+"""tare import: results of other benchmark tools into the store."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tare.cli.options import JsonOption, StoreOption, print_json
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import JSON of pyperf, pytest-benchmark or google-benchmark, so that tare history can watch it."""
+    from tare.survey import import_files
+
+    done = import_files(files, store)
+    if as_json:
+        print_json(done)
+        return
+    for each in done:
+        typer.echo(f"{each.file}: {each.source}, {each.points} points, {each.new} of them new")
+        for name, why in each.left_out.items():
+            typer.echo(f"  {name} left out: {why}")

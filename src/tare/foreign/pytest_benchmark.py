@@ -1,0 +1,50 @@
+"""pytest-benchmark's JSON: one process, a median a benchmark, and the commit it was saved at."""
+
+from typing import Any
+
+import msgspec
+
+from tare.foreign.point import ForeignPoint, Imported, known, when
+
+
+class _Stats(msgspec.Struct):
+    median: float
+
+
+class _Benchmark(msgspec.Struct):
+    stats: _Stats
+    name: str = ""
+    fullname: str = ""
+
+
+class Document(msgspec.Struct):
+    machine_info: dict[str, Any]
+    benchmarks: list[_Benchmark]
+    commit_info: dict[str, Any] = {}
+    datetime: str | None = None
+
+
+def read(document: Document, where: str) -> Imported:
+    created = when(document.datetime, where)
+    machine = document.machine_info
+    cpu = machine.get("cpu")
+    brand = cpu.get("brand_raw") if isinstance(cpu, dict) else cpu
+    points, left_out = [], {}
+    for number, benchmark in enumerate(document.benchmarks, 1):
+        name = (benchmark.fullname or benchmark.name or f"benchmark {number}")[:400]
+        if not 0 < benchmark.stats.median < 1e300:
+            left_out[name] = f"its median is {benchmark.stats.median}"
+            continue
+        points.append(
+            ForeignPoint(
+                source="pytest-benchmark",
+                name=name,
+                created=created,
+                unit="s",
+                values=[benchmark.stats.median],
+                commit=known(commit=document.commit_info.get("id")).get("commit"),
+                machine=known(cpu=brand, arch=machine.get("machine")),
+                software=known(python=machine.get("python_version"), system=machine.get("system")),
+            )
+        )
+    return Imported(source="pytest-benchmark", points=points, left_out=left_out)

@@ -1,0 +1,146 @@
+"""The bisection itself: the search says which candidate to run, this builds and runs it and tells the search."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from tare.errors import BadInput
+from tare.guard.bisect.changed import what_changed
+from tare.guard.bisect.journal import BisectJournal, Entry, Run, Skipped
+from tare.guard.bisect.measure import measure
+from tare.guard.bisect.outcome import Found, Outcome
+from tare.guard.bisect.places import CannotRun, Place, Places
+from tare.guard.bisect.spec import Spec
+from tare.stats.search import Culprit, Search, Verdict, difference
+
+# A run that fails may have had bad luck; one that fails twice has not.
+TRIES = 2
+MOST_PROBABLE = 5
+
+
+def bisect(
+    spec: Spec,
+    folder: Path,
+    resume: bool = False,
+    confidence: float = 0.95,
+    most_runs: int | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Searches until it is sure, or cannot be. Ctrl-C ends it with what is known; --resume goes on."""
+    search = Search(spec.last, confidence, most_runs)
+    places = Places(spec, folder / "places", tell)
+    with BisectJournal(folder, spec, resume) as journal:
+        for entry in journal.entries:
+            _take(search, entry)
+        interrupted = False
+        verdict: Verdict = "undecided"
+        try:
+            while isinstance(step := search.next(), int):
+                entry = _attempt(spec, step, places)
+                journal.add(entry)
+                _take(search, entry)
+                tell(_told(search, entry))
+            verdict = step
+        except KeyboardInterrupt:
+            interrupted = True
+        return _outcome(spec, search, journal, places, verdict, interrupted)
+
+
+def _take(search: Search, entry: Entry) -> None:
+    if isinstance(entry, Run):
+        search.add(entry.candidate, entry.value)
+    else:
+        search.skip(entry.candidate)
+
+
+def _attempt(spec: Spec, candidate: int, places: Places) -> Entry:
+    label = spec.candidates[candidate].label
+    try:
+        place = places.get(candidate)
+    except (CannotRun, BadInput, OSError) as error:
+        return Skipped(candidate=candidate, label=label, stage="build", reason=_line(error))
+    for left in reversed(range(TRIES)):
+        try:
+            return measure(spec, candidate, place)
+        except CannotRun as error:
+            if not left:
+                return Skipped(candidate=candidate, label=label, stage="run", reason=_line(error))
+    raise AssertionError("unreachable")
+
+
+def _told(search: Search, entry: Entry) -> str:
+    if isinstance(entry, Skipped):
+        return f"{_short(entry.label)} skipped, cannot {entry.stage}: {entry.reason[:200]}"
+    text = f"run {search.spent}: {_short(entry.label)} {entry.value:.4g}"
+    if len(search.runs) < 3 or search.whole == 0:
+        return text
+    chances = search.probabilities()
+    best = max(range(len(chances)), key=chances.__getitem__)
+    return f"{text}; most suspect so far: candidate {best} of {search.last} at {chances[best]:.0%}"
+
+
+def _outcome(
+    spec: Spec, search: Search, journal: BisectJournal, places: Places, verdict: Verdict, interrupted: bool
+) -> Outcome:
+    runs: dict[int, list[Run]] = {}
+    for entry in journal.entries:
+        if isinstance(entry, Run) and entry.candidate not in search.skipped:
+            runs.setdefault(entry.candidate, []).append(entry)
+    both = 0 in runs and spec.last in runs
+    whole = difference(search.runs[0], search.runs[spec.last], 0.95) if both else None
+    known = both and verdict in ("found", "undecided") and search.whole != 0
+    posterior = search.posterior() if known else None
+    culprits = search.culprits(posterior) if posterior else []
+    return Outcome(
+        verdict=verdict,
+        kind=spec.kind,
+        good=spec.candidates[0].label,
+        bad=spec.candidates[-1].label,
+        ratio=whole.mid if whole else None,
+        low=whole.low if whole and whole.sound else None,
+        high=whole.high if whole and whole.sound else None,
+        candidates=len(spec.candidates),
+        runs=sum(map(len, runs.values())),
+        measured={spec.candidates[c].label: len(found) for c, found in sorted(runs.items())},
+        culprits=[_found(spec, each, runs, places) for each in culprits],
+        probable=_probable(spec, search) if posterior and verdict != "found" else {},
+        skipped=[entry for entry in journal.entries if isinstance(entry, Skipped)],
+        journal=str(journal.path),
+        noise=posterior.width * abs(math.log(whole.mid)) if posterior and whole else None,
+        interrupted=interrupted,
+    )
+
+
+def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Places) -> Found:
+    before, after = runs[culprit.parent], runs[culprit.culprit]
+    candidate = spec.candidates[culprit.culprit]
+    built: tuple[Place, Place] = places.get(culprit.parent), places.get(culprit.culprit)
+    return Found(
+        culprit=candidate.label,
+        title=candidate.title,
+        parent=spec.candidates[culprit.parent].label,
+        suspects=[spec.candidates[c].label for c in culprit.suspects],
+        probability=culprit.probability,
+        ratio=culprit.ratio.mid,
+        low=culprit.ratio.low,
+        high=culprit.ratio.high,
+        before=median(run.value for run in before),
+        after=median(run.value for run in after),
+        runs=(len(before), len(after)),
+        changed=what_changed(spec, before, after, built),
+    )
+
+
+def _probable(spec: Spec, search: Search) -> dict[str, float]:
+    chances = search.probabilities()
+    ranked = sorted(range(len(chances)), key=lambda c: -chances[c])[:MOST_PROBABLE]
+    return {spec.candidates[c].label: chances[c] for c in ranked if chances[c] > 0.01}
+
+
+def _short(label: str) -> str:
+    return label[:12] if len(label) == 40 else label[:60]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,107 @@
+"""Where a candidate lives: its own virtual environment, its own worktree, or just a folder. Built once, kept."""
+
+import os
+import shutil
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import tare
+from tare.guard.bisect.candidates import git
+from tare.guard.bisect.process import CannotRun, run_vector
+from tare.guard.bisect.spec import Spec, fill, vector
+
+READY = "ready"
+
+
+class Place(NamedTuple):
+    """`folder` is where commands run; `values` fill in a command's placeholders."""
+
+    folder: Path
+    values: dict[str, str]
+    environment: dict[str, str]
+
+    @property
+    def python(self) -> str:
+        return self.values["python"]
+
+
+class Places:
+    """The places of one bisection under one folder."""
+
+    def __init__(self, spec: Spec, root: Path, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._spec, self._root, self._tell = spec, root, tell
+
+    def get(self, candidate: int) -> Place:
+        """The candidate's place, built now if it is not there yet; CannotRun where it cannot be built."""
+        label = self._spec.candidates[candidate].label
+        base = self._root / f"{candidate:05d}"
+        place = self._describe(label, base)
+        if not (base / READY).exists():
+            # What an earlier, killed build has left may be half a place.
+            self._remove(base)
+            base.mkdir(parents=True)
+            self._tell(f"building {label}")
+            self._build(place, base)
+            (base / READY).touch()
+        return place
+
+    def _describe(self, label: str, base: Path) -> Place:
+        folder = base / "tree" if self._spec.repo else base
+        own = base / "venv"
+        python = str(own / "bin" / "python") if self._spec.has_own_python else self._spec.python
+        values = {"label": label, "dir": str(folder), "python": python}
+        environment = {**os.environ, "TARE_LABEL": label}
+        if self._spec.has_own_python:
+            environment |= {
+                "VIRTUAL_ENV": str(own),
+                "PATH": f"{own / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}",
+            }
+            # The caller's own paths would shadow what is installed for the candidate.
+            environment.pop("PYTHONPATH", None)
+            environment.pop("PYTHONHOME", None)
+        environment |= {name: fill(value, values) for name, value in self._spec.environment.items()}
+        return Place(folder, values, environment)
+
+    def _build(self, place: Place, base: Path) -> None:
+        spec = self._spec
+        if spec.repo:
+            git(
+                Path(spec.repo), "worktree", "add", "--detach", "--force", str(place.folder), place.values["label"]
+            )
+        if spec.has_own_python:
+            self._make_environment(base / "venv")
+        for option, commands in (("--install", spec.install), ("--build", spec.build)):
+            for command in commands:
+                self._run(vector(command, place.values, option), place)
+        if spec.case and spec.has_own_python:
+            self._run([place.python, "-m", "pip", "install", "--quiet", _tare()], place)
+
+    def _run(self, command: list[str], place: Place) -> None:
+        # Looked up on the candidate's own path, so that `pip` is the pip of its environment.
+        found = shutil.which(command[0], path=place.environment.get("PATH"))
+        run_vector([found or command[0], *command[1:]], place.folder, place.environment, self._spec.build_timeout)
+
+    def _make_environment(self, folder: Path) -> None:
+        if self._spec.python == sys.executable:
+            venv.create(folder, with_pip=True, symlinks=True)
+            return
+        command = [self._spec.python, "-m", "venv", str(folder)]
+        run_vector(command, folder.parent, os.environ, self._spec.build_timeout)
+
+    def _remove(self, base: Path) -> None:
+        if base.exists():
+            shutil.rmtree(base)
+        if self._spec.repo:
+            git(Path(self._spec.repo), "worktree", "prune")
+
+
+def _tare() -> str:
+    """This very tare: its checkout, or its release."""
+    root = Path(tare.__file__).resolve().parents[2]
+    return str(root) if (root / "pyproject.toml").exists() else f"tare-bench=={tare.__version__}"
+
+
+__all__ = ["CannotRun", "Place", "Places"]

@@ -1,0 +1,180 @@
+"""A check: measure, suspect, measure the suspects again in fresh processes, and only then report."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.runner import Listener
+from tare.guard.changes import CaseChange, Change, Report
+from tare.guard.compare import (
+    Tested,
+    adjust,
+    apart,
+    case_change,
+    comparable,
+    conclude,
+    match,
+    shared_change,
+    summary,
+    test,
+)
+from tare.guard.leak import leaks
+from tare.guard.metrics import Metric
+from tare.guard.sides import Side, measure_sides
+from tare.guard.thresholds import Thresholds
+from tare.records.record import Record
+from tare.stats.comparison import Comparison
+from tare.stats.multiple import adjusted
+from tare.stats.suspicion import LEVEL, confirm, is_suspect, noise_of, rounds_to_confirm
+
+# The stages of a check, as the runs in the store are told apart.
+StageName = str
+OpenSides = Callable[[StageName], Sequence[Side]]
+
+
+class Rules(NamedTuple):
+    thresholds: Thresholds
+    metrics: Sequence[Metric]
+    # Rounds of a confirmation; None chooses by the noise. Zero leaves the confirmation out.
+    confirm_rounds: int | None = None
+
+
+class Check:
+    """`open_sides` gives, for a stage, the side to check and, where it can be run, the baseline's side."""
+
+    def __init__(
+        self, options: Options, rules: Rules, open_sides: OpenSides, listener: Listener, stored: Sequence[Record]
+    ) -> None:
+        self._options, self._rules = options, rules
+        self._open, self._listener = open_sides, listener
+        self._stored = list(stored)
+        self._interleaved = False
+
+    def run(self, cases: Sequence[Case]) -> Report:
+        pairs, only_a, only_b = self._measure(cases, self._options, "first")
+        first = {b.case: self._test(a, b) for a, b in pairs if comparable(a, b)}
+        suspects = self._suspects(first, pairs)
+        again = self._measure_again(suspects, first) if suspects else []
+        found = self._conclude(pairs, first, again)
+        return Report(
+            a="baseline",
+            b="now",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            cases=found,
+            notes=shared_change(found) + ([] if self._interleaved else apart(pairs)),
+            only_a=only_a,
+            only_b=only_b,
+            environment=summary(pairs[0][1]) if pairs else {},
+            level=LEVEL,
+            runs={"b": ", ".join(dict.fromkeys(b.run for _, b in pairs))},
+        )
+
+    def _measure(
+        self, cases: Sequence[Case], options: Options, stage: StageName
+    ) -> tuple[list[tuple[Record, Record]], list[str], list[str]]:
+        sides = self._open(stage)
+        self._interleaved = len(sides) > 1
+        measured = measure_sides(cases, options, sides, self._listener)
+        wanted = {case.key for case in cases}
+        before = measured[1] if self._interleaved else [r for r in self._stored if r.case.key in wanted]
+        return match(before, measured[0])
+
+    def _test(self, a: Record, b: Record) -> list[Tested]:
+        return test(a, b, self._rules.thresholds, self._rules.metrics, paired=self._interleaved)
+
+    def _suspects(
+        self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
+    ) -> dict[Case, list[Tested]]:
+        """What the first measurement suspects, by case; the list is empty where it is a leak or a failure."""
+        if self._rules.confirm_rounds == 0:
+            return {}
+        found: dict[Case, list[Tested]] = {}
+        for case, tests in first.items():
+            named = [one for one in tests if self._is_suspect(one)]
+            if named:
+                found[case] = named
+        for a, b in pairs:
+            broken = a.ok and not b.ok
+            if broken or (b.case in first and leaks(a, b, self._rules.thresholds)):
+                found.setdefault(b.case, [])
+        return found
+
+    def _is_suspect(self, one: Tested) -> bool:
+        """A figure that many rounds have but once (a cold preparation) would not be known better by more of them."""
+        if one.found is None or (one.found.method == "none" and self._options.rounds > 1):
+            return False
+        return is_suspect(one.a, one.b, one.found, one.limits.margin)
+
+    def _measure_again(
+        self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]]
+    ) -> list[tuple[Record, Record]]:
+        """The suspects in fresh processes, each as often as its noise asks for; equals take turns as before."""
+        named = [one for tests in suspects.values() for one in tests]
+        family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
+        groups: dict[int, list[Case]] = {}
+        for case, tests in suspects.items():
+            wanted = [rounds_to_confirm(noise_of(t.found), family, t.limits.margin) for t in tests if t.found]
+            rounds = self._rules.confirm_rounds or max(wanted, default=self._options.rounds)
+            groups.setdefault(rounds, []).append(case)
+        pairs = []
+        for rounds, cases in groups.items():
+            # As long a round as before, and parity is proved already.
+            budget = self._options.round_budget * rounds
+            options = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
+            pairs += self._measure(cases, options, "confirmation")[0]
+        return pairs
+
+    def _conclude(
+        self,
+        pairs: list[tuple[Record, Record]],
+        first: dict[Case, list[Tested]],
+        again: list[tuple[Record, Record]],
+    ) -> list[CaseChange]:
+        everything = [one for tests in first.values() for one in tests]
+        ps = adjust(everything)
+        changes = {case: [conclude(one, ps.get(id(one)), LEVEL) for one in tests] for case, tests in first.items()}
+        self._replace_confirmed(changes, first, again, len(everything))
+        found = [case_change(a, b, changes.get(b.case, []), self._rules.thresholds) for a, b in pairs]
+        confirmed = {b.case.key: (a, b) for a, b in again}
+        for one in found:
+            if one.case in confirmed:
+                a, b = confirmed[one.case]
+                if not b.ok and b.failure:
+                    one.state, one.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
+                elif one.state == "broken":
+                    one.state, one.reason = "compared", f"failed once and not again ({one.reason})"
+                # A leak that new processes do not show again was none.
+                one.leaks = leaks(a, b, self._rules.thresholds) if one.leaks else []
+        return found
+
+    def _replace_confirmed(
+        self,
+        changes: dict[Case, list[Change]],
+        first: dict[Case, list[Tested]],
+        again: list[tuple[Record, Record]],
+        tests: int,
+    ) -> None:
+        """Where a metric was suspected, its change is the confirmation's, and the first one is only mentioned."""
+        suspected: list[tuple[Case, int, Tested, Comparison]] = []
+        for a, b in again:
+            if not comparable(a, b):
+                continue
+            renewed = {one.metric.name: one for one in self._test(a, b)}
+            for position, one in enumerate(first.get(b.case, [])):
+                new = renewed.get(one.metric.name)
+                if new and new.found and self._is_suspect(one):
+                    suspected.append((b.case, position, new, new.found))
+        found = [comparison for *_, comparison in suspected]
+        family = None if self._interleaved else tests
+        verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)
+        ps = adjusted([comparison.higher for comparison in found], family)
+        for (case, position, new, _), verdict, p in zip(suspected, verdicts, ps, strict=True):
+            stage = "confirmed" if verdict == "higher" else "not confirmed"
+            change = conclude(new, p, LEVEL, verdict, stage)  # type: ignore[arg-type]
+            before = changes[case][position]
+            change.note = f"first seen as {before.ratio - 1:+.1%}" if before.ratio else ""
+            changes[case][position] = change

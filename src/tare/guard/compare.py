@@ -1,0 +1,226 @@
+"""Comparing two sets of records, case by case and metric by metric."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any, NamedTuple
+
+from tare.cases.case import Case
+from tare.guard.changes import CaseChange, Change, Report, Stage
+from tare.guard.comparable import refuse, split_differences, were_interleaved
+from tare.guard.leak import leaks
+from tare.guard.metrics import Metric, values
+from tare.guard.selectors import Selection
+from tare.guard.thresholds import Limits, Thresholds
+from tare.records.record import Record
+from tare.stats.comparison import Comparison, Verdict, compare, judge
+from tare.stats.multiple import adjusted
+from tare.stats.power import rounds_to_decide
+
+# The false discovery rate of a comparison that is not confirmed by another.
+LEVEL = 0.05
+# With this many cases, a change that they all share is rather the machine's than theirs.
+SHARED_FROM = 8
+
+Paired = Callable[[Record, Record], bool]
+
+
+class Tested(NamedTuple):
+    """One metric of one case before anything is concluded. `found` is None for an exact metric."""
+
+    case: Case
+    metric: Metric
+    limits: Limits
+    a: list[float]
+    b: list[float]
+    found: Comparison | None
+
+
+def compare_selections(
+    a: Selection, b: Selection, thresholds: Thresholds, metrics: Sequence[Metric], force: bool = False
+) -> Report:
+    """The whole of `tare compare`; BadInput where the two are not comparable."""
+    pairs, only_a, only_b = match(a.records, b.records)
+    subjects, hindrances = split_differences(pairs, a.meant | b.meant)
+    if not force:
+        refuse(hindrances)
+    cases = compare_pairs(pairs, thresholds, metrics, were_interleaved)
+    return Report(
+        a=a.label,
+        b=b.label,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        cases=cases,
+        compared=[str(one) for one in subjects],
+        forced=[str(one) for one in hindrances],
+        notes=shared_change(cases) + apart(pairs),
+        only_a=only_a,
+        only_b=only_b,
+        environment=summary(pairs[0][1] if pairs else b.records[0]),
+        level=LEVEL,
+        runs={"a": _runs(a.records), "b": _runs(b.records)},
+    )
+
+
+def match(a: Sequence[Record], b: Sequence[Record]) -> tuple[list[tuple[Record, Record]], list[str], list[str]]:
+    """Records of the same case, in b's order, and the keys that only one side has."""
+    before = {record.case.key: record for record in a}
+    now = {record.case.key: record for record in b}
+    pairs = [(before[key], record) for key, record in now.items() if key in before]
+    return pairs, [key for key in before if key not in now], [key for key in now if key not in before]
+
+
+def compare_pairs(
+    pairs: Sequence[tuple[Record, Record]],
+    thresholds: Thresholds,
+    metrics: Sequence[Metric],
+    paired: Paired,
+    level: float = LEVEL,
+) -> list[CaseChange]:
+    """Verdicts with the false discovery rate over everything that was tested."""
+    tested = {b.case.key: test(a, b, thresholds, metrics, paired(a, b)) for a, b in pairs if comparable(a, b)}
+    everything = [one for tests in tested.values() for one in tests]
+    ps = adjust(everything)
+    changes = {key: [conclude(one, ps.get(id(one)), level) for one in tests] for key, tests in tested.items()}
+    return [case_change(a, b, changes.get(b.case.key, []), thresholds) for a, b in pairs]
+
+
+def comparable(a: Record, b: Record) -> bool:
+    return a.ok and b.ok and not newly_different(a, b)
+
+
+def test(a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric], paired: bool) -> list[Tested]:
+    """Every metric that both sides have and nobody ignores."""
+    tested = []
+    for metric in metrics:
+        limits = thresholds.of(b.case, metric)
+        before, now = values(a, metric), values(b, metric)
+        if limits.ignore or not before or not now:
+            continue
+        together = sorted(before.keys() & now.keys())
+        pairs = paired and len(together) >= 2
+        x = [before[i] for i in (together if pairs else before)]
+        y = [now[i] for i in (together if pairs else now)]
+        exact = metric.exact and len(set(x)) == len(set(y)) == 1
+        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs)))
+    return tested
+
+
+def adjust(tested: Sequence[Tested]) -> dict[int, float]:
+    """The two-sided p-values after Benjamini and Hochberg, by the identity of the test."""
+    noisy = [one for one in tested if one.found is not None and one.found.method != "none"]
+    ps = adjusted([one.found.p for one in noisy if one.found is not None])
+    return {id(one): p for one, p in zip(noisy, ps, strict=True)}
+
+
+def conclude(
+    tested: Tested,
+    adjusted_p: float | None,
+    level: float,
+    verdict: Verdict | None = None,
+    stage: Stage = "first",
+) -> Change:
+    """A test as a change with its verdict, which may have been reached elsewhere."""
+    metric, limits, found = tested.metric, tested.limits, tested.found
+    a, b = median(tested.a), median(tested.b)
+    facts: dict[str, Any] = {
+        "metric": metric.name,
+        "unit": metric.unit,
+        "exact": found is None,
+        "a": a,
+        "b": b,
+        "rounds_a": len(tested.a),
+        "rounds_b": len(tested.b),
+        "threshold": limits.threshold,
+        "margin": limits.margin,
+        "stage": stage,
+    }
+    if found is None:
+        verdict = "same" if a == b else ("higher" if b > a else "lower")
+        over = b > a * (1 + limits.threshold)
+        return Change(
+            **facts, ratio=b / a if a else None, verdict=word(metric, verdict), worse=b > a, regression=over
+        )
+    said = verdict or judge(found, limits.margin, adjusted_p, level)
+    worse = said == "higher"
+    return Change(
+        **facts,
+        ratio=_finite(found.ratio.mid),
+        low=_finite(found.ratio.low) if found.ratio.sound else None,
+        high=_finite(found.ratio.high) if found.ratio.sound else None,
+        p=found.p if found.method != "none" else None,
+        adjusted_p=adjusted_p,
+        paired=found.paired,
+        method=found.method,
+        set_aside=found.set_aside,
+        verdict=word(metric, said),
+        worse=worse,
+        # It is real, and as far as one can tell it may be as large as the threshold.
+        regression=worse and found.ratio.high >= 1 + limits.threshold,
+        more_rounds=rounds_to_decide(found, limits.margin) if said == "undecided" else None,
+        note="one round: the noise between processes is not known" if found.method == "none" else "",
+    )
+
+
+def word(metric: Metric, verdict: Verdict) -> str:
+    return {"lower": metric.words[0], "higher": metric.words[1]}.get(verdict, verdict)
+
+
+def case_change(a: Record, b: Record, changes: list[Change], thresholds: Thresholds) -> CaseChange:
+    key = b.case.key
+    if not b.ok and b.failure:
+        state = "broken" if a.ok else "failed"
+        return CaseChange(case=key, state=state, reason=f"{b.failure.cause}: {b.failure.message}")  # type: ignore[arg-type]
+    if not a.ok and a.failure:
+        return CaseChange(case=key, state="mended", reason=f"before: {a.failure.cause}: {a.failure.message}")
+    if newly_different(a, b):
+        return CaseChange(
+            case=key, state="different", reason=f"{b.parity.worst or 'its result'} is off: {b.parity.status}"
+        )
+    return CaseChange(case=key, state="compared", changes=changes, leaks=leaks(a, b, thresholds))
+
+
+def newly_different(a: Record, b: Record) -> bool:
+    wrong = ("different", "nan")
+    return b.parity.status in wrong and a.parity.status not in wrong
+
+
+def shared_change(cases: Sequence[CaseChange]) -> list[str]:
+    """A note where all cases moved together: then it is rather the machine, or something all of them use."""
+    ratios = [c.ratio for case in cases for c in case.changes if c.metric == "gross" and c.ratio]
+    if len(ratios) < SHARED_FROM:
+        return []
+    logs = sorted(math.log(ratio) for ratio in ratios)
+    middle, quarter = median(logs), len(logs) // 4
+    if logs[quarter] <= 0 <= logs[-1 - quarter] or abs(middle) < 0.01:
+        return []
+    return [
+        f"half of all {len(ratios)} cases moved by {math.expm1(logs[quarter]):+.1%} to "
+        f"{math.expm1(logs[-1 - quarter]):+.1%} together: the machine may have changed, or something they all use"
+    ]
+
+
+def apart(pairs: Sequence[tuple[Record, Record]]) -> list[str]:
+    if not pairs or all(were_interleaved(a, b) for a, b in pairs):
+        return []
+    return [
+        "the two sides were not measured side by side: a change of the machine between them counts as a change"
+    ]
+
+
+def summary(record: Record) -> dict[str, str]:
+    """The environment in the few words that a report needs."""
+    machine, software = record.environment.machine, record.environment.software
+    facts: dict[str, str] = {name: machine[name] for name in ("gpu", "cpu", "cores") if name in machine}
+    facts |= {
+        name: software[name] for name in ("torch", "cuda", "cudnn", "driver", "python", "tare") if name in software
+    }
+    return facts
+
+
+def _runs(records: Sequence[Record]) -> str:
+    return ", ".join(dict.fromkeys(record.run for record in records))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

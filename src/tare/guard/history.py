@@ -1,0 +1,160 @@
+"""The series of a case, or of another tool's benchmark, over time: its points and its steps."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import msgspec
+
+from tare.foreign.point import ForeignPoint
+from tare.guard.metrics import Metric, values
+from tare.records.environment import Environment, differences
+from tare.records.record import Record
+from tare.stats.changepoints import Step, find_steps, shortest_plateau
+
+# A step's list of changed software is for reading, not for archiving.
+MOST_CHANGES = 8
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One record, or one result of another tool. `label` is its commit, else its version."""
+
+    created: str
+    value: float
+    label: str
+    id: str
+    environment: Environment | None = None
+
+
+class Jump(msgspec.Struct, frozen=True, kw_only=True):
+    """A step in words of the series: it came after `after` and at the latest with `until`."""
+
+    at: int
+    earliest: int
+    latest: int
+    ratio: float
+    low: float
+    high: float
+    before: float
+    now: float
+    after_date: str
+    until_date: str
+    after_label: str
+    until_label: str
+    changed: list[str]
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """One series on one machine. `pieces` are (start, stop, first value, last value) of what was fitted."""
+
+    name: str
+    source: str
+    metric: str
+    unit: str
+    place: str
+    points: list[Point]
+    steps: list[Jump]
+    pieces: list[tuple[int, int, float, float]]
+    noise: float
+    correlation: float
+    # Records that failed, compute something else, or lack the metric.
+    left_out: int = 0
+    fewest: int
+
+    @property
+    def long_enough(self) -> bool:
+        return len(self.points) >= self.fewest
+
+
+def record_histories(records: Iterable[Record], metric: Metric) -> list[History]:
+    """A history for each case and machine; software may change within one, that is what is watched."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.case.key, _machine(record.environment)), []).append(record)
+    made = []
+    for (key, place), group in groups.items():
+        points = [point for record in group if (point := _point(record, metric))]
+        if points:
+            left_out = len(group) - len(points)
+            made.append(make_history(key, "tare", metric.name, metric.unit, place, points, left_out))
+    return made
+
+
+def foreign_histories(found: Iterable[ForeignPoint]) -> list[History]:
+    groups: dict[tuple[str, str, str, str], list[ForeignPoint]] = {}
+    for each in found:
+        groups.setdefault((each.name, each.source, each.unit, each.place), []).append(each)
+    made = []
+    for (name, source, unit, place), group in groups.items():
+        points = [
+            Point(created=p.created, value=p.value, label=p.commit or "", id=p.id, environment=_environment(p))
+            for p in group
+        ]
+        made.append(make_history(name, source, "time" if unit == "s" else "value", unit, place, points))
+    return made
+
+
+def make_history(
+    name: str, source: str, metric: str, unit: str, place: str, points: Sequence[Point], left_out: int = 0
+) -> History:
+    ordered = sorted(points, key=lambda point: (point.created, point.id))
+    course = find_steps([point.value for point in ordered])
+    return History(
+        name=name,
+        source=source,
+        metric=metric,
+        unit=unit,
+        place=place,
+        points=ordered,
+        steps=[_jump(step, ordered) for step in course.steps],
+        pieces=course.pieces,
+        noise=course.noise,
+        correlation=course.correlation,
+        left_out=left_out,
+        fewest=2 * shortest_plateau(len(ordered)),
+    )
+
+
+def _jump(step: Step, points: Sequence[Point]) -> Jump:
+    after, until = points[step.earliest - 1], points[step.latest]
+    changed: list[str] = []
+    if after.environment and until.environment:
+        changed = differences(after.environment, until.environment)
+    if len(changed) > MOST_CHANGES:
+        changed = [*changed[:MOST_CHANGES], f"... and {len(changed) - MOST_CHANGES} more"]
+    return Jump(
+        at=step.at,
+        earliest=step.earliest,
+        latest=step.latest,
+        ratio=step.ratio.mid,
+        low=step.ratio.low,
+        high=step.ratio.high,
+        before=step.before,
+        now=step.after,
+        after_date=after.created,
+        until_date=until.created,
+        after_label=after.label,
+        until_label=until.label,
+        changed=changed,
+    )
+
+
+def _point(record: Record, metric: Metric) -> Point | None:
+    """None for what must not be compared: what failed, or computes something else, is neither fast nor slow."""
+    found = values(record, metric) if record.ok and record.parity.status not in ("different", "nan") else {}
+    value = median(found.values()) if found else 0.0
+    if not (math.isfinite(value) and value > 0):
+        return None
+    environment = record.environment
+    label = environment.circumstances.get("tare_commit") or f"torch {environment.software.get('torch', '?')}"
+    return Point(created=record.created, value=value, label=label, id=record.id, environment=environment)
+
+
+def _machine(environment: Environment) -> str:
+    text = msgspec.json.encode(environment.machine, order="sorted")
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+def _environment(point: ForeignPoint) -> Environment:
+    return Environment(machine=point.machine, software=point.software, flags={}, circumstances={})

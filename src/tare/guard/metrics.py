@@ -1,0 +1,95 @@
+"""The metrics that are watched. A new one is one entry here: a name, a unit, and what a round says of it.
+
+All of them are better when they are lower. A metric that no round has is absent. `exact` ones are the same in
+every round of one version: they need no statistics, and any increase counts.
+"""
+
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import Literal, NamedTuple
+
+from tare.errors import unknown
+from tare.records.figures import clean_step_seconds, good_rounds
+from tare.records.record import Record, Round, SeriesKind
+
+Unit = Literal["s", "B", "J", ""]
+
+# The threshold of seed 003, and the margin within which nobody cares.
+THRESHOLD = 0.07
+MARGIN = 0.02
+
+
+class Metric(NamedTuple):
+    name: str
+    title: str
+    unit: Unit
+    of_round: Callable[[Round], float | None]
+    exact: bool = False
+    threshold: float = THRESHOLD
+    margin: float = MARGIN
+    # What it is when it is lower, and when it is higher.
+    words: tuple[str, str] = ("less", "more")
+
+
+def _timed(name: str, title: str, of_round: Callable[[Round], float | None]) -> Metric:
+    return Metric(name, title, "s", of_round, words=("faster", "slower"))
+
+
+def _counted(name: str, title: str, unit: Unit = "") -> Metric:
+    """A figure that a round may carry among its counts."""
+    return Metric(name, title, unit, lambda done: done.counts.get(name), exact=True, threshold=0.0, margin=0.0)
+
+
+def _step(kind: SeriesKind) -> Callable[[Round], float | None]:
+    def of_round(done: Round) -> float | None:
+        seconds = clean_step_seconds(done, kind)
+        return median(seconds) if seconds else None
+
+    return of_round
+
+
+METRICS: tuple[Metric, ...] = (
+    _timed("gross", "time of one step, back to back", _step("pipelined")),
+    _timed("latency", "time of one step alone", _step("latency")),
+    _timed("preparation", "preparation, cold", lambda done: done.prepare_s if done.cache != "warm" else None),
+    _timed("preparation_warm", "preparation, warm", lambda done: done.prepare_s if done.cache == "warm" else None),
+    Metric("host_peak", "peak host memory", "B", lambda done: done.host_memory.peak if done.host_memory else None),
+    Metric(
+        "device_peak",
+        "peak device memory",
+        "B",
+        lambda done: done.device_memory.reserved_peak if done.device_memory else None,
+    ),
+    Metric(
+        "energy",
+        "energy of one step",
+        "J",
+        lambda done: done.telemetry.energy_j_per_step if done.telemetry else None,
+    ),
+    _counted("kernels", "kernels a step"),
+    _counted("operators", "operators a step"),
+    _counted("bytes_copied", "bytes copied a step", "B"),
+    _counted("synchronisations", "synchronisations a step"),
+    _counted("graph_breaks", "graph breaks"),
+    _counted("allocations", "allocations a step"),
+)
+
+NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
+
+
+def get_metric(name: str, where: str = "") -> Metric:
+    for metric in METRICS:
+        if metric.name == name:
+            return metric
+    raise unknown("metric", name, NAMES, where)
+
+
+def chosen(names: Iterable[str] | None) -> tuple[Metric, ...]:
+    """The metrics of these names; all of them for None."""
+    return METRICS if names is None else tuple(get_metric(name) for name in names)
+
+
+def values(record: Record, metric: Metric) -> dict[int, float]:
+    """What each good round says of a metric, by the round's index; empty where it is absent."""
+    found = {done.index: metric.of_round(done) for done in good_rounds(record)}
+    return {index: float(value) for index, value in found.items() if value is not None}

@@ -1,0 +1,129 @@
+"""How a user names one side of a comparison. docs/guard.md has the grammar:
+
+main, baseline:main          a baseline
+newest, newest~1             the run that wrote last, the one before
+4f2a..., run:4f2a...         a run, or a single record, by its id
+FILE.json, FILE.json.gz      records that were exported
+torch=2.10.0                 records by a field of the case or of the environment; several, with spaces between
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+
+from tare.errors import BadInput, quote, unknown
+from tare.records.codec import read_records
+from tare.records.environment import Environment
+from tare.records.record import Record
+from tare.store import schema
+from tare.store.baselines import get_baseline, list_baselines
+from tare.store.database import Store
+from tare.store.query import FIELDS, Query, parse_query
+
+# Runs that a check made beside the one that was asked for: they are no "newest run".
+BASELINE_SIDE = " (baseline side)"
+CONFIRMATION = " (confirmation)"
+NEWEST = re.compile(r"newest(?:~([0-9]{1,6}))?")
+
+
+class Selection(NamedTuple):
+    """The newest record of each case on one side; `meant` are the environment's fields that the user named."""
+
+    label: str
+    records: list[Record]
+    meant: frozenset[str]
+
+
+def select_records(text: str, store: Store) -> Selection:
+    """The records that a selector names; BadInput where it names none."""
+    records, meant = _find(text.strip(), store)
+    if not records:
+        raise BadInput(f"no record is selected by {quote(text)}; tare list records, tare baseline list")
+    return Selection(text.strip(), newest_of_each(records), frozenset(meant))
+
+
+def newest_of_each(records: Iterable[Record]) -> list[Record]:
+    """The newest record stands for its case: older ones may come from another state of the machine."""
+    return list({r.case.key: r for r in sorted(records, key=lambda r: r.created)}.values())
+
+
+def newest_run(store: Store, back: int = 0) -> list[Record]:
+    """The records of the run that wrote last, or of one `back` before it."""
+    runs, kept = schema.runs.c, schema.records.c
+    latest = func.max(kept.created).label("latest")
+    statement = (
+        select(runs.id, latest)
+        .join(schema.records, kept.run == runs.id)
+        .where(runs.name.not_like(f"%{BASELINE_SIDE}"), runs.name.not_like(f"%{CONFIRMATION}"))
+        .group_by(runs.id)
+        .order_by(latest.desc())
+        .offset(back)
+        .limit(1)
+    )
+    found = store.rows(statement)
+    return store.find(Query(fields=(("run", (found[0].id,)),))) if found else []
+
+
+def _find(text: str, store: Store) -> tuple[list[Record], set[str]]:
+    kind, colon, rest = text.partition(":")
+    if text.endswith((".json", ".json.gz")):
+        return read_records(Path(text)), set()
+    if colon and kind == "baseline":
+        return get_baseline(store, rest), set()
+    if colon and kind == "run":
+        return store.find(Query(fields=(("run", (rest,)),))), set()
+    newest = NEWEST.fullmatch(text)
+    if newest:
+        return newest_run(store, int(newest[1] or 0)), set()
+    if any(one.name == text for one in list_baselines(store)):
+        return get_baseline(store, text), set()
+    return _by_terms(text, store)
+
+
+def _by_terms(text: str, store: Store) -> tuple[list[Record], set[str]]:
+    """Terms with spaces between: what `tare show` knows, and name=value of the environment."""
+    from tare.workloads import all_workloads
+
+    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
+    of_cases, of_environments = [], []
+    for term in text.split():
+        name, equals, value = term.partition("=")
+        known = "/" in name or not equals or name in FIELDS or name in sizes
+        if known:
+            of_cases.append(term)
+        elif not value:
+            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
+        else:
+            of_environments.append((name, value))
+    found = store.find(parse_query(of_cases, sizes))
+    meant: set[str] = set()
+    for name, value in of_environments:
+        fields = {field for record in found for field in _fields(record.environment, name)}
+        if found and not fields:
+            valid = {bare for record in found for bare in _names(record.environment)}
+            raise unknown("field", name, {*FIELDS, *sizes, *valid})
+        found = [record for record in found if _has(record.environment, name, value)]
+        meant |= fields
+    return found, meant
+
+
+def _names(environment: Environment) -> set[str]:
+    return {*environment.machine, *environment.software, *environment.flags, *environment.circumstances}
+
+
+def _fields(environment: Environment, name: str) -> set[str]:
+    groups = {"machine": environment.machine, "software": environment.software, "flags": environment.flags,
+              "circumstances": environment.circumstances}  # fmt: skip
+    return {f"{group}.{name}" for group, facts in groups.items() if name in facts}
+
+
+def _has(environment: Environment, name: str, value: str) -> bool:
+    """Exactly, or without what a build adds to a version (2.10.0 is 2.10.0+cpu); a commit by its beginning."""
+    facts = {**environment.circumstances, **environment.flags, **environment.machine, **environment.software}
+    found = facts.get(name, "")
+    if name.endswith("commit"):
+        return len(value) >= 6 and found.startswith(value)
+    return value in (found, found.partition("+")[0])

@@ -1,0 +1,148 @@
+"""How much worse is too much, by metric and case: the defaults, or a TOML file next to the plan.
+
+threshold = 0.07               # for every metric with noise
+margin = 0.02
+
+[metric.preparation_warm]
+threshold = 0.5
+
+[[case]]
+match = "resnet50/compile*"    # a key, its beginning, or a pattern
+metric.gross.threshold = 0.03
+metric.energy.ignore = true
+
+[leak]
+host = 1024                    # bytes a step
+"""
+
+import fnmatch
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tare.cases.case import Case
+from tare.errors import BadInput, brief, quote, unknown
+from tare.guard.metrics import NAMES, Metric
+
+TABLES = ("threshold", "margin", "metric", "case", "leak")
+KEYS = ("threshold", "margin", "ignore")
+LEAKS = ("host", "device")
+LEAK_BYTES = 1024.0
+
+
+class Limits(NamedTuple):
+    """A change is a regression from `threshold` on; within `margin` it is no change; `ignore` leaves it out."""
+
+    threshold: float
+    margin: float
+    ignore: bool = False
+
+
+class _Rule(NamedTuple):
+    match: str
+    metric: str | None
+    values: Mapping[str, Any]
+
+
+class Thresholds:
+    def __init__(self, rules: list[_Rule] | None = None, leak: Mapping[str, float] | None = None) -> None:
+        self._rules = rules or []
+        self.leak: dict[str, float] = {"host": LEAK_BYTES, "device": LEAK_BYTES, **(leak or {})}
+
+    def of(self, case: Case, metric: Metric) -> Limits:
+        """Later rules win over earlier ones, and rules for cases stand behind those for all."""
+        limits = Limits(metric.threshold, metric.margin)
+        for rule in self._rules:
+            # What is said of all metrics is about noise; a count is exact unless it is named.
+            named = rule.metric == metric.name or (rule.metric is None and not metric.exact)
+            if named and matches(case.key, rule.match):
+                limits = limits._replace(**rule.values)
+        if limits.margin > limits.threshold:
+            limits = limits._replace(margin=limits.threshold)
+        return limits
+
+
+def beside(plan: Path) -> Path:
+    """Where the thresholds of a plan are: night.toml has night.guard.toml."""
+    return plan.with_name(plan.name.removesuffix(".toml") + ".guard.toml")
+
+
+def read_thresholds(path: Path) -> Thresholds:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"no thresholds at {path}") from None
+    except OSError as error:
+        raise BadInput(f"cannot read thresholds {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise BadInput(f"{path} is not TOML: {brief(error)}") from None
+    return make_thresholds(document, str(path))
+
+
+def make_thresholds(document: Mapping[str, Any], where: str) -> Thresholds:
+    for name in document:
+        if name not in TABLES:
+            raise unknown("key", name, TABLES, where)
+    rules = _rules(document, "*", where)
+    cases = document.get("case", [])
+    if not isinstance(cases, list) or not all(isinstance(entry, dict) for entry in cases):
+        raise BadInput(f"{where}: 'case' is not a [[case]] table")
+    for number, entry in enumerate(cases, 1):
+        place = f"{where}, case {number}"
+        for name in entry:
+            if name not in ("match", "metric", *KEYS):
+                raise unknown("key", name, ("match", "metric", *KEYS), place)
+        match = entry.get("match")
+        if not isinstance(match, str) or not match:
+            raise BadInput(f"{place}: 'match' is a case's key, its beginning, or a pattern with *")
+        rules += _rules({name: value for name, value in entry.items() if name != "match"}, match, place)
+    return Thresholds(rules, _leak(document.get("leak", {}), where))
+
+
+def _rules(table: Mapping[str, Any], match: str, where: str) -> list[_Rule]:
+    everywhere = {name: table[name] for name in KEYS if name in table}
+    rules = [_Rule(match, None, _checked(everywhere, where))] if everywhere else []
+    metrics = table.get("metric", {})
+    if not isinstance(metrics, dict):
+        raise BadInput(f"{where}: 'metric' is not a table")
+    for name, values in metrics.items():
+        place = f"{where}, metric {name}"
+        if name not in NAMES:
+            raise unknown("metric", name, NAMES, where)
+        if not isinstance(values, dict):
+            raise BadInput(f"{place} is not a table")
+        rules.append(_Rule(match, name, _checked(values, place)))
+    return rules
+
+
+def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    for name, value in values.items():
+        if name not in KEYS:
+            raise unknown("key", name, KEYS, where)
+        if name == "ignore":
+            if not isinstance(value, bool):
+                raise BadInput(f"{where}: 'ignore' is true or false, not {quote(value)}")
+        elif not _is_number(value) or not 0 <= value <= 100:
+            raise BadInput(f"{where}: '{name}' is a share such as 0.07, not {quote(value)}")
+    return dict(values)
+
+
+def _leak(table: Any, where: str) -> dict[str, float]:
+    if not isinstance(table, dict):
+        raise BadInput(f"{where}: 'leak' is not a table")
+    for name, value in table.items():
+        if name not in LEAKS:
+            raise unknown("key", name, LEAKS, f"{where}, leak")
+        if not _is_number(value) or not 0 <= value <= 1e15:
+            raise BadInput(f"{where}, leak: '{name}' is a number of bytes a step, not {quote(value)}")
+    return {name: float(value) for name, value in table.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def matches(key: str, match: str) -> bool:
+    """Whether a case's key is meant: the key itself, its beginning, or a pattern."""
+    return match == "*" or key == match or key.startswith(match.rstrip("/") + "/") or fnmatch.fnmatch(key, match)

@@ -1,0 +1,249 @@
+"""A check or a comparison from the command line to its report: where guard, executor and store meet."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options, make_options
+from tare.cases.plan import Plan, expand_plan, fingerprint
+from tare.errors import BadInput, TareError
+from tare.execute.catalogue import LocalCatalogue, open_plan
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.protocol import Probed
+from tare.execute.scratch import scratch
+from tare.guard.changes import Report
+from tare.guard.check import Check, Rules
+from tare.guard.comparable import refuse, split_differences
+from tare.guard.compare import compare_selections
+from tare.guard.metrics import Metric
+from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION, select_records
+from tare.guard.sides import Side
+from tare.guard.thresholds import Thresholds
+from tare.records.environment import VARIABLE, Difference, Environment, differing
+from tare.records.record import Record
+from tare.report.progress import Progress
+from tare.session import nothing, preload_of, terminable
+from tare.store.baselines import get_baseline
+from tare.store.database import Store
+from tare.store.journal import StoreJournal, begin, resume
+
+# Rounds of a first measurement, unless the plan or the command line says otherwise.
+ROUNDS = 6
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """How the baseline's version is run: by another interpreter, with other variables, or both."""
+
+    python: str = sys.executable
+    variables: dict[str, str] = {}
+
+
+def compare_stored(
+    a: str, b: str, thresholds: Thresholds, metrics: Sequence[Metric], store: str | None, force: bool, keep: Any
+) -> Report:
+    """`tare compare`. `keep` says of a case whether it is wanted."""
+    opened = Store(store, must_exist=store is not None)
+    try:
+        sides = [select_records(text, opened) for text in (a, b)]
+    finally:
+        opened.close()
+    chosen = [side._replace(records=[r for r in side.records if keep(r.case)]) for side in sides]
+    for side in chosen:
+        if not side.records:
+            raise BadInput(f"no record of '{side.label}' is left by --rung and --case")
+    if not {r.case.key for r in chosen[0].records} & {r.case.key for r in chosen[1].records}:
+        raise BadInput(f"'{a}' and '{b}' have no case in common")
+    return compare_selections(chosen[0], chosen[1], thresholds, metrics, force)
+
+
+class CheckSession:
+    def __init__(
+        self, plan: Plan, options: dict[str, Any], rules: Rules, store: str | None, show_progress: bool
+    ) -> None:
+        self._plan, self._rules = open_plan(plan), rules
+        base = {"rounds": ROUNDS, **plan.options, **options}
+        self._options: Options = make_options(base, f"the options of {plan.name}")
+        self._where, self._show_progress = store, show_progress
+
+    def run(self, baseline: str | None, version: Version | None, again: bool, force: bool) -> Report:
+        """Measures the plan and compares it; Ctrl-C leaves what --resume goes on from."""
+        with contextlib.ExitStack() as stack:
+            store = Store(self._where)
+            stack.callback(store.close)
+            stored = get_baseline(store, baseline) if baseline else []
+            folder = stack.enter_context(scratch())
+            progress = stack.enter_context(Progress(self._show_progress))
+            stack.enter_context(terminable())
+            progress.stage("looking at this machine")
+            now, probed = stack.enter_context(self._executor(folder / "now", progress, Version()))
+            cases = self._cases(probed)
+            executors = [(now, probed.environment)]
+            if version is not None:
+                progress.stage("looking at the baseline's version")
+                before, was = stack.enter_context(self._executor(folder / "baseline", progress, version))
+                executors.append((before, was.environment))
+            subjects, forced = self._differences(stored, probed.environment, version, executors, force)
+            opener = _Opener(self._plan, self._options, store, executors, cases, again)
+            progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
+            check = Check(self._options, self._rules, opener.sides, progress, stored)
+            try:
+                report = check.run(cases)
+                opener.finish()
+            except KeyboardInterrupt:
+                report = Report(a="", b="", created="", cases=[], interrupted=True)
+            report.a = _name(baseline, version)
+            report.b = f"run {opener.run}"
+            report.compared = [str(one) for one in subjects]
+            report.forced = [str(one) for one in forced]
+            return report
+
+    @contextlib.contextmanager
+    def _executor(
+        self, folder: Path, progress: Progress, version: Version
+    ) -> Iterator[tuple[LocalExecutor, Probed]]:
+        folder.mkdir()
+        launcher = make_launcher(
+            self._options.isolation, preload_of(self._plan), version.python, version.variables
+        )
+        executor = LocalExecutor(launcher, folder, progress.stage)
+        try:
+            yield executor, _probe(executor, version)
+        finally:
+            executor.close()
+
+    def _cases(self, probed: Probed) -> list[Case]:
+        found = expand_plan(self._plan, LocalCatalogue(probed))
+        if found.searched:
+            raise BadInput("a check needs batches that are given: --batch auto would compare different work")
+        if not found.cases:
+            raise BadInput(nothing(found.skipped))
+        return found.cases
+
+    def _differences(
+        self,
+        stored: list[Record],
+        environment: Environment,
+        version: Version | None,
+        executors: Sequence[tuple[LocalExecutor, Environment]],
+        force: bool,
+    ) -> tuple[list[Difference], list[Difference]]:
+        """What is compared and what hinders it, before anything is measured; refuses unless forced."""
+        if version is None:
+            twin = [msgspec.structs.replace(r, environment=_without_pins(r.environment)) for r in stored[-1:]]
+            pairs = [(r, msgspec.structs.replace(r, environment=_without_pins(environment))) for r in twin]
+            subjects, hindrances = split_differences(pairs)
+        else:
+            meant = {f"flags.{VARIABLE}{name}" for name in version.variables}
+            every = differing(executors[1][1], environment)
+            hindrances = [
+                d for d in every if d.group == "machine" or (d.group == "flags" and d.field not in meant)
+            ]
+            subjects = [d for d in every if d not in hindrances]
+            if stored:
+                hindrances += _another_version(stored[-1], executors[1][1])
+        if not force:
+            refuse(hindrances)
+        return subjects, hindrances
+
+
+class _Opener:
+    """The sides of each stage, with a run in the store for each: found again when a check is resumed."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        store: Store,
+        executors: Sequence[tuple[LocalExecutor, Environment]],
+        cases: Sequence[Case],
+        again: bool,
+    ) -> None:
+        self._name, self._options, self._store = f"check {plan.name}", options, store
+        self._executors, self._cases, self._again = executors, list(cases), again
+        self._journals: dict[str, list[StoreJournal]] = {}
+        self.run = self.journals("first")[0].run
+
+    def sides(self, stage: str) -> list[Side]:
+        return [
+            Side(executor, environment, journal)
+            for (executor, environment), journal in zip(self._executors, self.journals(stage), strict=True)
+        ]
+
+    def journals(self, stage: str) -> list[StoreJournal]:
+        if stage not in self._journals:
+            suffix = CONFIRMATION if stage == "confirmation" else ""
+            # A run belongs to the one before it: a later night's confirmation is not this one's.
+            belongs = "" if stage == "first" else self.run
+            opened: list[StoreJournal] = []
+            for i, (_, environment) in enumerate(self._executors):
+                if opened:
+                    belongs = opened[0].run
+                what = ["check", stage, i, belongs, self._options, environment.id]
+                name = f"{self._name}{BASELINE_SIDE if i else ''}{suffix}"
+                opened.append(self._open(fingerprint(self._cases, what), name))
+            self._journals[stage] = opened
+        return self._journals[stage]
+
+    def finish(self) -> None:
+        for journals in self._journals.values():
+            for journal in journals:
+                journal.finish()
+
+    def _open(self, mark: str, name: str) -> StoreJournal:
+        earlier = resume(self._store, mark) if self._again else None
+        return earlier or begin(self._store, name, mark, [])
+
+
+def reproduce(arguments: Sequence[str]) -> str:
+    """The command that gave a report."""
+    return shlex.join(["tare", *arguments])
+
+
+def parse_variables(values: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not name or not equals or "\0" in value:
+            raise BadInput(f"--baseline-env takes NAME=VALUE, not '{value[:60]}'")
+        found[name] = text
+    return found
+
+
+def _probe(executor: LocalExecutor, version: Version) -> Probed:
+    try:
+        return executor.probe()
+    except (TareError, OSError) as error:
+        if version == Version():
+            raise
+        remedy = f"install tare there: {version.python} -m pip install tare-bench"
+        raise BadInput(f"cannot measure with {version.python}: {error} ({remedy})") from None
+
+
+def _without_pins(environment: Environment) -> Environment:
+    """Without the flags that a worker pins for its case: a machine that was only probed has none of them."""
+    flags: Mapping[str, str] = {n: v for n, v in environment.flags.items() if n.startswith(VARIABLE)}
+    return msgspec.structs.replace(environment, flags=dict(flags))
+
+
+def _another_version(record: Record, environment: Environment) -> list[Difference]:
+    """Where the interpreter given as the baseline's is not what the baseline was measured with."""
+    return [
+        d
+        for d in differing(_without_pins(record.environment), _without_pins(environment))
+        if d.group == "software"
+    ]
+
+
+def _name(baseline: str | None, version: Version | None) -> str:
+    if version is None:
+        return f"baseline {baseline}, stored"
+    how = [version.python] if version.python != sys.executable else []
+    how += [f"{name}={value}" for name, value in version.variables.items()]
+    named = f"baseline {baseline}" if baseline else "baseline"
+    return f"{named}, side by side ({' '.join(how) or 'the same version'})"

@@ -1,0 +1,91 @@
+"""Two records or traces side by side, for the terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tare.findings.changes import Change, Changes
+from tare.records.changes import FigureChange, RecordChanges
+from tare.report.findings import cut, finding_rows
+from tare.report.numbers import seconds, size
+from tare.report.terminal import simple_table
+from tare.trace.kernel_names import short_name
+
+STYLE = {"slower": "red", "appeared": "yellow", "vanished": "green", "faster": "green"}
+
+
+def diff_view(
+    records: RecordChanges | None, trace: Changes | None, notes: Sequence[str], rows: int
+) -> RenderableType:
+    parts: list[RenderableType] = []
+    if records:
+        parts.append(records_view(records))
+    if trace:
+        parts += [Text("")] if parts else []
+        parts.append(changes_view(trace, rows))
+    parts += [Text(f"  note: {note}", style="yellow") for note in notes]
+    return Group(*parts)
+
+
+def records_view(found: RecordChanges) -> RenderableType:
+    table = simple_table("figure", found.before, found.after, "B / A", "")
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for figure in found.figures:
+        ratio = f"{figure.ratio:.3g}" if figure.ratio is not None else "-"
+        table.add_row(
+            figure.name, _value(figure, figure.before), _value(figure, figure.after), ratio, _verdict(figure)
+        )
+    lines = [Text(f"  {line}", style="yellow") for line in (*found.case, *found.environment)]
+    return Group(table, *lines)
+
+
+def _value(figure: FigureChange, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return seconds(value) if figure.unit == "s" else size(round(value))
+
+
+def _verdict(figure: FigureChange) -> str:
+    if figure.clear is None:
+        return ""
+    return "a clear difference" if figure.clear else "within the noise"
+
+
+def changes_view(found: Changes, rows: int) -> RenderableType:
+    head = simple_table("a step", "A", "B")
+    for column in head.columns[1:]:
+        column.justify = "right"
+    head.add_row("in all", seconds(found.before_step_s), seconds(found.after_step_s))
+    head.add_row("in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
+    parts: list[RenderableType] = [head]
+    for title, changes in (("kernels", found.kernels), ("operators", found.operators)):
+        parts += [Text(""), _table(title, changes, rows)]
+    if found.findings:
+        parts += [Text(""), finding_rows(found.findings)]
+    return Group(*parts)
+
+
+def _table(title: str, changes: Sequence[Change], rows: int) -> RenderableType:
+    if not changes:
+        return Text(f"{title}: no change", style="dim")
+    table = simple_table("change", "calls", "A", "B", "difference", title)
+    table.padding = (0, 1, 0, 0)
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    for one in changes[:rows]:
+        calls = f"{one.before_calls:.3g}→{one.after_calls:.3g}" if one.before_calls != one.after_calls else ""
+        sign = "+" if one.difference_s > 0 else "-"
+        name = short_name(one.name) if one.what == "kernel" else one.name
+        table.add_row(
+            Text(one.status, style=STYLE.get(one.status, "")),
+            calls or f"{one.after_calls:.3g}",
+            seconds(one.before_s) if one.before_s else "-",
+            seconds(one.after_s) if one.after_s else "-",
+            sign + seconds(abs(one.difference_s)),
+            cut(name, 36 if one.clock == "device" else 28) + ("" if one.clock == "device" else " (host)"),
+        )
+    if len(changes) > rows:
+        return Group(table, Text(f"and {len(changes) - rows} more (--rows, --json)", style="dim"))
+    return table

@@ -1,0 +1,21 @@
+"""What github-action-benchmark reads as `customSmallerIsBetter`: a list of name, unit, value and range."""
+
+import json
+
+from tare.guard.changes import Report
+from tare.report.changes import change_of
+
+
+def render(report: Report) -> str:
+    entries = [
+        {
+            "name": f"{case.case} {change.metric}",
+            "unit": change.unit or "count",
+            "value": change.b,
+            "range": change_of(change),
+            "extra": f"{change.verdict}, {change.rounds_b} rounds, against {report.a}",
+        }
+        for case in report.cases
+        for change in case.changes
+    ]
+    return json.dumps(entries, indent=1, allow_nan=False) + "\n"

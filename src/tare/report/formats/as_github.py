@@ -1,0 +1,27 @@
+"""Annotations of a GitHub Actions job: a line a regression, shown beside the run and the pull request."""
+
+from tare.guard.changes import Report
+from tare.report.changes import STATES, change_of, remark, summary_line
+
+
+def render(report: Report) -> str:
+    lines = []
+    for case in report.cases:
+        if case.state in ("broken", "different"):
+            lines.append(_command("error", case.case, f"{STATES[case.state]}: {case.reason}"))
+        lines += [_command("error", case.case, f"leak: {leak}") for leak in case.leaks]
+        for change in case.changes:
+            if change.worse:
+                text = f"{change.metric} is {change.verdict}: {change_of(change)}; {remark(change)}"
+                lines.append(_command("error" if change.regression else "warning", case.case, text))
+    lines += [_command("warning", "not comparable", line) for line in report.forced]
+    lines.append(_command("notice", "tare", summary_line(report)))
+    return "\n".join(lines) + "\n"
+
+
+def _command(kind: str, title: str, text: str) -> str:
+    """Workflow commands escape these characters; in a property the colon and the comma as well."""
+    body = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    head = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    head = head.replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} title={head}::{body}"

@@ -1,0 +1,44 @@
+"""SARIF 2.1.0 as far as it fits: a result a regression, with its figures. There is no source location."""
+
+import json
+from typing import Any
+
+import tare
+from tare.guard.changes import Change, Report
+from tare.report.changes import STATES, change_of, remark
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def render(report: Report) -> str:
+    results = []
+    for case in report.cases:
+        if case.state in ("broken", "different"):
+            results.append(_result(case.state, "error", case.case, f"{STATES[case.state]}: {case.reason}", {}))
+        results += [_result("leak", "error", case.case, leak, {}) for leak in case.leaks]
+        for change in case.changes:
+            if change.worse:
+                level = "error" if change.regression else "warning"
+                text = f"{change.metric} is {change.verdict}: {change_of(change)}; {remark(change)}"
+                results.append(_result(change.metric, level, case.case, text, _properties(change)))
+    rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
+    driver = {"name": "tare", "version": tare.__version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": results, "properties": {"environment": report.environment}}
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _result(rule: str, level: str, case: str, text: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": text},
+        "locations": [{"logicalLocations": [{"fullyQualifiedName": case, "kind": "resource"}]}],
+        "partialFingerprints": {"case": case, "metric": rule},
+        "properties": properties,
+    }
+
+
+def _properties(change: Change) -> dict[str, Any]:
+    names = ("a", "b", "ratio", "low", "high", "p", "adjusted_p", "rounds_a", "rounds_b", "threshold", "unit")
+    return {name: getattr(change, name) for name in names}

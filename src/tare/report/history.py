@@ -1,0 +1,102 @@
+"""Histories for the terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tare.guard.history import History, Jump
+from tare.report.bisect import change, short
+from tare.report.numbers import decimals, size, unit_of
+from tare.report.plot import plot, shown_range, sparkline
+from tare.report.terminal import WIDTH, simple_table
+
+HEIGHT = 11
+# Room for the axis in front of a plot.
+AXIS = 12
+
+
+def histories_view(histories: Sequence[History]) -> RenderableType:
+    if len(histories) == 1:
+        return history_view(histories[0])
+    parts: list[RenderableType] = []
+    for history in histories:
+        parts += [*_head(history), Text("  " + sparkline([p.value for p in history.points], 80)), *_steps(history)]
+        parts.append(Text(""))
+    return Group(*parts)
+
+
+def history_view(history: History) -> RenderableType:
+    values = [point.value for point in history.points]
+    fitted = fitted_values(history)
+    low, high = shown_range(values, fitted)
+    axis = [figure(high - (high - low) * i / (HEIGHT - 1), history.unit) for i in range(HEIGHT)]
+    lines = plot(values, fitted, [step.at for step in history.steps], axis, WIDTH)
+    first, last = history.points[0].created[:10], history.points[-1].created[:10]
+    gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
+    foot = Text(f"{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")
+    return Group(*_head(history), *(Text(line) for line in lines), foot, *_steps(history))
+
+
+def fitted_values(history: History) -> list[float]:
+    """The fitted line at every point."""
+    found: list[float] = []
+    for start, stop, first, last in history.pieces:
+        n = stop - start
+        found += [first + (last - first) * i / max(n - 1, 1) for i in range(n)]
+    return found
+
+
+def figure(value: float, unit: str) -> str:
+    """A value in its unit, to four digits."""
+    if unit == "B":
+        return size(round(value))
+    if unit == "s":
+        scale, name = unit_of(value)
+        return f"{value / scale:.{decimals(value / scale, 0)}f} {name}"
+    return f"{value:.4g} {unit}".strip()
+
+
+def span(step: Jump) -> str:
+    """Where a step came in: labels where there are any and they differ, and dates."""
+    dates = f"{_minute(step.after_date)} and {_minute(step.until_date)}"
+    a, b = (label.removesuffix("+changes") for label in (step.after_label, step.until_label))
+    return f"between {short(a)} and {short(b)} ({dates})" if a and b and a != b else f"between {dates}"
+
+
+def _head(history: History) -> list[RenderableType]:
+    count = len(history.points)
+    facts = [history.metric, f"{count} points", f"noise {history.noise:.1%}"]
+    if history.correlation >= 0.1:
+        facts.append(f"correlation {history.correlation:.1f}")
+    if history.source != "tare":
+        facts.append(f"from {history.source}")
+    if history.left_out:
+        facts.append(f"{history.left_out} records left out (failed, or different)")
+    return [Text(history.name, style="bold", overflow="fold"), Text(" · ".join(facts), style="dim")]
+
+
+def _steps(history: History) -> list[RenderableType]:
+    if not history.long_enough:
+        return [Text(f"  too short to judge: a step needs {history.fewest} points", style="yellow")]
+    if not history.steps:
+        return [Text("  no step", style="green")]
+    table = simple_table("", "step", "from", "to", "where")
+    table.columns[4].no_wrap = False
+    for step in history.steps:
+        style = "red" if step.ratio > 1 else "green"
+        table.add_row(
+            "▲",
+            Text(change(step.ratio, step.low, step.high), style=style),
+            figure(step.before, history.unit),
+            figure(step.now, history.unit),
+            span(step),
+        )
+    parts: list[RenderableType] = [table]
+    for step in history.steps:
+        parts += [Text(f"  changed at {_minute(step.until_date)}: {line}", style="dim") for line in step.changed]
+    return parts
+
+
+def _minute(date: str) -> str:
+    return date[:16].replace("T", " ")

@@ -1,0 +1,93 @@
+"""A history as a picture: SVG, alone or in a page of HTML. Drawn here: it is a few lines and opens anywhere."""
+
+from collections.abc import Sequence
+from html import escape
+
+from tare.guard.history import History
+from tare.report.bisect import change
+from tare.report.history import figure, fitted_values, span
+from tare.report.plot import shown_range
+
+WIDTH, HEIGHT = 960, 320
+LEFT, RIGHT, TOP, BOTTOM = 90, 20, 54, 44
+TICKS = 5
+# A series of ten thousand points is drawn with smaller dots.
+DOT, SMALL_DOT, MANY = 2.4, 1.1, 600
+STYLE = """
+text{font:13px system-ui,sans-serif;fill:#333}.t{font-weight:600;font-size:14px}.d{fill:#777;font-size:12px}
+.g{stroke:#e6e6e6}.p{fill:#5b7aa6;fill-opacity:.7}.f{stroke:#1b2a41;stroke-width:2;fill:none}
+.u{fill:#c0392b;fill-opacity:.16}.l{fill:#1e8449;fill-opacity:.16}.s{font-weight:600;font-size:12px}
+"""
+
+
+def chart_svg(history: History) -> str:
+    values, fitted = [p.value for p in history.points], fitted_values(history)
+    low, high = _padded(*shown_range(values, fitted))
+    n = len(values)
+
+    def x(index: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (index + 0.5) / n
+
+    def y(value: float) -> float:
+        return TOP + (HEIGHT - TOP - BOTTOM) * (high - min(max(value, low), high)) / (high - low)
+
+    parts = [_text(LEFT, 20, history.name[:130], "t"), _text(LEFT, 38, _facts(history), "d")]
+    for i in range(TICKS):
+        value = low + (high - low) * i / (TICKS - 1)
+        parts.append(f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
+        parts.append(_text(LEFT - 8, y(value) + 4, figure(value, history.unit), "d", "end"))
+    for step in history.steps:
+        a, b = x(step.earliest - 1), x(step.latest)
+        kind = "u" if step.ratio > 1 else "l"
+        box = f'x="{a:.1f}" y="{TOP}" width="{max(b - a, 3):.1f}" height="{HEIGHT - TOP - BOTTOM}"'
+        parts.append(f'<rect class="{kind}" {box}><title>{escape(span(step))}</title></rect>')
+        # Near the right edge the text stands before its step.
+        late = a > WIDTH * 0.8
+        label = change(step.ratio, None, None)
+        parts.append(_text(a - 6 if late else b + 6, TOP + 12, label, "s", "end" if late else "start"))
+    radius = SMALL_DOT if n > MANY else DOT
+    for i, point in enumerate(history.points):
+        tip = escape(f"{point.created[:16]} {point.label[:40]} {figure(point.value, history.unit)}")
+        # A tip for every one of many points would make the file ten times as large.
+        inner = "" if n > MANY else f"<title>{tip}</title>"
+        parts.append(f'<circle class="p" cx="{x(i):.1f}" cy="{y(point.value):.1f}" r="{radius}">{inner}</circle>')
+    for start, stop, first, last in history.pieces:
+        line = f"M{x(start):.1f},{y(first):.1f}L{x(stop - 1):.1f},{y(last):.1f}"
+        parts.append(f'<path class="f" d="{line}"/>')
+    parts.append(_text(LEFT, HEIGHT - 18, history.points[0].created[:10], "d"))
+    parts.append(_text(WIDTH - RIGHT, HEIGHT - 18, history.points[-1].created[:10], "d", "end"))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}">'
+    return "\n".join(
+        [head, f"<style>{STYLE}</style>", '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>"]
+    )
+
+
+def chart_html(histories: Sequence[History]) -> str:
+    """A page with every history and its steps in words."""
+    body = []
+    for history in histories:
+        words = [
+            f"<li>{escape(change(s.ratio, s.low, s.high))} {escape(span(s))}"
+            + "".join(f"<br><small>{escape(line)}</small>" for line in s.changed)
+            + "</li>"
+            for s in history.steps
+        ]
+        body.append(f"<section>{chart_svg(history)}<ul>{''.join(words) or '<li>no step</li>'}</ul></section>")
+    style = (
+        "body{font:14px system-ui,sans-serif;margin:24px;color:#333}section{margin-bottom:32px}svg{max-width:100%}"
+    )
+    head = f"<!doctype html><html lang=en><meta charset=utf-8><title>tare history</title><style>{style}</style>"
+    return head + "".join(body) + "</html>\n"
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    pad = (high - low) * 0.08 or high * 0.05
+    return low - pad, high + pad
+
+
+def _facts(history: History) -> str:
+    return f"{history.metric} · {len(history.points)} points · noise {history.noise:.1%}"
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,0 +1,43 @@
+"""A calibration for the terminal."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tare.guard.calibrate import ROUNDS, Noise
+from tare.report.changes import value
+from tare.report.terminal import simple_table
+
+
+def noise_view(lines: Sequence[Noise]) -> RenderableType:
+    parts: list[RenderableType] = []
+    for case in dict.fromkeys(line.case for line in lines):
+        parts.append(Text(case, style="bold"))
+        table = simple_table("  metric")
+        for head in ("typical", "noise", *(f"sees in {n}" for n in ROUNDS), "for threshold", "cost", "A/A"):
+            table.add_column(head, justify="right", no_wrap=True)
+        for line in lines:
+            if line.case == case:
+                table.add_row(f"  {line.metric}", *_cells(line))
+        parts.append(table)
+    parts.append(
+        Text(
+            "noise: between processes; sees: the change found 95 % of the time with that many rounds a side;\n"
+            "for threshold: rounds that find a change as large as the threshold; cost: their time, both sides",
+            style="dim",
+        )
+    )
+    return Group(*parts)
+
+
+def _cells(line: Noise) -> list[str]:
+    found = [line.detectable[n] for n in ROUNDS]
+    return [
+        value(line.typical, line.unit),
+        f"{line.noise:.2%}",
+        *(f"{change:.1%}" if change is not None else "-" for change in found),
+        str(line.rounds_for_threshold or "over 1000"),
+        f"{line.seconds_for_threshold:.0f} s" if line.seconds_for_threshold else "-",
+        line.aa_verdict,
+    ]

@@ -1,0 +1,63 @@
+"""Points of other tools in the store."""
+
+from collections.abc import Iterable
+
+import msgspec
+from sqlalchemy import ColumnElement, insert, or_, select
+
+from tare.errors import BadInput, brief
+from tare.foreign.point import ForeignPoint
+from tare.store import schema
+from tare.store.database import Store
+
+PIECE = 500
+_decoder = msgspec.json.Decoder(ForeignPoint)
+
+
+def add_foreign(store: Store, points: Iterable[ForeignPoint]) -> int:
+    """Adds what is not there yet, all or nothing; how many were new."""
+    new = {point.id: point for point in points}
+    with store.transaction() as connection:
+        column, ids = schema.foreign_points.c.id, list(new)
+        # In pieces: a database takes a limited number of values in one statement.
+        for at in range(0, len(ids), PIECE):
+            for known in list(
+                connection.execute(select(column).where(column.in_(ids[at : at + PIECE]))).scalars()
+            ):
+                new.pop(known)
+        if new:
+            connection.execute(insert(schema.foreign_points), [_row(point) for point in new.values()])
+    return len(new)
+
+
+def find_foreign(store: Store, words: Iterable[str]) -> list[ForeignPoint]:
+    """Points whose name is, begins with (up to a slash) or matches every word, oldest first."""
+    table = schema.foreign_points
+    statement = select(table.c.id, table.c.document).order_by(table.c.created, table.c.id)
+    for word in words:
+        statement = statement.where(_named(word))
+    found = []
+    for row in store.rows(statement):
+        try:
+            found.append(_decoder.decode(row.document))
+        except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
+            raise BadInput(f"point {row.id} in {store.where} cannot be read: {brief(error)}") from None
+    return found
+
+
+def _named(word: str) -> ColumnElement[bool]:
+    name = schema.foreign_points.c.name
+    if "*" in word:
+        pattern = word.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
+        return name.like(pattern, escape="\\")
+    return or_(name == word, name.startswith(word.rstrip("/") + "/", autoescape=True))
+
+
+def _row(point: ForeignPoint) -> dict[str, object]:
+    return {
+        "id": point.id,
+        "source": point.source,
+        "name": point.name,
+        "created": point.created,
+        "document": msgspec.json.encode(point).decode(),
+    }

@@ -1,0 +1,125 @@
+"""The guard's verbs as a user meets them: output, exit codes, one-line errors. Nothing here measures."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import ENVIRONMENT, make_case, make_record
+
+from tare.export.as_json import export
+from tare.store.database import Store
+from tare.store.journal import begin
+
+STEADY = [1e-3 * n for n in (1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998)]
+
+
+def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TARE_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two runs, the second 20 % slower on one of two rungs; and a file from another machine."""
+    folder = tmp_path_factory.mktemp("home")
+    store = Store(str(folder / "records.db"))
+    for day, factor in ((1, 1.0), (2, 1.2)):
+        journal = begin(store, "night", f"mark{day}", [])
+        for rung in ("eager", "compile"):
+            steps = [s * (factor if rung == "eager" else 1.0) for s in STEADY]
+            created = f"2026-01-0{day}T00:00:00+00:00"
+            journal.add_record(
+                make_record(make_case(rung=rung), steps, id=f"{rung}{day}", run=journal.run, created=created)
+            )
+    store.close()
+    elsewhere = msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "another"})
+    (folder / "other.json").write_text(export([make_record(make_case(), STEADY, environment=elsewhere)]))
+    (folder / "plan.toml").write_text('[[grid]]\nworkload = ["mlp"]\nrung = ["eager"]\n')
+    return folder
+
+
+def test_compare_finds_the_slower_rung_and_exits_with_1(home: Path) -> None:
+    done = tare(home, "compare", "newest~1", "newest", "--json")
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    verdicts = {
+        case["case"].split("/")[1]: next(c["verdict"] for c in case["changes"] if c["metric"] == "gross")
+        for case in report["cases"]
+    }
+    assert verdicts == {"eager": "slower", "compile": "same"}
+    only = tare(home, "compare", "newest~1", "newest", "--rung", "compile")
+    assert only.returncode == 0
+    assert "no regression in 1 case" in only.stdout
+    assert max(len(line) for line in only.stdout.splitlines()) <= 100
+
+
+def test_compare_refuses_another_machine_unless_forced(home: Path) -> None:
+    other = str(home / "other.json")
+    refused = tare(home, "compare", other, "newest")
+    assert refused.returncode == 2
+    assert "machine.cpu: another against test-cpu" in refused.stderr
+    forced = tare(home, "compare", other, "newest", "--force")
+    assert forced.returncode == 1
+    assert "not comparable, and forced: machine.cpu" in forced.stdout
+
+
+def test_baselines_are_set_listed_shown_and_removed(home: Path) -> None:
+    assert "2 records" in tare(home, "baseline", "set", "before", "newest~1").stdout
+    assert [entry["name"] for entry in json.loads(tare(home, "baseline", "list", "--json").stdout)] == ["before"]
+    shown = json.loads(tare(home, "baseline", "show", "before", "--json").stdout)
+    assert {record["id"] for record in shown["records"]} == {"eager1", "compile1"}
+    assert tare(home, "compare", "before", "newest").returncode == 1
+    assert tare(home, "baseline", "remove", "before").returncode == 0
+    assert json.loads(tare(home, "baseline", "list", "--json").stdout) == []
+
+
+def test_a_report_goes_to_a_file_whole(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.md"
+    done = tare(home, "compare", "newest~1", "newest", "--format", "markdown", "-o", str(out))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert out.read_text().startswith("## ❌ ")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+
+
+BAD = [
+    (("compare", "newest~1"), "argument"),
+    (("compare", "nonsense", "newest"), "nonsense"),
+    (("compare", "newest~1", "newest", "--metric", "gros"), "gross"),
+    (("compare", "newest~1", "newest", "--format", "xml"), "junit"),
+    (("compare", "newest~1", "newest", "--rung", "jax"), "--rung"),
+    (("compare", "newest~1", "newest", "--thresholds", "none.toml"), "none.toml"),
+    (("compare", "newest", "rung=eager torch=1.0"), "torch=1.0"),
+    (("baseline", "set", "a b"), "no name for a baseline"),
+    (("baseline", "set", "x", "other.json"), "is a file"),
+    (("baseline", "show", "nobody"), "nobody"),
+    (("baseline", "remove", "nobody"), "nobody"),
+    (("baseline", "frobnicate"), "frobnicate"),
+    (("check", "none.toml", "--baseline", "x"), "none.toml"),
+    (("check", "PLAN"), "--baseline"),
+    (("check", "PLAN", "--baseline", "nobody"), "unknown baseline 'nobody'"),
+    (("check", "PLAN", "--baseline-python", "/no/such/python"), "/no/such/python"),
+    (("check", "PLAN", "--baseline-env", "X"), "NAME=VALUE"),
+    (("check", "PLAN", "--baseline", "x", "--format", "pdf"), "markdown"),
+    (("check", "PLAN", "--baseline", "x", "--confirm", "-1"), "--confirm"),
+    (("check", "PLAN", "--baseline", "x", "--rounds", "0"), "rounds"),
+    (("calibrate", "mlp", "--rounds", "2"), "--rounds 2"),
+    (("calibrate", "PLAN", "--rung", "eager"), "one plan"),
+    (("calibrate", "mpl"), "mlp"),
+]
+
+
+@pytest.mark.parametrize(("args", "named"), BAD, ids=[" ".join(args) for args, _ in BAD])
+def test_bad_input_is_one_line_and_exit_code_2(home: Path, args: tuple[str, ...], named: str) -> None:
+    done = tare(home, *(str(home / "plan.toml") if arg == "PLAN" else arg for arg in args))
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("tare: ")
+    assert named in done.stderr

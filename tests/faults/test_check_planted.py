@@ -1,0 +1,158 @@
+"""`tare check` from end to end: planted slowdowns and leaks are found and named, equals are not, and a kill loses
+nothing."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_environment import planted_environment
+
+PLAN = """
+[options]
+rounds = 4
+budget = 0.8
+parity = false
+
+[[grid]]
+workload = ["{workload}"]
+rung = ["eager"]
+batch = [{batches}]
+device = ["cpu"]
+threads = [1]
+"""
+GROSS = ("--metric", "gross", "--confirm", "9")
+
+
+def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
+    path = tmp_path / "night.toml"
+    path.write_text(PLAN.format(workload=workload, batches=batches))
+    return str(path)
+
+
+def tare(home: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = planted_environment(home) | variables
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path: Path) -> None:
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
+                "--json", PLANTED_MS="4")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    (case,) = report["cases"]
+    (change,) = case["changes"]
+    assert (change["verdict"], change["stage"], change["regression"]) == ("slower", "confirmed", True)
+    assert 1.5 < change["ratio"] < 2.5
+    assert (change["paired"], change["rounds_b"]) == (True, 9)
+
+
+def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
+                "--format", "markdown", PLANTED_MS="2")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no regression in 1 case" in done.stdout
+    assert "To reproduce:" in done.stdout
+
+
+def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path, tmp_path: Path) -> None:
+    where = plan(tmp_path, "planted_wait")
+    assert tare(home, "run", where, "--rounds", "12", PLANTED_MS="2").returncode == 0
+    assert tare(home, "baseline", "set", "main").returncode == 0
+    out = tmp_path / "report.xml"
+    done = tare(home, "check", where, "--baseline", "main", *GROSS, "--format", "junit", "-o", str(out),
+                PLANTED_MS="4")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert out.read_text().count("<failure") == 1
+    compared = tare(home, "compare", "main", "newest", "--metric", "gross", "--json")
+    assert compared.returncode == 1
+    (case,) = json.loads(compared.stdout)["cases"]
+    assert 1.5 < case["changes"][0]["ratio"] < 2.5
+
+
+@pytest.mark.parametrize(("extra", "metric"), [("copy", "bytes_copied"), ("synchronisation", "synchronisations")])
+def test_a_planted_extra_copy_or_synchronisation_is_counted(
+    home: Path, tmp_path: Path, extra: str, metric: str
+) -> None:
+    """Two rounds and no statistics: what is counted is exact."""
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
+                "--metric", f"operators,{metric}", "--json", PLANTED_EXTRA=extra)  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    changes = {change["metric"]: change for change in case["changes"]}
+    assert changes[metric]["a"] == 0
+    # A batch of one row of four float32 numbers, or one value handed to the host.
+    assert changes[metric]["b"] == (16 if extra == "copy" else 1)
+    assert all(change["exact"] and change["regression"] for change in changes.values())
+
+
+def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
+    done = tare(home, "check", plan(tmp_path, "planted_leak"), "--baseline-env", "PLANTED_LEAK=0", "--metric",
+                "gross", "--confirm", "4", "--budget", "3", "--json", PLANTED_LEAK="65536")  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    assert len(case["leaks"]) == 1
+    assert case["leaks"][0].startswith("host memory grows by 6")
+
+
+def rounds_in(home: Path) -> dict[tuple[str, str, int], str]:
+    """Every round that the store has, by run, case and index, with when it began and what it took."""
+    with sqlite3.connect(home / "records.db") as database:
+        try:
+            found = {(run, key, at): text for run, key, at, text in database.execute("select * from rounds")}
+            records: list[Any] = database.execute("select run, key, document from records").fetchall()
+        except sqlite3.OperationalError:
+            return {}
+    kept = {place: json.loads(text) for place, text in found.items()}
+    for run, key, text in records:
+        kept |= {(run, key, done["index"]): done for done in json.loads(text)["rounds"]}
+    return {place: json.dumps(done["series"]) for place, done in kept.items()}
+
+
+@pytest.mark.parametrize("after", [3, 12], ids=["while measuring", "while confirming"])
+def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(
+    home: Path, tmp_path: Path, after: int
+) -> None:
+    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS, "--json"]
+    environment = planted_environment(home) | {"PLANTED_MS": "4"}
+    pipe = subprocess.DEVNULL
+    running = subprocess.Popen([sys.executable, "-m", "tare", *args], env=environment, stdout=pipe, stderr=pipe)
+    end = time.monotonic() + 120
+    while not (home / "records.db").exists() or len(rounds_in(home)) < after:
+        assert running.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    os.kill(running.pid, 9)
+    running.wait()
+    before = rounds_in(home)
+    done = tare(home, *args, "--resume", PLANTED_MS="4")
+    assert done.returncode == 1, done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    assert case["changes"][0]["stage"] == "confirmed"
+    now = rounds_in(home)
+    assert before.items() <= now.items()
+    # On two sides: four rounds, and nine to confirm.
+    assert len(now) == 2 * (4 + 9)
+
+
+def test_another_machine_is_refused_before_anything_is_measured(home: Path, tmp_path: Path) -> None:
+    where = plan(tmp_path, "planted_wait")
+    assert tare(home, "run", where, "--quick").returncode == 0
+    assert tare(home, "baseline", "set", "main").returncode == 0
+    with sqlite3.connect(home / "records.db") as database:
+        for id_, text in database.execute("select id, document from records").fetchall():
+            record = json.loads(text)
+            record["environment"]["machine"]["cpu"] = "another"
+            database.execute("update records set document = ? where id = ?", (json.dumps(record), id_))
+    done = tare(home, "check", where, "--baseline", "main")
+    assert done.returncode == 2
+    assert "not comparable: machine.cpu: another against " in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(rounds_in(home)) == 1

@@ -1,0 +1,194 @@
+"""Bisections over versions, each in a virtual environment, and over labels; no network."""
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tare.errors import BadInput
+from tare.guard.bisect.asked import make_spec
+from tare.guard.bisect.candidates import labels, versions
+from tare.guard.bisect.journal import BisectJournal, Run
+from tare.guard.bisect.loop import bisect
+from tare.guard.bisect.measure import plan_text, read_figures
+from tare.guard.bisect.process import CannotRun
+from tare.guard.bisect.spec import Spec, vector
+
+
+def ask(**given: object) -> Spec:
+    base: dict[str, object] = {
+        "case": None, "command": None, "good": None, "bad": None, "install": [], "versions": [], "repo": None,
+        "build": [], "labels": None, "reading": "output", "metric": "gross", "environment": [], "python": None,
+        "budget": 1.0, "timeout": 60.0,
+    }  # fmt: skip
+    return make_spec(**(base | given))  # type: ignore[arg-type]
+
+
+def wheel(folder: Path, version: str, cost: float) -> None:
+    """A package of one module, made by hand: a wheel is a zip file."""
+    info = f"slowpoke-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"slowpoke-{version}-py3-none-any.whl", "w") as file:
+        file.writestr("slowpoke.py", f"COST = {cost}\n")
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: slowpoke\nVersion: {version}\n")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "")
+
+
+def test_versions_in_their_own_environments(tmp_path: Path) -> None:
+    costs = {"1.1": 1.0, "1.2": 1.3}
+    for version, cost in costs.items():
+        wheel(tmp_path, version, cost)
+    spec = ask(
+        good="1.1",
+        bad="1.2",
+        versions=list(costs),
+        install=[
+            f"pip install --quiet --no-index --disable-pip-version-check --find-links {tmp_path} slowpoke=={{}}"
+        ],
+        command="python -c 'import slowpoke; print(slowpoke.COST)'",
+    )
+    outcome = bisect(spec, tmp_path / "work")
+    (culprit,) = outcome.culprits
+    assert (outcome.verdict, culprit.culprit, culprit.parent) == ("found", "1.2", "1.1")
+    assert culprit.ratio == pytest.approx(1.3)
+    assert {"package slowpoke==1.1 gone", "package slowpoke==1.2 new"} <= set(culprit.changed)
+
+
+def labelled(tmp_path: Path, count: int = 12) -> Path:
+    path = tmp_path / "labels"
+    path.write_text("# oldest first\n" + "".join(f"v{i}\n" for i in range(count)) + "\n")
+    return path
+
+
+def test_labels_with_a_command_for_each(tmp_path: Path) -> None:
+    """A deterministic figure: no noise, so little more than halving. Exit code 1 skips, and a nan does."""
+    code = (
+        "import sys; n = int(sys.argv[1][1:]); "
+        "sys.exit(3) if n == 4 else print('nan' if n == 5 else 10 + (n >= 7))"
+    )
+    spec = ask(labels=labelled(tmp_path), command=f'{sys.executable} -S -c "{code}" {{}}')
+    told: list[str] = []
+    outcome = bisect(spec, tmp_path / "work", tell=told.append)
+    (culprit,) = outcome.culprits
+    assert (culprit.culprit, culprit.parent, culprit.before, culprit.after) == ("v7", "v6", 10, 11)
+    assert not {"v4", "v5"} & set(outcome.measured)
+    assert any("v7" in line for line in told)
+
+
+def test_wall_time_can_be_measured(tmp_path: Path) -> None:
+    code = "import sys, time; time.sleep(0.02 if int(sys.argv[1][1:]) < 2 else 0.5)"
+    spec = ask(labels=labelled(tmp_path, 4), command=f'{sys.executable} -S -c "{code}" {{}}', reading="wall")
+    (culprit,) = bisect(spec, tmp_path / "work").culprits
+    assert culprit.culprit == "v2"
+
+
+def test_an_end_that_fails_is_said(tmp_path: Path) -> None:
+    spec = ask(labels=labelled(tmp_path, 4), command=f"{sys.executable} -c \"raise SystemExit('no such model')\"")
+    outcome = bisect(spec, tmp_path / "work")
+    assert (outcome.verdict, outcome.exit_code) == ("ends-failed", 1)
+    assert "no such model" in outcome.skipped[0].reason
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    code = "import time; time.sleep(600)"
+    spec = ask(labels=labelled(tmp_path, 2), command=f'{sys.executable} -S -c "{code}"', timeout=0.3)
+    assert "longer than 0.3 s" in bisect(spec, tmp_path / "work").skipped[0].reason
+
+
+def test_a_label_is_never_more_than_one_argument() -> None:
+    label = "a b; touch x $(touch y) {dir} `z`"
+    values = {"label": label, "dir": "/d", "python": "/p"}
+    assert vector("run --at={} {dir} '{label}' {other}", values, "x") == [
+        "run",
+        f"--at={label}",
+        "/d",
+        label,
+        "{other}",
+    ]
+
+
+def test_two_bisections_do_not_share_a_journal_at_once(tmp_path: Path) -> None:
+    spec = ask(labels=labelled(tmp_path), command="true")
+    with BisectJournal(tmp_path, spec, resume=False), pytest.raises(BadInput, match="another tare"):
+        BisectJournal(tmp_path, spec, resume=True)
+
+
+def test_half_a_line_is_dropped_and_a_spoilt_one_refused(tmp_path: Path) -> None:
+    spec = ask(labels=labelled(tmp_path), command="true")
+    run = Run(candidate=3, label="v3", value=1.5, seconds=0.1)
+    with BisectJournal(tmp_path, spec, resume=False) as journal:
+        journal.add(run)
+    with journal.path.open("ab") as file:
+        file.write(b'{"type":"run","candidate":4,"lab')
+    with BisectJournal(tmp_path, spec, resume=True) as again:
+        assert again.entries == [run]
+        again.add(run)
+    with BisectJournal(tmp_path, spec, resume=True) as again:
+        assert again.entries == [run, run]
+    journal.path.write_bytes(journal.path.read_bytes() + b"rubbish\n")
+    with pytest.raises(BadInput, match=r"line 4, cannot be read"):
+        BisectJournal(tmp_path, spec, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "--case KEY or --command"),
+        ({"command": "x", "case": "y"}, "one of the two"),
+        ({"case": "resnet50"}, "not a case key"),
+        ({"command": "x", "good": "1", "bad": "2"}, "--install"),
+        ({"command": "x", "good": "1", "bad": "2", "install": ["pip install y"]}, "--versions"),
+        (
+            {"command": "x", "good": "1", "bad": "3", "install": ["a"], "versions": ["1", "2"]},
+            "unknown version '3'",
+        ),
+        ({"command": "x", "good": "2", "bad": "1", "install": ["a"], "versions": ["1", "2"]}, "before the bad"),
+        ({"command": "x", "good": "1", "bad": "2", "install": ["a"], "versions": ["1", "1", "2"]}, "twice"),
+        ({"command": "x", "labels": Path("/none")}, "cannot read /none"),
+        ({"command": "x", "labels": Path("/none"), "repo": Path("/")}, "give one"),
+        ({"command": "x", "labels": Path("/none"), "build": ["y"]}, "--build is for --repo"),
+        ({"command": "x", "timeout": 0}, "--timeout"),
+        ({"command": "x", "python": "no-such-python"}, "no-such-python"),
+        ({"command": "x", "metric": "colour"}, "gross"),
+        ({"command": " "}, "empty"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        ask(**given)
+
+
+def test_versions_lie_between_the_ends() -> None:
+    found = versions("1.1", "1.3", ["1.0", "1.1", "1.2", "1.3", "1.4"], [], sys.executable)
+    assert [each.label for each in found] == ["1.1", "1.2", "1.3"]
+
+
+def test_labels_may_be_cut_at_both_ends(tmp_path: Path) -> None:
+    assert [c.label for c in labels(labelled(tmp_path), "v3", "v5")] == ["v3", "v4", "v5"]
+
+
+def test_figures_are_read_from_the_last_line() -> None:
+    assert read_figures("noise\n1.5\n\n") == (1.5, {})
+    assert read_figures('{"seconds": 2, "kernels": 7, "name": "x", "ok": true}') == (2.0, {"kernels": 7.0})
+    for text in ("", "done", "[1]", '{"kernels": 3}', "true", "1.5 s"):
+        with pytest.raises(CannotRun):
+            read_figures(text)
+
+
+def test_a_case_becomes_a_plan_of_its_own() -> None:
+    import tomllib
+
+    from tare.cases.case import Case
+    from tare.cases.plan import make_plan
+
+    key = "mlp/eager/train/cpu/fp32/batch=8,width=64/feed=device,layout=contiguous,optimizer=sgd,threads=2"
+    plan = make_plan(tomllib.loads(plan_text(Case.parse(key), 3.0)), "x")
+    assert plan.options == {"rounds": 1, "budget": 3.0, "parity": False}
+    (grid,) = plan.grids
+    assert (grid.workload, grid.rung, grid.batch, grid.optimizer, grid.threads) == (
+        ("mlp",), ("eager",), (8,), ("sgd",), (2,),
+    )  # fmt: skip
+    assert grid.size == {"width": (64,)}

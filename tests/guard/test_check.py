@@ -1,0 +1,186 @@
+"""A check on executors that measure nothing: who is suspected, what is measured again, what is reported."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.guard.changes import Report
+from tare.guard.check import Check, Rules
+from tare.guard.metrics import METRICS
+from tare.guard.sides import Side
+from tare.guard.thresholds import Thresholds
+from tare.records.record import HostMemory, Record, Round
+from tare.store.database import Store
+from tare.store.journal import begin
+
+CASES = [make_case(batch=n) for n in range(1, 7)]
+StepS = Callable[[Case, int], float]
+
+
+class Silent:
+    def starts(self, case: Case, index: int) -> None: ...
+    def ends(self, case: Case, done: Round) -> None: ...
+    def records(self, record: Record) -> None: ...
+
+
+class Simulated:
+    """An executor whose rounds take what `step_s` says of their case and of how many came before."""
+
+    def __init__(self, step_s: StepS, order: list[str], name: str, seed: int) -> None:
+        self._step_s, self._order, self._name = step_s, order, name
+        self._drawn = random.Random(seed)
+        self._taken = 0
+
+    def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
+        self._order.append(self._name)
+        seconds = self._step_s(case, self._taken)
+        self._taken += 1
+        if seconds <= 0:
+            return make_round(index, failure=make_failure())
+        memory = HostMemory(peak=10**9, prepare_peak=10**9, start=10**8, method="test")
+        return make_round(index, seconds * self._drawn.lognormvariate(0, 0.01), host_memory=memory)
+
+
+class Setting:
+    """A check of CASES with two simulated versions, or with one and a stored baseline."""
+
+    def __init__(self, tmp_path: Path, now: StepS, before: StepS | None, **rules: Any) -> None:
+        self.order: list[str] = []
+        self.stages: list[str] = []
+        self.store = Store(str(tmp_path / "check.db"))
+        self._executors = [Simulated(now, self.order, "now", 1)]
+        if before:
+            self._executors.append(Simulated(before, self.order, "before", 2))
+        self._rules = Rules(Thresholds(), METRICS, **rules)
+        self._journals: dict[str, Any] = {}
+
+    def sides(self, stage: str) -> list[Side]:
+        self.stages.append(stage)
+        if stage not in self._journals:
+            self._journals[stage] = [begin(self.store, stage, stage, []) for _ in self._executors]
+        return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
+
+    def run(self, stored: list[Record] | None = None, rounds: int = 6) -> Report:
+        options = Options(rounds=rounds)
+        return Check(options, self._rules, self.sides, Silent(), stored or []).run(CASES)
+
+
+def flat(_: Case, __: int) -> float:
+    return 1e-3
+
+
+def slow_first(case: Case, _: int) -> float:
+    return 1.1e-3 if case.batch == 1 else 1e-3
+
+
+def gross(report: Report, case: Case) -> Any:
+    (found,) = [
+        c for entry in report.cases if entry.case == case.key for c in entry.changes if c.metric == "gross"
+    ]
+    return found
+
+
+def test_two_equal_versions_raise_nothing(tmp_path: Path) -> None:
+    report = Setting(tmp_path, flat, flat).run()
+    assert report.exit_code == 0
+    assert len(report.cases) == len(CASES)
+    assert not any(c.worse for case in report.cases for c in case.changes)
+
+
+def test_a_slower_case_is_suspected_measured_again_and_named(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, slow_first, flat)
+    report = setting.run()
+    assert report.exit_code == 1
+    assert [case.case for case in report.bad] == [CASES[0].key]
+    found = gross(report, CASES[0])
+    assert (found.verdict, found.stage, found.regression) == ("slower", "confirmed", True)
+    assert found.low <= 1.1 <= found.high
+    assert found.rounds_b > 6
+    assert found.paired
+    assert "confirmation" in setting.stages
+    # Only suspects are measured again, and there are few of them.
+    assert len(setting.order) < 2 * 6 * len(CASES) + 2 * 30 * 3
+
+
+def test_a_suspicion_that_fresh_processes_do_not_share_is_dropped(tmp_path: Path) -> None:
+    """The first case is slow only while it is measured for the first time."""
+    setting = Setting(tmp_path, lambda case, taken: 1.2e-3 if case.batch == 1 and taken < 40 else 1e-3, flat)
+    report = setting.run()
+    assert report.exit_code == 0
+    found = gross(report, CASES[0])
+    assert found.stage == "not confirmed"
+    assert "first seen as +" in found.note
+
+
+def test_the_sides_take_turns_in_an_order_that_is_drawn(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, flat, flat)
+    setting.run()
+    first = setting.order[: 12 * len(CASES)]
+    pairs = [tuple(first[i : i + 2]) for i in range(0, len(first), 2)]
+    assert {tuple(sorted(pair)) for pair in pairs} == {("before", "now")}
+    assert 0.2 < sum(pair[0] == "now" for pair in pairs) / len(pairs) < 0.8
+
+
+def test_a_stored_baseline_is_compared_without_being_run(tmp_path: Path) -> None:
+    drawn = random.Random(5)
+    stored = [
+        make_record(case, [1e-3 * drawn.lognormvariate(0, 0.01) for _ in range(20)], id=f"r{i}")
+        for i, case in enumerate(CASES)
+    ]
+    setting = Setting(tmp_path, slow_first, None)
+    report = setting.run(stored)
+    assert [case.case for case in report.bad] == [CASES[0].key]
+    found = gross(report, CASES[0])
+    assert (found.stage, found.paired, found.rounds_a) == ("confirmed", False, 20)
+    assert any("side by side" in note for note in report.notes)
+    assert set(setting.order) == {"now"}
+
+
+def test_a_case_without_a_baseline_is_listed(tmp_path: Path) -> None:
+    report = Setting(tmp_path, flat, None).run([make_record(CASES[0])])
+    assert report.only_b == [case.key for case in CASES[1:]]
+
+
+def test_a_case_that_fails_twice_is_broken_and_one_that_fails_once_is_not(tmp_path: Path) -> None:
+    report = Setting(tmp_path, lambda case, _: 0.0 if case.batch == 2 else 1e-3, flat).run()
+    assert {case.case: case.state for case in report.bad} == {CASES[1].key: "broken"}
+    (tmp_path / "b").mkdir()
+    once = Setting(tmp_path / "b", lambda case, taken: 0.0 if case.batch == 2 and taken < 12 else 1e-3, flat).run()
+    assert once.exit_code == 0
+    assert any("failed once and not again" in case.reason for case in once.cases)
+
+
+@pytest.mark.parametrize(("rounds", "stages"), [(0, {"first"}), (12, {"first", "confirmation"})])
+def test_the_user_may_fix_the_confirmation(tmp_path: Path, rounds: int, stages: set[str]) -> None:
+    setting = Setting(tmp_path, lambda case, _: 1.3e-3 if case.batch == 1 else 1e-3, flat, confirm_rounds=rounds)
+    report = setting.run()
+    assert set(setting.stages) == stages
+    assert [case.case for case in report.bad] == [CASES[0].key]
+    assert gross(report, CASES[0]).rounds_b == (rounds or 6)
+
+
+def test_a_figure_that_only_one_round_has_is_not_measured_again_in_vain(tmp_path: Path) -> None:
+    """A cold preparation is there once a side, and another thirty rounds would not change that."""
+
+    class Caching(Simulated):
+        def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
+            done = super().run_round(case, index, options, check)
+            return make_round(
+                index,
+                prepare_s=(2.0 if self._name == "now" else 1.0) if index == 0 else 0.1,
+                cache="cold" if index == 0 else "warm",
+                series=done.series,
+            )
+
+    setting = Setting(tmp_path, flat, flat)
+    setting._executors = [Caching(flat, setting.order, name, seed) for seed, name in enumerate(("now", "before"))]
+    report = setting.run()
+    assert setting.stages == ["first"]
+    (cold,) = {c.verdict for case in report.cases for c in case.changes if c.metric == "preparation"}
+    assert cold == "undecided"

@@ -1,0 +1,164 @@
+"""Comparing sets of records: verdicts, regressions, what is not compared and why."""
+
+from typing import Any
+
+import pytest
+from builders import make_case, make_failure, make_record, make_round
+
+from tare.errors import BadInput
+from tare.guard.changes import Change, Report
+from tare.guard.compare import compare_selections
+from tare.guard.metrics import METRICS, get_metric
+from tare.guard.selectors import Selection
+from tare.guard.thresholds import Thresholds, make_thresholds
+from tare.records.record import Parity, Record
+
+STEADY = (1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998, 1.001, 0.999)
+
+
+def timed(factor: float, noise: tuple[float, ...] = STEADY, **overrides: Any) -> Record:
+    return make_record(steps_s=[1e-3 * factor * n for n in noise], **overrides)
+
+
+def counted(**counts: int) -> Record:
+    return make_record(rounds=[make_round(i, counts=counts) for i in range(3)])
+
+
+def compared(a: Record, b: Record, thresholds: Thresholds | None = None, **options: Any) -> Report:
+    sides = [Selection(name, [record], frozenset()) for name, record in (("a", a), ("b", b))]
+    return compare_selections(sides[0], sides[1], thresholds or Thresholds(), METRICS, **options)
+
+
+def change(report: Report, metric: str = "gross") -> Change:
+    return next(c for c in report.cases[0].changes if c.metric == metric)
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict", "regression"),
+    [(1.0, "same", False), (1.05, "slower", False), (1.1, "slower", True), (0.9, "faster", False)],
+)
+def test_times_are_faster_slower_or_the_same(factor: float, verdict: str, regression: bool) -> None:
+    report = compared(timed(1.0), timed(factor))
+    found = change(report)
+    assert (found.verdict, found.regression) == (verdict, regression)
+    assert found.ratio == pytest.approx(factor, rel=0.005)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= factor <= found.high
+    assert report.exit_code == int(regression)
+
+
+def test_a_noisy_comparison_is_undecided_and_says_what_would_decide_it() -> None:
+    wild = (1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.08, 0.92, 1.03, 0.97)
+    found = change(compared(timed(1.0, wild), timed(1.06, wild[::-1])))
+    assert found.verdict == "undecided"
+    assert found.more_rounds is not None
+    assert found.more_rounds > 5
+    assert not found.regression
+
+
+def test_a_change_that_is_real_and_may_be_as_large_as_the_threshold_is_a_regression() -> None:
+    shaky = (1.0, 1.03, 0.97, 1.02, 0.98, 1.0, 1.01, 0.99, 1.015, 0.985)
+    found = change(compared(timed(1.0, shaky), timed(1.06, shaky[::-1])))
+    assert found.ratio is not None
+    assert found.ratio < 1.07
+    assert found.high is not None
+    assert found.high > 1.07
+    assert (found.verdict, found.regression) == ("slower", True)
+
+
+def test_counts_are_compared_exactly() -> None:
+    before = counted(kernels=100, operators=50, synchronisations=0)
+    report = compared(before, counted(kernels=101, operators=49, synchronisations=1))
+    verdicts = {c.metric: (c.verdict, c.regression) for c in report.cases[0].changes if c.exact}
+    assert verdicts == {
+        "kernels": ("more", True),
+        "operators": ("less", False),
+        "synchronisations": ("more", True),
+    }
+    assert change(report, "synchronisations").ratio is None
+    assert report.exit_code == 1
+
+
+def test_a_count_may_grow_by_its_threshold() -> None:
+    allowed = make_thresholds({"metric": {"kernels": {"threshold": 0.05}}}, "here")
+    assert compared(counted(kernels=100), counted(kernels=104), allowed).exit_code == 0
+    assert compared(counted(kernels=100), counted(kernels=106), allowed).exit_code == 1
+
+
+def test_a_count_that_wavers_is_no_exact_figure() -> None:
+    wavering = make_record(rounds=[make_round(i, counts={"kernels": 100 + i}) for i in range(3)])
+    found = change(compared(wavering, wavering), "kernels")
+    assert not found.exact
+    assert found.verdict != "more"
+
+
+def test_a_case_that_breaks_is_a_regression_and_one_that_is_mended_is_none() -> None:
+    broken = make_record(rounds=[make_round(failure=make_failure())], failure=make_failure())
+    report = compared(timed(1.0), broken)
+    assert (report.cases[0].state, report.exit_code) == ("broken", 1)
+    assert "it broke" in report.cases[0].reason
+    assert compared(broken, timed(1.0)).cases[0].state == "mended"
+    both = compared(broken, broken)
+    assert (both.cases[0].state, both.exit_code) == ("failed", 0)
+
+
+def test_what_computes_something_else_is_never_faster() -> None:
+    wrong = timed(0.5, parity=Parity(status="different", error=1.0, tolerance=0.1, worst="output/0"))
+    report = compared(timed(1.0), wrong)
+    assert (report.cases[0].state, report.exit_code) == ("different", 1)
+    assert report.cases[0].changes == []
+    # If it was wrong before as well, it is compared with its equal.
+    assert compared(wrong, wrong).cases[0].state == "compared"
+
+
+def test_other_machines_are_refused_and_forced_with_the_difference_said() -> None:
+    import msgspec
+    from builders import ENVIRONMENT
+
+    elsewhere = timed(1.0, environment=msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "another"}))
+    with pytest.raises(BadInput, match=r"machine\.cores: 2 against absent"):
+        compared(timed(1.0), elsewhere)
+    forced = compared(timed(1.0), elsewhere, force=True)
+    assert any("machine.cpu: test-cpu against another" in line for line in forced.forced)
+
+
+def test_cases_of_one_side_only_are_listed() -> None:
+    a = Selection("a", [timed(1.0), timed(1.0, case=make_case(batch=1))], frozenset())
+    b = Selection("b", [timed(1.0), timed(1.0, case=make_case(batch=2))], frozenset())
+    report = compare_selections(a, b, Thresholds(), METRICS)
+    assert [case.case for case in report.cases] == [make_case().key]
+    assert report.only_a == [make_case(batch=1).key]
+    assert report.only_b == [make_case(batch=2).key]
+
+
+def test_ignored_metrics_are_not_there() -> None:
+    quiet = make_thresholds({"metric": {"gross": {"ignore": True}}}, "here")
+    assert {c.metric for c in compared(timed(1.0), timed(2.0), quiet).cases[0].changes} == {
+        "latency",
+        "preparation",
+    }
+
+
+def test_many_cases_ask_for_more_evidence() -> None:
+    """One case in forty with a p of about 0.02: alone it is slower, among forty it is not proved."""
+    gross = [get_metric("gross")]
+    base, shifted = (1.0, 1.02, 0.98), (1.08, 1.1, 1.06)
+    cases = [make_case(batch=n) for n in range(1, 41)]
+    a = [timed(1.0, base, case=case) for case in cases]
+    b = [timed(1.0, shifted if case.batch == 1 else base[::-1], case=case) for case in cases]
+    alone = compare_selections(
+        Selection("a", a[:1], frozenset()), Selection("b", b[:1], frozenset()), Thresholds(), gross
+    )
+    among = compare_selections(Selection("a", a, frozenset()), Selection("b", b, frozenset()), Thresholds(), gross)
+    assert alone.cases[0].changes[0].verdict == "slower"
+    assert among.cases[0].changes[0].verdict == "undecided"
+    assert among.cases[0].changes[0].p == alone.cases[0].changes[0].p
+
+
+def test_a_change_that_all_cases_share_is_remarked_on() -> None:
+    cases = [make_case(batch=n) for n in range(1, 13)]
+    a = Selection("a", [timed(1.0, case=case) for case in cases], frozenset())
+    b = Selection("b", [timed(1.04, case=case) for case in cases], frozenset())
+    assert any("together" in note for note in compare_selections(a, b, Thresholds(), METRICS).notes)
+    assert not any("together" in note for note in compare_selections(a, a, Thresholds(), METRICS).notes)

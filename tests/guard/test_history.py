@@ -1,0 +1,163 @@
+"""Histories: which records make a series, what a step is called, and how it is drawn."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import numpy as np
+import pytest
+from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round
+from rich.console import Console
+
+from tare.guard.history import History, Point, make_history, record_histories
+from tare.guard.metrics import get_metric
+from tare.records.environment import Environment
+from tare.records.record import Parity, Record
+from tare.report.history import histories_view
+from tare.report.history_chart import chart_html, chart_svg
+from tare.report.plot import columns, plot, sparkline
+from tare.store.database import Store
+from tare.store.journal import begin
+
+
+def environment(torch: str, commit: str, cpu: str = "test-cpu") -> Environment:
+    return msgspec.structs.replace(
+        ENVIRONMENT,
+        machine={**ENVIRONMENT.machine, "cpu": cpu},
+        software={**ENVIRONMENT.software, "torch": torch},
+        circumstances={"tare_commit": commit},
+    )
+
+
+def nightly(count: int, step_at: int, ratio: float, **overrides: Any) -> list[Record]:
+    """A record a night; the night of the step brings a new torch."""
+    chance = np.random.default_rng(4)
+    return [
+        make_record(
+            id=f"r{i:011d}",
+            run=f"n{i:011d}",
+            created=f"2026-{1 + i // 28:02d}-{1 + i % 28:02d}T03:00:00+00:00",
+            rounds=[make_round(0, 1e-3 * float(np.exp(chance.normal(0, 0.01))) * (ratio if i >= step_at else 1))],
+            **{"environment": environment("2.11.0" if i >= step_at else "2.10.0", f"{i:02d}" * 20), **overrides},
+        )
+        for i in range(count)
+    ]
+
+
+def test_a_step_is_reported_with_its_commits_dates_and_what_changed() -> None:
+    (history,) = record_histories(nightly(60, 40, 1.08), get_metric("gross"))
+    (step,) = history.steps
+    assert step.earliest <= 40 <= step.latest
+    assert step.low < 1.08 < step.high
+    assert step.after_label == history.points[step.earliest - 1].label
+    assert step.until_date == history.points[step.latest].created
+    assert "software.torch: 2.10.0 against 2.11.0" in step.changed
+
+
+def test_machines_do_not_share_a_series() -> None:
+    here, there = nightly(20, 99, 1), nightly(20, 99, 1, environment=environment("2.10.0", "x", cpu="other"))
+    assert [len(h.points) for h in record_histories([*here, *there], get_metric("gross"))] == [20, 20]
+
+
+def test_what_failed_or_differs_is_left_out_and_counted() -> None:
+    records = nightly(20, 99, 1)
+    records[3] = msgspec.structs.replace(records[3], failure=make_failure())
+    records[4] = msgspec.structs.replace(records[4], parity=Parity(status="different"))
+    (history,) = record_histories(records, get_metric("gross"))
+    assert (len(history.points), history.left_out) == (18, 2)
+    assert record_histories(records, get_metric("energy")) == []
+
+
+def made(count: int, ratio: float = 1.1) -> History:
+    chance = np.random.default_rng(1)
+    points = [
+        Point(
+            created=f"2026-01-01T00:{i // 60:02d}:{i % 60:02d}",
+            value=float(np.exp(chance.normal(0, 0.01))) * (ratio if i >= count // 2 else 1),
+            label="<a&b>",
+            id=str(i),
+        )
+        for i in range(count)
+    ]
+    return make_history("a/<name>&co", "pyperf", "time", "s", "here", points)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 30, 700])
+def test_every_length_fits_100_columns_and_is_valid_svg(count: int) -> None:
+    history = made(count)
+    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
+    console.print(histories_view([history]))
+    console.print(histories_view([history, history]))
+    assert max(map(len, console.export_text().splitlines())) <= 100
+    root = ElementTree.fromstring(chart_svg(history))
+    dots = [node for node in root.iter() if node.tag.endswith("circle")]
+    assert len(dots) == count
+    assert "<name>" not in chart_html([history])
+
+
+def test_a_short_series_says_that_it_is() -> None:
+    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
+    console.print(histories_view([made(4)]))
+    assert "too short to judge" in console.export_text()
+
+
+def test_sparkline_and_columns() -> None:
+    assert sparkline([1, 2, 3, 4, 5, 6, 7, 8]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5, 5, 5]) == "▄▄▄"
+    assert sparkline([]) == ""
+    assert columns([1, 2, 3, 4], 2) == [1.5, 3.5]
+
+
+def test_a_plot_has_its_points_where_they_belong() -> None:
+    lines = plot([1.0, 1.0, 3.0, 3.0], [1.0, 1.0, 3.0, 3.0], [2], ["3", "2", "1"], 40)
+    assert lines == ["3 ┤  ••", "2 ┤    ", "1 ┤••  ", "  └──▲─"]
+
+
+def tare(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TARE_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "records.db"))
+    for record in nightly(40, 25, 1.1):
+        journal = begin(store, "nightly", "x", [])
+        journal.add_record(msgspec.structs.replace(record, run=journal.run))
+    store.close()
+    shown = tare("history", make_case().key, "--chart", str(tmp_path / "h.svg"), home=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "▲" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    assert ElementTree.parse(tmp_path / "h.svg")
+    (document,) = json.loads(tare("history", "rung=eager", "--json", home=tmp_path).stdout)
+    assert [step["at"] for step in document["steps"]] == [25]
+
+    files = []
+    for i in range(24):
+        files.append(tmp_path / f"g{i}.json")
+        entry = {"name": "BM_x", "real_time": 100 + i % 3 + (20 if i >= 12 else 0), "time_unit": "ns"}
+        context = {"date": f"2026-03-{i + 1:02d}T00:00:00Z"}
+        files[-1].write_text(json.dumps({"context": context, "benchmarks": [entry]}))
+    done = tare("import", *map(str, files), "--json", home=tmp_path)
+    assert sum(each["new"] for each in json.loads(done.stdout)) == 24
+    (document,) = json.loads(tare("history", "BM_x", "--json", home=tmp_path).stdout)
+    assert (document["source"], [step["at"] for step in document["steps"]]) == ("google-benchmark", [12])
+
+    for args, named in (
+        (("history", "nothing_like_it"), "nothing_like_it"),
+        (("history", "mlp", "--metric", "colour"), "gross"),
+        (("history", "mlp", "--chart", "x.pdf"), ".svg"),
+        (("history", "--chart", str(tmp_path / "x.svg")), "one series"),
+        (("import", str(tmp_path / "h.svg")), "h.svg"),
+        (("import", str(tmp_path / "none.json")), "none.json"),
+    ):
+        bad = tare(*args, home=tmp_path)
+        assert (bad.returncode, len(bad.stderr.strip().splitlines())) == (2, 1), args
+        assert named in bad.stderr

@@ -1,0 +1,152 @@
+"""Reports of comparisons in every format: valid for who reads them, and nothing of a name can break out."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from tare.errors import BadInput
+from tare.guard.changes import CaseChange, Change, Report
+from tare.report.changes import change_of, changes_view, percent, remark, summary_line, value
+from tare.report.formats import FORMATS, get_renderer
+
+NASTY = "mlp/eager|<script>`x`\n::error::%\x01 ]]>"
+
+
+def make_change(**overrides: object) -> Change:
+    fields: dict[str, object] = {
+        "metric": "gross", "unit": "s", "exact": False, "a": 1e-3, "b": 1.1e-3, "ratio": 1.1, "low": 1.08,
+        "high": 1.12, "p": 1e-4, "adjusted_p": 1e-3, "rounds_a": 20, "rounds_b": 20, "threshold": 0.07,
+        "margin": 0.02, "verdict": "slower", "worse": True, "regression": True, "stage": "confirmed",
+    }  # fmt: skip
+    return Change(**(fields | overrides))  # type: ignore[arg-type]
+
+
+SAME = make_change(verdict="same", worse=False, regression=False, ratio=1.0, low=0.99, high=1.01, stage="first")
+COUNT = make_change(metric="synchronisations", unit="", exact=True, a=0.0, b=1.0, ratio=None, low=None, high=None,
+                    threshold=0.0, verdict="more", stage="first")  # fmt: skip
+
+
+def make_report(**overrides: object) -> Report:
+    cases = [
+        CaseChange(
+            case="mlp/eager", state="compared", changes=[make_change(), COUNT], leaks=["host memory grows"]
+        ),
+        CaseChange(case="mlp/compile", state="compared", changes=[SAME]),
+        CaseChange(case="lstm/eager", state="broken", reason="signal: ended by SIGSEGV"),
+        CaseChange(case="lstm/jax", state="failed", reason="not-installed: no jax"),
+    ]
+    fields: dict[str, object] = {
+        "a": "baseline main, stored", "b": "run 1234", "created": "2026-01-02", "cases": cases,
+        "compared": ["software.torch: 2.9.1 against 2.10.0"], "environment": {"cpu": "test", "torch": "2.10.0"},
+        "command": "tare check night.toml", "level": 0.01,
+    }  # fmt: skip
+    return Report(**(fields | overrides))  # type: ignore[arg-type]
+
+
+def nasty_report() -> Report:
+    case = CaseChange(case=NASTY, state="compared", changes=[make_change(note=NASTY)], leaks=[NASTY])
+    broken = CaseChange(case=NASTY, state="broken", reason=NASTY)
+    return make_report(cases=[case, broken], a=NASTY, b=NASTY, notes=[NASTY], compared=[NASTY], forced=[NASTY],
+                       environment={"cpu": NASTY}, command=NASTY)  # fmt: skip
+
+
+def test_the_summary_counts_what_is_wrong() -> None:
+    assert summary_line(make_report()) == "4 regressions in 2 of 4 cases; gross: 1 slower, 1 same"
+    assert make_report().exit_code == 1
+    quiet = make_report(cases=[CaseChange(case="a", state="compared", changes=[SAME])])
+    assert summary_line(quiet) == "no regression in 1 case; gross: 1 same"
+    assert quiet.exit_code == 0
+
+
+def test_figures_are_written_as_people_read_them() -> None:
+    assert change_of(make_change()) == "+10.0 % (+8.0 .. +12.0)"
+    assert change_of(COUNT) == "+1"
+    assert change_of(make_change(exact=True, unit="B", a=0.0, b=2048.0)) == "+2 KiB"
+    assert change_of(make_change(low=None, high=None)) == "+10.0 %"
+    assert (percent(0.5), percent(31.0)) == ("-50.0", "+3e+03")
+    assert (value(2.5e-3, "s"), value(2048, "B"), value(0.5, "J"), value(7, "")) == (
+        "2.5 ms",
+        "2 KiB",
+        "0.5 J",
+        "7",
+    )
+    assert "confirmed in 20 fresh rounds" in remark(make_change())
+    assert "1 more round would decide" in remark(make_change(regression=False, worse=False, more_rounds=1))
+
+
+@pytest.mark.parametrize("report", [make_report(), nasty_report()], ids=["plain", "nasty"])
+def test_the_terminal_view_fits(report: Report) -> None:
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(changes_view(report, everything=True))
+    text = console.export_text()
+    assert max(cell_len(line) for line in text.splitlines()) <= 100
+    assert "slower" in text
+
+
+def test_markdown_says_what_how_much_how_sure_where_and_how_to_reproduce() -> None:
+    text = get_renderer("markdown")(make_report())
+    assert text.startswith("## ❌ 4 regressions in 2 of 4 cases")
+    assert "| `mlp/eager` | gross | 1.0 ms | 1.1 ms | +10.0 % (+8.0 .. +12.0) | **slower** |" in text
+    for part in ("fails now: signal", "leaks: host memory", "software.torch: 2.9.1 against 2.10.0", "at most 1.0%",
+                 "Environment: cpu test, torch 2.10.0", "tare check night.toml"):  # fmt: skip
+        assert part in text
+
+
+def test_nothing_breaks_out_of_the_markdown() -> None:
+    text = get_renderer("markdown")(nasty_report())
+    body, code = text.split("To reproduce:")
+    assert "<script" not in body
+    assert code.count("`") == 6
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert rows
+    assert all(line.replace("\\|", "").count("|") == 8 for line in rows)
+    assert not any(line.startswith("::error") for line in body.splitlines())
+
+
+def test_junit_is_xml_with_a_failure_for_each_regression() -> None:
+    root = ElementTree.fromstring(get_renderer("junit")(make_report()))
+    assert root.get("failures") == "4"
+    assert len(root.findall(".//failure")) == 4
+    assert int(root.get("tests") or 0) == len(root.findall(".//testcase"))
+    assert len(root.findall(".//skipped")) == 1
+    ElementTree.fromstring(get_renderer("junit")(nasty_report()))
+
+
+def test_github_annotations_are_one_line_each() -> None:
+    lines = get_renderer("github")(make_report()).splitlines()
+    assert sum(line.startswith("::error ") for line in lines) == 4
+    assert lines[-1].startswith("::notice title=tare::4 regressions")
+    assert all(line.startswith("::") for line in get_renderer("github")(nasty_report()).splitlines())
+
+
+def test_sarif_has_a_result_for_each_regression() -> None:
+    document = json.loads(get_renderer("sarif")(make_report()))
+    results = document["runs"][0]["results"]
+    assert document["version"] == "2.1.0"
+    assert {(r["ruleId"], r["level"]) for r in results} == {
+        ("gross", "error"), ("synchronisations", "error"), ("leak", "error"), ("broken", "error")
+    }  # fmt: skip
+    rules = {rule["id"] for rule in document["runs"][0]["tool"]["driver"]["rules"]}
+    assert rules == {r["ruleId"] for r in results}
+
+
+def test_github_action_benchmark_gets_smaller_is_better() -> None:
+    entries = json.loads(get_renderer("benchmark")(make_report()))
+    assert [entry["name"] for entry in entries] == [
+        "mlp/eager gross",
+        "mlp/eager synchronisations",
+        "mlp/compile gross",
+    ]
+    assert all(set(entry) == {"name", "unit", "value", "range", "extra"} for entry in entries)
+    assert entries[0]["value"] == 1.1e-3
+
+
+def test_every_format_takes_every_report() -> None:
+    for name in FORMATS:
+        assert get_renderer(name)(nasty_report())
+        assert get_renderer(name)(make_report(cases=[]))
+    with pytest.raises(BadInput, match=r"unknown format 'xml'.*junit.*terminal"):
+        get_renderer("xml")

@@ -1,0 +1,130 @@
+"""Comparisons with known answers, and what must hold for any numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.stats.comparison import Comparison, compare, judge, outlying_pairs
+from tare.stats.intervals import Interval
+
+positive = st.floats(1e-6, 1e6, allow_nan=False)
+sides = st.integers(1, 14).flatmap(
+    lambda n: st.tuples(st.lists(positive, min_size=n, max_size=n), st.lists(positive, min_size=n, max_size=n))
+)
+
+
+def found(low: float, mid: float, high: float, p: float = 0.001, sound: bool = True) -> Comparison:
+    return Comparison(Interval(low, mid, high, sound), p / 2, 1 - p / 2, 10, 10, True, "ranks")
+
+
+def test_twice_as_long_is_twice_as_long() -> None:
+    a = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.005, 0.995, 1.01, 0.99]
+    for paired in (True, False):
+        result = compare(a, [2 * x for x in a], paired)
+        assert result.ratio.mid == pytest.approx(2)
+        assert result.ratio.low <= 2 <= result.ratio.high
+        assert result.higher <= 0.001
+        assert result.lower > 0.99
+        assert judge(result, 0.02) == "higher"
+
+
+@given(sides, st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_the_other_way_round_is_the_inverse(both: tuple[list[float], list[float]], paired: bool) -> None:
+    there, back = compare(both[0], both[1], paired), compare(both[1], both[0], paired)
+    assert there.ratio.mid == pytest.approx(1 / back.ratio.mid, rel=1e-6)
+    assert (there.higher, there.lower) == pytest.approx((back.lower, back.higher), abs=1e-9)
+    if there.ratio.sound and back.ratio.sound:
+        assert there.ratio.low == pytest.approx(1 / back.ratio.high, rel=1e-6)
+    opposite = {"higher": "lower", "lower": "higher"}
+    assert judge(there, 0.02) == opposite.get(judge(back, 0.02), judge(back, 0.02))
+
+
+@given(sides, st.floats(1e-3, 1e3), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_the_unit_does_not_matter(both: tuple[list[float], list[float]], unit: float, paired: bool) -> None:
+    plain = compare(both[0], both[1], paired)
+    scaled = compare([unit * x for x in both[0]], [unit * x for x in both[1]], paired)
+    assert scaled.ratio.mid == pytest.approx(plain.ratio.mid, rel=1e-6)
+
+
+@given(st.lists(positive, min_size=2, max_size=12), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_a_side_is_the_same_as_itself(values: list[float], paired: bool) -> None:
+    result = compare(values, values, paired)
+    assert result.ratio.mid == pytest.approx(1)
+    assert result.p > 0.05
+
+
+def test_pairs_see_through_drift_that_hides_a_change_from_two_samples() -> None:
+    drift = np.linspace(0, 0.4, 12)
+    jitter = np.array([0.01, -0.01, 0.005] * 4)
+    a, b = np.exp(drift).tolist(), np.exp(drift + 0.05 + jitter).tolist()
+    assert judge(compare(a, b, paired=True), 0.02) == "higher"
+    assert judge(compare(a, b), 0.02) == "undecided"
+
+
+def test_an_outlier_is_set_aside_on_whichever_side_it_is() -> None:
+    a = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.005, 0.995, 1.01, 0.99, 1.0, 1.0]
+    slow = [9.0, *a[1:]]
+    for x, y in ((slow, a), (a, slow)):
+        result = compare(x, y, paired=True)
+        assert result.set_aside == 1
+        assert judge(result, 0.02) == "same"
+    assert not outlying_pairs(np.zeros(9), np.zeros(9)).any()
+
+
+def test_a_change_of_every_process_is_no_outlier() -> None:
+    a = np.log([1.0, 1.001, 0.999, 1.002, 0.998, 1.0])
+    assert not outlying_pairs(a, a + 2.0).any()
+
+
+def test_one_process_knows_no_noise() -> None:
+    for paired in (True, False):
+        result = compare([1.0], [2.0], paired)
+        assert not result.ratio.sound
+        assert result.method == "none"
+        assert judge(result, 0.02) == "undecided"
+
+
+def test_without_any_noise_the_ratio_is_exact() -> None:
+    assert judge(compare([4.0] * 3, [4.0] * 3), 0.0001) == "same"
+    grown = compare([4.0] * 3, [5.0] * 3)
+    assert tuple(grown.ratio[:3]) == pytest.approx((1.25, 1.25, 1.25))
+    assert judge(grown, 0.02) == "higher"
+
+
+def test_zero_has_no_ratio() -> None:
+    assert compare([0.0, 0.0], [0.0, 0.0]).ratio.mid == 1.0
+    assert math.isnan(compare([0.0, 0.0], [1.0, 1.0]).ratio.mid)
+
+
+def test_nothing_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        compare([], [1.0])
+    with pytest.raises(ValueError, match="as many"):
+        compare([1.0, 2.0], [1.0], paired=True)
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (found(1.03, 1.05, 1.07), "higher"),
+        (found(0.93, 0.95, 0.97), "lower"),
+        (found(0.99, 1.0, 1.01), "same"),
+        (found(1.005, 1.01, 1.015), "same"),
+        (found(1.01, 1.05, 1.09), "undecided"),
+        (found(0.9, 1.0, 1.1), "undecided"),
+        (found(1.03, 1.05, 1.07, p=0.2), "undecided"),
+        (found(1.03, 1.05, 1.07, sound=False), "undecided"),
+    ],
+)
+def test_the_verdict_can_be_read_off_the_interval(result: Comparison, verdict: str) -> None:
+    assert judge(result, 0.02) == verdict
+
+
+def test_many_tests_ask_for_more() -> None:
+    assert judge(found(1.03, 1.05, 1.07, p=0.04), 0.02, p=0.4) == "undecided"

@@ -1,0 +1,80 @@
+"""The two stages of a check on numbers: a small version of benchmarks/guard_power.py, and the arithmetic."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.guard_power import KINDS, MARGIN, PROMISED, interleaved, measure
+from tare.stats.comparison import compare
+from tare.stats.suspicion import LEVEL, MOST_CONFIRM, confirm, is_suspect, noise_of, rounds_to_confirm
+
+
+@pytest.mark.parametrize("kind", ["Gaussian", "drifting"])
+def test_a_few_nights_raise_nothing_and_miss_little(kind: str) -> None:
+    """results/guard/power.json has the many nights that the promises need; these are for a broken procedure."""
+    found = measure(PROMISED, kind, nights=16)
+    assert found["false_alarm_nights"] == 0
+    assert found["found_5_percent"] >= 7 / 8
+
+
+def test_the_plain_rule_cries_wolf() -> None:
+    found = measure("7 % rule, one process", "Gaussian", nights=40)
+    assert found["false_alarm_share"] > 0.5
+    assert found["found_5_percent"] < 0.5
+
+
+def test_confirmations_are_false_at_most_as_often_as_promised() -> None:
+    """Twenty suspects without any change, confirmed with 12 pairs: any alarm in at most 1 % of nights."""
+    rng = np.random.default_rng(8)
+    alarms = 0
+    for _ in range(150):
+        found = [compare(*interleaved(KINDS["bimodal"], rng, 12, 0.0), paired=True) for _ in range(20)]
+        alarms += "higher" in confirm(found, [0.0] * 20)
+    assert alarms / 150 <= LEVEL + 0.02
+
+
+def test_what_is_plainly_slower_is_suspected_and_what_is_not_is_not() -> None:
+    a = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0]
+    slower = [1.06 * value for value in reversed(a)]
+    assert is_suspect(a, slower, compare(a, slower, paired=True), MARGIN)
+    assert not is_suspect(slower, a, compare(slower, a, paired=True), MARGIN)
+    assert not is_suspect(a, a, compare(a, a, paired=True), MARGIN)
+
+
+def test_one_slow_process_of_the_baseline_does_not_blind() -> None:
+    a = [1.0, 1.01, 0.99, 1.005, 0.995, 1.09]
+    b = [1.05, 1.06, 1.04, 1.055, 1.045, 1.05]
+    assert is_suspect(a, b, compare(a, b, paired=True), MARGIN)
+
+
+def test_one_round_is_suspected_by_its_ratio_alone() -> None:
+    assert is_suspect([1.0], [1.1], compare([1.0], [1.1]), MARGIN)
+    assert not is_suspect([1.0], [1.001], compare([1.0], [1.001]), MARGIN)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("rounds", [6, 30])
+def test_the_noise_is_read_from_the_interval(paired: bool, rounds: int) -> None:
+    rng = np.random.default_rng(9)
+    found = []
+    for _ in range(100):
+        a, b = interleaved(KINDS["Gaussian"], rng, rounds, 0.0)
+        found.append(noise_of(compare(a, b, paired)))
+    assert float(np.median(found)) == pytest.approx(0.02, rel=0.15)
+
+
+def test_noisier_cases_and_more_suspects_are_measured_more_often() -> None:
+    quiet, noisy = rounds_to_confirm(0.001, 5, MARGIN), rounds_to_confirm(0.05, 5, MARGIN)
+    assert quiet < noisy == MOST_CONFIRM
+    assert rounds_to_confirm(0.001, 500, MARGIN) > quiet
+    assert rounds_to_confirm(math.inf, 1, MARGIN) == MOST_CONFIRM
+    # With the fewest rounds a rank test must still be able to speak.
+    assert 0.5 ** rounds_to_confirm(0.0, 50, MARGIN) <= LEVEL / 50
+
+
+def test_what_is_not_alarming_is_judged_on_its_own() -> None:
+    a = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998, 1.0, 1.003, 0.997, 1.0]
+    faster = compare(a, [0.8 * value for value in a], paired=True)
+    same = compare(a, list(reversed(a)), paired=True)
+    assert confirm([faster, same], [MARGIN, MARGIN]) == ["lower", "same"]

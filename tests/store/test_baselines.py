@@ -1,0 +1,86 @@
+"""Baselines: names for records, in new stores and in those of an older tare."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_record
+
+from tare.errors import BadInput
+from tare.store.baselines import get_baseline, list_baselines, remove_baseline, set_baseline
+from tare.store.database import Store
+from tare.store.journal import begin
+from tare.store.query import Query
+
+A = make_record(make_case(), id="record00000a")
+B = make_record(make_case(batch=1), id="record00000b")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    opened = Store(str(tmp_path / "x.db"))
+    journal = begin(opened, "plan", "mark", [])
+    journal.add_record(A)
+    journal.add_record(B)
+    return opened
+
+
+def test_a_name_stands_for_its_records(store: Store) -> None:
+    assert set_baseline(store, "main", [A, B]) is False
+    assert [r.id for r in get_baseline(store, "main")] == [A.id, B.id]
+    assert [(one.name, one.records) for one in list_baselines(store)] == [("main", 2)]
+
+
+def test_setting_again_replaces(store: Store) -> None:
+    set_baseline(store, "main", [A, B])
+    assert set_baseline(store, "main", [B]) is True
+    assert [r.id for r in get_baseline(store, "main")] == [B.id]
+
+
+def test_removing_forgets_the_name_and_keeps_the_records(store: Store) -> None:
+    set_baseline(store, "main", [A])
+    set_baseline(store, "other", [A])
+    remove_baseline(store, "main")
+    assert [one.name for one in list_baselines(store)] == ["other"]
+    assert len(store.find(Query())) == 2
+    with pytest.raises(BadInput, match=r"unknown baseline 'main'.*valid: other"):
+        remove_baseline(store, "main")
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones(store: Store) -> None:
+    set_baseline(store, "main", [A])
+    with pytest.raises(BadInput, match="did you mean 'main'"):
+        get_baseline(store, "mian")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "1st", "x.json", "a=b", "a:b", "-x", "x" * 81, "newline\n"])
+def test_names_that_could_be_something_else_are_refused(store: Store, name: str) -> None:
+    with pytest.raises(BadInput, match="no name for a baseline"):
+        set_baseline(store, name, [A])
+
+
+def test_an_empty_set_is_refused(store: Store) -> None:
+    with pytest.raises(BadInput, match="no record"):
+        set_baseline(store, "main", [])
+
+
+def test_records_that_have_gone_are_said_to_have_gone(store: Store, tmp_path: Path) -> None:
+    set_baseline(store, "main", [A])
+    store.close()
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("DELETE FROM records")
+    with pytest.raises(BadInput, match="no longer in"):
+        get_baseline(Store(str(tmp_path / "x.db")), "main")
+
+
+def test_a_store_of_version_1_gets_the_tables(tmp_path: Path, store: Store) -> None:
+    """As an older tare left it: no such tables, version 1, and records that must stay."""
+    store.close()
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("DROP TABLE baselines")
+        connection.execute("DROP TABLE baseline_records")
+        connection.execute("UPDATE schema_version SET version = 1")
+    migrated = Store(str(tmp_path / "x.db"))
+    assert len(migrated.find(Query())) == 2
+    set_baseline(migrated, "main", [A])
+    assert [r.id for r in get_baseline(migrated, "main")] == [A.id]
