@@ -79,6 +79,7 @@ def test_graphs_orphans_and_losses_are_counted() -> None:
     builder.call("cudaLaunchKernel", 80, 82)
     found = broken_down(builder)
     assert (found.graph_launches, found.graph_kernels) == (1, 4)
+    assert found.launching == 5000 + 2000
     assert (found.orphans, found.launched_before, found.lost_launches) == (1, 1, 1)
     assert found.active == 27_000
 

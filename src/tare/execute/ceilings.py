@@ -28,8 +28,11 @@ def measure_peak(job: PeakJob, send: Callable[[Any], None]) -> None:
 
     found = next(one for one in ceilings(job.device) if one.name == job.name)
     send(Stage("prepare"))
+    device = torch.device(job.device)
+    if device.index is not None:
+        torch.cuda.set_device(device)
     load = found.make(job.device)
-    clock = make_clock(torch.device(job.device))
+    clock = make_clock(device)
     send(Capacity(amount=load.amount))
     send(Stage("sample"))
     at_least = DEVICE_WARMUP_S if clock.overlaps else 0.0

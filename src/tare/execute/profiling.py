@@ -58,7 +58,8 @@ def record(
     from torch.profiler import profile as profiler
 
     activities = [ProfilerActivity.CPU]
-    if device != "cpu":
+    # A device whose side the profiler cannot see (mps) is profiled from the host.
+    if device != "cpu" and hasattr(ProfilerActivity, device.upper()):
         activities.append(getattr(ProfilerActivity, device.upper()))
     # Without `repeat` a second cycle begins at once and throws the first one's events away.
     plan = schedule(wait=0, warmup=WARMUP_STEPS, active=steps, repeat=1)

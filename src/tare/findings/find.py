@@ -11,6 +11,9 @@ _ORDER = {"high": 0, "medium": 1, "low": 2}
 
 def find(scene: Scene, before: Scene | None = None, rules: Iterable[Rule] | None = None) -> list[Finding]:
     """What the rules see in a trace, and with `before` also what two traces side by side show."""
+    if scene.step_s <= 0:
+        # Nothing is a share of nothing.
+        return []
     found = []
     for rule in all_rules().values() if rules is None else rules:
         if rule.pair and before is None:

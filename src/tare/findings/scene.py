@@ -148,11 +148,6 @@ class Scene:
             found.append(row)
         return np.unique(np.array(found, dtype=np.int64))
 
-    def text(self, row: int, column: str) -> Any:
-        """What the profiler wrote of an operator: its 'dims', 'types', 'concrete' values or 'strides'; None if
-        nothing."""
-        return self.trace.value(int(getattr(self.trace.operators, column)[row]))
-
     def per_step(self, count: int) -> float:
         return count / self.steps
 

@@ -89,8 +89,9 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
     launches = sum(step.launches for step in parts.steps) / len(parts.steps)
     line = f"{kernels:.0f} kernels and {launches:.0f} launches a step"
     line += f" on {len(parts.streams)} stream{'s' if len(parts.streams) != 1 else ''}"
+    line += f"; the host is in launch calls {percent(parts.launching / parts.window)} of the time"
     if parts.overlapped:
-        line += f", {percent(parts.overlapped / parts.window)} of the time on more than one at once"
+        line += f"; {percent(parts.overlapped / parts.window)} on more than one stream at once"
     lines.append(Text(line))
     if parts.graph_launches:
         per = parts.graph_kernels / parts.graph_launches

@@ -78,6 +78,8 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
     streams: list[Stream]
     # Kernels beside other kernels: how much kernel time more than one stream did at once.
     overlapped: int
+    # How long the host was in launching calls (any thread), beside the device or not.
+    launching: int
     graph_launches: int
     graph_kernels: int
     # Work without a launching call; work launched before the window in which it ran; launches without work.
@@ -116,6 +118,7 @@ def breakdown(trace: Trace) -> Breakdown | None:
         copies=list(_copies(trace, ran & (work.kind == COPY), computing)),
         streams=list(_streams(trace, ran)),
         overlapped=_overlapped(trace, ran),
+        launching=iv.total(iv.intersection(trace.calls.intervals(_launches(trace)), inside)),
         graph_launches=int(_calls_in(trace, GRAPH, inside)),
         graph_kernels=int((ran & work.kernels & (_call_kind(trace) == GRAPH)).sum()),
         orphans=int((ran & (work.call < 0)).sum()),
@@ -138,10 +141,14 @@ def _steps(
         movement,
         end - start - active - movement,
         _count(work.start[mine & work.kernels], start, end),
-        _count(calls.start[np.isin(calls.kind, (LAUNCH, GRAPH))], start, end),
+        _count(calls.start[_launches(trace)], start, end),
     )
     names = Step.__struct_fields__
     return [Step(**dict(zip(names, map(int, row), strict=True))) for row in zip(*columns, strict=True)]
+
+
+def _launches(trace: Trace) -> Mask:
+    return np.isin(trace.calls.kind, (LAUNCH, GRAPH))
 
 
 def _count(times: iv.Integers, start: iv.Integers, end: iv.Integers) -> iv.Integers:
@@ -212,5 +219,5 @@ def _launched_before(trace: Trace, ran: Mask, rows: iv.Integers) -> int:
 def _lost(trace: Trace, inside: iv.Intervals) -> int:
     """Launches in the windows whose kernels the profiler did not report."""
     calls = trace.calls
-    launching = np.flatnonzero(np.isin(calls.kind, (LAUNCH, GRAPH)) & iv.contains(inside, calls.start))
+    launching = np.flatnonzero(_launches(trace) & iv.contains(inside, calls.start))
     return int((~np.isin(launching, trace.device.call)).sum())

@@ -25,8 +25,8 @@ CHUNK = 4 << 20
 GUESS = 1 << 16
 # Beyond these a file is no trace, or one that no machine that measures could hold.
 LARGEST_EVENT = 64 << 20
-LARGEST_TEXT = 64 << 30
-MOST_EVENTS = 100_000_000
+LARGEST_TEXT = 16 << 30
+MOST_EVENTS = 50_000_000
 
 _START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _QUOTE, _BACKSLASH = 34, 92

@@ -53,16 +53,16 @@ def product(trace: Trace, row: int) -> Product | None:
     """The matrix product that an operator is."""
     table = trace.operators
     first = _FACTORS.get(trace.name(table, row))
-    dims, types = _shapes(trace, int(table.dims[row])), trace.value(int(table.types[row]))
-    if first is None or dims is None or len(dims) < first + 2:
+    dims, kinds = shapes(trace, row), types(trace, row)
+    if first is None or len(dims) < first + 2:
         return None
     left, right = dims[first], dims[first + 1]
     if len(left) not in (2, 3) or len(right) != len(left) or left[-1] != right[-2]:
         return None
-    kind = types[first] if isinstance(types, list) and len(types) > first else ""
+    kind = kinds[first] if len(kinds) > first else ""
     strides = _shapes(trace, int(table.strides[row]))
     pair = (tuple(strides[first]), tuple(strides[first + 1])) if strides and len(strides) > first + 1 else None
-    return Product(left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1], str(kind), pair)
+    return Product(left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1], kind, pair)
 
 
 def flops(trace: Trace, row: int) -> int | None:
@@ -72,9 +72,9 @@ def flops(trace: Trace, row: int) -> int | None:
     name = trace.name(trace.operators, row)
     if name not in CONVOLUTIONS:
         return None
-    dims = _shapes(trace, int(trace.operators.dims[row]))
+    dims = shapes(trace, row)
     values = trace.value(int(trace.operators.concrete[row]))
-    if dims is None or len(dims) < 3:
+    if len(dims) < 3:
         return None
     if name == "aten::convolution_backward":
         return _backward(dims, values)
@@ -114,10 +114,10 @@ def touched(trace: Trace, row: int) -> int | None:
     name = trace.name(trace.operators, row)
     if name not in _POINTWISE and name not in _WRITING:
         return None
-    dims, types = _shapes(trace, int(trace.operators.dims[row])), trace.value(int(trace.operators.types[row]))
-    if dims is None or not isinstance(types, list) or len(types) != len(dims):
+    dims, kinds = shapes(trace, row), types(trace, row)
+    if len(kinds) != len(dims):
         return None
-    tensors = [(shape, ITEM[kind]) for shape, kind in zip(dims, types, strict=True) if kind in ITEM]
+    tensors = [(shape, ITEM[kind]) for shape, kind in zip(dims, kinds, strict=True) if kind in ITEM]
     if not tensors:
         return None
     largest = max(prod(shape) * item for shape, item in tensors)
@@ -126,6 +126,17 @@ def touched(trace: Trace, row: int) -> int | None:
     if name in ("aten::copy_",):
         return sum(prod(shape) * item for shape, item in tensors[:2])
     return sum(prod(shape) * item for shape, item in tensors) + largest
+
+
+def shapes(trace: Trace, row: int) -> list[list[int]]:
+    """The shapes of an operator's inputs; empty where the profiler did not record them."""
+    return _shapes(trace, int(trace.operators.dims[row])) or []
+
+
+def types(trace: Trace, row: int) -> list[str]:
+    """The element types of an operator's inputs, in the same order."""
+    value = trace.value(int(trace.operators.types[row]))
+    return [kind if isinstance(kind, str) else "" for kind in value] if isinstance(value, list) else []
 
 
 def _shapes(trace: Trace, text: int) -> list[list[int]] | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tare.stats.intervals import Interval
 from tare.stats.slopes import slope_interval
-from tare.trace.intervals import contains
+from tare.trace.intervals import contains, normal
 from tare.trace.memory_blocks import Blocks, read_blocks
 from tare.trace.tables import Integers, Mask, Trace
 
@@ -129,7 +129,7 @@ def _backward(trace: Trace) -> Integers:
         inside = engine[(table.start[engine] >= start) & (table.start[engine] < end)]
         if len(inside):
             spans.append((int(table.start[inside].min()), int(table.end[inside].max())))
-    return np.array(spans, dtype=np.int64).reshape(-1, 2)
+    return normal(np.array(spans, dtype=np.int64).reshape(-1, 2))
 
 
 def _named(trace: Trace, prefix: str) -> Integers:

@@ -7,6 +7,7 @@ import numpy as np
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.scene import Scene, spans_of
+from tare.trace.counting import shapes
 from tare.trace.tables import Integers
 
 
@@ -47,17 +48,15 @@ def pairs(scene: Scene) -> Integers:
             continue
         after = _next_root(scene, row)
         name = scene.trace.name(table, after) if after >= 0 else ""
-        dims = scene.text(after, "dims") if after >= 0 else None
-        if name == "aten::batch_norm" and isinstance(dims, list) and len(dims) > 1 and dims[0][1:2] == [channels]:
+        dims = shapes(scene.trace, after) if after >= 0 else []
+        if name == "aten::batch_norm" and dims and dims[0][1:2] == [channels]:
             found.append(row)
     return np.array(found, dtype=np.int64)
 
 
 def _bias(scene: Scene, row: int) -> int:
-    dims = scene.text(row, "dims")
-    if not isinstance(dims, list) or len(dims) < 3 or not isinstance(dims[2], list) or len(dims[2]) != 1:
-        return 0
-    return int(dims[2][0])
+    dims = shapes(scene.trace, row)
+    return dims[2][0] if len(dims) > 2 and len(dims[2]) == 1 else 0
 
 
 def _next_root(scene: Scene, row: int) -> int:
@@ -78,7 +77,7 @@ def _backward(scene: Scene, channels: set[int]) -> Integers:
     sums = np.flatnonzero(within & scene.trace.named(table, "aten::sum"))
     kept = []
     for row in sums.tolist():
-        dims = scene.text(row, "dims")
-        if isinstance(dims, list) and dims and isinstance(dims[0], list) and set(dims[0][1:2]) <= channels:
+        dims = shapes(scene.trace, row)
+        if dims and set(dims[0][1:2]) <= channels:
             kept.append(row)
     return np.array(kept, dtype=np.int64)

@@ -27,7 +27,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     known &= (device.bytes >= LEAST_BYTES) & np.isin(device.call, list(scene.script.call_at))
     copies = np.flatnonzero(known)
     exposed = total(difference(device.intervals(copies), device.intervals(device.kernels)))
-    if exposed / scene.steps / 1e9 < LEAST_SHARE * scene.step_s:
+    if exposed == 0 or exposed / scene.steps / 1e9 < LEAST_SHARE * scene.step_s:
         return
     edit = Edit(apart=frozenset(scene.script.work_at[w] for w in copies.tolist()))
     yield Hit(

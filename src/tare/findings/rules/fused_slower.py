@@ -36,7 +36,7 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         if entry.kernels and entry.name not in still and any(_names(parts, plain) for parts in fused.values()):
             replaced[entry.name] = replaced.get(entry.name, 0.0) + entry.device_s
     taken, parts_s = sum(new[name][1] for name in fused), sum(replaced.values())
-    if not replaced or taken < SLOWER * parts_s:
+    if parts_s <= 0 or taken < SLOWER * parts_s:
         return
     works = np.flatnonzero(np.isin([after.trace.names[int(n)] for n in after.trace.device.name], list(fused)))
     yield Hit(

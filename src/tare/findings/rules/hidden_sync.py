@@ -36,8 +36,8 @@ def by_place(scene: Scene) -> dict[str, list[int]]:
     small = np.isin(calls.operator[waits], owners[owners >= 0])
     if scene.per_step(len(there_and_back(scene)[0])) >= FEWEST:
         # Parameters on their way to the host and back: small ones among them are no values that somebody asks for.
-        asking = scene.under(scene.operators("aten::item", "aten::is_nonzero", "aten::nonzero"))
-        small &= asking[np.maximum(calls.operator[waits], 0)] & (calls.operator[waits] >= 0)
+        asking = scene.calls_under(scene.operators("aten::item", "aten::is_nonzero", "aten::nonzero"))
+        small &= np.isin(waits, asking)
     return scene.places.of_calls(waits[small])
 
 

@@ -51,7 +51,7 @@ def stretches(scene: Scene) -> Intervals:
         return make([], [])
     window = scene.timeline.start, scene.timeline.end
     free = complement(make(calls.start[inside], calls.end[inside]), *window)
-    usual = float(np.median(free[:, 1] - free[:, 0]))
+    usual = float(np.median(free[:, 1] - free[:, 0])) if len(free) else 0.0
     free = _without_edges(free, steps.start, steps.end)
     free = free[~_handed_over(scene, free)]
     shortest = max(SHORTEST_NS, TIMES_USUAL * usual, LEAST_SHARE * (window[1] - window[0]) / scene.steps)
@@ -74,7 +74,7 @@ def _without_edges(free: Intervals, starts: Integers, ends: Integers) -> Interva
 
 
 def _dispatching(scene: Scene) -> Intervals:
-    """Outermost operators that launch something: their host time is the framework's, and launch-bound's to price."""
+    """Outermost operators that launch something: their host time is the framework's; launch-bound prices it."""
     table, calls = scene.trace.operators, scene.trace.calls
     launching = calls.operator[scene.trace.device.call[scene.trace.device.call >= 0]]
     top = inherit(np.where(table.depth == 0, np.arange(len(table)), -1), table.parent, table.depth)

@@ -25,7 +25,7 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         if was is None or not now.kernels or set(was.kernels) != set(now.kernels):
             continue
         each, then = now.device_s / now.calls, was.device_s / was.calls
-        if each >= SLOWER * then and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
+        if each >= SLOWER * then > 0 and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
             gain += (each - then) * now.calls
             places.append(
                 Place(where=f"{now.label}: {each / then:.1f} times", count=now.calls, seconds=now.device_s)

@@ -26,7 +26,8 @@ CALL_NS = 10_000
 def look(scene: Scene) -> Iterator[Hit]:
     device, calls = scene.trace.device, scene.trace.calls
     copies = pageable(scene)
-    if len(copies) == 0:
+    seconds = scene.device_s(copies)
+    if seconds == 0:
         return
     launching = np.unique(device.call[copies])
     operators = np.unique(calls.operator[launching])
@@ -39,7 +40,6 @@ def look(scene: Scene) -> Iterator[Hit]:
         unwaited=frozenset(scene.script.call_at[c] for c in (*launching.tolist(), *held.tolist())),
         factors={scene.script.work_at[w]: _factor(scene, w, rate) for w in copies.tolist()},
     )
-    seconds = scene.device_s(copies)
     moved = int(device.bytes[copies].sum()) / scene.steps
     evidence: dict[str, float | int | str] = {"bytes_per_step": moved, "bytes_per_s": moved / seconds}
     yield Hit(

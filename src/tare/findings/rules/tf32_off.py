@@ -8,7 +8,7 @@ from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
-from tare.trace.counting import CONVOLUTIONS, PRODUCTS, flops
+from tare.trace.counting import CONVOLUTIONS, PRODUCTS, flops, types
 from tare.trace.kernel_names import matrix, tensor_cores
 
 LEAST_SHARE = 0.05
@@ -71,5 +71,4 @@ def _has_tf32(scene: Scene) -> bool:
 
 
 def _single(scene: Scene, row: int) -> bool:
-    types = scene.text(row, "types")
-    return isinstance(types, list) and any(kind == "float" for kind in types[:3])
+    return "float" in types(scene.trace, row)[:3]
