@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -142,8 +143,10 @@ class SpawnLauncher:
         self,
         command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker"),
         isolation: str = "spawn",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._command = command
+        self._environment = environment or {}
         self.isolation = isolation
 
     def launch(self, job: Job) -> "_Spawned":
@@ -157,7 +160,7 @@ class SpawnLauncher:
                 stderr=log_end,
                 pass_fds=[messages_end],
                 start_new_session=True,
-                env={**os.environ, DESCRIPTOR: str(messages_end)},
+                env={**os.environ, **self._environment, DESCRIPTOR: str(messages_end)},
             )
         finally:
             os.close(messages_end)

@@ -16,8 +16,10 @@ from tare.execute.protocol import (
     Channel,
     Checked,
     CheckJob,
+    CurveJob,
     Done,
     Failed,
+    FramesJob,
     Job,
     Measured,
     Prepared,
@@ -53,7 +55,7 @@ def run_job(job: Job, send: Send) -> int:
         elif isinstance(job, ReferenceJob):
             from tare.execute.reference import make_reference
 
-            make_reference(job.case, Path(job.folder))
+            make_reference(job.case, Path(job.folder), job.data, job.steps)
         elif isinstance(job, StageJob):
             from tare.execute.native import stage
 
@@ -62,6 +64,16 @@ def run_job(job: Job, send: Send) -> int:
             from tare.execute.native import check
 
             send(check(job))
+        elif isinstance(job, CurveJob):
+            from tare.execute.curve import follow
+
+            _use_cache(job.cache)
+            follow(job)
+        elif isinstance(job, FramesJob):
+            from tare.execute.frames import count
+
+            _use_cache(job.cache)
+            count(job)
         elif isinstance(job, ProbeJob):
             from tare.execute.probe import probe
 

@@ -1,0 +1,111 @@
+"""What a worker does for a case besides a round: a curve of losses on real data, a stack. Nothing here is timed."""
+
+from pathlib import Path
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import BadInput, TareError
+from tare.execute.curve import read_evidence
+from tare.execute.executor import LocalExecutor
+from tare.execute.ladder import reference_case
+from tare.execute.launch import Launcher, SpawnLauncher
+from tare.execute.outcome import failure_of
+from tare.execute.protocol import CurveJob, FramesJob, Job, ReferenceJob, StageJob
+from tare.measure.parity import compare, errors, load_reference
+from tare.records.record import Failure, Parity
+from tare.rungs import get_rung
+from tare.rungs.native import NativeRung
+
+COUNTED = "frames.json"
+
+
+class Curve(msgspec.Struct, kw_only=True):
+    """The losses of a rung beside those of float64, and by how much each is off."""
+
+    case: Case
+    losses: list[float] = []
+    reference: list[float] = []
+    errors: list[float] = []
+    parity: Parity
+    failure: Failure | None = None
+
+
+class ErrandExecutor(LocalExecutor):
+    def follow_curve(self, case: Case, data: str, steps: int, options: Options) -> Curve:
+        """Trains a case on `data`, and compares every loss with that of eager in float64."""
+        reference = self._curve_reference(reference_case(case), data, steps, options)
+        evidence = self._folder("curve", case)
+        evidence.mkdir(parents=True, exist_ok=True)
+        job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
+        failure = self._send(job, options, data=data, steps=steps)
+        if failure:
+            return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
+        wanted, yardstick, described = reference
+        found = read_evidence(evidence)
+        return Curve(
+            case=case,
+            losses=[float(found[name]) for name in wanted if name in found],
+            reference=[float(value) for value in wanted.values()],
+            errors=[min(error, 1e300) for error in errors(wanted, found).values()],
+            parity=compare(wanted, found, case.precision, yardstick, described),
+        )
+
+    def say(self, stage: str) -> None:
+        self._on_stage(stage)
+
+    def take_stack(self, case: Case, counter: str, options: Options) -> Path | Failure:
+        """Runs one step with the counter of frames preloaded; the folder with what it and Python wrote."""
+        folder = self._folder("frames", case)
+        folder.mkdir(parents=True, exist_ok=True)
+        report = folder / COUNTED
+        job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))
+        failure = self._send(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
+        if failure is None and not report.exists():
+            return Failure(cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)")
+        return failure or folder
+
+    def _curve_reference(self, case: Case, data: str, steps: int, options: Options) -> tuple[dict, dict, str]:  # type: ignore[type-arg]
+        folder = self._folder("curve-reference", case)
+        found = load_reference(folder)
+        if found is None:
+            self._on_stage("reference")
+            job = ReferenceJob(case=case, folder=str(folder), data=data, steps=steps)
+            ending, _ = self._supervise(job, options, case.device)
+            failure = failure_of(ending, options.timeout)
+            found = load_reference(folder)
+            if failure or found is None:
+                message = failure.message if failure else "no result"
+                raise (BadInput if message.startswith("BadInput: ") else TareError)(
+                    message.removeprefix("BadInput: ") if "BadInput" in message else f"the reference failed: {message}"
+                )
+        return found
+
+    def _send(
+        self, job: CurveJob | FramesJob, options: Options, environment: dict[str, str] | None = None, **curve: object
+    ) -> Failure | None:
+        """To the rung's executable, staged first, or to a Python worker."""
+        case, rung = job.case, get_rung(job.case.rung)
+        launcher: Launcher | None = SpawnLauncher(environment=environment) if environment else None
+        if isinstance(rung, NativeRung) and rung.is_executable(case):
+            try:
+                command = self._command(rung, case)
+            except TareError as error:
+                return Failure(cause="not-installed", message=str(error), stage="build")
+            folder = self._folder("curve-stage" if curve else "stage", case)
+            if not folder.exists():
+                failure = self._finish(StageJob(case=case, folder=str(folder), **curve), options)  # type: ignore[arg-type]
+                if failure:
+                    return failure
+            job = msgspec.structs.replace(job, stage=str(folder))
+            launcher = SpawnLauncher(command, "executable", environment)
+        return self._finish(job, options, launcher)
+
+    def _finish(self, job: Job, options: Options, launcher: Launcher | None = None) -> Failure | None:
+        device = job.case.device if hasattr(job, "case") else "cpu"
+        ending, _ = self._supervise(job, options, device, launcher)
+        return failure_of(ending, options.timeout)
+
+    def _cache(self, case: Case) -> str | None:
+        return str(self._folder("cache", case)) if get_rung(case.rung).caches else None
