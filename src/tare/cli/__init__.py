@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 
 import tare
-from tare.cli import build, doctor, export, listing, prove, run, show
+from tare.cli import build, doctor, export, frames, listing, prove, run, show
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -27,6 +27,7 @@ app.command("export")(export.export)
 app.command("build")(build.build)
 app.command("doctor")(doctor.doctor)
 app.command("prove")(prove.prove)
+app.command("frames")(frames.frames)
 
 
 def _version(wanted: bool) -> None:

@@ -14,7 +14,7 @@ from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.outcome import failure_of
 from tare.execute.protocol import CurveJob, FramesJob, Job, ReferenceJob, StageJob
 from tare.measure.parity import compare, errors, load_reference
-from tare.records.record import Failure, Parity
+from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 
@@ -51,6 +51,10 @@ class ErrandExecutor(LocalExecutor):
             errors=[min(error, 1e300) for error in errors(wanted, found).values()],
             parity=compare(wanted, found, case.precision, yardstick, described),
         )
+
+    def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
+        """A round of an executable that is no rung and needs nothing staged."""
+        return self._run(self._job(case, options), index, options, SpawnLauncher(command, "executable"))
 
     def say(self, stage: str) -> None:
         self._on_stage(stage)

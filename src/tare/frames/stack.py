@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 Part = Literal["python", "interpreter", "framework", "vendor", "system"]
-Kind = Literal["convolution", "product", "recurrent", "other"]
+Kind = Literal["convolution", "product", "recurrent", "graph", "other"]
 
 # Whose code a frame is, by the file it lies in.
 MODULES: tuple[tuple[str, Part], ...] = (
@@ -98,8 +98,9 @@ def read_stacks(counted: Path, python: Path) -> tuple[list[Stack], dict[str, str
 
 
 def choose(stacks: Sequence[Stack]) -> Stack | None:
-    """The call that is counted: the step's first convolution, or its first matrix product if it has none."""
-    for kinds in (("convolution",), ("product", "recurrent")):
+    """The call that is counted: the step's first convolution, or its first matrix product if it has none, or the launch
+    of a graph in which those were captured."""
+    for kinds in (("convolution",), ("product", "recurrent"), ("graph",)):
         found = next((s for s in stacks if s.anchored and s.kind in kinds), None)
         if found:
             return found

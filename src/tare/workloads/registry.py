@@ -12,6 +12,7 @@ _FAMILIES = (
     "tare.workloads.mnist",
     "tare.workloads.recurrent",
     "tare.workloads.resnet",
+    "tare.workloads.calls",
 )
 _workloads: dict[str, Workload] = {}
 

@@ -74,6 +74,7 @@ const char* text_of(Kind kind) {
     case Kind::convolution: return "convolution";
     case Kind::product: return "product";
     case Kind::recurrent: return "recurrent";
+    case Kind::graph: return "graph";
     default: return "other";
   }
 }
@@ -94,13 +95,15 @@ std::map<uintptr_t, Place> places() {
     for (uintptr_t address : hit.stack) {
       if (found.count(address)) continue;
       Dl_info info{};
+      link_map* map = nullptr;
       Place& place = found[address];
-      if (!::dladdr(reinterpret_cast<void*>(address - 1), &info) || !info.dli_fname) continue;
+      auto* inside_the_call = reinterpret_cast<void*>(address - 1);
+      if (!::dladdr1(inside_the_call, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !info.dli_fname) continue;
       place.module = info.dli_fname;
       if (info.dli_sname) place.symbol = readable(info.dli_sname);
       else {
         auto& library = unnamed[place.module];
-        library.first = reinterpret_cast<uintptr_t>(info.dli_fbase);
+        library.first = map ? map->l_addr : 0;
         library.second.push_back(address);
       }
     }
@@ -109,8 +112,7 @@ std::map<uintptr_t, Place> places() {
     std::sort(addresses.begin(), addresses.end());
     SymbolTable table(path.find('/') == std::string::npos ? "/proc/self/exe" : path);
     table.functions([&, base = base](const char* name, uintptr_t start, size_t size) {
-      // A program that is not position-independent has absolute addresses in its table.
-      uintptr_t from = (start >= base ? 0 : base) + start;
+      uintptr_t from = base + start;
       for (auto at = std::upper_bound(addresses.begin(), addresses.end(), from);
            at != addresses.end() && *at <= from + size; ++at)
         if (found[*at].symbol.empty()) found[*at].symbol = readable(name);

@@ -5,7 +5,7 @@
 
 namespace tare::frames {
 
-enum class Kind { convolution, product, recurrent, other };
+enum class Kind { convolution, product, recurrent, graph, other };
 
 // Whether the calling thread's stack is wanted now.
 bool wanted();

@@ -19,33 +19,35 @@ struct Hook {
   void* real;
 };
 
-#define TARE_HOOKS(HOOK)                                                    \
-  HOOK(0, cudnnConvolutionForward, convolution)                             \
-  HOOK(1, cudnnConvolutionBiasActivationForward, convolution)               \
-  HOOK(2, cudnnConvolutionBackwardData, convolution)                        \
-  HOOK(3, cudnnConvolutionBackwardFilter, convolution)                      \
-  HOOK(4, cudnnBackendExecute, convolution)                                 \
-  HOOK(5, cudnnRNNForward, recurrent)                                       \
-  HOOK(6, cublasSgemm_v2, product)                                          \
-  HOOK(7, cublasSgemmEx, product)                                           \
-  HOOK(8, cublasGemmEx, product)                                            \
-  HOOK(9, cublasGemmStridedBatchedEx, product)                              \
-  HOOK(10, cublasSgemmStridedBatched, product)                              \
-  HOOK(11, cublasLtMatmul, product)                                         \
-  HOOK(12, cublasDgemm_v2, product)                                         \
-  HOOK(13, sgemm_, product)                                                 \
-  HOOK(14, dgemm_, product)                                                 \
-  HOOK(15, sbgemm_, product)                                                \
-  HOOK(16, cblas_sgemm, product)                                            \
-  HOOK(17, cblas_dgemm, product)                                            \
-  HOOK(18, cublasHgemm, product)                                            \
-  HOOK(19, cublasGemmBatchedEx, product)                                    \
-  /* Arm Compute Library beside libtorch on aarch64: the run() of its operators, as oneDNN calls them. */ \
-  HOOK(20, _ZN11arm_compute12experimental2op13CpuGemmConv2d3runERNS_11ITensorPackE, convolution)          \
-  HOOK(21, _ZN11arm_compute12experimental2op19CpuGemmDirectConv2d3runERNS_11ITensorPackE, convolution)    \
-  HOOK(22, _ZN11arm_compute12experimental2op18CpuDepthwiseConv2d3runERNS_11ITensorPackE, convolution)     \
-  HOOK(23, _ZN11arm_compute26NEWinogradConvolutionLayer3runEv, convolution)                               \
-  HOOK(24, _ZN11arm_compute12experimental2op2ll23CpuGemmAssemblyDispatch3runERNS_11ITensorPackE, product)
+// The names of Arm Compute Library are its operators' run() as oneDNN calls them on aarch64; the last is what stands for
+// a whole step that was captured before.
+#define TARE_HOOKS(HOOK)                                      \
+  HOOK(0, cudnnConvolutionForward, convolution)               \
+  HOOK(1, cudnnConvolutionBiasActivationForward, convolution) \
+  HOOK(2, cudnnConvolutionBackwardData, convolution)          \
+  HOOK(3, cudnnConvolutionBackwardFilter, convolution)        \
+  HOOK(4, cudnnBackendExecute, convolution)                   \
+  HOOK(5, cudnnRNNForward, recurrent)                         \
+  HOOK(6, cublasSgemm_v2, product)                            \
+  HOOK(7, cublasDgemm_v2, product)                            \
+  HOOK(8, cublasHgemm, product)                               \
+  HOOK(9, cublasSgemmEx, product)                             \
+  HOOK(10, cublasGemmEx, product)                             \
+  HOOK(11, cublasSgemmStridedBatched, product)                \
+  HOOK(12, cublasGemmStridedBatchedEx, product)               \
+  HOOK(13, cublasGemmBatchedEx, product)                      \
+  HOOK(14, cublasLtMatmul, product)                           \
+  HOOK(15, sgemm_, product)                                   \
+  HOOK(16, dgemm_, product)                                   \
+  HOOK(17, sbgemm_, product)                                  \
+  HOOK(18, cblas_sgemm, product)                              \
+  HOOK(19, cblas_dgemm, product)                              \
+  HOOK(20, _ZN11arm_compute12experimental2op13CpuGemmConv2d3runERNS_11ITensorPackE, convolution)           \
+  HOOK(21, _ZN11arm_compute12experimental2op19CpuGemmDirectConv2d3runERNS_11ITensorPackE, convolution)     \
+  HOOK(22, _ZN11arm_compute12experimental2op18CpuDepthwiseConv2d3runERNS_11ITensorPackE, convolution)      \
+  HOOK(23, _ZN11arm_compute26NEWinogradConvolutionLayer3runEv, convolution)                                \
+  HOOK(24, _ZN11arm_compute12experimental2op2ll23CpuGemmAssemblyDispatch3runERNS_11ITensorPackE, product)  \
+  HOOK(25, cudaGraphLaunch, graph)
 
 #define TARE_ROW(index, name, kind) {#name, Kind::kind, nullptr},
 Hook hooks[] = {TARE_HOOKS(TARE_ROW)};
