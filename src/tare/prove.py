@@ -41,9 +41,5 @@ def prove_curves(
     curves = []
     with workshop(plan, options.isolation, on_stage) as shop:
         for case in shop.found.cases:
-            curves.append(
-                shop.executor.follow_curve(
-                    case, data, steps, options
-                )
-            )
+            curves.append(shop.executor.follow_curve(case, data, steps, options))
         return Proof(data, steps, curves, shop.found.skipped)

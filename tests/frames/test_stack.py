@@ -61,13 +61,16 @@ def test_python_frames_are_apart_and_the_way_into_the_step_is_not_counted(tmp_pa
     assert [frame.name for frame in stack.native] == ["sgemm_", "at::f()", "_PyEval_EvalFrameDefault"]
     assert [frame.name for frame in stack.python] == ["inner", "step"]
     assert stack.python[0].where == "model.py:7"
-    counts = {part: stack.count(part) for part in ("python", "interpreter", "framework", "vendor")}  # type: ignore[arg-type]
+    counts = {part: stack.count(part) for part in ("python", "interpreter", "framework", "vendor")}
     assert counts == {"python": 2, "interpreter": 1, "framework": 1, "vendor": 1}
     assert stack.total == 5
 
 
 def test_a_program_without_python_loses_only_the_worker_s_own_call(tmp_path: Path) -> None:
-    own = [("tare-vendor", "Plan::step()"), ("tare-vendor", "tare::count_frames(tare::Program&)::{lambda(void*)#1}")]
+    own = [
+        ("tare-vendor", "Plan::step()"),
+        ("tare-vendor", "tare::count_frames(tare::Program&)::{lambda(void*)#1}"),
+    ]
     (stack,) = write(tmp_path, own, None)
     assert [frame.name for frame in stack.native] == ["sgemm_", "Plan::step()"]
     assert stack.native[1].where == "tare-vendor"
@@ -94,5 +97,7 @@ def test_any_name_is_shortened_to_what_a_line_holds(name: str, most: int) -> Non
 
 
 def test_a_readable_name() -> None:
-    long = "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::Wrap<int (int)>, int (at::T)>::call(int, int)"
+    long = (
+        "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::Wrap<int (int)>, int (at::T)>::call(int, int)"
+    )
     assert short(long, 60) == "c10::impl::wrap_kernel_functor_unboxed_<>::call"

@@ -1,8 +1,10 @@
-"""Fifty training steps on scikit-learn's digits on a GPU: every native rung that trains, and the Python ones beside."""
+"""Fifty training steps on scikit-learn's digits on a GPU: every native rung that trains, and the Python ones
+beside."""
 
 from collections.abc import Iterator
 
 import pytest
+from curves import STEPS, native_cases, training_case
 
 from tare.cases.case import Case, Precision
 from tare.cases.options import Options
@@ -10,8 +12,6 @@ from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import make_launcher
 
 pytest.importorskip("sklearn")
-from curves import STEPS, native_cases, training_case  # noqa: E402
-
 OPTIONS = Options(rounds=1, timeout=600)
 
 
@@ -30,7 +30,9 @@ def follow(executor: ErrandExecutor, case: Case) -> None:
     assert curve.parity.status == "same", curve.parity
 
 
-@pytest.mark.parametrize("case", list(native_cases(device="cuda")), ids=lambda case: f"{case.rung}-{case.workload}")
+@pytest.mark.parametrize(
+    "case", list(native_cases(device="cuda")), ids=lambda case: f"{case.rung}-{case.workload}"
+)
 def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -> None:
     follow(executor, case)
 

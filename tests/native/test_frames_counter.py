@@ -1,5 +1,5 @@
-"""The preloaded counter against libraries made for it: a vendor library that is not in the global scope, and one whose
-entry no other library can see. Depths are known because the test wrote the calls."""
+"""The preloaded counter against libraries made for it: a vendor library that is not in the global scope, and
+one whose entry no other library can see. Depths are known because the test wrote the calls."""
 
 import json
 import os
@@ -12,7 +12,8 @@ from counter import build_counter, run_compiler
 
 # Takes more arguments than there are registers, of both kinds, and mixes them all into what it returns.
 CUDNN = r"""
-extern "C" double cudnnConvolutionForward(long a, double x, long b, double y, long c, long d, long e, long f, long g,
+extern "C" double cudnnConvolutionForward(long a, double x, long b, double y, long c, long d, long e, long f,
+long g,
                                           double z, long h) {
   return a + 2 * b + 3 * c + 5 * d + 7 * e + 11 * f + 13 * g + 17 * h + 0.5 * x + 0.25 * y + 0.125 * z;
 }
@@ -28,7 +29,8 @@ extern "C" __attribute__((noinline)) double descend(int left) {
   return cudnnConvolutionForward(1, 2.0, 3, 4.0, 5, 6, 7, 8, 9, 10.0, 11) + 1000;
 }
 """
-# What libtorch_cpu has inside: oneDNN's entry, known to its .symtab alone. A primitive here is a pointer to its kind.
+# What libtorch_cpu has inside: oneDNN's entry, known to its .symtab alone. A primitive here is a pointer to its
+# kind.
 HIDDEN = r"""
 #define HIDDEN extern "C" __attribute__((visibility("hidden"), noinline))
 HIDDEN int dnnl_primitive_get_primitive_desc(const void* primitive, const void** descriptor) {
@@ -98,7 +100,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def run(folder: Path, library: str, depth: int, *more: str, preload: bool = True) -> tuple[str, dict[str, Any] | None]:
+def run(
+    folder: Path, library: str, depth: int, *more: str, preload: bool = True
+) -> tuple[str, dict[str, Any] | None]:
     report = folder / "frames.json"
     report.unlink(missing_ok=True)
     environment = {**os.environ, "TARE_FRAMES": str(report)}

@@ -1,4 +1,5 @@
-"""Training on real data at sizes that take a moment, for every native rung that trains: shared by CPU and GPU tests."""
+"""Training on real data at sizes that take a moment, for every native rung that trains: shared by CPU and GPU
+tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,6 +32,6 @@ def native_cases(**fields: Any) -> Iterator[Case]:
         rung = all_rungs()[split_name(name)[0]]
         for workload in FITTING:
             case = training_case(workload, name, **fields)
-            if isinstance(rung, NativeRung) and rung.is_executable(case):
-                if rung.supports(case, get_workload(workload)) is None:
-                    yield case
+            native = isinstance(rung, NativeRung) and rung.is_executable(case)
+            if native and rung.supports(case, get_workload(workload)) is None:
+                yield case

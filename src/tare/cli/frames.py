@@ -41,7 +41,9 @@ def frames(
     from tare.report.frames import cost_view, depth_view, stack_view
     from tare.report.terminal import make_console, skipped_view
 
-    checked = make_options({name: value for name, value in options.items() if value is not None}, "the command line")
+    checked = make_options(
+        {name: value for name, value in options.items() if value is not None}, "the command line"
+    )
     with make_console(stderr=True).status("") as status:
         given = {name: values for name, values in grid.items() if values}
         found = study(workload, given, checked, cost, status.update)

@@ -22,8 +22,9 @@ class Shapes(NamedTuple):
 
 
 def make_batches(images: Images, shapes: Shapes, steps: int) -> list[list[Array]]:
-    """A batch a step, each of other pictures until all have been seen: the arguments and, last, the target. All are
-    float32, class numbers too: that is exact, and is the one format that programs in other languages must read."""
+    """A batch a step, each of other pictures until all have been seen: the arguments and, last, the target. All
+    are float32, class numbers too: that is exact, and is the one format that programs in other languages must
+    read."""
     if len(shapes.args) != 1:
         raise BadInput(f"the data is one picture a sample, and this workload takes {len(shapes.args)} inputs")
     if shapes.classes is not None and shapes.classes < images.classes:
@@ -40,7 +41,9 @@ def make_batches(images: Images, shapes: Shapes, steps: int) -> list[list[Array]
 def _choices(images: Images, batch: int, steps: int) -> Iterator[NDArray[np.int64]]:
     """The same pictures in the same order in every process."""
     chance = np.random.default_rng(SEED)
-    order = np.concatenate([chance.permutation(len(images.labels)) for _ in range(1 + batch * steps // len(images.labels))])
+    order = np.concatenate(
+        [chance.permutation(len(images.labels)) for _ in range(1 + batch * steps // len(images.labels))]
+    )
     for step in range(steps):
         yield order[step * batch : (step + 1) * batch]
 

@@ -1,8 +1,11 @@
-"""What a worker does for a case besides a round: a curve of losses on real data, a stack. Nothing here is timed."""
+"""What a worker does for a case besides a round: a curve of losses on real data, a stack. Nothing here is
+timed."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from numpy.typing import NDArray
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -12,13 +15,16 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.outcome import failure_of
-from tare.execute.protocol import CurveJob, FramesJob, Job, ReferenceJob, StageJob
+from tare.execute.protocol import CurveJob, FramesJob, ReferenceJob, StageJob
 from tare.measure.parity import compare, errors, load_reference
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 
 COUNTED = "frames.json"
+# How a worker's message begins that refuses what the user gave.
+REFUSED = "BadInput: "
+Reference = tuple[dict[str, NDArray[Any]], dict[str, float], str]
 
 
 class Curve(msgspec.Struct, kw_only=True):
@@ -36,7 +42,7 @@ class ErrandExecutor(LocalExecutor):
     def follow_curve(self, case: Case, data: str, steps: int, options: Options) -> Curve:
         """Trains a case on `data`, and compares every loss with that of eager in float64."""
         reference = self._curve_reference(reference_case(case), data, steps, options)
-        evidence = self._folder("curve", case)
+        evidence = self._folder(f"curve-{data}-{steps}", case)
         evidence.mkdir(parents=True, exist_ok=True)
         job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
         failure = self._send(job, options, data=data, steps=steps)
@@ -70,24 +76,28 @@ class ErrandExecutor(LocalExecutor):
             return Failure(cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)")
         return failure or folder
 
-    def _curve_reference(self, case: Case, data: str, steps: int, options: Options) -> tuple[dict, dict, str]:  # type: ignore[type-arg]
-        folder = self._folder("curve-reference", case)
+    def _curve_reference(self, case: Case, data: str, steps: int, options: Options) -> Reference:
+        """Made once for all rungs. Data that do not fit the workload are the user's mistake, not a failure."""
+        folder = self._folder(f"curve-reference-{data}-{steps}", case)
         found = load_reference(folder)
         if found is None:
             self._on_stage("reference")
-            job = ReferenceJob(case=case, folder=str(folder), data=data, steps=steps)
-            ending, _ = self._supervise(job, options, case.device)
-            failure = failure_of(ending, options.timeout)
+            failure = self._finish(ReferenceJob(case=case, folder=str(folder), data=data, steps=steps), options)
+            if failure and failure.message.startswith(REFUSED):
+                raise BadInput(failure.message.removeprefix(REFUSED))
+            if failure:
+                raise TareError(f"the reference of {case.key} failed: {failure.message}")
             found = load_reference(folder)
-            if failure or found is None:
-                message = failure.message if failure else "no result"
-                raise (BadInput if message.startswith("BadInput: ") else TareError)(
-                    message.removeprefix("BadInput: ") if "BadInput" in message else f"the reference failed: {message}"
-                )
+            assert found is not None, "a reference that was made without a failure is there"
         return found
 
     def _send(
-        self, job: CurveJob | FramesJob, options: Options, environment: dict[str, str] | None = None, **curve: object
+        self,
+        job: CurveJob | FramesJob,
+        options: Options,
+        environment: dict[str, str] | None = None,
+        data: str = "",
+        steps: int = 0,
     ) -> Failure | None:
         """To the rung's executable, staged first, or to a Python worker."""
         case, rung = job.case, get_rung(job.case.rung)
@@ -97,18 +107,23 @@ class ErrandExecutor(LocalExecutor):
                 command = self._command(rung, case)
             except TareError as error:
                 return Failure(cause="not-installed", message=str(error), stage="build")
-            folder = self._folder("curve-stage" if curve else "stage", case)
+            folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", case)
             if not folder.exists():
-                failure = self._finish(StageJob(case=case, folder=str(folder), **curve), options)  # type: ignore[arg-type]
+                staging = StageJob(case=case, folder=str(folder), data=data, steps=steps)
+                failure = self._finish(staging, options)
                 if failure:
                     return failure
             job = msgspec.structs.replace(job, stage=str(folder))
             launcher = SpawnLauncher(command, "executable", environment)
         return self._finish(job, options, launcher)
 
-    def _finish(self, job: Job, options: Options, launcher: Launcher | None = None) -> Failure | None:
-        device = job.case.device if hasattr(job, "case") else "cpu"
-        ending, _ = self._supervise(job, options, device, launcher)
+    def _finish(
+        self,
+        job: CurveJob | FramesJob | ReferenceJob | StageJob,
+        options: Options,
+        launcher: Launcher | None = None,
+    ) -> Failure | None:
+        ending, _ = self._supervise(job, options, job.case.device, launcher)
         return failure_of(ending, options.timeout)
 
     def _cache(self, case: Case) -> str | None:

@@ -27,13 +27,13 @@ def count(job: FramesJob) -> None:
     found: dict[int, list[dict[str, Any]]] = {}
     here = sys._getframe()
 
-    # Called at each hit on this thread; ctypes takes the interpreter's lock, which most of torch's calls have left.
-    @ctypes.CFUNCTYPE(None, ctypes.c_long)
     def look(index: int) -> None:
         found[index] = _frames(sys._getframe(1), here)
 
     counter = _counter()
-    counter.tare_frames_on_hit(look)
+    # Called at each hit on this thread; ctypes takes the interpreter's lock, which most calls of torch have left.
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_long)(look)
+    counter.tare_frames_on_hit(callback)
     make_clock(program.device).time(lambda: counter.tare_frames_call_python(program.step), 1)
     (Path(job.folder) / PYTHON_FRAMES).write_text(json.dumps(found))
     program.close()

@@ -45,7 +45,8 @@ class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", t
 
 
 class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):
-    """Write what the executable of a native rung needs into a folder. With `steps`, that many batches of `data`."""
+    """Write what the executable of a native rung needs into a folder. With `steps`, that many batches of
+    `data`."""
 
     case: Case
     folder: str

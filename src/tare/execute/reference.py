@@ -4,8 +4,8 @@ It runs on the case's own device: float64 there uses none of the low-precision p
 large batch would take minutes on a CPU. tests/gpu shows that it agrees with float64 on the CPU. A device without
 float64 gets it from the CPU; where float64 does not fit into memory, float32 without TF32 stands in, named so.
 
-Along a curve of losses rounding grows with every step, but passes through zero by chance: the yardstick of a step is
-the largest error that eager has made until then.
+Along a curve of losses rounding grows with every step, but passes through zero by chance: the yardstick of a
+step is the largest error that eager has made until then.
 """
 
 from itertools import accumulate

@@ -1,4 +1,5 @@
-"""A machine looked at, a plan expanded for it, and an executor: what a verb needs that sends workers on errands."""
+"""A machine looked at, a plan expanded for it, and an executor: what a verb needs that sends workers on
+errands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,12 +1,12 @@
 """What depth costs: the time of one call through each rung, and the time that its frames alone would take.
 
-A chain of tiny convolutions is timed at two lengths by the ordinary sampler, in fresh processes, without the counter.
-The difference is the price of the additional calls: whatever a step costs once cancels. The same is done for frames
-that do nothing, in C++ and in Python: their price times the depth is what depth alone can cost. The rest of a call is
-what its frames do, which no timing from outside can attribute to one of them.
+A chain of tiny convolutions is timed at two lengths by the ordinary sampler, in fresh processes, without the
+counter. The difference is the price of the additional calls: whatever a step costs once cancels. The same is
+done for frames that do nothing, in C++ and in Python: their price times the depth is what depth alone can cost.
+The rest of a call is what its frames do, which no timing from outside can attribute to one of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from statistics import median
 
 import msgspec
@@ -22,6 +22,8 @@ from tare.stats.intervals import Interval, process_interval
 
 FEW, MANY = 8, 40
 SHALLOW, DEEP = 10, 110
+# Bare frames of C++ are no rung; they are measured like one, and this is their name meanwhile.
+NATIVE = "descend"
 DESCENT = "tare-descend"
 
 
@@ -56,31 +58,24 @@ class Cost(msgspec.Struct, kw_only=True):
 def price(executor: ErrandExecutor, depths: Iterable[Depth], options: Options) -> Cost:
     """Times the rungs of `depths` (their cases are chains of calls), and bare frames, round by round in turn."""
     depths = [depth for depth in depths if depth.failure is None]
-    found: dict[str, list[Round]] = {}
-
-    def run(case: Case, index: int, measure: Callable[[], Round]) -> None:
-        executor.say(f"timing {case.workload} {case.rung} {index + 1}/{options.rounds}")
-        found.setdefault(case.key, []).append(measure())
-
     cases = [_long(depth.case, length) for depth in depths for length in (FEW, MANY)]
-    program = str(executable(DESCENT))
+    cases += [_python(SHALLOW), _python(DEEP), _native(SHALLOW), _native(DEEP)]
+    found: dict[str, list[Round]] = {case.key: [] for case in cases}
     for index in range(options.rounds):
         for case in cases:
-            check = index == 0 and case.sizes["calls"] == MANY
-            run(case, index, lambda c=case, k=check: executor.run_round(c, index, options, check=k))  # type: ignore[misc]
-        for case in (_python(SHALLOW), _python(DEEP)):
-            run(case, index, lambda c=case: executor.run_round(c, index, options, check=False))  # type: ignore[misc]
-        for case in (_native(SHALLOW), _native(DEEP)):
-            run(case, index, lambda c=case: executor.run_program((program,), c, index, options))  # type: ignore[misc]
-    prices = [_price(depth, found[_long(depth.case, FEW).key], found[_long(depth.case, MANY).key]) for depth in depths]
+            executor.say(f"timing {case.workload} {case.rung} {index + 1}/{options.rounds}")
+            found[case.key].append(_measure(executor, case, index, options))
+    prices = [
+        _price(depth, found[_long(depth.case, FEW).key], found[_long(depth.case, MANY).key]) for depth in depths
+    ]
     native = _slope(found[_native(SHALLOW).key], found[_native(DEEP).key], DEEP - SHALLOW)
     python = _slope(found[_python(SHALLOW).key], found[_python(DEEP).key], DEEP - SHALLOW)
     return compare_prices(prices, native, python)
 
 
 def compare_prices(prices: list[Price], native: Interval | None, python: Interval | None) -> Cost:
-    """Each rung beside the cheapest, and beside what its depth alone would cost. One that computes something else is
-    no floor for the others."""
+    """Each rung beside the cheapest, and beside what its depth alone would cost. One that computes something
+    else is no floor for the others."""
     sound = [p for p in prices if p.call and p.parity not in ("different", "nan")]
     cheapest = min(sound, key=lambda p: p.call.mid if p.call else 0.0, default=None)
     for one in sound:
@@ -98,6 +93,13 @@ def compare_prices(prices: list[Price], native: Interval | None, python: Interva
     )
 
 
+def _measure(executor: ErrandExecutor, case: Case, index: int, options: Options) -> Round:
+    if case.rung == NATIVE:
+        return executor.run_program((str(executable(DESCENT)),), case, index, options)
+    # Once a rung, that it computes what the others do.
+    return executor.run_round(case, index, options, check=index == 0 and case.sizes.get("calls") == MANY)
+
+
 def _price(depth: Depth, few: list[Round], many: list[Round]) -> Price:
     failed = next((r.failure for r in (*few, *many) if r.failure), None)
     parity = next((r.parity.status for r in many if r.parity), "unchecked")
@@ -111,8 +113,8 @@ def _price(depth: Depth, few: list[Round], many: list[Round]) -> Price:
 
 
 def _slope(short: list[Round], long: list[Round], more: int) -> Interval | None:
-    """Seconds for each of the additional ones, over the rounds; within a round both were measured one after another.
-    Where noise makes a round's difference negative the interval is not sound, and says so."""
+    """Seconds for each of the additional ones, over the rounds; within a round both were measured one after
+    another. Where noise makes a round's difference negative the interval is not sound, and says so."""
     slopes = []
     for one, other in zip(short, long, strict=True):
         low, high = round_median(one, "pipelined"), round_median(other, "pipelined")
@@ -135,4 +137,4 @@ def _python(depth: int) -> Case:
 
 def _native(depth: int) -> Case:
     # The batch is how native/frames/descend.cpp is told its depth; no workload is involved.
-    return Case(workload="frame_chain", rung="descend", batch=depth)
+    return Case(workload="frame_chain", rung=NATIVE, batch=depth)

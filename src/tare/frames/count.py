@@ -18,8 +18,8 @@ LIBRARY = "libtare-frames.so"
 
 
 class Depth(msgspec.Struct, kw_only=True):
-    """What was found on one rung: the counted call, and how deep the step's calls of the same kind are. No stack where
-    the step called no vendor library (its kernels were generated, say)."""
+    """What was found on one rung: the counted call, and how deep the step's calls of the same kind are. No
+    stack where the step called no vendor library (its kernels were generated, say)."""
 
     case: Case
     stack: Stack | None = None
@@ -34,7 +34,7 @@ class Depth(msgspec.Struct, kw_only=True):
 
 def count_frames(executor: ErrandExecutor, cases: Iterable[Case], options: Options) -> list[Depth]:
     counter = build_counter(executor)
-    return [_depth(executor, case, counter, options) for case in cases]
+    return [count_depth(executor, case, counter, options) for case in cases]
 
 
 def build_counter(executor: ErrandExecutor) -> str:
@@ -46,7 +46,7 @@ def build_counter(executor: ErrandExecutor) -> str:
     return str(executable(LIBRARY, lambda: executor.say("building the native rungs, once")))
 
 
-def _depth(executor: ErrandExecutor, case: Case, counter: str, options: Options) -> Depth:
+def count_depth(executor: ErrandExecutor, case: Case, counter: str, options: Options) -> Depth:
     executor.say(f"{case.rung}: counting frames")
     folder = executor.take_stack(case, counter, options)
     if isinstance(folder, Failure):

@@ -16,8 +16,11 @@ MODULES: tuple[tuple[str, Part], ...] = (
     (r"(libpython|python3?(\.\d+)?$|_ctypes\.)", "interpreter"),
     (r"(libc\.|libpthread|libm\.|ld-linux|libstdc\+\+|libgomp|libgcc_s|libdl|librt|linux-vdso|libffi)", "system"),
 )
-# A vendor's code is compiled into the framework's library too: oneDNN and its ideep, cuDNN's header-only frontend, MKL.
-VENDOR = re.compile(r"(dnnl(_|::)|ideep::|cudnn_frontend::|arm_compute::|mkl_|cblas_|[sd]b?gemm_?$|cublas|cudnn[A-Z])")
+# A vendor's code is compiled into the framework's library too: oneDNN and its ideep, cuDNN's header-only
+# frontend, MKL.
+VENDOR = re.compile(
+    r"(dnnl(_|::)|ideep::|cudnn_frontend::|arm_compute::|mkl_|cblas_|[sd]b?gemm_?$|cublas|cudnn[A-Z])"
+)
 INTERPRETER_LOOP = "_PyEval_EvalFrameDefault"
 # The call by which native/worker/worker.hpp enters the program's step.
 WORKER_CALL = "tare::count_frames("
@@ -30,8 +33,8 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
-    """From the entry of the vendor library (first) to the user's call (last). Python's own frames are a stack of their
-    own: since CPython 3.11 a Python function called by another has no C frame."""
+    """From the entry of the vendor library (first) to the user's call (last). Python's own frames are a stack
+    of their own: since CPython 3.11 a Python function called by another has no C frame."""
 
     entry: str
     kind: Kind
@@ -98,8 +101,8 @@ def read_stacks(counted: Path, python: Path) -> tuple[list[Stack], dict[str, str
 
 
 def choose(stacks: Sequence[Stack]) -> Stack | None:
-    """The call that is counted: the step's first convolution, or its first matrix product if it has none, or the launch
-    of a graph in which those were captured."""
+    """The call that is counted: the step's first convolution, or its first matrix product if it has none, or
+    the launch of a graph in which those were captured."""
     for kinds in (("convolution",), ("product", "recurrent"), ("graph",)):
         found = next((s for s in stacks if s.anchored and s.kind in kinds), None)
         if found:

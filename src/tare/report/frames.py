@@ -30,7 +30,10 @@ def depth_view(depths: list[Depth]) -> RenderableType:
         seed = SEED.get(depth.case.rung, "-")
         table.add_row(depth.case.rung, *counts, str(depth.stack.total), spread, seed, short(depth.stack.entry, 34))
     parts: list[RenderableType] = [Text(title(depths[0].case), style="bold")]
-    parts += [Text("frames between the user's call and the vendor library's, which counts as one", style="dim"), table]
+    parts += [
+        Text("frames between the user's call and the vendor library's, which counts as one", style="dim"),
+        table,
+    ]
     for depth in depths:
         if depth.failure:
             parts.append(Text(f"  {depth.case.rung}: {depth.failure.cause}, {depth.failure.message}", style="red"))
@@ -52,14 +55,16 @@ def stack_view(depth: Depth) -> RenderableType:
         lines += [Text(f"    {frame.name}  {frame.where}") for frame in reversed(stack.python)]
     lines.append(Text("  C and C++", style="dim"))
     lines += [
-        Text(f"    {frame.part:<11} {short(frame.name, LONGEST_NAME)}  {frame.where}")
+        Text(f"    {frame.part:<11} {short(frame.name, LONGEST_NAME)}  {short(frame.where, 24)}")
         for frame in reversed(stack.native)
     ]
     return Group(*lines)
 
 
 def cost_view(cost: Cost) -> RenderableType:
-    table = simple_table("rung", "frames", "a call", "above the cheapest", "a frame", "bare frames", "share", "parity")
+    table = simple_table(
+        "rung", "frames", "a call", "above the cheapest", "a frame", "bare frames", "share", "parity"
+    )
     for column in table.columns[1:-1]:
         column.justify = "right"
     for price in cost.prices:
@@ -85,7 +90,9 @@ def cost_view(cost: Cost) -> RenderableType:
         if interval and interval.mid > 0:
             parts.append(Text(f"  a frame of {what} that does nothing costs {duration(interval)}", style="dim"))
     parts.append(
-        Text(f"  'above the cheapest' is above {cost.cheapest}; 'a frame' includes the work done in it", style="dim")
+        Text(
+            f"  'above the cheapest' is above {cost.cheapest}; 'a frame' includes the work done in it", style="dim"
+        )
     )
     return Group(*parts)
 
