@@ -60,10 +60,12 @@ def test_each_rung_is_compared_with_the_cheapest_and_with_its_frames_alone() -> 
     cost = compare_prices(prices, Interval(1e-9, 1e-9, 1e-9), Interval(50e-9, 50e-9, 50e-9))
     eager, vendor = cost.prices
     assert cost.cheapest == "vendor"
-    assert eager.above == pytest.approx(10e-6)
-    assert eager.frame == pytest.approx(10e-6 / 50)
+    assert eager.above is not None
+    assert eager.above.mid == pytest.approx(10e-6)
+    assert eager.frame is not None
+    assert eager.frame.mid == pytest.approx(10e-6 / 50)
     assert eager.bare == pytest.approx(42e-9 + 8 * 50e-9)
-    assert vendor.above == 0
+    assert vendor.above == Interval(0, 0, 0)
     assert vendor.bare == pytest.approx(2e-9)
 
 
@@ -73,3 +75,20 @@ def test_a_rung_that_computes_something_else_is_no_floor() -> None:
     assert cost.cheapest == "eager"
     assert cost.prices[1].above is None
     assert cost.prices[0].bare is None
+
+
+def test_a_price_lost_in_noise_is_no_floor_and_has_none() -> None:
+    lost = price("torchscript", 1e-6, depth(3, 30))
+    lost.call = Interval(-1e-6, 1e-6, 4e-6, sound=False)
+    cost = compare_prices([price("eager", 12e-6, depth(8, 42)), lost], None, None)
+    assert cost.cheapest == "eager"
+    assert cost.prices[1].above is None
+
+
+def test_two_noisy_prices_differ_by_no_more_than_their_noise_allows() -> None:
+    prices = [price("eager", 12e-6, depth(8, 42)), price("vendor", 10e-6, depth(0, 2))]
+    prices[0].call, prices[1].call = Interval(9e-6, 12e-6, 15e-6), Interval(6e-6, 10e-6, 14e-6)
+    above = compare_prices(prices, None, None).prices[0].above
+    assert above is not None
+    assert (above.high - above.low) / 2 == pytest.approx(5e-6)
+    assert above.low < 0 < above.high

@@ -6,6 +6,7 @@ done for frames that do nothing, in C++ and in Python: their price times the dep
 The rest of a call is what its frames do, which no timing from outside can attribute to one of them.
 """
 
+import math
 from collections.abc import Iterable
 from statistics import median
 
@@ -21,7 +22,8 @@ from tare.records.record import Round
 from tare.stats.intervals import Interval, process_interval
 
 FEW, MANY = 8, 40
-SHALLOW, DEEP = 10, 110
+# About as deep as the rungs are: a processor predicts the way back from some sixteen calls, and from no more.
+SHALLOW, DEEP = 5, 55
 # Bare frames of C++ are no rung; they are measured like one, and this is their name meanwhile.
 NATIVE = "descend"
 DESCENT = "tare-descend"
@@ -33,18 +35,20 @@ class Price(msgspec.Struct, kw_only=True):
     rung: str
     depth: Depth | None
     call: Interval | None = None
-    above: float | None = None
+    above: Interval | None = None
     # What this depth would cost if its frames did nothing.
     bare: float | None = None
     parity: str = "unchecked"
     failure: str | None = None
 
     @property
-    def frame(self) -> float | None:
+    def frame(self) -> Interval | None:
         """Seconds above the cheapest rung for each frame that stands there, work included."""
         if self.above is None or self.depth is None or self.depth.stack is None:
             return None
-        return self.above / self.depth.stack.total
+        count = self.depth.stack.total
+        low, mid, high, sound = self.above
+        return Interval(low / count, mid / count, high / count, sound)
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -76,11 +80,11 @@ def price(executor: ErrandExecutor, depths: Iterable[Depth], options: Options) -
 def compare_prices(prices: list[Price], native: Interval | None, python: Interval | None) -> Cost:
     """Each rung beside the cheapest, and beside what its depth alone would cost. One that computes something
     else is no floor for the others."""
-    sound = [p for p in prices if p.call and p.parity not in ("different", "nan")]
+    sound = [p for p in prices if p.call and p.call.low > 0 and p.parity not in ("different", "nan")]
     cheapest = min(sound, key=lambda p: p.call.mid if p.call else 0.0, default=None)
     for one in sound:
         if cheapest and cheapest.call and one.call:
-            one.above = one.call.mid - cheapest.call.mid
+            one.above = _difference(one.call, cheapest.call)
     for one in prices:
         stack = one.depth.stack if one.depth else None
         if stack and native and (python or not stack.python):
@@ -91,6 +95,13 @@ def compare_prices(prices: list[Price], native: Interval | None, python: Interva
         native_frame=native,
         python_frame=python,
     )
+
+
+def _difference(one: Interval, other: Interval) -> Interval:
+    """Of two independent estimates; their half widths add as squares. Nothing differs from itself."""
+    half = 0.0 if one is other else math.hypot(one.high - one.low, other.high - other.low) / 2
+    mid = one.mid - other.mid
+    return Interval(mid - half, mid, mid + half, one.sound and other.sound)
 
 
 def _measure(executor: ErrandExecutor, case: Case, index: int, options: Options) -> Round:

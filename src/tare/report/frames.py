@@ -8,10 +8,18 @@ from tare.frames.count import Depth
 from tare.frames.stack import Stack
 from tare.report.numbers import duration, seconds
 from tare.report.terminal import simple_table, title
+from tare.stats.intervals import Interval
 
 # Seed 000, figure 4: calls between Conv2d.forward and cudnnConvolutionForward in PyTorch of 2020, by gdb.
 SEED = {"eager": "30+61", "libtorch": "61", "torchscript": "14", "vendor": "1"}
-COLUMNS = ("Python", "interpreter", "framework", "vendor", "system")
+# A column's head and the part that it counts: CPython is the interpreter's C frames.
+COLUMNS = {
+    "Python": "python",
+    "CPython": "interpreter",
+    "framework": "framework",
+    "vendor": "vendor",
+    "system": "system",
+}
 LONGEST_NAME = 60
 
 
@@ -19,7 +27,7 @@ def depth_view(depths: list[Depth]) -> RenderableType:
     """The ladder of depths. Interpreter and system frames have a column only where there are any."""
     good = [depth for depth in depths if depth.stack]
     kept = [c for c in COLUMNS if c in ("Python", "framework", "vendor") or any(_count(d, c) for d in good)]
-    heads = ("rung", *kept, "total", "in the step", "seed 000", "reaches")
+    heads = ("rung", *kept, "total", "range", "seed", "reaches")
     table = simple_table(*heads)
     for column in table.columns[1:-1]:
         column.justify = "right"
@@ -28,12 +36,12 @@ def depth_view(depths: list[Depth]) -> RenderableType:
         counts = (str(_count(depth, column)) for column in kept)
         spread = str(depth.least) if depth.least == depth.most else f"{depth.least}-{depth.most}"
         seed = SEED.get(depth.case.rung, "-")
-        table.add_row(depth.case.rung, *counts, str(depth.stack.total), spread, seed, short(depth.stack.entry, 34))
+        table.add_row(depth.case.rung, *counts, str(depth.stack.total), spread, seed, short(depth.stack.entry, 24))
     parts: list[RenderableType] = [Text(title(depths[0].case), style="bold")]
-    parts += [
-        Text("frames between the user's call and the vendor library's, which counts as one", style="dim"),
-        table,
-    ]
+    head = (
+        "frames from the user's call to the step's first call of the vendor; range: over all; seed: 000, figure 4"
+    )
+    parts += [Text(head, style="dim"), table]
     for depth in depths:
         if depth.failure:
             parts.append(Text(f"  {depth.case.rung}: {depth.failure.cause}, {depth.failure.message}", style="red"))
@@ -62,23 +70,21 @@ def stack_view(depth: Depth) -> RenderableType:
 
 
 def cost_view(cost: Cost) -> RenderableType:
-    table = simple_table(
-        "rung", "frames", "a call", "above the cheapest", "a frame", "bare frames", "share", "parity"
-    )
+    table = simple_table("rung", "frames", "a call", "above", "a frame", "bare", "share", "parity")
     for column in table.columns[1:-1]:
         column.justify = "right"
     for price in cost.prices:
         if price.call is None:
             continue
-        share = price.bare / price.above if price.bare and price.above and price.above > 0 else None
+        seen = price.above if price.above and price.above.low > 0 else None
         table.add_row(
             price.rung,
             _frames(price.depth.stack if price.depth else None),
-            duration(price.call) if price.call.mid > 0 else "noise",
-            _positive(price.above),
-            _positive(price.frame),
-            _positive(price.bare),
-            "-" if share is None else f"{share:.1%}" if share < 0.995 else "100%",
+            _beyond_noise(price.call),
+            _beyond_noise(price.above),
+            _beyond_noise(price.frame),
+            seconds(price.bare),
+            f"{min(price.bare / seen.mid, 1):.0%}" if price.bare and seen else "-",
             price.parity,
         )
     parts: list[RenderableType] = [
@@ -89,11 +95,12 @@ def cost_view(cost: Cost) -> RenderableType:
     for what, interval in (("C++", cost.native_frame), ("Python", cost.python_frame)):
         if interval and interval.mid > 0:
             parts.append(Text(f"  a frame of {what} that does nothing costs {duration(interval)}", style="dim"))
-    parts.append(
+    parts += [
         Text(
-            f"  'above the cheapest' is above {cost.cheapest}; 'a frame' includes the work done in it", style="dim"
-        )
-    )
+            f"  above: what a call takes more than on {cost.cheapest}; a frame: that by the frames, work included"
+        ),
+        Text("  bare: what the frames would take if they did nothing; share: its part of 'above'"),
+    ]
     return Group(*parts)
 
 
@@ -115,7 +122,7 @@ def short(name: str, most: int) -> str:
 
 
 def _count(depth: Depth, column: str) -> int:
-    return depth.stack.count(column.lower()) if depth.stack else 0  # type: ignore[arg-type]
+    return depth.stack.count(COLUMNS[column]) if depth.stack else 0  # type: ignore[arg-type]
 
 
 def _frames(stack: Stack | None) -> str:
@@ -124,5 +131,7 @@ def _frames(stack: Stack | None) -> str:
     return f"{len(stack.python)}+{len(stack.native)}" if stack.python else str(len(stack.native))
 
 
-def _positive(value: float | None) -> str:
-    return seconds(value) if value and value > 0 else "-"
+def _beyond_noise(interval: Interval | None) -> str:
+    if interval is None or interval.low == interval.mid == 0:
+        return "-"
+    return duration(interval) if interval.low > 0 else "noise"
