@@ -19,10 +19,12 @@ from tare.cli import (
     doctor,
     explain,
     export,
+    frames,
     history,
     importing,
     listing,
     peaks,
+    prove,
     run,
     show,
 )
@@ -55,6 +57,8 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("bisect")(bisect.bisect)
 app.command("history")(history.history)
 app.command("import")(importing.import_)
+app.command("prove")(prove.prove)
+app.command("frames")(frames.frames)
 
 
 def _version(wanted: bool) -> None:

@@ -1,15 +1,12 @@
 """Executables as workers: what Python does before and after them, in processes of its own."""
 
-import json
 import time
 from pathlib import Path
 
-import numpy as np
-
+from tare.execute.curve import read_evidence, stage_batches
 from tare.execute.proof import prove
 from tare.execute.protocol import Checked, CheckJob, Prepared, StageJob
 from tare.rungs import get_rung
-from tare.rungs.base import Arrays
 from tare.rungs.native import NativeRung
 from tare.rungs.numerics import pin_flags
 from tare.workloads import get_workload
@@ -24,14 +21,10 @@ def stage(job: StageJob) -> Prepared:
     flags = pin_flags(job.case)
     began = time.perf_counter()
     rung.stage(get_workload(job.case.workload), job.case, folder)
+    if job.steps:
+        stage_batches(job.case, job.data, job.steps, folder)
     return Prepared(build_s=0.0, prepare_s=time.perf_counter() - began, cache="cold", flags=flags)
 
 
 def check(job: CheckJob) -> Checked:
-    return Checked(prove(lambda: _read(Path(job.evidence)), Path(job.reference), job.case.precision))
-
-
-def _read(folder: Path) -> Arrays:
-    """What native/worker/npy.hpp wrote; nothing in it is ever unpickled."""
-    names = json.loads((folder / "names.json").read_text())
-    return {name: np.load(folder / f"{i}.npy", allow_pickle=False) for i, name in enumerate(names)}
+    return Checked(prove(lambda: read_evidence(Path(job.evidence)), Path(job.reference), job.case.precision))

@@ -16,7 +16,7 @@ FEWEST_STEPS, MOST_STEPS = 4, 12
 
 
 def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
-    from tare.execute.worker import use_cache
+    from tare.execute.cache import use_cache
     from tare.measure.devices import make_clock
     from tare.rungs import get_rung
     from tare.rungs.numerics import pin_flags

@@ -36,17 +36,23 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
 
 
 class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
-    """Compute what a case should give, in float64, into a folder."""
+    """Compute what a case should give, in float64, into a folder. With `steps`, the curve of losses over that many
+    batches of `data`."""
 
     case: Case
     folder: str
+    data: str = ""
+    steps: int = 0
 
 
 class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):
-    """Write what the executable of a native rung needs into a folder."""
+    """Write what the executable of a native rung needs into a folder. With `steps`, that many batches of
+    `data`."""
 
     case: Case
     folder: str
+    data: str = ""
+    steps: int = 0
 
 
 class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
@@ -55,6 +61,29 @@ class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field
     case: Case
     evidence: str
     reference: str
+
+
+class CurveJob(msgspec.Struct, frozen=True, kw_only=True, tag="curve", tag_field="kind"):
+    """Train for some steps, each with a batch of its own, and leave the losses as evidence. Nothing is timed."""
+
+    case: Case
+    data: str
+    steps: int
+    evidence: str
+    cache: str | None = None
+    stage: str | None = None
+    protocol: int = PROTOCOL
+
+
+class FramesJob(msgspec.Struct, frozen=True, kw_only=True, tag="frames", tag_field="kind"):
+    """Make one step under the preloaded counter of frames, which writes its report itself. Nothing is timed."""
+
+    case: Case
+    # Where a worker in Python leaves the frames that only Python knows.
+    folder: str
+    cache: str | None = None
+    stage: str | None = None
+    protocol: int = PROTOCOL
 
 
 class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
@@ -106,6 +135,8 @@ Job = (
     | ReferenceJob
     | StageJob
     | CheckJob
+    | CurveJob
+    | FramesJob
     | ProbeJob
     | ProfileJob
     | CountJob

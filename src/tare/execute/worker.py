@@ -7,34 +7,26 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from tare.errors import Unsupported
 from tare.execute.audit import has_nan, left_running
+from tare.execute.cache import use_cache
+from tare.execute.duties import DUTIES
 from tare.execute.proof import prove
 from tare.execute.protocol import (
     DESCRIPTOR,
     Channel,
     Checked,
-    CheckJob,
-    CountJob,
-    CoverJob,
     Done,
     Failed,
-    InspectJob,
     Job,
     Measured,
-    PeakJob,
     Prepared,
-    ProbeJob,
-    ProfileJob,
-    ReferenceJob,
-    RegistryJob,
     RoundJob,
     Stage,
-    StageJob,
     Weighed,
     read_job,
 )
@@ -59,47 +51,8 @@ def run_job(job: Job, send: Send) -> int:
             if failure:
                 send(Failed(failure))
                 return 1
-        elif isinstance(job, ReferenceJob):
-            from tare.execute.reference import make_reference
-
-            make_reference(job.case, Path(job.folder))
-        elif isinstance(job, StageJob):
-            from tare.execute.native import stage
-
-            send(stage(job))
-        elif isinstance(job, CheckJob):
-            from tare.execute.native import check
-
-            send(check(job))
-        elif isinstance(job, ProbeJob):
-            from tare.execute.probe import probe
-
-            send(probe())
-        elif isinstance(job, ProfileJob):
-            from tare.execute.profiling import profile
-
-            profile(job, send)
-        elif isinstance(job, CountJob):
-            from tare.execute.counting import count
-
-            send(Stage("count"))
-            send(count(job.case))
-        elif isinstance(job, PeakJob):
-            from tare.execute.ceilings import measure_peak
-
-            measure_peak(job, send)
-        elif isinstance(job, RegistryJob):
-            from tare.execute.coverage import registries
-
-            send(registries())
-        elif isinstance(job, CoverJob):
-            from tare.execute.coverage import cover
-
-            send(cover(job.case))
-        elif isinstance(job, InspectJob):
-            from tare.execute.inspection import inspect
-
-            send(inspect(job.case))
+        else:
+            DUTIES[type(job)](job, send)
         send(Done())
         return 0
     except Exception as error:  # noqa: BLE001 - the cause is recorded: that is this function's purpose
@@ -197,18 +150,6 @@ def _count(program: Any) -> dict[str, int]:
         return count_step(program.step, program.device)
     except Exception:  # noqa: BLE001 - whatever a step does under a dispatch mode, its times stand
         return {}
-
-
-def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
-    """Points the compilers' caches at the case's own folder, so that cold and warm are what they say."""
-    if folder is None:
-        return "none"
-    path = Path(folder)
-    warm = path.exists() and any(path.iterdir())
-    path.mkdir(parents=True, exist_ok=True)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-    os.environ["TRITON_CACHE_DIR"] = str(path / "triton")
-    return "warm" if warm else "cold"
 
 
 def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:

@@ -19,6 +19,7 @@ TIMEOUT_S = 1800.0
 # The folders that are built each for itself, and the programs that come out of them.
 COMPONENTS = {
     "torch": ("tare-libtorch", "tare-script", "tare-aot"),
+    "frames": ("libtare-frames.so", "tare-descend"),
     "vendor/cpu": ("tare-vendor-cpu",),
     "vendor/cuda": ("tare-vendor-cuda",),
 }
@@ -105,6 +106,8 @@ def _settings(component: str) -> list[str]:
         return [f"-DTORCH_FOLDER={torch_folder()}"]
     if component == "vendor/cpu":
         return [f"-DBLAS_LIBRARY={blas()}"]
+    if component == "frames":
+        return []
     return [f"-DCMAKE_CUDA_COMPILER={nvcc()}", f"-DCUDNN_FOLDER={cudnn()}", f"-DCUBLAS_FOLDER={cublas()}"]
 
 

@@ -12,7 +12,7 @@ from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
 
 # The networks that native/torch/modules.hpp has.
-WRITTEN = ("lstm", "mnist_cnn", "resnet50")
+WRITTEN = ("conv_chain", "lstm", "mnist_cnn", "resnet50")
 
 
 @rung

@@ -4,6 +4,7 @@ A rung changes as little as it must: `forward` (the model), `objective` (model a
 """
 
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
@@ -12,10 +13,10 @@ from torch.utils import _pytree as pytree
 
 from tare.cases.case import Case
 from tare.rungs.base import Arrays
-from tare.rungs.feeds import make_feed, move
+from tare.rungs.feeds import copy_into, make_feed, move
 from tare.rungs.numerics import PRECISIONS, Numerics, dtype
 from tare.rungs.optimizers import make_optimizer, zero_state
-from tare.workloads.base import Workload
+from tare.workloads.base import Batch, Workload
 
 # How many training steps parity follows.
 EVIDENCE_STEPS = 3
@@ -85,6 +86,16 @@ class TorchProgram:
             found[f"loss/{i}"] = _to_host(self.step())
             if i == 1:
                 found |= self._first_step()
+        return found
+
+    def curve(self, batches: Iterable[Batch]) -> Arrays:
+        """The loss of every step from the initial weights on, each step with a batch of its own."""
+        self.reset()
+        found: Arrays = {}
+        for i, batch in enumerate(batches, 1):
+            # Into the tensors that the step reads already: a captured graph keeps its addresses.
+            copy_into(self.feed(), move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
+            found[f"loss/{i}"] = _to_host(self.step())
         return found
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-// The networks of resnet50, lstm and mnist_cnn on the C++ frontend, layer by layer as in Python (tare/workloads). The
+// The networks of resnet50, lstm, mnist_cnn and conv_chain on the C++ frontend, layer by layer as in Python (tare/workloads). The
 // order of their parameters is that of the Python modules: that is how the weights find their places.
 #pragma once
 
@@ -35,6 +35,27 @@ struct MnistNetwork : Network {
 
   nn::Conv2d first, second;
   nn::Linear third, fourth;
+};
+
+struct ConvolutionChain : Network {
+  explicit ConvolutionChain(const Json& sizes) {
+    auto channels = static_cast<int64_t>(sizes["channels"].as_number());
+    for (int i = 0; i < static_cast<int>(sizes["calls"].as_number()); ++i)
+      layers.push_back(register_module(
+          std::to_string(i), nn::Conv2d(nn::Conv2dOptions(channels, channels, 3).padding(1))));
+  }
+
+  std::vector<torch::Tensor> run(const torch::Tensor& input) override {
+    auto x = input;
+    for (auto& layer : layers) x = layer(x);
+    return {x};
+  }
+
+  torch::Tensor loss(const std::vector<torch::Tensor>&, const torch::Tensor&) override {
+    throw std::runtime_error("conv_chain has no loss to train with");
+  }
+
+  std::vector<nn::Conv2d> layers;
 };
 
 struct Recurrent : Network {
@@ -127,6 +148,7 @@ struct ResNet50 : Network {
 inline std::shared_ptr<Network> make_network(const std::string& workload, const Json& sizes) {
   if (workload == "mnist_cnn") return std::make_shared<MnistNetwork>(sizes);
   if (workload == "lstm") return std::make_shared<Recurrent>(sizes);
+  if (workload == "conv_chain") return std::make_shared<ConvolutionChain>(sizes);
   if (workload == "resnet50") return std::make_shared<ResNet50>(sizes);
   return nullptr;
 }

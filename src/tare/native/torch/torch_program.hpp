@@ -93,6 +93,21 @@ class TorchProgram : public Program {
     return arrays;
   }
 
+  void restart() override {
+    if (!trains_) throw Failure("unsupported", "a curve of losses is a matter of training");
+    reset();
+  }
+
+  // Into the tensors of the batch that is there: type, device and layout stay the case's.
+  void feed(const Arrays& batch) override {
+    if (batch.size() != batch_.size()) throw Failure("exception", "a batch of another number of arrays was staged");
+    torch::NoGradGuard none;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      auto& values = const_cast<std::vector<float>&>(batch[i].second.values);
+      batch_[i].copy_(torch::from_blob(values.data(), batch[i].second.shape, torch::kFloat));
+    }
+  }
+
   void synchronize() override { device_.synchronize(); }
   bool overlaps() const override { return device_.overlaps(); }
   void mark_start() override { device_.mark_start(); }

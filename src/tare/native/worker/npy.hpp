@@ -35,6 +35,33 @@ inline void write_npy(const std::string& path, const Array& array) {
   if (!file) throw std::runtime_error("cannot write " + path);
 }
 
+// Reads what NumPy writes for row-major little-endian float32; anything else is refused.
+inline Array read_npy(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char start[10] = {};
+  if (!file.read(start, 10) || std::string(start, 8) != std::string("\x93NUMPY\x01\x00", 8))
+    throw std::runtime_error(path + " is not an array of NumPy's format 1.0");
+  std::string head(static_cast<unsigned char>(start[8]) + 256 * static_cast<unsigned char>(start[9]), ' ');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  size_t open = head.find("'shape': ("), close = head.find(')', open);
+  if (head.find("'<f4'") == std::string::npos || head.find("'fortran_order': False") == std::string::npos ||
+      open == std::string::npos || close == std::string::npos)
+    throw std::runtime_error(path + " does not hold row-major float32");
+  Array array;
+  size_t count = 1;
+  for (size_t at = open + 10; at < close;) {
+    size_t end = 0;
+    array.shape.push_back(std::stoll(head.substr(at, close - at), &end));
+    count *= static_cast<size_t>(array.shape.back());
+    at = head.find_first_of(",)", at + end) + 1;
+    while (at < close && head[at] == ' ') ++at;
+  }
+  array.values.resize(count);
+  if (!file.read(reinterpret_cast<char*>(array.values.data()), static_cast<std::streamsize>(count * sizeof(float))) && count)
+    throw std::runtime_error(path + " ends too early");
+  return array;
+}
+
 // A folder of numbered arrays; the list of their names comes last, so that a half-written one is never read.
 inline void write_evidence(const std::string& folder, const Arrays& arrays) {
   std::string names = "[";

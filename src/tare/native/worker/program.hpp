@@ -40,6 +40,10 @@ class Program {
   virtual Arrays fetch() = 0;
   // What parity compares: outputs, or losses, gradients and updates of the first training steps.
   virtual Arrays evidence() = 0;
+  // For a curve of losses: the initial weights and optimizer state again, and then a new batch before each step. The
+  // arrays come in the order of the workload's arguments, the target last, as float32 (class numbers as well).
+  virtual void restart() { throw Failure("unsupported", "this program cannot start its training again"); }
+  virtual void feed(const Arrays&) { throw Failure("unsupported", "this program takes no other batch"); }
   virtual void mark_prepared() {}
   virtual std::optional<DeviceMemory> device_memory() { return std::nullopt; }
 };

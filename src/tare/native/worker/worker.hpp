@@ -1,6 +1,7 @@
 // The worker: speaks docs/protocol.md around a Program. Include it in one file of an executable.
 #pragma once
 
+#include <dlfcn.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -112,6 +113,48 @@ inline void measure(const Json& job, const Channel& channel) {
   }
 }
 
+// A curve of losses over the batches that were staged: batches/K.I.npy is array I of the batch of step K.
+inline Arrays follow_curve(Program& program, const std::string& stage, int64_t steps) {
+  program.restart();
+  Arrays losses;
+  for (int64_t step = 1; step <= steps; ++step) {
+    Arrays batch;
+    for (int i = 0;; ++i) {
+      std::string path = stage + "/batches/" + std::to_string(step) + "." + std::to_string(i) + ".npy";
+      if (::access(path.c_str(), R_OK) != 0) break;
+      batch.emplace_back(std::to_string(i), read_npy(path));
+    }
+    if (batch.empty()) throw Failure("exception", "no batch was staged for step " + std::to_string(step));
+    program.feed(batch);
+    program.step();
+    program.synchronize();
+    losses.emplace_back("loss/" + std::to_string(step), program.fetch().at(0).second);
+  }
+  return losses;
+}
+
+// One step under the preloaded counter of frames (docs/frames.md), after steps in which libraries make up their minds.
+inline void count_frames(Program& program) {
+  using Call = void (*)(void (*)(void*), void*);
+  auto call = reinterpret_cast<Call>(::dlsym(RTLD_DEFAULT, "tare_frames_call"));
+  if (!call) throw Failure("exception", "the counter of frames is not preloaded");
+  for (int i = 0; i < 3; ++i) program.step();
+  program.synchronize();
+  call([](void* state) { static_cast<Program*>(state)->step(); }, &program);
+  program.synchronize();
+}
+
+// What a job other than a round asks for; none of it is timed.
+inline void answer(const Json& job, const Channel& channel) {
+  channel.stage("build");
+  auto program = make_program(job);
+  channel.stage("prepare");
+  if (job["kind"].as_text() == "frames") return count_frames(*program);
+  channel.stage("parity");
+  auto steps = static_cast<int64_t>(job["steps"].as_number());
+  write_evidence(job["evidence"].as_text(), follow_curve(*program, job["stage"].as_text(), steps));
+}
+
 inline std::string failed(const std::string& cause, const std::string& message) {
   std::string line = message.substr(0, message.find('\n')).substr(0, 500);
   return "{\"kind\":\"failed\",\"failure\":{\"cause\":" + json_text(cause) + ",\"message\":" + json_text(line) +
@@ -131,7 +174,8 @@ inline int work() {
   Channel channel(std::atoi(descriptor));
   try {
     std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-    measure(JsonReader::read(text), channel);
+    Json job = JsonReader::read(text);
+    job["kind"].as_text("round") == "round" ? measure(job, channel) : answer(job, channel);
     channel.send("{\"kind\":\"done\"}");
     return 0;
   } catch (const Failure& failure) {

@@ -1,0 +1,130 @@
+"""What a worker does for a case besides a round: a curve of losses on real data, a stack. Nothing here is
+timed."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import BadInput, TareError
+from tare.execute.curve import read_evidence
+from tare.execute.executor import LocalExecutor
+from tare.execute.ladder import reference_case
+from tare.execute.launch import Launcher, SpawnLauncher
+from tare.execute.outcome import failure_of
+from tare.execute.protocol import CurveJob, FramesJob, ReferenceJob, StageJob
+from tare.measure.parity import compare, errors, load_reference
+from tare.records.record import Failure, Parity, Round
+from tare.rungs import get_rung
+from tare.rungs.native import NativeRung
+
+COUNTED = "frames.json"
+# How a worker's message begins that refuses what the user gave.
+REFUSED = "BadInput: "
+Reference = tuple[dict[str, NDArray[Any]], dict[str, float], str]
+
+
+class Curve(msgspec.Struct, kw_only=True):
+    """The losses of a rung beside those of float64, and by how much each is off."""
+
+    case: Case
+    losses: list[float] = []
+    reference: list[float] = []
+    errors: list[float] = []
+    parity: Parity
+    failure: Failure | None = None
+
+
+class ErrandExecutor(LocalExecutor):
+    def follow_curve(self, case: Case, data: str, steps: int, options: Options) -> Curve:
+        """Trains a case on `data`, and compares every loss with that of eager in float64."""
+        reference = self._curve_reference(reference_case(case), data, steps, options)
+        evidence = self._folder(f"curve-{data}-{steps}", case)
+        evidence.mkdir(parents=True, exist_ok=True)
+        job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
+        failure = self._send(job, options, data=data, steps=steps)
+        if failure:
+            return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
+        wanted, yardstick, described = reference
+        found = read_evidence(evidence)
+        return Curve(
+            case=case,
+            losses=[float(found[name]) for name in wanted if name in found],
+            reference=[float(value) for value in wanted.values()],
+            errors=[min(error, 1e300) for error in errors(wanted, found).values()],
+            parity=compare(wanted, found, case.precision, yardstick, described),
+        )
+
+    def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
+        """A round of an executable that is no rung and needs nothing staged."""
+        return self._run(self._job(case, options), index, options, SpawnLauncher(command, "executable"))
+
+    def say(self, stage: str) -> None:
+        self._on_stage(stage)
+
+    def take_stack(self, case: Case, counter: str, options: Options) -> Path | Failure:
+        """Runs one step with the counter of frames preloaded; the folder with what it and Python wrote."""
+        folder = self._folder("frames", case)
+        folder.mkdir(parents=True, exist_ok=True)
+        report = folder / COUNTED
+        job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))
+        failure = self._send(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
+        if failure is None and not report.exists():
+            return Failure(cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)")
+        return failure or folder
+
+    def _curve_reference(self, case: Case, data: str, steps: int, options: Options) -> Reference:
+        """Made once for all rungs. Data that do not fit the workload are the user's mistake, not a failure."""
+        folder = self._folder(f"curve-reference-{data}-{steps}", case)
+        found = load_reference(folder)
+        if found is None:
+            self._on_stage("reference")
+            failure = self._finish(ReferenceJob(case=case, folder=str(folder), data=data, steps=steps), options)
+            if failure and failure.message.startswith(REFUSED):
+                raise BadInput(failure.message.removeprefix(REFUSED))
+            if failure:
+                raise TareError(f"the reference of {case.key} failed: {failure.message}")
+            found = load_reference(folder)
+            assert found is not None, "a reference that was made without a failure is there"
+        return found
+
+    def _send(
+        self,
+        job: CurveJob | FramesJob,
+        options: Options,
+        environment: dict[str, str] | None = None,
+        data: str = "",
+        steps: int = 0,
+    ) -> Failure | None:
+        """To the rung's executable, staged first, or to a Python worker."""
+        case, rung = job.case, get_rung(job.case.rung)
+        launcher: Launcher | None = SpawnLauncher(variables=environment) if environment else None
+        if isinstance(rung, NativeRung) and rung.is_executable(case):
+            try:
+                command = self._command(rung, case)
+            except TareError as error:
+                return Failure(cause="not-installed", message=str(error), stage="build")
+            folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", case)
+            if not folder.exists():
+                staging = StageJob(case=case, folder=str(folder), data=data, steps=steps)
+                failure = self._finish(staging, options)
+                if failure:
+                    return failure
+            job = msgspec.structs.replace(job, stage=str(folder))
+            launcher = SpawnLauncher(command, "executable", environment)
+        return self._finish(job, options, launcher)
+
+    def _finish(
+        self,
+        job: CurveJob | FramesJob | ReferenceJob | StageJob,
+        options: Options,
+        launcher: Launcher | None = None,
+    ) -> Failure | None:
+        ending, _ = self._supervise(job, options, job.case.device, launcher)
+        return failure_of(ending, options.timeout)
+
+    def _cache(self, case: Case) -> str | None:
+        return str(self._folder("cache", case)) if get_rung(case.rung).caches else None

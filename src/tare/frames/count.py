@@ -1,0 +1,59 @@
+"""Counting frames: every rung makes one step in a process of its own, with the counter preloaded."""
+
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.errand import COUNTED, ErrandExecutor
+from tare.execute.frames import PYTHON_FRAMES
+from tare.frames.stack import Stack, choose, read_stacks
+from tare.native.build import executable, missing_tools
+from tare.records.record import Failure
+
+LIBRARY = "libtare-frames.so"
+
+
+class Depth(msgspec.Struct, kw_only=True):
+    """What was found on one rung: the counted call, and how deep the step's calls of the same kind are. No
+    stack where the step called no vendor library (its kernels were generated, say)."""
+
+    case: Case
+    stack: Stack | None = None
+    # How many calls of this kind the step makes, and the fewest and most frames over them.
+    calls: int = 0
+    least: int = 0
+    most: int = 0
+    # Entries that could not be watched, with the reason.
+    blind: dict[str, str] = {}
+    failure: Failure | None = None
+
+
+def count_frames(executor: ErrandExecutor, cases: Iterable[Case], options: Options) -> list[Depth]:
+    counter = build_counter(executor)
+    return [count_depth(executor, case, counter, options) for case in cases]
+
+
+def build_counter(executor: ErrandExecutor) -> str:
+    if not sys.platform.startswith("linux"):
+        raise TareError("the counter of frames is a preloaded library, written for Linux")
+    lacking = missing_tools()
+    if lacking:
+        raise TareError(f"the counter of frames is built on first use, which needs {lacking}")
+    return str(executable(LIBRARY, lambda: executor.say("building the native rungs, once")))
+
+
+def count_depth(executor: ErrandExecutor, case: Case, counter: str, options: Options) -> Depth:
+    executor.say(f"{case.rung}: counting frames")
+    folder = executor.take_stack(case, counter, options)
+    if isinstance(folder, Failure):
+        return Depth(case=case, failure=folder)
+    stacks, blind = read_stacks(folder / COUNTED, folder / PYTHON_FRAMES)
+    chosen = choose(stacks)
+    if chosen is None:
+        return Depth(case=case, blind=blind)
+    alike = [stack.total for stack in stacks if stack.anchored and stack.kind == chosen.kind]
+    return Depth(case=case, stack=chosen, calls=len(alike), least=min(alike), most=max(alike), blind=blind)

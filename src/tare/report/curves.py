@@ -1,0 +1,41 @@
+"""Curves of losses as a table: where each rung starts and ends, and the step at which it is furthest off."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tare.execute.errand import Curve
+from tare.report.terminal import PARITY, STYLE, simple_table, title
+
+
+def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
+    """One table a case; the cases of a proof differ in the rung, and perhaps in more."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault(curve.case.ladder, []).append(curve)
+    return Group(*(_view(group, data, steps) for group in groups.values()))
+
+
+def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
+    table = simple_table("rung", "first loss", "last loss", "worst deviation", "at step", "allowed", "parity")
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+    for curve in curves:
+        if not curve.failure:
+            table.add_row(*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status]))
+    head = f"{steps} training steps on {data}, every loss against eager in float64"
+    parts: list[RenderableType] = [Text(title(curves[0].case), style="bold"), Text(head, style="dim"), table]
+    parts += [
+        Text(f"  {curve.case.rung} failed: {curve.failure.cause}, {curve.failure.message}", style="red")
+        for curve in curves
+        if curve.failure
+    ]
+    return Group(*parts)
+
+
+def _cells(curve: Curve) -> list[str]:
+    parity = curve.parity
+    ends = [f"{loss:.4g}" for loss in (curve.losses[0], curve.losses[-1])] if curve.losses else ["-", "-"]
+    if parity.error is None or parity.worst is None:
+        return [curve.case.rung, *ends, "-", "-", "-"]
+    step = parity.worst.partition("/")[2]
+    return [curve.case.rung, *ends, f"{parity.error:.1e}", step, f"{parity.tolerance:.1e}"]

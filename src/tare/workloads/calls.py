@@ -1,0 +1,67 @@
+"""Workloads that compute next to nothing, so that what is left is the price of calling: see docs/frames.md."""
+
+from typing import Any
+
+from tare.workloads.base import Batch
+from tare.workloads.registry import workload
+
+EAGER_ONLY = "it measures frames of plain Python, which only eager runs one by one"
+
+
+@workload(
+    "conv_chain",
+    domain="other",
+    task="the price of a call",
+    source="written here",
+    batch=1,
+    sizes={"calls": 16, "channels": 4, "resolution": 8},
+)
+class ConvolutionChain:
+    """Convolutions one after another, each so small that calling it costs more than computing it."""
+
+    def build(self, calls: int, channels: int, **_: int) -> Any:
+        from torch import nn
+
+        return nn.Sequential(*(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(calls)))
+
+    def inputs(self, batch: int, channels: int, resolution: int, **_: int) -> Batch:
+        import torch
+
+        return Batch((torch.randn(batch, channels, resolution, resolution),))
+
+
+@workload(
+    "frame_chain",
+    domain="other",
+    task="the price of a Python frame",
+    source="written here",
+    batch=1,
+    sizes={"depth": 64},
+    unsupported=dict.fromkeys(
+        ("torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor", "jax", "onnxruntime", "tensorflow"),
+        EAGER_ONLY,
+    ),
+)
+class FrameChain:
+    """Python functions that call each other and do nothing else."""
+
+    def build(self, depth: int) -> Any:
+        from torch import nn
+
+        class Descent(nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                _descend(depth, x)
+                return x
+
+        return Descent()
+
+    def inputs(self, batch: int, **_: int) -> Batch:
+        import torch
+
+        return Batch((torch.randn(batch),))
+
+
+def _descend(left: int, x: Any) -> Any:
+    if left <= 1:
+        return x
+    return _descend(left - 1, x)

@@ -1,0 +1,55 @@
+"""tare prove and tare frames as a user meets them. The counter itself is in tests/native and tests/frames."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TARE_HOME": str(home), "COLUMNS": "300"}
+    return subprocess.run(
+        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_prove_prints_a_table_that_fits_and_says_same(tmp_path: Path) -> None:
+    done = tare(tmp_path, "prove", "mlp", "--rung", "eager,aot", "--device", "cpu", "--steps", "3")
+    assert done.returncode == 0, done.stderr
+    assert "3 training steps on digits" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if line.startswith("eager"))
+    assert row.split()[-1] == "same"
+    assert "AOTInductor compiles inference only" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_prove_as_json_has_every_loss(tmp_path: Path) -> None:
+    done = tare(tmp_path, "prove", "mlp", "--rung", "torchscript", "--device", "cpu", "--steps", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    (curve,) = json.loads(done.stdout)["curves"]
+    assert len(curve["losses"]) == len(curve["reference"]) == len(curve["errors"]) == 3
+    assert curve["losses"] == pytest.approx(curve["reference"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("prove", "mlp", "--size", "features=63", "--rung", "eager", "--device", "cpu"), "features=64"),
+        (("prove", "mlp", "--data", "faces"), "digits"),
+        (("prove", "mlp", "--steps", "0"), "--steps"),
+        (("prove", "nothing"), "unknown workload"),
+        (("frames", "nothing"), "unknown workload"),
+        (("frames", "mlp", "--rung", "nothing"), "unknown rung"),
+        (("frames", "mlp", "--mode", "train", "--cost"), "--cost times inference"),
+        (("frames", "mlp", "--rounds", "0"), "rounds"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+    done = tare(tmp_path, *args)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""

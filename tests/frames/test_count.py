@@ -1,0 +1,95 @@
+"""Frames of eager PyTorch on this machine's CPU, through the real counter on the stock wheel."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from counter import build_counter
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.errand import ErrandExecutor
+from tare.execute.executor import make_launcher
+from tare.frames.count import Depth, count_depth
+from tare.frames.stack import Stack
+from tare.records.record import Failure
+from tare.workloads import get_workload
+
+OPTIONS = Options(rounds=1, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_counter(tmp_path_factory.mktemp("counter")))
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
+    made = ErrandExecutor(make_launcher("spawn"), tmp_path_factory.mktemp("scratch"))
+    yield made
+    made.close()
+
+
+def case(workload: str, **sizes: int) -> Case:
+    return Case(workload=workload, rung="eager", batch=4, sizes={**get_workload(workload).defaults, **sizes})
+
+
+@pytest.fixture(scope="module")
+def convolution(executor: ErrandExecutor, counter: str) -> Depth:
+    return count_depth(executor, case("conv_chain", calls=3, channels=16, resolution=32), counter, OPTIONS)
+
+
+def stack_of(depth: Depth) -> Stack:
+    assert depth.failure is None, depth.failure
+    assert depth.stack is not None, depth.blind
+    return depth.stack
+
+
+def test_python_s_frames_are_those_between_the_step_and_the_operator(convolution: Depth) -> None:
+    names = [frame.name for frame in reversed(stack_of(convolution).python)]
+    assert names[0].endswith("<lambda>")
+    assert names[1:] == [
+        "Module._wrapped_call_impl",
+        "Module._call_impl",
+        "Sequential.forward",
+        "Module._wrapped_call_impl",
+        "Module._call_impl",
+        "Conv2d.forward",
+        "Conv2d._conv_forward",
+    ]
+
+
+def test_the_stack_of_c_frames_leads_from_the_interpreter_through_the_operator_to_the_vendor(
+    convolution: Depth,
+) -> None:
+    stack = stack_of(convolution)
+    names = [frame.name for frame in stack.native]
+    assert stack.native[0].part == "vendor"
+    assert any(name.startswith("at::_ops::conv2d::call(") for name in names)
+    assert names[-1] == "_PyEval_EvalFrameDefault"
+    parts = [frame.part for frame in stack.native if frame.part in ("interpreter", "framework", "vendor")]
+    assert parts == sorted(parts, key=["vendor", "framework", "interpreter"].index)
+    assert not any("tare_frames" in name for name in names), "the counter counts itself"
+
+
+def test_every_call_of_the_step_is_seen(convolution: Depth) -> None:
+    assert convolution.calls >= 3
+    assert convolution.least <= stack_of(convolution).total <= convolution.most
+
+
+def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(
+    executor: ErrandExecutor, counter: str
+) -> None:
+    stack = stack_of(count_depth(executor, case("mlp"), counter, OPTIONS))
+    assert stack.kind == "product"
+    assert stack.python[0].name == "Linear.forward"
+
+
+def test_a_worker_that_does_not_mark_the_call_is_told_apart(
+    executor: ErrandExecutor, tmp_path: Path, counter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ErrandExecutor, "_send", lambda *_: None)
+    monkeypatch.setattr(executor, "_scratch", tmp_path)
+    found = executor.take_stack(case("mlp"), counter, OPTIONS)
+    assert isinstance(found, Failure)
+    assert "docs/protocol.md" in found.message

@@ -1,0 +1,47 @@
+"""Fifty training steps on scikit-learn's digits on a GPU: every native rung that trains, and the Python ones
+beside."""
+
+from collections.abc import Iterator
+
+import pytest
+from curves import STEPS, native_cases, training_case
+
+from tare.cases.case import Case, Precision
+from tare.cases.options import Options
+from tare.execute.errand import ErrandExecutor
+from tare.execute.executor import make_launcher
+
+pytest.importorskip("sklearn")
+OPTIONS = Options(rounds=1, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
+    made = ErrandExecutor(make_launcher("fork", ("torchvision", "sklearn")), tmp_path_factory.mktemp("scratch"))
+    made.probe()
+    yield made
+    made.close()
+
+
+def follow(executor: ErrandExecutor, case: Case) -> None:
+    curve = executor.follow_curve(case, "digits", STEPS, OPTIONS)
+    assert curve.failure is None, curve.failure
+    assert len(curve.losses) == STEPS
+    assert curve.parity.status == "same", curve.parity
+
+
+@pytest.mark.parametrize(
+    "case", list(native_cases(device="cuda")), ids=lambda case: f"{case.rung}-{case.workload}"
+)
+def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -> None:
+    follow(executor, case)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "amp-bf16"])
+def test_low_precision(executor: ErrandExecutor, precision: Precision) -> None:
+    follow(executor, training_case("mnist_cnn", "libtorch", device="cuda", precision=precision))
+
+
+@pytest.mark.parametrize("rung", ["eager", "compile", "compile:reduce-overhead", "cudagraph"])
+def test_rungs_in_python(executor: ErrandExecutor, rung: str) -> None:
+    follow(executor, training_case("mnist_cnn", rung, device="cuda"))
