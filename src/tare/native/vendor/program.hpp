@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -55,6 +56,20 @@ inline float half_to_float(uint16_t bits, bool brain) {
   return made;
 }
 
+// Rounded to the nearest, ties to even; what is too large for a half is infinite.
+inline uint16_t float_to_half(float value, bool brain) {
+  uint32_t wide;
+  std::memcpy(&wide, &value, 4);
+  if (brain) return static_cast<uint16_t>((wide + 0x7fffu + ((wide >> 16) & 1)) >> 16);
+  uint16_t sign = static_cast<uint16_t>((wide >> 16) & 0x8000u);
+  float size = std::fabs(value);
+  if (size >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (size < 6.103515625e-5f) return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(size * 16777216.0f)));
+  std::memcpy(&wide, &size, 4);
+  wide += 0xfffu + ((wide >> 13) & 1);
+  return static_cast<uint16_t>(sign | ((wide - 0x38000000u) >> 13));
+}
+
 inline std::string describe(const Op& op) {
   std::string made = op.kind;
   for (const char* role : {"x", "dy", "w", "y", "dx", "dw"})
@@ -79,6 +94,7 @@ class VendorProgram : public Program {
         if (value->region == "input") {
           char* host = backend_->allocate_host(value->bytes(), feed == "pinned");
           std::memcpy(host, bytes.data(), bytes.size());
+          hosts_[value] = host;
           calls.push_back(backend_->feed(value->data, host, value->bytes()));
         }
     names_.resize(calls.size(), "feed");
@@ -97,6 +113,22 @@ class VendorProgram : public Program {
     for (size_t i = 0; i < step_.outputs.size(); ++i)
       arrays.emplace_back("output/" + std::to_string(i), array(*step_.outputs[i]));
     return arrays;
+  }
+
+  void restart() override {
+    if (!trains_) throw Failure("unsupported", "a curve of losses is a matter of training");
+    reset();
+  }
+
+  void feed(const Arrays& batch) override {
+    if (batch.size() != step_.inputs.size()) throw Failure("exception", "a batch of another number of arrays was staged");
+    for (size_t i = 0; i < batch.size(); ++i) {
+      Value* value = step_.inputs[i];
+      std::vector<char> bytes = physical(*value, batch[i].second.values);
+      backend_->synchronize();
+      backend_->upload(value->data, bytes.data(), bytes.size());
+      if (auto host = hosts_.find(value); host != hosts_.end()) std::memcpy(host->second, bytes.data(), bytes.size());
+    }
   }
 
   Arrays evidence() override {
@@ -170,25 +202,45 @@ class VendorProgram : public Program {
     return logical(value, bytes);
   }
 
-  // In the order of the logical shape, as float32.
-  static Array logical(const Value& value, const std::vector<char>& bytes) {
-    Array made{value.shape, std::vector<float>(value.size)};
+  // `visit(place in the order of the logical shape, place in memory)` for every element.
+  template <class Visit>
+  static void elements(const Value& value, Visit visit) {
     std::vector<int64_t> index(value.shape.size(), 0);
     for (int64_t i = 0; i < value.size; ++i) {
       int64_t at = 0;
       for (size_t d = 0; d < index.size(); ++d) at += index[d] * value.strides[d];
-      if (value.dtype == "f32") {
-        std::memcpy(&made.values[i], bytes.data() + 4 * at, 4);
-      } else {
-        uint16_t bits;
-        std::memcpy(&bits, bytes.data() + 2 * at, 2);
-        made.values[i] = half_to_float(bits, value.dtype == "bf16");
-      }
+      visit(i, at);
       for (size_t d = index.size(); d-- > 0;) {
         if (++index[d] < value.shape[d]) break;
         index[d] = 0;
       }
     }
+  }
+
+  static Array logical(const Value& value, const std::vector<char>& bytes) {
+    Array made{value.shape, std::vector<float>(value.size)};
+    elements(value, [&](int64_t i, int64_t at) {
+      uint16_t bits;
+      if (value.dtype == "f32") {
+        std::memcpy(&made.values[i], bytes.data() + 4 * at, 4);
+      } else {
+        std::memcpy(&bits, bytes.data() + 2 * at, 2);
+        made.values[i] = half_to_float(bits, value.dtype == "bf16");
+      }
+    });
+    return made;
+  }
+
+  static std::vector<char> physical(const Value& value, const std::vector<float>& numbers) {
+    if (static_cast<int64_t>(numbers.size()) != value.size) throw Failure("exception", "a batch of another size was staged");
+    std::vector<char> made(value.bytes());
+    elements(value, [&](int64_t i, int64_t at) {
+      int64_t whole = static_cast<int64_t>(numbers[i]);
+      uint16_t bits = float_to_half(numbers[i], value.dtype == "bf16");
+      if (value.dtype == "f32") std::memcpy(made.data() + 4 * at, &numbers[i], 4);
+      else if (value.dtype == "i64") std::memcpy(made.data() + 8 * at, &whole, 8);
+      else std::memcpy(made.data() + 2 * at, &bits, 2);
+    });
     return made;
   }
 
@@ -196,6 +248,8 @@ class VendorProgram : public Program {
   std::unique_ptr<Backend> backend_;
   bool trains_;
   std::map<std::string, char*> regions_;
+  // Where a step that is fed from the host takes its batch.
+  std::map<const Value*, char*> hosts_;
   // What each call is, for whoever asks where the time goes.
   std::vector<std::string> names_;
   Call run_;
