@@ -50,6 +50,22 @@ def test_allocator_churn() -> None:
     assert seen("allocator-churn", steps(lambda trace, at: kernels(trace, at))) is None
 
 
+def test_what_happens_in_one_step_of_several_is_no_habit() -> None:
+    def once(trace: TraceBuilder, at: float) -> None:
+        kernels(trace, at)
+        if at == 0:
+            for i in range(4):
+                trace.call("cudaMalloc", at + 100 + 50 * i, at + 140 + 50 * i)
+            trace.op("aten::item", at + 300, at + 420)
+            copy = trace.call("cudaMemcpyAsync", at + 304, at + 308)
+            trace.copy("DtoH (Device -> Pinned)", at + 310, at + 312, copy, 4)
+            trace.call("cudaStreamSynchronize", at + 310, at + 410)
+        kernels(trace, at + 500)
+
+    for rule in ("allocator-churn", "hidden-sync", "repeated-sync"):
+        assert seen(rule, steps(once)) is None
+
+
 def test_tracebacks() -> None:
     def formatting(trace: TraceBuilder, at: float) -> None:
         kernels(trace, at)
