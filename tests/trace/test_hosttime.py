@@ -19,7 +19,7 @@ def test_self_times_of_nested_operators_and_another_thread() -> None:
     # The other thread counts only while the stepping one runs nothing: 50-80.
     assert times == {OUTSIDE: 30, "aten::linear": 15, "aten::addmm": 25, "aten::mul": 30}
     assert {one.name: one.calls for one in found.operators}["aten::mul"] == 1
-    assert (found.leaves, found.around, found.outside) == (55_000, 15_000, 30_000)
+    assert (found.computed, found.around, found.outside) == (55_000, 15_000, 30_000)
 
 
 spans = st.tuples(st.integers(0, 150), st.integers(0, 60), st.sampled_from([100, 200, 300]))
@@ -36,7 +36,22 @@ def test_self_times_add_up_to_the_steps(operators: list[tuple[int, int, int]]) -
     found = host_time(builder.build())
     assert found is not None
     assert sum(one.self_time for one in found.operators) == found.window == 140_000
-    assert found.leaves + found.around + found.outside == found.window
+    assert found.computed + found.around + found.outside == found.window
+
+
+def test_an_operator_that_prepares_its_operands_still_computes() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op("autograd::engine::evaluate_function: ConvolutionBackward0", 0, 90)
+    builder.op("ConvolutionBackward0", 5, 90)
+    builder.op("aten::convolution_backward", 10, 85)
+    builder.op("aten::empty", 12, 13)
+    builder.op("aten::zero_", 14, 20)
+    builder.op("aten::fill_", 15, 19)
+    found = host_time(builder.build())
+    assert found is not None
+    # 75 of the operator, less 1 of aten::empty, which touches nothing.
+    assert (found.computed, found.around, found.outside) == (74_000, 16_000, 10_000)
 
 
 def test_an_empty_trace_has_nothing_to_say() -> None:

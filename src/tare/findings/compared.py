@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tare.findings.replay import Edit
 from tare.findings.scene import Scene
+from tare.trace.tables import Integers
+from tare.trace.timeline import inherit
 
 # Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
 _WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
@@ -31,16 +34,21 @@ class Operation:
         return f"{self.name} {self.shape}" if self.shape else self.name
 
 
-def operations(scene: Scene) -> dict[tuple[str, str], Operation]:
-    """The operators of a trace's steps by name and shape; a kernel belongs to the innermost operator around it."""
+def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Operation]:
+    """The operators of a trace's steps by name and shape; a kernel belongs to the innermost operator around it.
+
+    With `whole`, only the operators that a user calls, with all that they launch: aten::conv2d, whatever library
+    computes it.
+    """
     trace, table = scene.trace, scene.trace.operators
     found: dict[tuple[str, str], Operation] = {}
-    inside = np.flatnonzero(scene.inside(table))
+    owner = _outermost(scene) if whole else np.arange(len(table))
     own = table.duration.copy()
-    children = np.flatnonzero(table.parent >= 0)
-    np.subtract.at(own, table.parent[children], table.duration[children])
+    if not whole:
+        children = np.flatnonzero(table.parent >= 0)
+        np.subtract.at(own, table.parent[children], table.duration[children])
     of_row: dict[int, Operation] = {}
-    for row in inside.tolist():
+    for row in np.flatnonzero(scene.inside(table) & (owner == np.arange(len(table)))).tolist():
         name = trace.name(table, row)
         if name.startswith(_WRAPPERS):
             continue
@@ -52,12 +60,22 @@ def operations(scene: Scene) -> dict[tuple[str, str], Operation]:
         of_row[row] = entry
     device, calls = trace.device, trace.calls
     for work in np.flatnonzero(device.kernels & np.isin(device.call, list(scene.script.call_at))).tolist():
-        owner = of_row.get(int(calls.operator[device.call[work]]))
-        if owner is not None:
+        operator = int(calls.operator[device.call[work]])
+        launching = of_row.get(int(owner[operator])) if operator >= 0 else None
+        if launching is not None:
             kernel = trace.name(device, work)
             taken = float(device.duration[work]) / scene.steps / 1e9
-            owner.kernels[kernel] = owner.kernels.get(kernel, 0.0) + taken
+            launching.kernels[kernel] = launching.kernels.get(kernel, 0.0) + taken
     return found
+
+
+def _outermost(scene: Scene) -> Integers:
+    """For each operator the outermost around it that is no wrapper."""
+    table = scene.trace.operators
+    wrapping = np.array([name.startswith(_WRAPPERS) for name in scene.trace.names] or [False], dtype=bool)
+    above = table.parent
+    free = (above < 0) | wrapping[table.name[np.maximum(above, 0)]] if len(table) else above < 0
+    return inherit(np.where(free, np.arange(len(table)), -1), table.parent, table.depth)
 
 
 def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
@@ -69,3 +87,12 @@ def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
         taken = float(device.duration[work]) / 1e9
         found[scene.trace.name(device, work)] = (count + 1 / scene.steps, seconds + taken / scene.steps)
     return found
+
+
+def price_of(scene: Scene, left: dict[int, float]) -> float:
+    """Seconds of a step that are given back if of the kernels of these operators only so much were left."""
+    at = scene.script.work_at
+    works = scene.works_by(np.array(sorted(left), dtype=np.int64))
+    return scene.price(
+        Edit(factors={at[work]: left[row] for row, found in works.items() for work in found if work in at})
+    )

@@ -148,6 +148,14 @@ class Scene:
             found.append(row)
         return np.unique(np.array(found, dtype=np.int64))
 
+    def in_every_step(self, table: Spans, rows: Any) -> bool:
+        """Whether each of the steps looked at has one of these rows: what happened once is an accident."""
+        steps = self.trace.steps
+        inside = (steps.start >= self.timeline.start) & (steps.end <= self.timeline.end)
+        starts, ends = steps.start[inside], steps.end[inside]
+        at = np.sort(table.start[rows])
+        return bool((np.searchsorted(at, ends) > np.searchsorted(at, starts)).all()) and len(at) > 0
+
     def per_step(self, count: int) -> float:
         return count / self.steps
 

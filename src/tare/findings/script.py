@@ -50,7 +50,9 @@ def make_script(trace: Trace, keep_closing: bool = False) -> Script:
     for row in np.flatnonzero(known | running).tolist():
         work_at[row] = len(works)
         at = call_at.get(int(device.call[row]), -1)
-        works.append(Work(int(device.start[row]), int(device.end[row]), int(device.stream[row]), at))
+        # Streams of two devices may bear the same number.
+        stream = int(device.stream[row]) + (int(device.device[row]) << 32)
+        works.append(Work(int(device.start[row]), int(device.end[row]), stream, at))
     outside += _between(trace, first, last)
     timeline = Timeline(first, last, scripted, works, sorted(outside))
     return Script(timeline, steps, call_at, work_at, closing)

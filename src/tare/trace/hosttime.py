@@ -11,11 +11,20 @@ import numpy as np
 
 from tare.trace.host import Host, host_of
 from tare.trace.intervals import Integers
-from tare.trace.tables import Trace
+from tare.trace.tables import Mask, Trace
 from tare.trace.timeline import NOBODY
 
 OUTSIDE = "(no operator)"
+# What a compiler made computes by itself, without telling the profiler of its kernels.
 _COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|TorchScript|ProfilingGraph")
+# What touches no data, and what an operator that computes calls to prepare its operands.
+_NAMING = re.compile(
+    r"aten::(empty|resize|as_strided|view|_unsafe_view|reshape|_reshape_alias|expand|t$|transpose|permute|select|slice"
+    r"|narrow|detach|alias|resolve_|unsqueeze|squeeze|result_type|lift|flatten|unflatten|unbind|split|chunk)"
+)
+_PREPARING = re.compile(r"aten::(copy_|fill_|zero_|zeros|clone|contiguous|to$|_to_copy|item$|_local_scalar_dense)")
+# Nodes of autograd's graph, and whatever else is no operator of its own.
+_AROUND = re.compile(r"autograd::|Backward\d*$|^Optimizer|^cuda|^hip|DataLoader")
 
 
 class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +34,12 @@ class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostTime(msgspec.Struct, frozen=True, kw_only=True):
-    """`window` = the sum of all `self_time`, with OUTSIDE among them = `leaves` + `around` + `outside`."""
+    """`window` = the sum of all `self_time`, with OUTSIDE among them = `computed` + `around` + `outside`."""
 
     window: int
     steps: int
-    # In operators that call no other, in those that do, in none.
-    leaves: int
+    # In operators that compute, in those that only call or name others, in none.
+    computed: int
     around: int
     outside: int
     operators: list[OperatorTime]
@@ -49,16 +58,13 @@ def host_time(trace: Trace) -> HostTime | None:
     start, end = trace.steps.start[counted], trace.steps.end[counted]
     window, steps = int((end - start).sum()), int(counted.sum())
     times: dict[str, int] = {}
-    leaf = np.ones(len(host.start), dtype=bool)
-    leaf[host.parent[host.parent >= 0]] = False
-    # What a compiler made computes by itself, without telling the profiler of its kernels.
-    leaf |= np.isin(host.name, [code for code, name in enumerate(trace.names) if _COMPILED.search(name)])
-    leaves = 0
+    computing = _computing(trace, host)
+    computed = 0
     for thread in [stepping, *(one for one in threads if one != stepping)]:
         _, start, end, owner = host.timeline(thread).cut(start, end)
         _add(trace, host, times, owner, end - start)
         free = owner == NOBODY
-        leaves += int((end - start)[~free][leaf[owner[~free]]].sum())
+        computed += int((end - start)[~free][computing[owner[~free]]].sum())
         start, end = start[free], end[free]
     times[OUTSIDE] = int((end - start).sum())
     calls = _calls(trace, host)
@@ -66,11 +72,24 @@ def host_time(trace: Trace) -> HostTime | None:
     return HostTime(
         window=window,
         steps=steps,
-        leaves=leaves,
-        around=window - leaves - times[OUTSIDE],
+        computed=computed,
+        around=window - computed - times[OUTSIDE],
         outside=times[OUTSIDE],
         operators=[OperatorTime(name=n, self_time=times[n], calls=calls.get(n, 0)) for n in ranked if times[n]],
     )
+
+
+def _computing(trace: Trace, host: Host) -> Mask:
+    """Which events compute in their self time: operators that call no other but to prepare their operands."""
+
+    def named(pattern: re.Pattern[str]) -> Mask:
+        return np.isin(host.name, [code for code, name in enumerate(trace.names) if pattern.search(name)])
+
+    naming, compiled = named(_NAMING), named(_COMPILED)
+    calling = np.zeros(len(host.start), dtype=bool)
+    real = (host.parent >= 0) & ~naming & ~named(_PREPARING)
+    calling[host.parent[real]] = True
+    return compiled | ~(calling | naming | named(_AROUND))
 
 
 def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, length: Integers) -> None:

@@ -103,8 +103,8 @@ def device_waterfall(
 def host_waterfall(
     title: str, gross: int, time: HostTime, floor: Floor | None, profiled: bool = False
 ) -> Waterfall:
-    """The waterfall of a step on the CPU: operators that call no other compute, those around them dispatch."""
-    weights = {"kernels": time.leaves, "dispatch": time.around, "python": time.outside}
+    """The waterfall of a step on the CPU: operators compute, and what only calls them dispatches."""
+    weights = {"kernels": time.computed, "dispatch": time.around, "python": time.outside}
     return _finish(title, gross, apportion(gross, weights), floor, [], profiled)
 
 

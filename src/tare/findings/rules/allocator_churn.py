@@ -20,7 +20,7 @@ from tare.trace.tables import ALLOCATE
 def look(scene: Scene) -> Iterator[Hit]:
     calls = scene.trace.calls
     rows = np.flatnonzero((calls.kind == ALLOCATE) & scene.inside(calls))
-    if scene.per_step(len(rows)) < 1:
+    if not scene.in_every_step(calls, rows):
         return
     yield Hit(
         summary=f"{scene.per_step(len(rows)):.0f} times a step memory is taken from the driver or given back",

@@ -8,6 +8,7 @@ import numpy as np
 from tare.findings.compared import kernel_times, operations
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
+from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
 
 SLOWER = 1.1
@@ -39,11 +40,13 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
     if parts_s <= 0 or taken < SLOWER * parts_s:
         return
     works = np.flatnonzero(np.isin([after.trace.names[int(n)] for n in after.trace.device.name], list(fused)))
+    at = after.script.work_at
+    shorter = {at[work]: parts_s / taken for work in works.tolist() if work in at}
     yield Hit(
         summary=f"{len(fused)} fused kernels take {taken / parts_s:.1f} times as long as what they replace",
         evidence={"fused_s_per_step": taken, "parts_s_per_step": parts_s, "parts": ", ".join(sorted(replaced))},
         places=[Place(where=name, count=new[name][0], seconds=new[name][1]) for name in fused],
-        gain_s=taken - parts_s,
+        gain_s=after.price(Edit(factors=shorter)),
         spans=spans_of(after.trace.device, works),
     )
 

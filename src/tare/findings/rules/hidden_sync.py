@@ -38,7 +38,9 @@ def by_place(scene: Scene) -> dict[str, list[int]]:
         # Parameters on their way to the host and back: small ones among them are no values that somebody asks for.
         asking = scene.calls_under(scene.operators("aten::item", "aten::is_nonzero", "aten::nonzero"))
         small &= np.isin(waits, asking)
-    return scene.places.of_calls(waits[small])
+    found = scene.places.of_calls(waits[small])
+    # A value that is fetched now and then (a log every hundred steps) is no habit.
+    return {where: rows for where, rows in found.items() if scene.in_every_step(calls, rows)}
 
 
 def hit(scene: Scene, found: dict[str, list[int]], what: str) -> Hit:

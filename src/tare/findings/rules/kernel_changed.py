@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tare.findings.compared import operations
+from tare.findings.compared import operations, price_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.scene import Scene, spans_of
@@ -20,30 +20,26 @@ SLOWER = 1.2
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
-    old, gain, places, rows = operations(before), 0.0, [], []
-    for key, now in operations(after).items():
+    old, places = operations(before, whole=True), []
+    left: dict[int, float] = {}
+    for key, now in operations(after, whole=True).items():
         was = old.get(key)
         if was is None or not was.kernels or not now.kernels or set(was.kernels) == set(now.kernels):
             continue
         # More calls of the same operator are no slower kernel.
-        each = now.device_s / now.calls - was.device_s / was.calls
-        if each <= 0 or now.device_s / now.calls < SLOWER * was.device_s / was.calls:
+        each, then = now.device_s / now.calls, was.device_s / was.calls
+        if each < SLOWER * then or each <= 0:
             continue
-        gain += each * now.calls
-        rows += now.rows
+        left |= dict.fromkeys(now.rows, then / each)
         costliest = max(now.kernels, key=lambda name: now.kernels[name])
         formerly = max(was.kernels, key=lambda name: was.kernels[name])
-        places.append(
-            Place(
-                where=f"{now.label}: {costliest[:60]}, was {formerly[:60]}", count=now.calls, seconds=now.device_s
-            )
-        )
+        text = f"{now.label}: {costliest[:60]}, was {formerly[:60]}"
+        places.append(Place(where=text, count=now.calls, seconds=now.device_s))
     if places:
-        works = after.works_of(after.calls_under(np.array(rows, dtype=np.int64)))
         yield Hit(
             summary=f"{len(places)} operators run other, slower kernels than before",
             evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
             places=places,
-            gain_s=gain,
-            spans=spans_of(after.trace.device, works),
+            gain_s=price_of(after, left),
+            spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(left))))),
         )

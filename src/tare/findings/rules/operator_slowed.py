@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
-from tare.findings.compared import operations
+import numpy as np
+
+from tare.findings.compared import operations, price_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene
+from tare.findings.scene import Scene, spans_of
 
 SLOWER = 1.3
 LEAST_SHARE = 0.02
@@ -19,21 +21,22 @@ LEAST_SHARE = 0.02
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
-    old, gain, places = operations(before), 0.0, []
-    for key, now in operations(after).items():
+    old, places = operations(before, whole=True), []
+    left: dict[int, float] = {}
+    for key, now in operations(after, whole=True).items():
         was = old.get(key)
         if was is None or not now.kernels or set(was.kernels) != set(now.kernels):
             continue
         each, then = now.device_s / now.calls, was.device_s / was.calls
         if each >= SLOWER * then > 0 and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
-            gain += (each - then) * now.calls
-            places.append(
-                Place(where=f"{now.label}: {each / then:.1f} times", count=now.calls, seconds=now.device_s)
-            )
+            left |= dict.fromkeys(now.rows, then / each)
+            text = f"{now.label}: {each / then:.1f} times"
+            places.append(Place(where=text, count=now.calls, seconds=now.device_s))
     if places:
         yield Hit(
             summary=f"{len(places)} operators run the same kernels more slowly than before",
-            evidence={"operators": len(places)},
+            evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
             places=places,
-            gain_s=gain,
+            gain_s=price_of(after, left),
+            spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(left))))),
         )

@@ -21,7 +21,7 @@ SCALAR_BYTES = 8
 def look(scene: Scene) -> Iterator[Hit]:
     copies = scalar_copies(scene)
     calls = np.unique(scene.trace.device.call[copies])
-    if scene.per_step(len(copies)) < 1 or len(calls) == 0:
+    if not scene.in_every_step(scene.trace.calls, calls):
         return
     roots = scene.roots(scene.trace.calls.operator[calls])
     gone = np.union1d(calls, scene.calls_under(roots))
