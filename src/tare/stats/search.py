@@ -17,7 +17,7 @@ Verdict = Literal["found", "no-difference", "undecided", "ends-failed"]
 
 CONFIDENCE = 0.95
 # Runs of each end before anything else; more while they overlap, up to the second number.
-FIRST_RUNS, MOST_END_RUNS = 3, 12
+FIRST_RUNS, MOST_END_RUNS = 3, 24
 # The ends must differ at this level before the search begins: to look for what is not there is expensive.
 END_LEVEL = 0.998
 # Runs that a culprit and its parent must both have at the end.

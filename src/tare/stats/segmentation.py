@@ -40,7 +40,7 @@ class Sums:
 
     def costs(self, start: Places, stop: Places | int) -> tuple[Numbers, Numbers]:
         """Flat and straight, for stretches start[i] to stop."""
-        n = (stop - start).astype(float)
+        n = np.maximum(stop - start, 1).astype(float)
         y, t = self._y[stop] - self._y[start], self._t[stop] - self._t[start]
         flat = self._yy[stop] - self._yy[start] - y**2 / n
         tt = self._tt[stop] - self._tt[start] - t**2 / n
@@ -70,11 +70,13 @@ class Cuts:
     def __init__(self, sums: Sums, size: int, shortest: int) -> None:
         stride = max(math.ceil(size / MOST_PLACES), 1)
         self._places = np.append(np.arange(0, size, stride), size)
-        starts, stops = np.meshgrid(self._places, self._places, indexing="ij")
+        # A row for each end of a stretch, a column for each start, for the search goes along rows. Half of them
+        # end before they start, and have no meaning.
+        stops, starts = self._places[:, None], self._places[None, :]
+        flat, straight = sums.costs(starts, stops)
         allowed = stops - starts >= shortest
-        self._flat = np.full(allowed.shape, np.inf)
-        self._straight = np.full(allowed.shape, np.inf)
-        self._flat[allowed], self._straight[allowed] = sums.costs(starts[allowed], stops[allowed])
+        self._flat = np.where(allowed, flat, np.inf)
+        self._straight = np.where(allowed, straight, np.inf)
 
     def best(self, penalty: float, slope_penalty: float) -> list[int]:
         """The cuts that minimise the sum of squares plus `penalty` a cut and `slope_penalty` a sloping piece.
@@ -88,7 +90,7 @@ class Cuts:
         before = np.zeros(self._places.size, dtype=np.intp)
         for i in range(1, self._places.size):
             # What is too short has an infinite cost, and so has what can only be reached by it.
-            total = best[:i] + costs[:i, i]
+            total = best[:i] + costs[i, :i]
             before[i] = int(np.argmin(total))
             best[i] = total[before[i]]
         cuts: list[int] = []

@@ -115,7 +115,12 @@ def _outcome(
 def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Places) -> Found:
     before, after = runs[culprit.parent], runs[culprit.culprit]
     candidate = spec.candidates[culprit.culprit]
-    built: tuple[Place, Place] = places.get(culprit.parent), places.get(culprit.culprit)
+    try:
+        built: tuple[Place, Place] = places.get(culprit.parent), places.get(culprit.culprit)
+        changed = what_changed(spec, before, after, built)
+    except (CannotRun, BadInput, OSError) as error:
+        # The places were deleted since, say: the culprit is known all the same.
+        changed = [f"unknown, for its place is gone: {_line(error)}"]
     return Found(
         culprit=candidate.label,
         title=candidate.title,
@@ -128,7 +133,7 @@ def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Pla
         before=median(run.value for run in before),
         after=median(run.value for run in after),
         runs=(len(before), len(after)),
-        changed=what_changed(spec, before, after, built),
+        changed=changed,
     )
 
 
