@@ -48,6 +48,17 @@ def test_attention_on_the_cpu_by_hand() -> None:
     assert _count(step).total == 2 * 2 * 2 * 16 * 8 * 16
 
 
+def test_heads_that_share_keys_count_each() -> None:
+    query, key = torch.randn(1, 4, 16, 8, requires_grad=True), torch.randn(1, 2, 16, 8)
+
+    def step() -> None:
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, key, enable_gqa=True)
+        out.sum().backward()
+
+    forward = 2 * 2 * 4 * 16 * 8 * 16
+    assert _count(step).total == forward + 2 * forward
+
+
 def test_a_model_that_looks_at_its_numbers_has_to_run() -> None:
     weight = torch.randn(4, 4)
 

@@ -55,6 +55,8 @@ def test_what_was_not_counted_is_listed_and_what_multiplies_comes_first() -> Non
     assert flops_text(Flops(total=8192, how="by hand", uncounted=[RELU, ATTENTION])) == (
         "at least 8.19 kFLOP, by hand; not counted: _flash_attention_new (2), relu (3)"
     )
+    enlarged = Uncounted(operator="upsample_bilinear2d", calls=1, elements=9)
+    assert not flops_text(Flops(total=1, how="by hand", uncounted=[enlarged])).startswith("at least")
     many = [Uncounted(operator=f"op{i}", calls=1, elements=1) for i in range(9)]
     assert flops_text(Flops(total=0, how="by hand", uncounted=many)).endswith("op5 (1) and 3 more")
     assert flops_text(Flops(reason="ValueError: no")) == "not counted: ValueError: no"

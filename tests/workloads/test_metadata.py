@@ -1,4 +1,4 @@
-"""What is written about workloads: every row of TorchBench's table has its counterpart, and nothing heavy is loaded."""
+"""What is written about workloads: every row of TorchBench's table has its counterpart, nothing heavy loads."""
 
 import importlib.util
 import subprocess
@@ -35,11 +35,11 @@ attention_is_all_you_need_pytorch fastNLP_Bert nvidia_deeprecommender dlrm drq s
 speech_transformer demucs tacotron2 tts_angular
 pytorch_struct pyhpc_turbulent_kinetic_energy pyhpc_equation_of_state functorch_dp_cifar10 opacus_cifar10
 pyhpc_isoneutral_mixing functorch_maml_omniglot moco maml lennard_jones maml_omniglot
-""".split()
+""".split()  # noqa: SIM905 - a table is easier to compare than a list of quoted names
 # What came since, as the issue lists it.
 SINCE = (
-    "llama_prefill", "llama_decode", "moe", "stable_diffusion_unet", "dit", "hf_clip", "sam", "hf_Whisper", "mamba2",
-    "basic_gnn_gcn", "llama_decode_int8",
+    "llama_prefill", "llama_decode", "moe", "stable_diffusion_unet", "dit", "hf_clip", "sam", "hf_Whisper",
+    "mamba2", "basic_gnn_gcn", "llama_decode_int8",
 )  # fmt: skip
 MLPERF = ("resnet50", "vision_maskrcnn", "retinanet_r_50_fpn", "unet3d", "hf_Bert_large", "rnnt", "dlrm")
 
@@ -114,7 +114,7 @@ def test_a_domain_or_smoke_size_that_is_none_is_refused() -> None:
     plain: dict[str, Any] = {"name": "x", "definition": None, "task": "t", "source": "s", "batch": 1}
     with pytest.raises(BadInput, match="domain 'cooking'"):
         Workload(domain="cooking", **plain)
-    with pytest.raises(BadInput, match="smoke size 'depht'.*did you mean 'depth'"):
+    with pytest.raises(BadInput, match=r"smoke size 'depht'.*did you mean 'depth'"):
         Workload(domain="other", sizes={"depth": Size(2)}, smoke={"depht": 1}, **plain)
 
 

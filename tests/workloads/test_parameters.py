@@ -45,7 +45,6 @@ PUBLISHED = {
     "sam": 93.7,
     "shufflenet_v2_x1_0": 2.28,
     "squeezenet1_1": 1.24,
-    "ssd300_vgg16": 35.64,
     "stable_diffusion_text_encoder": 123.1,
     "stable_diffusion_unet": 859.5,
     "stable_diffusion_vae": 83.65,

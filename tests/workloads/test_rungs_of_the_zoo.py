@@ -1,4 +1,4 @@
-"""A sample of the zoo on other rungs at smoke size; and what a workload declares it cannot do, it really cannot."""
+"""A sample of the zoo on other rungs at smoke size; what a workload declares it cannot do, it cannot."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from tare.workloads import Workload, all_workloads, get_workload
 ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
 # One of every kind: convolutions, attention, recurrence, tables, graphs, a state-space model, GANs, kernels.
 TRACED = (
-    "squeezenet1_1", "timm_vision_transformer", "hf_Bert", "hf_T5", "llama_decode", "mamba2", "tts_angular", "dlrm",
-    "basic_gnn_gcn", "pytorch_unet", "pyhpc_equation_of_state", "demucs",
+    "squeezenet1_1", "timm_vision_transformer", "hf_Bert", "hf_T5", "llama_decode", "mamba2", "tts_angular",
+    "dlrm", "basic_gnn_gcn", "pytorch_unet", "pyhpc_equation_of_state", "demucs",
 )  # fmt: skip
 COMPILED = ("nanogpt", "llama_decode", "dlrm", "phlippe_resnet", "pyhpc_equation_of_state", "soft_actor_critic")
 TRAINED = {"torchscript": ("hf_Bert", "tts_angular", "dlrm"), "compile": ("nanogpt", "soft_actor_critic")}
@@ -71,10 +71,9 @@ def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: 
     mode: Mode = "train" if "train" in parts else "infer"
     try:
         parity = check(smoke(workload.name, rung, mode, precision=precision), tmp_path)
-    except Exception as error:  # noqa: BLE001 - any failure is what was declared
-        assert str(error)
-    else:
-        assert parity.status != "same" or (parity.error or 0) > 0.1, parity
+    except Exception:  # noqa: BLE001 - any failure is what was declared
+        return
+    assert parity.status != "same" or (parity.error or 0) > 0.1, parity
 
 
 LOW = [n for n, w in ZOO.items() if not w.refusal({"bf16", "cpu", "infer"})]

@@ -12,8 +12,8 @@ from tare.rungs.numerics import Numerics
 from tare.workloads import Workload, all_workloads, get_workload
 
 NAMES = [name for name, workload in all_workloads().items() if not name.startswith("planted")]
-# How far float32 may be from float64: outputs and losses, and the gradient of all parameters together. Batch norm over
-# two small images amplifies rounding, so the second is wide; a wrong type or a random number in the step is wider.
+# How far float32 may be from float64: outputs and losses, and the gradient of all parameters together. Batch norm
+# over two small images amplifies rounding, so the second is wide; a random number in the step is wider still.
 CLOSE, GRADIENT = 1e-3, 0.1
 # Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach.
 UNREACHED = 0.2

@@ -12,21 +12,11 @@ from tare.report.numbers import size
 from tare.report.terminal import simple_table
 from tare.workloads import Workload
 
-# Parts of operators' names that multiply: where one of them has no formula, the FLOPs are too few by much.
-MULTIPLIES = (
-    "attention",
-    "attn",
-    "rnn",
-    "lstm",
-    "gru",
-    "conv",
-    "mm",
-    "matmul",
-    "linear",
-    "fft",
-    "cdist",
-    "linalg",
-)
+# Words in the names of operators that multiply: where one of them has no formula, the FLOPs are too few by much.
+MULTIPLIES = {
+    "attention", "rnn", "lstm", "gru", "conv", "convolution", "mm", "bmm", "addmm", "baddbmm", "matmul", "linear",
+    "fft", "cdist", "linalg",
+}  # fmt: skip
 SHOWN = 6
 
 
@@ -120,7 +110,7 @@ def flops_text(flops: Flops) -> str:
 
 
 def multiplies(one: Uncounted) -> bool:
-    return any(part in one.operator for part in MULTIPLIES)
+    return bool(MULTIPLIES & set(one.operator.split("_")))
 
 
 def _light(flops: Flops) -> list[Uncounted]:

@@ -103,7 +103,7 @@ class ClipText:
     },
     smoke={
         "resolution": 56, "length": 8, "vocabulary": 211, "layers": 2, "hidden": 64, "inner": 128, "heads": 4,
-        "vision_layers": 2, "vision_width": 64,
+        "vision_layers": 4, "vision_width": 64,
     },
     requires=("transformers",),
     optimizer="adamw",

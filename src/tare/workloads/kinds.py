@@ -56,7 +56,7 @@ class Translator(LanguageModel):
 
 
 def ctc(output: Any, target: Any) -> Any:
-    """Connectionist temporal classification (Graves et al., 2006) of scores (batch, steps, letters); 0 is blank."""
+    """Connectionist temporal classification (Graves et al., 2006) of scores (batch, steps, letters), 0 blank."""
     import torch
     from torch.nn import functional
 

@@ -1,4 +1,4 @@
-"""One-stage detectors of torchvision: FCOS, RetinaNet and SSD."""
+"""One-stage detectors of torchvision: FCOS and RetinaNet."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,6 @@ from tare.workloads.registry import workload
 MODELS = {
     "detectron2_fcos_r_50_fpn": ("fcos_resnet50_fpn", 800, "Tian et al., FCOS (2019)"),
     "retinanet_r_50_fpn": ("retinanet_resnet50_fpn", 800, "Lin et al., Focal Loss (2017)"),
-    "ssd300_vgg16": ("ssd300_vgg16", 300, "Liu et al., SSD (2015)"),
 }
 
 
@@ -33,7 +32,7 @@ for _name, (_model, _resolution, _paper) in MODELS.items():
         differs="the scores of the random weights are spread so that boxes survive, as in a trained network",
         batch=1,
         sizes={"resolution": _resolution, "classes": 81},
-        smoke={"batch": 1, "resolution": 128 if "ssd" not in _name else 300, "classes": 5},
+        smoke={"batch": 1, "resolution": 128, "classes": 5},
         requires=("torchvision",),
         unsupported=NO_HALF,
         groups=() if "fcos" in _name else ("mlperf",),

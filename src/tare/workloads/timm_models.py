@@ -67,12 +67,12 @@ class Timm(Classifier):
     def build(self, classes: int, width: int = 0, depth: int = 0, **_: int) -> Any:
         import timm
 
-        from tare.workloads.networks.still import still
+        from tare.workloads.networks.still import awake, still
 
         more = self.shape(width, depth)
         if self.shape is _mixer:  # timm's name for it takes no other width
-            return still(timm.models.MlpMixer(num_classes=classes, patch_size=16, **more))
-        return still(timm.create_model(self.model, pretrained=False, num_classes=classes, **more))
+            return awake(still(timm.models.MlpMixer(num_classes=classes, patch_size=16, **more)))
+        return awake(still(timm.create_model(self.model, pretrained=False, num_classes=classes, **more)))
 
 
 for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODELS.items():
@@ -83,7 +83,7 @@ for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODE
         domain="vision",
         task="classification",
         source=f"timm {_model}; {_paper}",
-        differs="no dropout or drop path"
+        differs="no dropout or drop path; weights that start at zero start small"
         + ("; TorchBench has the giant of patch 14" if _name.endswith("_large") else ""),
         batch=16 if _name.endswith("_large") else 32,
         sizes={"resolution": 224, "classes": 1000, **_sizes},

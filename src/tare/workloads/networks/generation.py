@@ -1,4 +1,7 @@
-"""Writing a fixed number of tokens with the loop of transformers: greedy, with its cache of keys and values."""
+"""Writing a fixed number of tokens with the loop of transformers: greedy, with its cache of keys and values.
+
+Returns the text and the scores of its last token.
+"""
 
 from typing import Any
 
@@ -12,11 +15,14 @@ class Generate(nn.Module):
         self.written = written
 
     def forward(self, tokens: Any) -> Any:
-        return self.model.generate(
+        done = self.model.generate(
             input_ids=tokens,
             attention_mask=tokens.new_ones(tokens.shape),
             max_new_tokens=self.written,
             min_new_tokens=self.written,
             do_sample=False,
             use_cache=True,
+            output_logits=True,
+            return_dict_in_generate=True,
         )
+        return done.sequences, done.logits[-1]

@@ -15,6 +15,11 @@ class RelationalGat(nn.Module):
         self.layers = nn.ModuleList(
             RGATConv(hidden if i else features, hidden // HEADS, relations, heads=HEADS) for i in range(layers)
         )
+        # Weights of the layer's other kinds of attention: unused here, and one of them is never initialised.
+        for layer in self.layers:
+            for name in ("w", "l1", "b1", "l2", "b2"):
+                getattr(layer, name).detach().fill_(1.0)
+                getattr(layer, name).requires_grad_(False)
         self.out = nn.Linear(hidden, classes)
 
     def forward(self, x: Any, edges: Any, kinds: Any) -> Any:

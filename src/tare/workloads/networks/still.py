@@ -22,6 +22,18 @@ def still(model: Any) -> Any:
     return model
 
 
+def awake(model: Any) -> Any:
+    """The model with small numbers where a package starts from zero: whole branches would compute nothing, and no
+    rung could be proved right or wrong in them. Biases stay as they are."""
+    for name, parameter in model.named_parameters():
+        if not name.endswith("bias") and not parameter.is_meta and not bool(parameter.detach().any()):
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+            else:
+                nn.init.constant_(parameter, 0.2)
+    return model
+
+
 def still_config(config: Any) -> Any:
     """The same for a configuration of transformers, and for those inside it."""
     for name, value in list(vars(config).items()):

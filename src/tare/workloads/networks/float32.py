@@ -1,0 +1,40 @@
+"""Models that exist in float32 alone, inside a reference that asks for float64."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Float32(nn.Module):
+    """Keeps its parameters in float32 whatever it is converted to, and converts what comes in and goes out."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        def keep(tensor: Any) -> Any:
+            made = fn(tensor)
+            return made.float() if made.is_floating_point() else made
+
+        return super()._apply(keep, recurse)
+
+    def forward(self, x: Any) -> Any:
+        if x.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"this model computes in float32, not in {x.dtype}")
+        return self.model(x.float()).to(x.dtype)
+
+
+def settled(model: Any, images: Any) -> Any:
+    """The model after one pass over a batch: its norms know the batch, its quantisers the ranges. A network that has
+    seen nothing yet shrinks its activations from layer to layer, and rounds them to nothing."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    usual = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = None  # the mean over all batches, which is one
+    with torch.no_grad():
+        model.train()(images)
+    for norm, momentum in zip(norms, usual, strict=True):
+        norm.momentum = momentum
+    return model
