@@ -39,6 +39,20 @@ int main() {
   }
 }
 """
+ARRAYS = r"""
+#include <iostream>
+#include "worker/npy.hpp"
+int main(int, char** words) {
+  try {
+    auto array = tare::read_npy(words[1]);
+    for (auto n : array.shape) std::cout << n << " ";
+    std::cout << "|";
+    for (auto value : array.values) std::cout << " " << value;
+  } catch (const std::runtime_error& error) {
+    std::cout << "refused";
+  }
+}
+"""
 
 
 def compile_to(folder: Path, source: Path) -> Path:
@@ -114,3 +128,40 @@ def test_a_worker_started_by_hand_says_who_starts_it(folder: Path, spun: Round) 
     done = subprocess.run([folder / "spinner"], capture_output=True, text=True, env={}, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "docs/protocol.md" in done.stderr
+
+
+def test_arrays_of_numpy_are_read_and_others_are_refused(folder: Path) -> None:
+    (folder / "arrays.cpp").write_text(ARRAYS)
+    program = compile_to(folder, folder / "arrays.cpp")
+
+    def read(array: np.ndarray) -> str:
+        np.save(folder / "array.npy", array)
+        return subprocess.run([program, folder / "array.npy"], capture_output=True, text=True, check=True).stdout
+
+    assert read(np.array([[1, 2.5, 3], [4, 5, 6]], np.float32)) == "2 3 | 1 2.5 3 4 5 6"
+    assert read(np.array([7, 8], np.float32)) == "2 | 7 8"
+    assert read(np.array(9, np.float32)) == "| 9"
+    assert read(np.zeros((1, 2, 1, 3), np.float32)) == "1 2 1 3 | 0 0 0 0 0 0"
+    assert read(np.arange(3)) == "refused"
+    assert read(np.zeros((2, 3), np.float64)) == "refused"
+    assert read(np.asfortranarray(np.ones((2, 3), np.float32))) == "refused"
+    np.save(folder / "array.npy", np.ones((2, 3), np.float32))
+    whole = (folder / "array.npy").read_bytes()
+    for length in (0, 5, 20, len(whole) - 1):
+        (folder / "array.npy").write_bytes(whole[:length])
+        done = subprocess.run([program, folder / "array.npy"], capture_output=True, text=True, check=True)
+        assert done.stdout == "refused"
+
+
+def test_a_program_that_cannot_answer_another_job_says_so(folder: Path, spun: Round) -> None:  # noqa: ARG001
+    """The example knows no curve: its answer is a failure with a cause, not a measurement."""
+    from tare.execute.outcome import failure_of
+    from tare.execute.protocol import CurveJob
+    from tare.execute.supervise import Watchman, supervise
+
+    case = Case(workload="mlp", rung="eager", batch=300)
+    job = CurveJob(case=case, data="digits", steps=2, evidence=str(folder), stage=str(folder))
+    process = SpawnLauncher((str(folder / "spinner"),)).launch(job)
+    failure = failure_of(supervise(process, Watchman(30.0)), 30.0)
+    assert failure is not None
+    assert failure.cause == "unsupported"

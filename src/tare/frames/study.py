@@ -46,7 +46,6 @@ def _cost(shop: Workshop, grid: dict[str, Any], options: Options) -> Cost:
     """The chain of calls on the same rungs, counted anew: its depth need not be the workload's. On one thread,
     because waking others for a convolution of a few hundred numbers is a price of its own."""
     kept = {name: grid[name] for name in ("rung", "device", "precision") if name in grid}
-    kept["threads"] = 1
-    plan = make_plan({"grid": [{"workload": [CHAIN], **kept}]}, "the command line", CHAIN)
+    plan = make_plan({"grid": [{"workload": [CHAIN], "threads": 1, **kept}]}, "the command line", CHAIN)
     found = expand(plan.grids[0], LocalCatalogue(shop.probed))
     return price(shop.executor, count_frames(shop.executor, found.cases, options), options)

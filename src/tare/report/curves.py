@@ -1,4 +1,5 @@
-"""Curves of losses as a table: where each rung starts and ends, and the step at which it is furthest off."""
+"""Curves of losses as a table: where each rung starts and ends, the step at which it is furthest off for what is
+allowed there, and how many steps could be decided at all."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -16,7 +17,7 @@ def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
 
 
 def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
-    table = simple_table("rung", "first loss", "last loss", "worst deviation", "at step", "allowed", "parity")
+    table = simple_table("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
     for column in table.columns[1:-1]:
         column.justify = "right"
     for curve in curves:
@@ -24,6 +25,9 @@ def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
             table.add_row(*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status]))
     head = f"{steps} training steps on {data}, every loss against eager in float64"
     parts: list[RenderableType] = [Text(title(curves[0].case), style="bold"), Text(head, style="dim"), table]
+    if any(curve.parity.undecided for curve in curves):
+        note = "  from some step on eager itself is rounding noise beside float64: those steps decide nothing"
+        parts.append(Text(note, style="yellow"))
     parts += [
         Text(f"  {curve.case.rung} failed: {curve.failure.cause}, {curve.failure.message}", style="red")
         for curve in curves
@@ -35,7 +39,8 @@ def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
 def _cells(curve: Curve) -> list[str]:
     parity = curve.parity
     ends = [f"{loss:.4g}" for loss in (curve.losses[0], curve.losses[-1])] if curve.losses else ["-", "-"]
+    decided = f"{parity.compared} of {len(curve.reference)}"
     if parity.error is None or parity.worst is None:
-        return [curve.case.rung, *ends, "-", "-", "-"]
+        return [curve.case.rung, *ends, "-", "-", "-", decided]
     step = parity.worst.partition("/")[2]
-    return [curve.case.rung, *ends, f"{parity.error:.1e}", step, f"{parity.tolerance:.1e}"]
+    return [curve.case.rung, *ends, f"{parity.error:.1e}", step, f"{parity.tolerance:.1e}", decided]
