@@ -27,6 +27,7 @@ def explain(
     budget: Annotated[float | None, typer.Option(help="Seconds of sampling a case (default 12).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One round, two seconds a case.")] = False,
     tables: Annotated[int, typer.Option(min=0, metavar="ROWS", help="Also operators, kernels and memory.")] = 0,
+    sort: Annotated[str | None, typer.Option(help="The column that sorts the tables: host_self, calls...")] = None,
     annotate: Annotated[Path | None, typer.Option(help="Write the trace with idle causes and findings.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the charts to an HTML page.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the waterfall as an SVG picture.")] = None,
@@ -36,6 +37,9 @@ def explain(
     """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
     from tare.explain import compare, explain_files, explain_plan, is_trace
     from tare.report.explained import render, write_html, write_svg
+    from tare.report.findings import MOST_ROWS, check_column
+
+    check_column(sort)
 
     files = [target for target in targets if is_trace(target)]
     if files and len(files) < len(targets):
@@ -71,7 +75,7 @@ def explain(
     if as_json:
         print_json(explained.document())
     else:
-        render(explained, tables)
+        render(explained, tables or (MOST_ROWS if sort else 0), sort)
     return explained.exit_code
 
 

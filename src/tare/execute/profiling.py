@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tare.execute.protocol import Profiled, ProfileJob, Stage
+from tare.execute.resident import resident_bytes
 
 # Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.
 WARM_S = 0.5
@@ -36,7 +37,7 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     clock.time(program.step, max(2, min(200, math.ceil(WARM_S / max(step_s, 1e-6)))))
     steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
     send(Stage("profile"))
-    marks = {"case": case.key, "rung": case.rung}
+    marks = {"case": case.key, "rung": case.rung, "resident": resident_bytes(program)}
     record(program.step, clock.synchronize, program.device.type, job.trace, steps, False, marks)
     if job.stacks:
         record(program.step, clock.synchronize, program.device.type, job.stacks, steps, True, marks)

@@ -40,13 +40,13 @@ class Explained(Protocol):
     def breakdowns(self) -> Breakdowns | None: ...
 
 
-def render(explained: Explained, rows: int = 0) -> None:
+def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None:
     """`rows` of the tables of operators and kernels; none by default, for they are long."""
     console = make_console()
     for one, diagnosis in zip(explained.explanations, explained.diagnoses, strict=True):
         console.print(explanation_view(one))
         console.print()
-        console.print(diagnosis_view(diagnosis, rows) if rows else findings_view(diagnosis))
+        console.print(diagnosis_view(diagnosis, rows, sort) if rows else findings_view(diagnosis))
         console.print()
     for falls in ladders(explained.explanations):
         console.print(ladder_view(falls))
