@@ -18,8 +18,9 @@ from statistics import median
 from typing import Any
 
 from tare.cases.case import Case
+from tare.execute.jobs import RoundJob
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
-from tare.execute.protocol import Message, RoundJob, Stage
+from tare.execute.protocol import Message, Stage
 from tare.execute.supervise import Watchman, supervise
 from tare.measure.clock import WallClock
 from tare.measure.sampler import Limits, sample

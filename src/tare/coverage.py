@@ -8,8 +8,9 @@ from tare.cases.plan import expand_plan, make_plan
 from tare.errors import TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.jobs import CoverJob, RegistryJob
 from tare.execute.preload import preload
-from tare.execute.protocol import Covered, CoverJob, Registered, RegistryJob
+from tare.execute.protocol import Covered, Registered
 from tare.execute.scratch import scratch
 from tare.records.record import Failure
 from tare.report.coverage import Coverage, make_coverage

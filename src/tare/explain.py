@@ -16,8 +16,9 @@ from tare.cases.plan import Plan
 from tare.errors import BadInput, TareError
 from tare.execute.ceilings import measure_peaks
 from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.jobs import CountJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
-from tare.execute.protocol import Counted, CountJob, Probed, ProfileJob
+from tare.execute.protocol import Counted, Probed
 from tare.execute.scratch import scratch
 from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.home import home

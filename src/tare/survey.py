@@ -8,7 +8,8 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.protocol import Inspected, InspectJob, Probed
+from tare.execute.jobs import InspectJob
+from tare.execute.protocol import Inspected, Probed
 from tare.execute.scratch import scratch
 from tare.foreign.point import ForeignPoint
 from tare.foreign.read import read_foreign

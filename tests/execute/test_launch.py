@@ -13,8 +13,9 @@ import pytest
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, SpawnLauncher
-from tare.execute.protocol import Done, ProbeJob
+from tare.execute.protocol import Done
 from tare.execute.supervise import Watchman, supervise
 
 CASE = Case(

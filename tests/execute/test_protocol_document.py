@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tare.execute.protocol import Done, Measured, RoundJob, read_job, read_message
+from tare.execute.jobs import RoundJob, read_job
+from tare.execute.protocol import Done, Measured, read_message
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 

@@ -155,8 +155,8 @@ def test_arrays_of_numpy_are_read_and_others_are_refused(folder: Path) -> None:
 
 def test_a_program_that_cannot_answer_another_job_says_so(folder: Path, spun: Round) -> None:  # noqa: ARG001
     """The example knows no curve: its answer is a failure with a cause, not a measurement."""
+    from tare.execute.jobs import CurveJob
     from tare.execute.outcome import failure_of
-    from tare.execute.protocol import CurveJob
     from tare.execute.supervise import Watchman, supervise
 
     case = Case(workload="mlp", rung="eager", batch=300)

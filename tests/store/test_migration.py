@@ -99,7 +99,9 @@ def test_a_newer_store_is_refused_and_untouched(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE schema_version SET version = 99")
     newest = len(schema.MIGRATIONS) + 1
-    with pytest.raises(BadInput, match=rf"newer\.db has schema 99; this tare knows up to {newest}: upgrade tare-bench"):
+    with pytest.raises(
+        BadInput, match=rf"newer\.db has schema 99; this tare knows up to {newest}: upgrade tare-bench"
+    ):
         Store(str(path))
     assert version_of(path) == [99]
 

@@ -8,7 +8,8 @@ from typing import Any
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
-from tare.execute.protocol import Capacity, Measured, PeakJob, Stage
+from tare.execute.jobs import PeakJob
+from tare.execute.protocol import Capacity, Measured, Stage
 from tare.measure.peaks import SECONDS, Ceiling, ceilings
 from tare.records.environment import Environment
 from tare.records.record import Series

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tare.cases.case import Case
 from tare.data import Shapes, load, make_batches
-from tare.execute.protocol import CurveJob
+from tare.execute.jobs import CurveJob
 from tare.rungs import get_rung
 from tare.rungs.base import Arrays
 from tare.rungs.numerics import pin_flags

@@ -12,10 +12,10 @@ from tare.cases.options import Options
 from tare.errors import BadInput, TareError
 from tare.execute.curve import read_evidence
 from tare.execute.executor import LocalExecutor
+from tare.execute.jobs import CurveJob, FramesJob, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.outcome import failure_of
-from tare.execute.protocol import CurveJob, FramesJob, ReferenceJob, StageJob
 from tare.measure.parity import compare, errors, load_reference
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung

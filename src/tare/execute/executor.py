@@ -12,23 +12,12 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
+from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.lock import machine_lock
 from tare.execute.outcome import failure_of, round_of
-from tare.execute.protocol import (
-    Checked,
-    CheckJob,
-    Job,
-    Message,
-    Prepared,
-    Probed,
-    ProbeJob,
-    ReferenceJob,
-    RoundJob,
-    Stage,
-    StageJob,
-)
+from tare.execute.protocol import Checked, Message, Prepared, Probed, Stage
 from tare.execute.supervise import Ending, Watchman, held_by, supervise
 from tare.home import home
 from tare.measure.nvml import Gpu

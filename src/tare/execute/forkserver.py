@@ -105,7 +105,8 @@ class Server:
             os.dup2(log, 2)
             os.close(log)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            from tare.execute.protocol import Channel, read_job
+            from tare.execute.jobs import read_job
+            from tare.execute.protocol import Channel
             from tare.execute.worker import run_job
 
             code = run_job(read_job(text), Channel(messages).send)

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from tare.errors import TareError
-from tare.execute.protocol import FramesJob
+from tare.execute.jobs import FramesJob
 from tare.measure.devices import make_clock
 from tare.rungs import get_rung
 from tare.rungs.numerics import pin_flags

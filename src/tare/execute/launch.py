@@ -15,7 +15,8 @@ from typing import Protocol
 import msgspec
 
 from tare.errors import TareError
-from tare.execute.protocol import DESCRIPTOR, Job
+from tare.execute.jobs import Job
+from tare.execute.protocol import DESCRIPTOR
 
 # torch's import on a cold disk can take long; a server that needs more than this is stuck.
 SERVER_START_S = 300.0

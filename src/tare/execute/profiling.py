@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tare.execute.protocol import Profiled, ProfileJob, Stage
+from tare.execute.jobs import ProfileJob
+from tare.execute.protocol import Profiled, Stage
 from tare.execute.resident import resident_bytes
 
 # Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.

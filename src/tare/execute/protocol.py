@@ -9,142 +9,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from tare.cases.case import Case
 from tare.records.environment import Environment
 from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Parity, Series
 from tare.records.work import Work
 
-PROTOCOL = 1
 # The environment variable that names the descriptor for a worker started as a program of its own.
 DESCRIPTOR = "TARE_FD"
 # No honest message is longer; a worker that sends one is broken, and must not fill the parent's memory.
 LONGEST_LINE = 256 * 2**20
-
-
-class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field="kind"):
-    """Measure one case once. `reference` is the folder to compare with, if this round is to prove parity."""
-
-    case: Case
-    budget_s: float
-    width: float
-    reference: str | None = None
-    cache: str | None = None
-    # For a worker that is an executable: what was staged for it, and where to leave what parity compares.
-    stage: str | None = None
-    evidence: str | None = None
-    protocol: int = PROTOCOL
-
-
-class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
-    """Compute what a case should give, in float64, into a folder. With `steps`, the curve of losses over that many
-    batches of `data`."""
-
-    case: Case
-    folder: str
-    data: str = ""
-    steps: int = 0
-
-
-class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):
-    """Write what the executable of a native rung needs into a folder. With `steps`, that many batches of
-    `data`."""
-
-    case: Case
-    folder: str
-    data: str = ""
-    steps: int = 0
-
-
-class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
-    """Compare the evidence that an executable left with the reference."""
-
-    case: Case
-    evidence: str
-    reference: str
-
-
-class CurveJob(msgspec.Struct, frozen=True, kw_only=True, tag="curve", tag_field="kind"):
-    """Train for some steps, each with a batch of its own, and leave the losses as evidence. Nothing is timed."""
-
-    case: Case
-    data: str
-    steps: int
-    evidence: str
-    cache: str | None = None
-    stage: str | None = None
-    protocol: int = PROTOCOL
-
-
-class FramesJob(msgspec.Struct, frozen=True, kw_only=True, tag="frames", tag_field="kind"):
-    """Make one step under the preloaded counter of frames, which writes its report itself. Nothing is timed."""
-
-    case: Case
-    # Where a worker in Python leaves the frames that only Python knows.
-    folder: str
-    cache: str | None = None
-    stage: str | None = None
-    protocol: int = PROTOCOL
-
-
-class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
-    """Say what this machine has."""
-
-
-class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_field="kind"):
-    """Record traces of a case: one for the figures; one with stacks, which slow the host, for names."""
-
-    case: Case
-    trace: str
-    stacks: str | None = None
-    cache: str | None = None
-
-
-class CountJob(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):
-    """Count the operations and bytes of one eager step of a case."""
-
-    case: Case
-
-
-class RegistryJob(msgspec.Struct, frozen=True, kw_only=True, tag="registry", tag_field="kind"):
-    """Say what there is to be covered: torch's registries of functions and operators."""
-
-
-class CoverJob(msgspec.Struct, frozen=True, kw_only=True, tag="cover", tag_field="kind"):
-    """Run a step of a case under interception and say what it called. Nothing is timed."""
-
-    case: Case
-
-
-class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="kind"):
-    """Measure one ceiling of this machine (tare.measure.peaks)."""
-
-    name: str
-    device: str
-    budget_s: float
-    width: float
-
-
-class InspectJob(msgspec.Struct, frozen=True, kw_only=True, tag="inspect", tag_field="kind"):
-    """Build a case's model and say what it holds and what a step of it computes."""
-
-    case: Case
-
-
-Job = (
-    RoundJob
-    | ReferenceJob
-    | StageJob
-    | CheckJob
-    | CurveJob
-    | FramesJob
-    | ProbeJob
-    | ProfileJob
-    | CountJob
-    | PeakJob
-    | RegistryJob
-    | CoverJob
-    | InspectJob
-)
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
@@ -282,12 +154,6 @@ Message = (
 )
 
 _messages = msgspec.json.Decoder(Message)
-_jobs = msgspec.json.Decoder(Job)
-
-
-def read_job(text: bytes | str) -> Job:
-    job: Job = _jobs.decode(text)
-    return job
 
 
 def read_message(line: bytes) -> Message:

@@ -15,21 +15,9 @@ from tare.errors import Unsupported
 from tare.execute.audit import has_nan, left_running
 from tare.execute.cache import use_cache
 from tare.execute.duties import DUTIES
+from tare.execute.jobs import Job, RoundJob, read_job
 from tare.execute.proof import prove
-from tare.execute.protocol import (
-    DESCRIPTOR,
-    Channel,
-    Checked,
-    Done,
-    Failed,
-    Job,
-    Measured,
-    Prepared,
-    RoundJob,
-    Stage,
-    Weighed,
-    read_job,
-)
+from tare.execute.protocol import DESCRIPTOR, Channel, Checked, Done, Failed, Measured, Prepared, Stage, Weighed
 from tare.records.record import Failure, Series
 
 Send = Callable[[Any], None]

@@ -5,9 +5,12 @@ import warnings
 from typing import Any
 
 from tare.errors import Unsupported
-from tare.lowering.operators import HANDLERS
+from tare.lowering import losses, operators
+from tare.lowering.handlers import HANDLERS
 from tare.lowering.step import Parameter, Step, Value
 
+# Importing them registers the operators that they read.
+READ = (losses, operators)
 _INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
 
 

@@ -1,0 +1,57 @@
+"""Softmax and losses. A loss gives its value and its gradient at once: nothing of it has to be kept."""
+
+from typing import Any
+
+from tare.errors import Unsupported
+from tare.lowering.handlers import lowers
+from tare.lowering.step import Step, Value
+
+
+@lowers("aten.log_softmax.int")
+def log_softmax(step: Step, self: Value, dim: int, dtype: Any) -> Value:  # noqa: ARG001
+    if len(self.shape) != 2 or dim not in (1, -1):
+        raise Unsupported("aten.log_softmax over anything but the last of two dimensions")
+    y = step.make(self.shape)
+    step.emit("log_softmax", {"x": self}, {"y": y})
+    return y
+
+
+@lowers("aten.nll_loss_nd.default")
+def nll_loss(
+    step: Step, self: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int
+) -> Value:
+    softmax = next((op for op in step.ops if op.outputs.get("y") is self), None)
+    if softmax is None or softmax.kind != "log_softmax":
+        raise Unsupported("aten.nll_loss of anything but a log-softmax")
+    step.ops.remove(softmax)
+    loss: Value = cross_entropy(step, softmax.inputs["x"], target, weight, reduction, ignore_index, 0.0)
+    return loss
+
+
+@lowers("aten.cross_entropy_loss.default")
+def cross_entropy(
+    step: Step,
+    self: Value,
+    target: Value,
+    weight: Value | None,
+    reduction: int,
+    ignore_index: int,  # noqa: ARG001
+    label_smoothing: float,
+) -> Value:
+    if weight is not None or reduction != 1 or label_smoothing or len(self.shape) != 2:
+        raise Unsupported("aten.cross_entropy_loss with weights, smoothing, images or a sum")
+    return _loss(step, "cross_entropy", self, target)
+
+
+@lowers("aten.mse_loss.default")
+def mean_square(step: Step, self: Value, target: Value, reduction: int) -> Value:
+    if reduction != 1:
+        raise Unsupported("aten.mse_loss without the mean")
+    return _loss(step, "mean_square", self, target)
+
+
+def _loss(step: Step, kind: str, x: Value, target: Value) -> Value:
+    """A loss gives its value and its gradient at once: nothing of it has to be kept."""
+    loss = step.make((), "f32", "loss", region="output")
+    step.emit(kind, {"x": x, "target": target}, {"loss": loss, "dx": step.make(x.shape)})
+    return loss
