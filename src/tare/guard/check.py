@@ -104,7 +104,7 @@ class Check:
         return found
 
     def _is_suspect(self, one: Tested) -> bool:
-        """A figure that many rounds have but once (a cold preparation) would not be known better by more of them."""
+        """A figure that a side has but once (a cold preparation) would not be known better by more rounds."""
         if one.found is None or (one.found.method == "none" and self._options.rounds > 1):
             return False
         return is_suspect(one.a, one.b, one.found, one.limits.margin)

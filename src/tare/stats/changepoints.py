@@ -20,7 +20,7 @@ from tare.stats.series_noise import Noise, clipped, series_noise
 Numbers = NDArray[np.float64]
 
 # Chosen by simulation so that a series without a step raises an alarm about once in a hundred
-# (tests/stats/test_changepoint_rates.py): what a cut costs, in variances, for a series of n points.
+# (docs/history.md has the rates): what a cut costs, in variances, for a series of n points.
 BASE_PENALTY, LOG_PENALTY = 4.5, 2.0
 SLOPE_SHARE = 0.5
 # A step must explain this much more than a smooth curve through the same points, or it is a drift.

@@ -102,8 +102,8 @@ class Search:
         return self._settled(posterior, culprits) and self._verify(culprits) == "found"
 
     def posterior(self) -> Posterior:
-        good = float(np.median(self.runs[0]))
-        scaled = {c: [(value - good) / self.whole for value in values] for c, values in self.runs.items()}
+        good, whole = float(np.median(self.runs[0])), self.whole
+        scaled = {c: [(value - good) / whole for value in values] for c, values in self.runs.items()}
         return level_posterior(scaled, rate=CHANGES / (self.last + 1))
 
     def probabilities(self) -> list[float]:

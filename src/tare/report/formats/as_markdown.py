@@ -80,7 +80,7 @@ def _sureness(report: Report) -> list[str]:
         ]
     return [
         "Intervals are 95 %, from the medians of fresh processes; false discoveries are held to "
-        f"{report.level:.0%} over all figures together."
+        f"{report.level:.1%} over all figures together."
     ]
 
 

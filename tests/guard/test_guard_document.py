@@ -1,0 +1,49 @@
+"""docs/guard.md says what results/guard/power.json holds, and that holds what is promised."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.guard_power import FALSE_ALARMS, FOUND, KINDS, PROMISED, RULES, broken_promises, table
+from tare.guard.metrics import NAMES
+from tare.guard.thresholds import make_thresholds
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "results" / "guard" / "power.json").read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return (ROOT / "docs" / "guard.md").read_text()
+
+
+def test_the_table_is_the_results(found: dict[str, Any], text: str) -> None:
+    assert table(found["rows"]) in text
+
+
+def test_every_promise_was_kept_under_every_noise(found: dict[str, Any]) -> None:
+    promised = [row for row in found["rows"] if row["rule"] == PROMISED]
+    assert {row["noise"] for row in promised} == {row["noise"] for row in found["loud"]} == set(KINDS)
+    assert {row["rule"] for row in found["rows"]} == set(RULES)
+    assert all(row["false_alarm_share"] <= FALSE_ALARMS for row in (*promised, *found["loud"]))
+    assert all(row["found_5_percent"] >= FOUND for row in promised)
+    assert found["broken"] == broken_promises([*found["rows"], *found["loud"]]) == []
+
+
+def test_the_thresholds_of_the_document_are_valid(text: str) -> None:
+    import tomllib
+
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    make_thresholds(tomllib.loads(block), "docs/guard.md")
+
+
+def test_every_metric_is_named(text: str) -> None:
+    assert all(f"`{name}`" in text for name in NAMES)
