@@ -98,15 +98,8 @@ def test_a_newer_store_is_refused_and_untouched(tmp_path: Path) -> None:
     path = filled(tmp_path / "newer.db")
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE schema_version SET version = 99")
-<<<<<<< HEAD
-    newest = len(schema.MIGRATIONS) + 1
-    with pytest.raises(
-        BadInput, match=rf"newer\.db has schema 99; this tare knows up to {newest}: upgrade tare-bench"
-    ):
-=======
     said = rf"newer\.db has schema 99; this tare knows up to {len(schema.MIGRATIONS) + 1}: upgrade tare-bench"
     with pytest.raises(BadInput, match=said):
->>>>>>> guard
         Store(str(path))
     assert version_of(path) == [99]
 
