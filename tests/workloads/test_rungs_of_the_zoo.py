@@ -1,5 +1,7 @@
 """A sample of the zoo on other rungs at smoke size; what a workload declares it cannot do, it cannot."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,17 @@ def test_compiled_trains_the_same(name: str, tmp_path: Path) -> None:
     assert check(smoke(name, "compile", "train"), tmp_path).status == "same"
 
 
+ATTEMPT = """
+import sys
+from tare.cases.case import Case
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+case = Case.parse(sys.argv[1])
+get_rung(case.rung).prepare(get_workload(case.workload), case).step()
+"""
+
+
 def declared() -> list[tuple[Workload, str]]:
     """What can be tried on a CPU; that there is no loss is another test's."""
     return [
@@ -72,6 +85,11 @@ def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: 
     rung = "aot:python" if rung == "aot" else rung
     mode: Mode = "train" if "train" in parts else "infer"
     case = smoke(workload.name, rung, mode, precision=precision)
+    if rung == "aot:python":
+        # In a process of its own: torch.export of a generating model has been seen to crash.
+        done = subprocess.run([sys.executable, "-c", ATTEMPT, case.key], capture_output=True, timeout=300)
+        assert done.returncode != 0
+        return
 
     def attempt() -> None:
         program = get_rung(rung).prepare(workload, case)
