@@ -1,4 +1,4 @@
-"""Writes the table of docs/workloads.md from the registry: `python scripts/workload_table.py`. A test compares them."""
+"""Writes the table of docs/workloads.md from the registry: `python scripts/workload_table.py`. A test compares."""
 
 from pathlib import Path
 

@@ -1,5 +1,8 @@
 """A sample of the zoo on other rungs at smoke size; what a workload declares it cannot do, it cannot."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import torch
 from proof import check
 
 from tare.cases.case import Case, Mode
+from tare.rungs import get_rung
 from tare.workloads import Workload, all_workloads, get_workload
 
 ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
@@ -16,8 +20,8 @@ TRACED = (
     "squeezenet1_1", "timm_vision_transformer", "hf_Bert", "hf_T5", "llama_decode", "mamba2", "tts_angular",
     "dlrm", "basic_gnn_gcn", "pytorch_unet", "pyhpc_equation_of_state", "demucs",
 )  # fmt: skip
-COMPILED = ("nanogpt", "llama_decode", "dlrm", "phlippe_resnet", "pyhpc_equation_of_state", "soft_actor_critic")
-TRAINED = {"torchscript": ("hf_Bert", "tts_angular", "dlrm"), "compile": ("nanogpt", "soft_actor_critic")}
+COMPILED = ("nanogpt", "llama_decode", "dlrm", "phlippe_resnet", "pyhpc_equation_of_state")
+TRAINED = {"torchscript": ("hf_Bert", "tts_angular", "dlrm"), "compile": ("dlrm",)}
 
 
 def smoke(name: str, rung: str, mode: Mode = "infer", **fields: Any) -> Case:
@@ -52,6 +56,17 @@ def test_compiled_trains_the_same(name: str, tmp_path: Path) -> None:
     assert check(smoke(name, "compile", "train"), tmp_path).status == "same"
 
 
+ATTEMPT = """
+import sys
+from tare.cases.case import Case
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+case = Case.parse(sys.argv[1])
+get_rung(case.rung).prepare(get_workload(case.workload), case).step()
+"""
+
+
 def declared() -> list[tuple[Workload, str]]:
     """What can be tried on a CPU; that there is no loss is another test's."""
     return [
@@ -69,10 +84,23 @@ def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: 
     rung = next(iter(parts & {"torchscript", "aot"}), "eager")
     rung = "aot:python" if rung == "aot" else rung
     mode: Mode = "train" if "train" in parts else "infer"
-    try:
-        parity = check(smoke(workload.name, rung, mode, precision=precision), tmp_path)
-    except Exception:  # noqa: BLE001 - any failure is what was declared
+    case = smoke(workload.name, rung, mode, precision=precision)
+    if rung == "aot:python":
+        # In a process of its own: torch.export of a generating model has been seen to crash.
+        done = subprocess.run([sys.executable, "-c", ATTEMPT, case.key], capture_output=True, timeout=300)
+        assert done.returncode != 0
         return
+
+    def attempt() -> None:
+        program = get_rung(rung).prepare(workload, case)
+        program.step()
+        program.close()
+
+    # In a thread of its own: a program that fails half-way leaves inference mode on, which is the thread's.
+    with ThreadPoolExecutor(1) as threads:
+        if threads.submit(attempt).exception():
+            return
+    parity = check(case, tmp_path)
     assert parity.status != "same" or (parity.error or 0) > 0.1, parity
 
 

@@ -27,8 +27,8 @@ class Float32(nn.Module):
 
 
 def settled(model: Any, images: Any) -> Any:
-    """The model after one pass over a batch: its norms know the batch, its quantisers the ranges. A network that has
-    seen nothing yet shrinks its activations from layer to layer, and rounds them to nothing."""
+    """The model after one pass over a batch: its norms know the batch, its quantisers the ranges. A network that
+    has seen nothing yet shrinks its activations from layer to layer, and rounds them to nothing."""
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     usual = [norm.momentum for norm in norms]
     for norm in norms:
