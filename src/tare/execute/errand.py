@@ -70,6 +70,7 @@ class ErrandExecutor(LocalExecutor):
         folder = self._folder("frames", case)
         folder.mkdir(parents=True, exist_ok=True)
         report = folder / COUNTED
+        report.unlink(missing_ok=True)
         job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))
         failure = self._send(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
         if failure is None and not report.exists():
