@@ -182,11 +182,12 @@ def difference(before: Sequence[float], after: Sequence[float], confidence: floa
     if a.size < 2 or b.size < 2:
         return Interval(math.exp(middle), math.exp(middle), math.exp(middle), sound=False)
     parts = float(a.var(ddof=1)) / a.size, float(b.var(ddof=1)) / b.size
-    error = math.sqrt(sum(parts))
     half = 0.0
-    if error > 0:
-        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (a.size - 1) + parts[1] ** 2 / (b.size - 1))
-        half = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
+    if sum(parts) > 0:
+        # As shares of their sum: the squares of tiny variances would vanish.
+        left, right = parts[0] / sum(parts), parts[1] / sum(parts)
+        freedom = 1 / (left**2 / (a.size - 1) + right**2 / (b.size - 1))
+        half = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(parts))
     return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half))
 
 
