@@ -15,7 +15,7 @@ from tare.records.codec import encode
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.overview import overview
 from tare.report.suite import Suite, make_suites
-from tare.report.suite_view import suite_lines
+from tare.report.suite_view import suite_lines, suite_view
 from tare.report.table import table_cells
 from tare.report.terminal import make_console
 from tare.stats.means import geometric_mean
@@ -169,3 +169,13 @@ def test_few_ladders_are_shown_whole_and_many_as_a_table(capsys: pytest.CaptureF
     assert "x eager" not in many
     assert "infer · eager · cuda · fp32 · 9 of 9 measured" in many
     assert "2 of 2 measured" in shown(2, table=True)
+
+
+def test_a_long_rung_leaves_room_for_the_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("detectron2_fasterrcnn_r_50", "timm_vision_transformer")
+    rungs = ("eager", "compile:reduce-overhead")
+    found = [record(name, rung, 9.876e-3, 12345, 98765) for name in names for rung in rungs]
+    make_console().print(suite_view(make_suites(found)[0]))
+    text = capsys.readouterr().out
+    assert all(name in text for name in names)
+    assert max(map(len, text.splitlines())) <= 100

@@ -1,5 +1,7 @@
 """Suites as text: the cells are made once, for the terminal and for Markdown."""
 
+import re
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -60,8 +62,8 @@ def suite_view(suite: Suite) -> RenderableType:
     if rows:
         table = simple_table()
         for i, head in enumerate(heads):
-            # In two or three lines, so that the figures decide the width.
-            shown = head.replace(" ", "\n").replace(":", ":\n")
+            # In several lines, so that the figures decide the width.
+            shown = head if head == "speed-up" else re.sub(r"(?<=[:-])|\s", "\n", head)
             table.add_column(shown, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
         table.padding = (0, 1, 0, 0)
         for row in rows:
