@@ -1,6 +1,7 @@
 """The journal of a run: each round and record is stored the moment it exists, and found again by --resume."""
 
 import contextlib
+import hashlib
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -155,6 +156,9 @@ def _columns(record: Record) -> dict[str, object]:
 
 def _spill_places(store: str, run: str) -> list[Path]:
     beside = [] if "://" in store else [Path(store).expanduser().resolve().parent]
+    if not (run.isalnum() and len(run) <= 32):
+        # A damaged store can say anything; it names no file.
+        run = hashlib.sha256(run.encode(errors="replace")).hexdigest()[:12]
     return [folder / f"tare-{run}.spill.jsonl" for folder in (*beside, Path(tempfile.gettempdir()), Path.home())]
 
 
