@@ -17,7 +17,7 @@ RESIDUAL_SCALE = 0.1
     sizes={"resolution": 224, "classes": 1000, "channels": Size(3, choices=(1, 3))},
     smoke={"batch": 4, "resolution": 64, "classes": 10},
     requires=("torchvision",),
-    # A tenth for a batch of 256 (He et al.) is a few thousandths for the small ones here; with a hundredth, float32
+    # A tenth for a batch of 256 (He et al.) is a few thousandths for small ones; with a hundredth, float32
     # and float64 part ways after sixteen steps.
     learning_rate=0.001,
     groups=("mlperf",),
