@@ -158,7 +158,8 @@ class Twice(nn.Module):  # type: ignore[misc]
     [
         (nn.Sequential(nn.Linear(4, 4), nn.GELU()), (2, 4), "aten.gelu.default"),
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).train(), (2, 4), "aten.dropout"),
-        (nn.AdaptiveAvgPool2d(3), (1, 2, 7, 7), "aten.adaptive_avg_pool2d"),
+        (nn.ConvTranspose2d(2, 3, 3), (1, 2, 7, 7), "aten.conv_transpose2d.input"),
+        (nn.Softmax(dim=1), (2, 4), "aten.softmax.int"),
         (nn.Hardtanh(-1, 1), (2, 4), "aten.hardtanh"),
     ],
 )

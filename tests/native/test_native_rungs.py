@@ -60,6 +60,35 @@ def test_the_vendor_s_library_is_the_same(executor: LocalExecutor, workload: str
         assert done.parity.compared == 3 + 2 * parameters
 
 
+@pytest.mark.parametrize("workload", ["alexnet", "vgg16", "mobilenet_v2", "resnext50_32x4d", "resnet18"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_the_vendor_s_library_runs_other_networks(executor: LocalExecutor, workload: str, mode: Mode) -> None:
+    found = get_workload(workload)
+    case = Case(
+        workload=workload,
+        rung="vendor",
+        mode=mode,
+        # Over two values a batch norm knows nothing but their order.
+        batch=8,
+        sizes=found.smoke_sizes,
+        optimizer="sgd" if mode == "train" else None,
+    )
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+def test_an_operator_that_is_missing_is_named_in_the_failure(executor: LocalExecutor) -> None:
+    found = get_workload("squeezenet1_1")
+    sizes = found.smoke_sizes
+    case = Case(workload="squeezenet1_1", rung="vendor", mode="infer", batch=2, sizes=sizes)
+    done = executor.run_round(case, 0, OPTIONS, check=False)
+    assert done.failure is not None
+    assert done.failure.cause == "unsupported"
+    assert "aten.cat.default" in done.failure.message
+
+
 def test_no_framework_is_in_the_vendor_s_process() -> None:
     needed = build.executable("tare-vendor-cpu").read_bytes()
     assert b"libtorch" not in needed

@@ -4,7 +4,7 @@ import operator
 import warnings
 from typing import Any
 
-from tare.errors import Unsupported
+from tare.errors import Unsupported, brief
 from tare.lowering import losses, operators
 from tare.lowering.handlers import HANDLERS
 from tare.lowering.step import Parameter, Step, Value
@@ -46,7 +46,10 @@ def _export(module: Any, args: tuple[Any, ...]) -> Any:
         # An LSTM's list of its own weights is reported as state that export does not know; it is not used.
         warnings.simplefilter("ignore")
         # Without a table of decompositions the calls stay whole: convolutions, pools, losses, the LSTM.
-        return torch.export.export(module, args).run_decompositions({})
+        try:
+            return torch.export.export(module, args).run_decompositions({})
+        except Exception as error:  # torch raises whatever the module's own code runs into
+            raise Unsupported(f"torch.export cannot export it: {brief(error)}") from error
 
 
 def _exportable(tensor: Any) -> Any:

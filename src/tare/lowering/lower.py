@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
+from tare.errors import Unsupported
 from tare.lowering.backward import add_backward
 from tare.lowering.capture import capture
 from tare.lowering.fuse import fold_batch_norms, fuse
@@ -29,6 +30,8 @@ def lower(
     tensors of one step, the target last where it trains."""
     import torch
 
+    if any(tensor is None for tensor in batch):
+        raise Unsupported("a loss without a target")
     model = workload.build(case.sizes)
     # The very numbers of the other rungs: rounded to the type they are stored in.
     model = model.to(getattr(torch, storage)).float().train(case.mode == "train")

@@ -142,9 +142,28 @@ def adaptive_average_pool(step: Step, self: Value, output_size: list[int]) -> Va
     if list(self.shape[2:]) == list(output_size):
         return self
     if any(size % wanted for size, wanted in zip(self.shape[2:], output_size, strict=True)):
-        raise Unsupported("aten.adaptive_avg_pool2d over windows of different sizes")
+        # Windows of different sizes that may overlap: window i is from floor(i H / n) to ceil((i + 1) H / n).
+        y = step.make((*self.shape[:2], *output_size))
+        step.emit("average_pool", {"x": self}, {"y": y}, adaptive=True)
+        return y
     kernel = [size // wanted for size, wanted in zip(self.shape[2:], output_size, strict=True)]
     return _pool(step, "average_pool", self, kernel, kernel, [0, 0], False)
+
+
+@lowers("aten.mean.dim")
+def mean(step: Step, self: Value, dim: list[int], keepdim: bool, dtype: Any) -> Value:  # noqa: ARG001
+    """Over the pixels of images only: the global pool of some networks."""
+    if len(self.shape) != 4 or sorted(d % 4 for d in dim) != [2, 3]:
+        raise Unsupported("aten.mean of anything but the pixels of images")
+    pooled: Value = adaptive_average_pool(step, self, [1, 1])
+    flat: Value = pooled if keepdim else view(step, pooled, list(self.shape[:2]))
+    return flat
+
+
+@lowers("aten.clone.default")
+def clone(step: Step, self: Value, memory_format: Any) -> Value:  # noqa: ARG001
+    """Nothing in a step is changed in place, so that a copy is as good as the thing itself."""
+    return self
 
 
 def _pool(

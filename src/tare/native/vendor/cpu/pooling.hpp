@@ -9,10 +9,19 @@ namespace tare::vendor {
 
 struct Pool {
   Pool(const Op& op, const Value& x, const Value& y)
-      : image(x), pooled(y), kernel(op.integers("kernel")), stride(op.integers("stride")), padding(op.integers("padding")) {}
+      : image(x), pooled(y), kernel(op.integers("kernel")), stride(op.integers("stride")), padding(op.integers("padding")),
+        adaptive(op.attributes["adaptive"].boolean) {}
 
-  // For every output: `visit(its place, image and channel)`; for every tap of it inside the image:
-  // `tap(place in the image, number in the window)`.
+  // Where a window begins along one side, and how long it is: parts of it may lie outside the image.
+  int64_t begin(int d, int64_t p) const { return adaptive ? p * image.shape[2 + d] / pooled.shape[2 + d] : p * stride[d] - padding[d]; }
+  int64_t length(int d, int64_t p) const {
+    if (!adaptive) return kernel[d];
+    int64_t n = pooled.shape[2 + d];
+    return ((p + 1) * image.shape[2 + d] + n - 1) / n - begin(d, p);
+  }
+
+  // For every output: `open(its place, the size of its window)`; for every tap of it inside the image:
+  // `tap(place in the image, number in the window)`; then `close(its place)`.
   template <class Open, class Tap, class Close>
   void each(Open open, Tap tap, Close close) const {
     const auto &n = pooled.shape, &from = image.strides, &to = pooled.strides;
@@ -21,12 +30,13 @@ struct Pool {
         for (int64_t p = 0; p < n[2]; ++p)
           for (int64_t q = 0; q < n[3]; ++q) {
             int64_t at = a * to[0] + c * to[1] + p * to[2] + q * to[3];
-            open(at);
-            for (int64_t i = 0; i < kernel[0]; ++i)
-              for (int64_t j = 0; j < kernel[1]; ++j) {
-                int64_t row = p * stride[0] - padding[0] + i, col = q * stride[1] - padding[1] + j;
+            int64_t height = length(0, p), width = length(1, q);
+            open(at, height * width);
+            for (int64_t i = 0; i < height; ++i)
+              for (int64_t j = 0; j < width; ++j) {
+                int64_t row = begin(0, p) + i, col = begin(1, q) + j;
                 if (row < 0 || col < 0 || row >= image.shape[2] || col >= image.shape[3]) continue;
-                tap(a * from[0] + c * from[1] + row * from[2] + col * from[3], i * kernel[1] + j);
+                tap(a * from[0] + c * from[1] + row * from[2] + col * from[3], i * width + j);
               }
             close(at);
           }
@@ -34,6 +44,7 @@ struct Pool {
 
   Value image, pooled;
   std::vector<int64_t> kernel, stride, padding;
+  bool adaptive;
 };
 
 inline Call max_pool(const Op& op) {
@@ -43,7 +54,7 @@ inline Call max_pool(const Op& op) {
     const float* x = pool.image.as<float>();
     float *y = pool.pooled.as<float>(), most = 0;
     uint8_t place = 0;
-    pool.each([&](int64_t) { most = -std::numeric_limits<float>::infinity(); },
+    pool.each([&](int64_t, int64_t) { most = -std::numeric_limits<float>::infinity(); },
               [&](int64_t at, int64_t tap) {
                 if (x[at] > most) {
                   most = x[at];
@@ -65,7 +76,7 @@ inline Call max_pool_backward(const Op& op) {
     float* dx = pool.image.as<float>();
     std::memset(dx, 0, pool.image.bytes());
     int64_t out = 0;
-    pool.each([&](int64_t at) { out = at; },
+    pool.each([&](int64_t at, int64_t) { out = at; },
               [&](int64_t at, int64_t tap) {
                 if (index[out] == tap) dx[at] += dy[out];
               },
@@ -79,8 +90,9 @@ inline Call average_pool(const Op& op) {
     const float* x = pool.image.as<float>();
     float* y = pool.pooled.as<float>();
     double sum = 0;
-    pool.each([&](int64_t) { sum = 0; }, [&](int64_t at, int64_t) { sum += x[at]; },
-              [&](int64_t at) { y[at] = static_cast<float>(sum / (pool.kernel[0] * pool.kernel[1])); });
+    int64_t count = 1;
+    pool.each([&](int64_t, int64_t size) { sum = 0, count = size; }, [&](int64_t at, int64_t) { sum += x[at]; },
+              [&](int64_t at) { y[at] = static_cast<float>(sum / count); });
   };
 }
 
@@ -90,7 +102,7 @@ inline Call average_pool_backward(const Op& op) {
     const float* dy = pool.pooled.as<float>();
     float *dx = pool.image.as<float>(), share = 0;
     std::memset(dx, 0, pool.image.bytes());
-    pool.each([&](int64_t at) { share = dy[at] / (pool.kernel[0] * pool.kernel[1]); },
+    pool.each([&](int64_t at, int64_t size) { share = dy[at] / size; },
               [&](int64_t at, int64_t) { dx[at] += share; }, [](int64_t) {});
   };
 }

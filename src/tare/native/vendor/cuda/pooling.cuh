@@ -7,21 +7,30 @@ namespace tare::vendor {
 
 struct Window {
   Window(const Op& op, const Value& image, const Value& pooled) : image(image), pooled(pooled) {
+    adaptive = op.attributes["adaptive"].boolean;
     for (int d = 0; d < 2; ++d) {
-      kernel[d] = static_cast<int>(op.integers("kernel")[d]);
-      stride[d] = static_cast<int>(op.integers("stride")[d]);
-      padding[d] = static_cast<int>(op.integers("padding")[d]);
+      kernel[d] = adaptive ? 0 : static_cast<int>(op.integers("kernel")[d]);
+      stride[d] = adaptive ? 0 : static_cast<int>(op.integers("stride")[d]);
+      padding[d] = adaptive ? 0 : static_cast<int>(op.integers("padding")[d]);
       size[d] = static_cast<int>(image.shape[2 + d]);
       count[d] = static_cast<int>(pooled.shape[2 + d]);
     }
   }
 
-  // The windows along one side that a pixel lies in.
+  // Where a window begins along one side, and how long it is: parts of it may lie outside the image.
+  __device__ int begin(int d, int p) const { return adaptive ? p * size[d] / count[d] : p * stride[d] - padding[d]; }
+  __device__ int length(int d, int p) const { return adaptive ? ((p + 1) * size[d] + count[d] - 1) / count[d] - begin(d, p) : kernel[d]; }
+
+  // The first and the last window along one side that a pixel lies in.
   __device__ int first(int d, int pixel) const {
+    if (adaptive) return pixel * count[d] / size[d];
     int from = pixel + padding[d] - kernel[d] + 1;
     return from <= 0 ? 0 : (from + stride[d] - 1) / stride[d];
   }
-  __device__ int last(int d, int pixel) const { return min((pixel + padding[d]) / stride[d], count[d] - 1); }
+  __device__ int last(int d, int pixel) const {
+    if (adaptive) return ((pixel + 1) * count[d] - 1) / size[d];
+    return min((pixel + padding[d]) / stride[d], count[d] - 1);
+  }
 
   // Neighbouring channels are neighbours in memory only where they are so on both sides (one pixel always is).
   Walk both() const {
@@ -31,6 +40,7 @@ struct Window {
   }
 
   Walk image, pooled;
+  bool adaptive;
   int kernel[2], stride[2], padding[2], size[2], count[2];
 };
 
@@ -59,8 +69,8 @@ struct Pool {
 #pragma unroll
     for (int i = 0; i < N; ++i) result[i] = maximum ? -INFINITY : 0.0f, place[i] = 0;
     // Clipped to the image beforehand: without branches inside, several loads are under way at once.
-    int top = p * window.stride[0] - window.padding[0], left = q * window.stride[1] - window.padding[1];
-    int r_end = min(window.kernel[0], window.size[0] - top), s_end = min(window.kernel[1], window.size[1] - left);
+    int top = window.begin(0, p), left = window.begin(1, q), height = window.length(0, p), width = window.length(1, q);
+    int r_end = min(height, window.size[0] - top), s_end = min(width, window.size[1] - left);
     for (int r = max(0, -top); r < r_end; ++r)
 #pragma unroll 4
       for (int s = max(0, -left); s < s_end; ++s) {
@@ -70,12 +80,12 @@ struct Pool {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           if (!maximum) result[i] += values[i];
-          else if (values[i] > result[i]) result[i] = values[i], place[i] = static_cast<uint8_t>(r * window.kernel[1] + s);
+          else if (values[i] > result[i]) result[i] = values[i], place[i] = static_cast<uint8_t>(r * width + s);
         }
       }
     if (!maximum)
 #pragma unroll
-      for (int i = 0; i < N; ++i) result[i] /= static_cast<float>(window.kernel[0] * window.kernel[1]);
+      for (int i = 0; i < N; ++i) result[i] /= static_cast<float>(height * width);
     store<T, N>(y + to, result);
     if (maximum && index) {
       Pack<uint8_t, N> pack;
@@ -106,11 +116,9 @@ struct PoolBackward {
         if (maximum) place = *reinterpret_cast<const Pack<uint8_t, N>*>(index + from);
 #pragma unroll
         for (int i = 0; i < N; ++i)
-          if (!maximum || place.values[i] == tap) sum[i] += values[i];
+          if (maximum) sum[i] += place.values[i] == tap ? values[i] : 0.0f;
+          else sum[i] += values[i] / static_cast<float>(window.length(0, p) * window.length(1, q));
       }
-    if (!maximum)
-#pragma unroll
-      for (int i = 0; i < N; ++i) sum[i] /= static_cast<float>(window.kernel[0] * window.kernel[1]);
     store<T, N>(dx + to, sum);
   }
 };
