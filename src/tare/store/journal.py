@@ -156,9 +156,9 @@ def _columns(record: Record) -> dict[str, object]:
 
 def _spill_places(store: str, run: str) -> list[Path]:
     beside = [] if "://" in store else [Path(store).expanduser().resolve().parent]
-    if not (run.isalnum() and len(run) <= 32):
-        # A damaged store can say anything; it names no file.
-        run = hashlib.sha256(run.encode(errors="replace")).hexdigest()[:12]
+    # A damaged store can say anything, even bytes; it names no file.
+    if not (isinstance(run, str) and run.isalnum() and len(run) <= 32):
+        run = hashlib.sha256(repr(run).encode()).hexdigest()[:12]
     return [folder / f"tare-{run}.spill.jsonl" for folder in (*beside, Path(tempfile.gettempdir()), Path.home())]
 
 
