@@ -45,7 +45,12 @@ def test_it_works_where_nothing_else_is(wheel: Path, tmp_path: Path) -> None:
     assert str(tmp_path) in where
     command = [str(tmp_path / "env" / "bin" / "tare"), "run", "mlp", "--rung", "eager", "--device", "cpu"]
     done = subprocess.run(
-        [*command, "--quick", "--json"], env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=300
+        [*command, "--quick", "--parity", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["records"][0]["parity"]["status"] == "same"
