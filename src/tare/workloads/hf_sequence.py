@@ -64,7 +64,6 @@ for _name, (_hidden, _layers, _heads, _inner, _batch, _variant) in T5.items():
     unsupported={
         "train": "generation chooses tokens, through which no gradient passes",
         "torchscript": "the loop over tokens is Python, and tracing would freeze one text",
-        "aot": "the loop over tokens is Python: torch.export cannot follow it",
     },
 )  # fmt: skip
 class T5Generate:
