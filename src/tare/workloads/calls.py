@@ -38,7 +38,7 @@ class ConvolutionChain:
     batch=1,
     sizes={"depth": 64},
     unsupported=dict.fromkeys(
-        ("torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor", "jax", "onnxruntime", "tensorflow"),
+        ("torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor"),
         EAGER_ONLY,
     ),
 )
