@@ -6,6 +6,7 @@ from tare.workloads.base import Batch
 from tare.workloads.registry import workload
 
 EAGER_ONLY = "it measures frames of plain Python, which only eager runs one by one"
+NO_TRAINING = "it measures the price of a call, and has nothing to learn"
 
 
 @workload(
@@ -15,6 +16,7 @@ EAGER_ONLY = "it measures frames of plain Python, which only eager runs one by o
     source="written here",
     batch=1,
     sizes={"calls": 16, "channels": 4, "resolution": 8},
+    unsupported={"train": NO_TRAINING},
 )
 class ConvolutionChain:
     """Convolutions one after another, each so small that calling it costs more than computing it."""
@@ -37,10 +39,8 @@ class ConvolutionChain:
     source="written here",
     batch=1,
     sizes={"depth": 64},
-    unsupported=dict.fromkeys(
-        ("torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor"),
-        EAGER_ONLY,
-    ),
+    unsupported={"train": NO_TRAINING}
+    | dict.fromkeys(("torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor"), EAGER_ONLY),
 )
 class FrameChain:
     """Python functions that call each other and do nothing else."""
