@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from tare.cli.options import JsonOption, StoreOption
-from tare.errors import BadInput
 
 
 def export(
@@ -22,14 +21,12 @@ def export(
 ) -> None:
     """Export stored records (all of them, if nothing is named)."""
     from tare.export import get_exporter
+    from tare.report.files import write_whole
     from tare.survey import find_records
 
     exporter = get_exporter("json" if as_json else format)
     text = exporter(find_records(terms or [], store))
     if output is None:
         typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {output}: {error.strerror}") from None
+    else:
+        write_whole(output, text)
