@@ -8,8 +8,6 @@ import typer
 from tare.cli.options import JsonOption, StoreOption, batches, print_json, sizes, split, whole_numbers
 from tare.errors import BadInput
 
-Values = Annotated[list[str] | None, typer.Option()]
-
 
 def run(
     targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD|@GROUP|PLAN.toml...", show_default=False)],
