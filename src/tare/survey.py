@@ -7,10 +7,9 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput
-from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import InspectJob
 from tare.execute.protocol import Inspected, Probed
-from tare.execute.scratch import scratch
+from tare.execute.workshop import open_executor
 from tare.foreign.point import ForeignPoint
 from tare.foreign.read import read_foreign
 from tare.guard.selectors import select_records
@@ -31,12 +30,8 @@ INSPECT_S = 600.0
 
 def survey() -> Probed:
     """What this machine has, asked in a process of its own. Takes seconds: torch is imported there."""
-    with scratch() as folder, make_console(stderr=True).status("looking at this machine"):
-        executor = LocalExecutor(make_launcher("spawn"), folder)
-        try:
-            return executor.probe()
-        finally:
-            executor.close()
+    with make_console(stderr=True).status("looking at this machine"), open_executor("spawn") as executor:
+        return executor.probe()
 
 
 def describe_workload(name: str) -> Description:
@@ -45,12 +40,11 @@ def describe_workload(name: str) -> Description:
     case = Case(workload=name, rung="eager", batch=workload.batch, sizes=workload.defaults)
     found: Inspected | Failure | None = None
     if not workload.lacking():
-        with scratch() as folder, make_console(stderr=True).status(f"building {name} and counting its FLOPs"):
-            executor = LocalExecutor(make_launcher("spawn"), folder)
-            try:
-                found = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
-            finally:
-                executor.close()
+        with (
+            make_console(stderr=True).status(f"building {name} and counting its FLOPs"),
+            open_executor("spawn") as executor,
+        ):
+            found = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
     return describe(workload, all_groups(), found)
 
 
