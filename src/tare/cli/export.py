@@ -1,11 +1,10 @@
 """tare export: records in other formats."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tare.cli.options import JsonOption, StoreOption
+from tare.cli.options import JsonOption, OutputOption, StoreOption
 
 
 def export(
@@ -13,9 +12,7 @@ def export(
         list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
     ] = None,
     format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, pyperf.")] = "json",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")
-    ] = None,
+    output: OutputOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

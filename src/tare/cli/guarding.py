@@ -21,7 +21,8 @@ ThresholdsOption = Annotated[
 FormatOption = Annotated[
     str, typer.Option("--format", help="terminal, markdown, json, github, junit, sarif, benchmark.")
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")]
 
 
 def read_rules(
