@@ -48,11 +48,8 @@ def compare_stored(
     a: str, b: str, thresholds: Thresholds, metrics: Sequence[Metric], store: str | None, force: bool, keep: Any
 ) -> Report:
     """`tare compare`. `keep` says of a case whether it is wanted."""
-    opened = Store(store, must_exist=store is not None)
-    try:
+    with Store(store, reading=True) as opened:
         sides = [select_records(text, opened) for text in (a, b)]
-    finally:
-        opened.close()
     chosen = [side._replace(records=[r for r in side.records if keep(r.case)]) for side in sides]
     for side in chosen:
         if not side.records:
@@ -74,8 +71,7 @@ class CheckSession:
     def run(self, baseline: str | None, version: Version | None, again: bool, force: bool) -> Report:
         """Measures the plan and compares it; Ctrl-C leaves what --resume goes on from."""
         with contextlib.ExitStack() as stack:
-            store = Store(self._where)
-            stack.callback(store.close)
+            store = stack.enter_context(Store(self._where))
             stored = get_baseline(store, baseline) if baseline else []
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())

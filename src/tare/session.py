@@ -89,7 +89,7 @@ class Session:
     def run(self, resume: bool, fail_fast: bool) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
         with contextlib.ExitStack() as stack:
-            store = stack.enter_context(contextlib.closing(Store(self._store)))
+            store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
             preloaded = preload_of(self._plan)

@@ -58,70 +58,49 @@ def find_records(terms: list[str], where: str | None, latest: bool = False) -> l
         return [record for path in files for record in read_records(path)]
     sizes = {size for workload in all_workloads().values() for size in workload.sizes}
     query = parse_query(terms, sizes)
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, reading=True) as store:
         return store.find(query, latest)
-    finally:
-        store.close()
 
 
 def newest_run(where: str | None) -> list[Record]:
     """The records of the run that wrote last."""
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, reading=True) as store:
         run = store.newest_run()
         return store.find(Query(fields=(("run", (run,)),))) if run else []
-    finally:
-        store.close()
 
 
 def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
     """Names the records of a selector; returns them, and whether the name was taken before."""
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, existing=True) as store:
         if selector.endswith((".json", ".json.gz")):
             raise BadInput(
                 f"a baseline names records in the store, and {selector} is a file: compare with it directly"
             )
         found = select_records(selector, store).records
         return found, set_baseline(store, name, found)
-    finally:
-        store.close()
 
 
 def all_baselines(where: str | None) -> list[Baseline]:
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, reading=True) as store:
         return list_baselines(store)
-    finally:
-        store.close()
 
 
 def baseline_records(name: str, where: str | None) -> list[Record]:
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, reading=True) as store:
         return get_baseline(store, name)
-    finally:
-        store.close()
 
 
 def forget_baseline(name: str, where: str | None) -> None:
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, existing=True) as store:
         remove_baseline(store, name)
-    finally:
-        store.close()
 
 
 def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
     """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
     if any(term.endswith((".json", ".json.gz")) or ("=" in term and "/" not in term) for term in terms):
         return []
-    store = Store(where, must_exist=where is not None)
-    try:
+    with Store(where, reading=True) as store:
         return find_foreign(store, terms)
-    finally:
-        store.close()
 
 
 class ImportedFile(msgspec.Struct):
@@ -135,11 +114,8 @@ class ImportedFile(msgspec.Struct):
 def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
     """All of them, or none if one cannot be read."""
     found = [(path, read_foreign(path)) for path in files]
-    store = Store(where)
-    try:
+    with Store(where) as store:
         new = [add_foreign(store, each.points) for _, each in found]
-    finally:
-        store.close()
     return [
         ImportedFile(str(path), each.source, len(each.points), count, each.left_out)
         for (path, each), count in zip(found, new, strict=True)
