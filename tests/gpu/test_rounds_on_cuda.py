@@ -58,6 +58,16 @@ def test_the_three_memory_figures_are_there_and_ordered(done: Round) -> None:
     assert memory.nvml is None or memory.nvml > 0
 
 
+def test_the_capture_of_a_graph_belongs_to_its_preparation(executor: LocalExecutor) -> None:
+    case = make("mnist_cnn", "cudagraph", "train", device="cuda", batch=256)
+    memory = executor.run_round(case, 0, OPTIONS, check=False).device_memory
+    assert memory is not None
+    assert memory.prepare_allocated_peak is not None
+    assert memory.allocated_peak is not None
+    # The activations live in the graph's pool: capturing allocates them, replaying does not.
+    assert memory.prepare_allocated_peak > memory.allocated_peak
+
+
 def test_the_machine_was_watched(done: Round) -> None:
     seen = done.telemetry
     assert seen is not None
