@@ -12,6 +12,8 @@ from tare.execute.executor import LocalExecutor, make_launcher
 from tare.records.figures import round_median
 from tare.records.record import Round
 
+pytestmark = pytest.mark.alone
+
 OPTIONS = Options(rounds=1, budget=3, width=0.001)
 
 
