@@ -19,6 +19,7 @@ from tare.execute.ladder import ladders
 from tare.execute.preload import preload
 from tare.execute.runner import run_cases
 from tare.execute.scratch import scratch
+from tare.execute.warming import warm
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
@@ -159,6 +160,9 @@ class _Work:
         self.cases += cases
         if self._stopped:
             return
+        if self._options.warm:
+            left = [case for case in cases if self._journal.record(case) is None]
+            warm(left, self._executor, self._options, self._progress.stage)
         made = run_cases(
             cases,
             self._options,

@@ -33,6 +33,7 @@ def run(
     isolation: Annotated[str | None, typer.Option(help="fork (cheap) or spawn (nothing shared).")] = None,
     memory: Annotated[int | None, typer.Option(help="MiB of host memory a worker may use.")] = None,
     parity: Annotated[bool | None, typer.Option("--parity/--no-parity", help="Prove the rungs equal.")] = None,
+    warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time, ahead (default 0).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One round, two seconds a case.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
@@ -63,6 +64,7 @@ def run(
         "isolation": isolation,
         "memory": None if memory is None else memory * 2**20,
         "parity": parity,
+        "warm": warm,
     }
     plan = _plan(targets, {name: value for name, value in grid.items() if value})
     session = Session(
