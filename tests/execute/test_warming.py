@@ -1,4 +1,4 @@
-"""Preparing ahead: what is prepared how, rounds that find it warm, and an interruption that leaves nobody behind."""
+"""Preparing ahead: what is prepared how, rounds that find it warm, an interruption that leaves nobody behind."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Preparing many cases side by side before anything is measured: a compiler keeps one core busy and the device idle.
+"""Preparing many cases side by side before anything is measured: a compiler keeps a core busy, the device idle.
 
 What is left behind (caches, staged programs) is what a case's first process would have left, so its rounds find
 everything warm. Nothing that is prepared here is timed.
