@@ -17,6 +17,7 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.ladder import ladders
 from tare.execute.preload import preload
 from tare.execute.runner import run_cases
+from tare.execute.warming import warm
 from tare.execute.workshop import open_executor
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
@@ -155,6 +156,9 @@ class _Work:
         self.cases += cases
         if self._stopped:
             return
+        if self._options.warm:
+            left = [case for case in cases if self._journal.record(case) is None]
+            warm(left, self._executor, self._options, self._progress.stage)
         made = run_cases(
             cases,
             self._options,

@@ -5,6 +5,14 @@ from pathlib import Path
 import pytest
 from planted_environment import Tare, planted_environment
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.alone)
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:

@@ -88,7 +88,7 @@ def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(
 def test_a_worker_that_does_not_mark_the_call_is_told_apart(
     executor: ErrandExecutor, tmp_path: Path, counter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ErrandExecutor, "_send", lambda *_: None)
+    monkeypatch.setattr(ErrandExecutor, "_send_staged", lambda *_: None)
     monkeypatch.setattr(executor, "_scratch", tmp_path)
     found = executor.take_stack(case("mlp"), counter, OPTIONS)
     assert isinstance(found, Failure)

@@ -48,6 +48,7 @@ def run(
     isolation: IsolationOption = None,
     memory: Annotated[int | None, typer.Option(help="MiB of host memory a worker may use.")] = None,
     parity: Annotated[bool | None, typer.Option("--parity/--no-parity", help="Prove the rungs equal.")] = None,
+    warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time, ahead (default 0).")] = None,
     quick: QuickOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
@@ -65,7 +66,7 @@ def run(
         plan=_plan(targets, grid | ({"smoke": True} if smoke else {})),
         options=given(
             rounds=rounds, budget=budget, timeout=timeout, width=width, isolation=isolation, parity=parity,
-            memory=None if memory is None else memory * 2**20,
+            warm=warm, memory=None if memory is None else memory * 2**20,
         ),
         quick=quick,
         store=store,

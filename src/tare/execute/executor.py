@@ -12,7 +12,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob
+from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, WarmJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.lock import machine_lock
@@ -25,6 +25,7 @@ from tare.measure.telemetry import Watch
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
+from tare.rungs.registry import split_name
 
 OnStage = Callable[[str], None]
 Answer = TypeVar("Answer")
@@ -56,6 +57,7 @@ class LocalExecutor:
         self._references: dict[str, Failure | None] = {}
         self._gpus: dict[str, str] = {}
         self._unbuilt: dict[tuple[str, str], TareError] = {}
+        self._staged: dict[str, Prepared] = {}
 
     def probe(self, what: str = "this machine") -> Probed:
         """What this machine has, as its version of torch sees it; the first thing to ask."""
@@ -101,6 +103,22 @@ class LocalExecutor:
             done = self._run(self._job(case, options, reference=_text(reference), cache=cache), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
+    def preparation(self, case: Case) -> Job | None:
+        """What can be done ahead for a case, beside other cases and untimed; None where that is nothing."""
+        rung = get_rung(case.rung)
+        if isinstance(rung, NativeRung) and rung.is_executable(case):
+            return StageJob(case=case, folder=str(self._folder("stage", case)))
+        if not rung.caches or split_name(case.rung)[1] in rung.solitary:
+            return None
+        return WarmJob(case=case, cache=str(self._folder("cache", case)))
+
+    def prepared(self, case: Case, ending: Ending) -> bool:
+        """Takes note of how a preparation ended."""
+        staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
+        if staged:
+            self._staged[case.key] = staged
+        return ending.status == 0 and ending.killed is None
+
     def cache_of(self, case: Case) -> Path:
         """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
         return self._folder("cache", case)
@@ -135,13 +153,14 @@ class LocalExecutor:
         except TareError as error:
             return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
         folder, evidence = self._folder("stage", case), self._folder("evidence", case)
-        staged = None
-        if not folder.exists():
+        first = case.key not in self._staged
+        if first:
             ending, _ = self._supervise(StageJob(case=case, folder=str(folder)), options, case.device)
             failure = failure_of(ending, options.timeout)
             if failure:
                 return _failed(index, failure, ending.seconds)
-            staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
+            self.prepared(case, ending)
+        staged = self._staged[case.key]
         evidence.mkdir(parents=True, exist_ok=True)
         searched = str(home() / "native" / "searched")
         job = self._job(
@@ -152,9 +171,9 @@ class LocalExecutor:
             return done
         return msgspec.structs.replace(
             done,
-            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if staged else 0.0),
-            cache="cold" if staged else "warm",
-            flags=staged.flags if staged else {},
+            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if first else 0.0),
+            cache="cold" if first else "warm",
+            flags=staged.flags,
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
 
