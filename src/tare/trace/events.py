@@ -49,8 +49,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
 NO_ARGS = Args()
 
 
-class Head(msgspec.Struct, gc=False):
-    """An entry of `traceEvents` without its arguments."""
+class Event(msgspec.Struct, gc=False):
+    """One entry of `traceEvents`."""
 
     ph: str = ""
     cat: str = ""
@@ -59,15 +59,19 @@ class Head(msgspec.Struct, gc=False):
     tid: Tag = None
     ts: float | str | None = None
     dur: float | None = None
-
-
-class Event(Head, gc=False):
     args: Args = NO_ARGS
 
 
-class LooseEvent(Head, gc=False):
-    """With its arguments as they are written."""
+class LooseEvent(msgspec.Struct, gc=False):
+    """The same with its arguments as they are written."""
 
+    ph: str = ""
+    cat: str = ""
+    name: str | int | float | None = ""
+    pid: Tag = None
+    tid: Tag = None
+    ts: float | str | None = None
+    dur: float | None = None
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
