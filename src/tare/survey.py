@@ -13,7 +13,7 @@ from tare.execute.workshop import open_executor
 from tare.foreign.point import ForeignPoint
 from tare.foreign.read import read_foreign
 from tare.guard.selectors import select_records
-from tare.records.codec import read_records
+from tare.records.codec import names_file, read_records
 from tare.records.record import Failure, Record
 from tare.report.terminal import make_console
 from tare.report.workload import Description, describe
@@ -51,7 +51,7 @@ def describe_workload(name: str) -> Description:
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
     """Stored records that match what the user wrote; all of them for no terms. A term that names an exported file
     stands for the records in it."""
-    files = [Path(term) for term in terms if term.endswith((".json", ".json.gz"))]
+    files = [Path(term) for term in terms if names_file(term)]
     if files:
         if len(files) < len(terms):
             raise BadInput("name files of records or query terms, not both")
@@ -72,7 +72,7 @@ def newest_run(where: str | None) -> list[Record]:
 def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
     """Names the records of a selector; returns them, and whether the name was taken before."""
     with Store(where, existing=True) as store:
-        if selector.endswith((".json", ".json.gz")):
+        if names_file(selector):
             raise BadInput(
                 f"a baseline names records in the store, and {selector} is a file: compare with it directly"
             )
@@ -97,7 +97,7 @@ def forget_baseline(name: str, where: str | None) -> None:
 
 def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
     """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
-    if any(term.endswith((".json", ".json.gz")) or ("=" in term and "/" not in term) for term in terms):
+    if any(names_file(term) or ("=" in term and "/" not in term) for term in terms):
         return []
     with Store(where, reading=True) as store:
         return find_foreign(store, terms)
