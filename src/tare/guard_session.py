@@ -192,16 +192,6 @@ def reproduce(arguments: Sequence[str]) -> str:
     return shlex.join(["tare", *arguments])
 
 
-def parse_variables(values: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not name or not equals or "\0" in value:
-            raise BadInput(f"--baseline-env takes NAME=VALUE, not '{value[:60]}'")
-        found[name] = text
-    return found
-
-
 def _probe(executor: LocalExecutor, version: Version) -> Probed:
     try:
         return executor.probe("this machine" if version == Version() else "the baseline's version")

@@ -58,7 +58,8 @@ def check(
 ) -> int:
     """Measure a plan, compare it with the baseline, measure suspects again; exit code 1 on a regression."""
     from tare.cases.plan import read_plan
-    from tare.guard_session import CheckSession, Version, parse_variables, reproduce
+    from tare.guard.variables import parse_variables
+    from tare.guard_session import CheckSession, Version, reproduce
 
     format = "json" if as_json else format
     check_format(format)
@@ -78,7 +79,7 @@ def check(
     version = None
     if baseline_python is not None or baseline_env:
         python = str(baseline_python) if baseline_python else sys.executable
-        version = Version(python=python, variables=parse_variables(baseline_env or []))
+        version = Version(python=python, variables=parse_variables(baseline_env or [], "--baseline-env"))
     report = session.run(baseline, version, resume, force)
     if report.interrupted:
         raise KeyboardInterrupt

@@ -1,6 +1,5 @@
 """From what the command line says to a spec; a combination that makes no sense is refused in one line."""
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from tare.guard.bisect.candidates import labels as read_labels
 from tare.guard.bisect.candidates import versions as list_versions
 from tare.guard.bisect.spec import Candidate, Kind, Reading, Spec, vector
 from tare.guard.metrics import get_metric
+from tare.guard.variables import parse_variables
 
 EXAMPLE = {"label": "x", "dir": "x", "python": "x"}
 
@@ -68,7 +68,7 @@ def make_spec(asked: Asked) -> Spec:
         case=asked.case,
         metric=asked.metric,
         reading="wall" if asked.reading == "wall" else "output",
-        environment=_variables(asked.environment),
+        environment=parse_variables(asked.environment, "--env"),
         python=interpreter,
         budget=asked.budget,
         timeout=asked.timeout,
@@ -104,14 +104,4 @@ def _interpreter(python: str | None) -> str:
     found = shutil.which(python)
     if found is None:
         raise BadInput(f"--python: there is no interpreter '{python[:80]}'")
-    return found
-
-
-def _variables(pairs: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise BadInput(f"--env takes NAME=VALUE, not '{pair[:60]}'")
-        found[name] = value
     return found
