@@ -21,7 +21,7 @@ from tare.execute.launch import SpawnLauncher
 from tare.execute.protocol import Counted, Probed
 from tare.execute.workshop import open_executor
 from tare.findings.diagnosis import Diagnosis, diagnose
-from tare.home import home
+from tare.home import trace_paths
 from tare.measure.peakstore import load_peaks, save_peaks
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
@@ -169,9 +169,8 @@ def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, 
     rung = get_rung(case.rung)
     if isinstance(rung, NativeRung) and rung.is_executable(case):
         raise TareError(f"{case.rung} runs as an executable, which torch.profiler cannot see into")
-    folder = home() / "traces"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = (folder / f"{name}.json.gz", folder / f"{name}-stacks.json.gz")
+    paths = trace_paths(name)
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
     # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
     job = ProfileJob(case=case, trace=str(paths[0]), stacks=str(paths[1]), cache=str(executor.cache_of(case)))
     executor.inquire(job, Options(), case.device, SpawnLauncher())

@@ -19,3 +19,9 @@ def home() -> Path:
     except OSError as error:
         raise BadInput(f"cannot use {path} as the data folder ({error.strerror}); set {VARIABLE}") from None
     return path
+
+
+def trace_paths(record: str) -> tuple[Path, Path]:
+    """Where the two traces of a record are kept: a plain one, and one with Python's stacks."""
+    folder = home() / "traces"
+    return folder / f"{record}.json.gz", folder / f"{record}-stacks.json.gz"
