@@ -12,7 +12,7 @@ from tare.findings.scene import Scene
 from tare.home import trace_paths
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
-from tare.survey import find_records
+from tare.stored import find_records
 from tare.trace.explanation import recorded_gross
 from tare.trace.read import read
 

@@ -19,7 +19,7 @@ def export(
     """Export stored records (all of them, if nothing is named)."""
     from tare.export import get_exporter
     from tare.report.files import write_whole
-    from tare.survey import find_records
+    from tare.stored import find_records
 
     exporter = get_exporter("json" if as_json else format)
     text = exporter(find_records(terms or [], store))
