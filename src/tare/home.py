@@ -13,7 +13,15 @@ def home() -> Path:
     from platformdirs import user_data_path
 
     chosen = os.environ.get(VARIABLE)
-    path = Path(chosen).expanduser() if chosen else user_data_path("tare")
+    return _made(Path(chosen).expanduser() if chosen else user_data_path("tare"))
+
+
+def home_folder(name: str) -> Path:
+    """A folder within it, made on first use."""
+    return _made(home() / name)
+
+
+def _made(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

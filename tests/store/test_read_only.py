@@ -1,6 +1,5 @@
 """A store that cannot be written can be read; a verb that has to write says so in one line."""
 
-import os
 import re
 import shutil
 import sqlite3
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_record
+from users import acting_as_nobody
 
 from tare.errors import BadInput
 from tare.guard.selectors import select_records
@@ -18,20 +18,6 @@ from tare.store.baselines import get_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.journal import begin
 from tare.store.query import Query
-
-NOBODY = 65534
-
-
-@contextmanager
-def acting_as(user: int) -> Iterator[None]:
-    """For root, to whom nothing is read-only, another user; anybody else stays who they are."""
-    before = os.geteuid()
-    if not os.getuid():
-        os.seteuid(user)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 @pytest.fixture
@@ -52,7 +38,7 @@ def path() -> Iterator[Path]:
 def locked(path: Path, file: int = 0o444, folder: int = 0o555) -> Iterator[str]:
     path.chmod(file)
     path.parent.chmod(folder)
-    with acting_as(NOBODY):
+    with acting_as_nobody():
         yield str(path)
 
 
