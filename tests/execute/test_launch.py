@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,22 @@ def test_the_server_has_torch_and_has_touched_no_device_and_has_one_thread(fork:
     threads = [(one / "comm").read_text().strip() for one in (server / "task").iterdir()]
     # OpenBLAS keeps threads of its own and takes care of a fork; nothing else may run in the server.
     assert len(threads) <= 1 + (os.cpu_count() or 1)
+
+
+def test_a_server_that_dies_while_it_starts_a_worker_is_replaced() -> None:
+    with contextlib.closing(ForkLauncher()) as launcher:
+        supervise(launcher.launch(ProbeJob()), Watchman(120))
+        first = launcher._server
+        assert first is not None
+        # It takes the request, for it cannot answer, and dies.
+        first.send_signal(signal.SIGSTOP)
+        killer = threading.Timer(0.5, first.kill)
+        killer.start()
+        ending = supervise(launcher.launch(ProbeJob()), Watchman(120))
+        killer.join()
+        assert isinstance(ending.messages[-1], Done)
+        assert launcher._server is not None
+        assert launcher._server.pid != first.pid
 
 
 def test_every_job_has_a_process_of_its_own(fork: ForkLauncher) -> None:

@@ -65,8 +65,17 @@ class ForkLauncher:
         self._buffer = b""
 
     def launch(self, job: Job) -> "_Forked":
-        if self._server is None or self._server.poll() is not None:
-            self._start()
+        """A server that was killed meanwhile is replaced once; what it had forked dies with it."""
+        for _ in range(2):
+            if self._server is None or self._server.poll() is not None:
+                self._start()
+            forked = self._fork(job)
+            if forked is not None:
+                return forked
+            self.close()
+        raise TareError("the fork server died while starting a worker; try --isolation spawn")
+
+    def _fork(self, job: Job) -> "_Forked | None":
         assert self._socket is not None
         messages, messages_end = os.pipe()
         log, log_end = os.pipe()
@@ -74,14 +83,18 @@ class ForkLauncher:
             request = msgspec.json.encode(job) + b"\n"
             sent = socket.send_fds(self._socket, [request], [messages_end, log_end])
             self._socket.sendall(request[sent:])
+        except ConnectionError:
+            # Nobody is there: that is what the reply will say.
+            pass
         finally:
             os.close(messages_end)
             os.close(log_end)
         reply = self.read_reply(60.0)
-        if reply is None or "pid" not in reply:
-            self.close()
-            raise TareError("the fork server died while starting a worker; try --isolation spawn")
-        return _Forked(self, reply["pid"], messages, log)
+        if reply is not None and "pid" in reply:
+            return _Forked(self, reply["pid"], messages, log)
+        os.close(messages)
+        os.close(log)
+        return None
 
     def read_reply(self, wait_s: float) -> dict[str, int] | None:
         """The server's next line, or None after `wait_s`; a dead server answers {'lost': 1}."""
