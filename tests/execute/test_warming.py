@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from planted_environment import planted_environment
+from commandline import planted_environment
 from proof import make
 
 from tare.cases.case import Case

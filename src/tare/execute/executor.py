@@ -59,8 +59,9 @@ class LocalExecutor:
         self._unbuilt: dict[tuple[str, str], TareError] = {}
         self._staged: dict[str, Prepared] = {}
 
-    def probe(self) -> Probed:
-        """What this machine has; the first thing to ask."""
+    def probe(self, what: str = "this machine") -> Probed:
+        """What this machine has, as its version of torch sees it; the first thing to ask."""
+        self._on_stage(f"looking at {what}")
         found = self.ask(ProbeJob(), Probed, Options())
         if isinstance(found, Failure):
             raise TareError(f"cannot look at this machine: {found.message}")
@@ -69,12 +70,25 @@ class LocalExecutor:
 
     def ask(self, job: Job, answer: type[Answer], options: Options, device: str = "cpu") -> Answer | Failure:
         """What a worker says to a question, or why it has no answer."""
-        ending, _ = self._supervise(job, options, device)
-        failure = failure_of(ending, options.timeout)
-        found = next((m for m in ending.messages if isinstance(m, answer)), None)
-        if failure is None and found is not None:
-            return found
-        return failure or Failure(cause="no-result", message="the worker gave no answer")
+        heard = self.send(job, options, device)
+        if isinstance(heard, Failure):
+            return heard
+        found = next((m for m in heard if isinstance(m, answer)), None)
+        return found or Failure(cause="no-result", message="the worker gave no answer")
+
+    def send(
+        self, job: Job, options: Options, device: str, launcher: Launcher | None = None
+    ) -> list[Message] | Failure:
+        """All that a worker says that runs a job which is no round, watched like any other, or why it failed."""
+        ending, _ = self._supervise(job, options, device, launcher)
+        return failure_of(ending, options.timeout) or ending.messages
+
+    def inquire(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> list[Message]:
+        """The same where a failure is an error: TareError."""
+        heard = self.send(job, options, device, launcher)
+        if isinstance(heard, Failure):
+            raise TareError(f"{heard.stage or 'the worker'} failed: {heard.cause}, {heard.message}")
+        return heard
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
         """One fresh process that measures one case. `check` asks for the proof of parity as well."""
@@ -104,14 +118,6 @@ class LocalExecutor:
         if staged:
             self._staged[case.key] = staged
         return ending.status == 0 and ending.killed is None
-
-    def inquire(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> Ending:
-        """Runs a job that is no round in a fresh process, watched like any other; TareError where it fails."""
-        ending, _ = self._supervise(job, options, device, launcher)
-        failure = failure_of(ending, options.timeout)
-        if failure:
-            raise TareError(f"{failure.stage or 'the worker'} failed: {failure.cause}, {failure.message}")
-        return ending
 
     def cache_of(self, case: Case) -> Path:
         """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
@@ -197,8 +203,8 @@ class LocalExecutor:
         if wanted.key not in self._references:
             self._on_stage("reference")
             job = ReferenceJob(case=wanted, folder=str(self._folder("reference", wanted)))
-            ending, _ = self._supervise(job, options, case.device)
-            self._references[wanted.key] = failure_of(ending, options.timeout)
+            heard = self.send(job, options, case.device)
+            self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 
     def _job(self, case: Case, options: Options, **places: str | None) -> RoundJob:

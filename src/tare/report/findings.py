@@ -91,7 +91,8 @@ def gain(finding: Finding) -> str:
 
 
 def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:
-    table = _right("operator", "calls", "host self", "host total", "device self", "device total", "memory")
+    heads = ("operator", "calls", "host self", "host total", "device self", "device total", "memory")
+    table = simple_table(*heads, right=slice(1, None), narrow=True)
     for one in operators[:rows]:
         times = (one.host_self, one.host_total, one.device_self, one.device_total)
         table.add_row(
@@ -105,7 +106,8 @@ def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_R
 
 
 def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
-    table = _right("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
+    heads = ("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
+    table = simple_table(*heads, right=slice(1, None), narrow=True)
     for one in kernels[:rows]:
         table.add_row(
             cut(short_name(one.name), 32),
@@ -163,14 +165,6 @@ def sparkline(values: Sequence[int], width: int = 80) -> str:
     count = min(width, len(values))
     stretches = [values[i * len(values) // count : max((i + 1) * len(values) // count, 1)] for i in range(count)]
     return "".join(BARS[min(int(max(part) / top * len(BARS)), len(BARS) - 1)] for part in stretches if part)
-
-
-def _right(*heads: str) -> Table:
-    table = simple_table(*heads)
-    table.padding = (0, 1, 0, 0)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    return table
 
 
 def _shape(numbers: tuple[int, int, int] | None) -> str:
