@@ -171,7 +171,7 @@ class _Opener:
             for i, (_, environment) in enumerate(self._executors):
                 if opened:
                     belongs = opened[0].run
-                what = ["check", stage, i, belongs, self._options, environment.id]
+                what = ["check", stage, i, belongs, self._options.identity, environment.id]
                 name = f"{self._name}{BASELINE_SIDE if i else ''}{suffix}"
                 opened.append(self._open(fingerprint(self._cases, what), name))
             self._journals[stage] = opened
