@@ -160,7 +160,7 @@ def test_the_posterior_is_the_known_one_for_two_runs() -> None:
     assert same.change[0] < 0.02
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(st.integers(0, 50), st.lists(st.floats(-0.5, 1.5), min_size=1, max_size=6), min_size=2),
     st.floats(1e-6, 0.2),
@@ -177,7 +177,7 @@ def test_a_posterior_is_one(runs: dict[int, list[float]], rate: float) -> None:
         assert left.sum(axis=0) == pytest.approx(right.sum(axis=1), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.data())
 def test_any_search_ends_and_asks_only_for_what_can_be_run(last: int, data: st.DataObject) -> None:
     """Whatever the runs say and whatever breaks, it ends within the runs allowed."""

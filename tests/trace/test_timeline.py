@@ -1,7 +1,7 @@
 """The innermost event at every moment, against a stack walked moment by moment."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.trace.nesting import nest, order
@@ -24,7 +24,6 @@ def by_hand(starts: list[int], ends: list[int], moment: int) -> int:
     return owner
 
 
-@settings(deadline=None)
 @given(spans)
 def test_owners(chosen: list[tuple[int, int]]) -> None:
     start = np.array([begin for begin, _ in chosen], dtype=np.int64)
@@ -38,7 +37,6 @@ def test_owners(chosen: list[tuple[int, int]]) -> None:
         assert found == by_hand(start.tolist(), end.tolist(), moment)
 
 
-@settings(deadline=None)
 @given(spans, spans)
 def test_cutting_loses_nothing(chosen: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> None:
     start = np.array([begin for begin, _ in chosen], dtype=np.int64)
