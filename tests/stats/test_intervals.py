@@ -14,7 +14,6 @@ from tare.stats.intervals import Interval, median_interval, process_interval, si
 times = st.floats(min_value=1e-7, max_value=1e3, allow_nan=False)
 many = st.lists(times, min_size=1, max_size=120)
 levels = st.floats(min_value=0.5, max_value=0.999)
-# The first call imports scipy, and others share this machine.
 
 
 @given(many, levels)
