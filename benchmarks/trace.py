@@ -120,10 +120,28 @@ def repeat(path: Path, size: int) -> None:
         file.write(json.dumps(document)[:-1] + ', "traceEvents": [\n')
         written, copies = 0, 0
         while written < size:
-            text = ",\n".join(json.dumps(shifted(event, copies, span), indent=1) for event in events)
+            text = ",\n".join(written_out(shifted(event, copies, span)) for event in events)
             written += file.write((",\n" if copies else "") + text)
             copies += 1
         file.write("]}")
+
+
+def written_out(event: dict[str, Any]) -> str:
+    """An event in the layout of torch.profiler: where the lines break decides how much text there is to read."""
+    lines = {
+        "ph": "cat name pid tid" if event.get("ph") == "X" else "id pid tid ts",
+        "ts": "dur",
+        "cat": "name bp",
+    }
+    left, text = dict(event), []
+    args = left.pop("args", None)
+    for first, others in lines.items():
+        line = {key: left.pop(key) for key in (first, *others.split()) if key in left}
+        text += [json.dumps(line)[1:-1]] if line else []
+    text += [json.dumps(left)[1:-1]] if left else []
+    if args is not None:
+        text.append('"args": {\n      ' + json.dumps(args)[1:-1] + "\n    }")
+    return "  {\n    " + ",\n    ".join(text) + "\n  }"
 
 
 def shifted(event: dict[str, Any], copy: int, span: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from traces import TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace import chunks, tables
+from tare.trace import tables, window
 from tare.trace.read import read
 
 
@@ -94,7 +94,7 @@ def test_pieces_of_any_size_give_the_same(
     builder.op('}],{"\\', 90, 91)
     builder.op(escape, 92, 93)
     path = builder.write(tmp_path / "t.json")
-    monkeypatch.setattr(chunks, "CHUNK", size)
+    monkeypatch.setattr(window, "CHUNK", size)
     trace = read(path)
     assert [trace.name(trace.operators, row) for row in (2, 3)] == ['}],{"\\', escape]
     assert np.array_equal(trace.device.start, small().build().device.start)

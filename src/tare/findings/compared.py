@@ -8,7 +8,7 @@ import numpy as np
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene
 from tare.trace.tables import Integers
-from tare.trace.timeline import inherit
+from tare.trace.nesting import inherit
 
 # Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
 _WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
@@ -75,7 +75,7 @@ def _outermost(scene: Scene) -> Integers:
     wrapping = np.array([name.startswith(_WRAPPERS) for name in scene.trace.names] or [False], dtype=bool)
     above = table.parent
     free = (above < 0) | wrapping[table.name[np.maximum(above, 0)]] if len(table) else above < 0
-    return inherit(np.where(free, np.arange(len(table)), -1), table.parent, table.depth)
+    return inherit(np.where(free, np.arange(len(table)), -1), table.parent)
 
 
 def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:

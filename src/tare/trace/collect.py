@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from tare.trace import events as kineto
-from tare.trace.events import MEMORY, NOTHING, Event
+from tare.trace.events import MEMORY, Event
 from tare.trace.intervals import Integers
 from tare.trace.naming import call_kind, copy_direction, copy_memory
 from tare.trace.tables import COPY, KERNEL, MEMSET
@@ -16,6 +17,8 @@ from tare.trace.tables import COPY, KERNEL, MEMSET
 # Beyond this a number of microseconds does not fit an int64 of nanoseconds.
 LATEST = 4e15
 SPAN = ("start", "end", "name")
+# No JSON has this byte.
+SEPARATOR = b"\0"
 
 
 class Columns:
@@ -46,11 +49,29 @@ class Codes(dict[Any, int]):
         return code
 
 
+class Interned:
+    """Equal groups of texts get equal rows of numbers, which are worked out once."""
+
+    def __init__(self, numbers: Callable[[list[bytes]], list[int]]) -> None:
+        self._numbers = numbers
+        self._codes = Codes()
+        self._rows: list[list[int]] = []
+
+    def columns(self, groups: Iterable[tuple[msgspec.Raw, ...]]) -> Integers:
+        """The numbers of each group, one array a column."""
+        codes, join = self._codes, SEPARATOR.join
+        found = [codes[join(group)] for group in groups]
+        new = islice(codes, len(self._rows), None)
+        self._rows += [self._numbers(key.split(SEPARATOR)) for key in new]
+        return np.array(self._rows, dtype=np.int64).T[:, found]
+
+
 class Collector:
     """Takes events piece by piece; the tables' raw columns are its attributes."""
 
     def __init__(self) -> None:
         self.names, self.texts, self.threads = Codes(), Codes(), Codes()
+        self._inputs, self._shapes = Interned(self._text_codes), Interned(_two_triples)
         self.operators = Columns(
             "thread", "external", "sequence", "forward_thread", "dims", "types", "concrete", "strides"
         )
@@ -113,9 +134,11 @@ class Collector:
         threads = self.threads
         return [threads[event.pid, event.tid] for event in events]
 
-    def _texts(self, raws: Iterable[msgspec.Raw]) -> list[int]:
-        texts = self.texts
-        return [-1 if raw is NOTHING else texts[bytes(raw)] for raw in raws]
+    def _text_codes(self, texts: list[bytes]) -> list[int]:
+        """Numbers for the JSON of an operator's inputs. The last text is what old traces call the first."""
+        *known, old = texts
+        known[0] = known[0] or old
+        return [self.texts[text] if text else -1 for text in known]
 
     def _operators(self, events: list[Event], times: "Times") -> None:
         args = [event.args for event in events]
@@ -125,10 +148,7 @@ class Collector:
             [a.external for a in args],
             [a.sequence for a in args],
             [a.forward_thread for a in args],
-            self._texts(a.dims if a.dims is not NOTHING else a.dims_old for a in args),
-            self._texts(a.types for a in args),
-            self._texts(a.concrete for a in args),
-            self._texts(a.strides for a in args),
+            *self._inputs.columns((a.dims, a.types, a.concrete, a.strides, a.dims_old) for a in args),
         )
 
     def _annotations(self, events: list[Event], times: "Times") -> None:
@@ -164,12 +184,11 @@ class Collector:
     def _work(self, events: list[Event], times: "Times", kind: int) -> None:
         args = [event.args for event in events]
         texts = [str(event.name) if kind == COPY else "" for event in events]
-        shapes = np.array([(*_triple(a.grid), *_triple(a.block)) for a in args], dtype=np.int64).T
         self.device.add(
             *times,
             [kind] * len(args),
             [a.device for a in args],
-            [_tag(a.stream) for a in args],
+            _tags([a.stream for a in args]),
             [a.correlation for a in args],
             [a.external for a in args],
             [a.bytes for a in args],
@@ -179,7 +198,7 @@ class Collector:
             [a.shared for a in args],
             [a.graph for a in args],
             [a.node for a in args],
-            *shapes,
+            *self._shapes.columns((a.grid, a.block) for a in args),
         )
 
     def _allocations(self, events: list[Event], times: "Times") -> None:
@@ -188,7 +207,7 @@ class Collector:
             *times,
             self._threads(events),
             [a.allocation for a in args],
-            [_tag(a.address) for a in args],
+            _tags([a.address for a in args]),
             # DeviceType of c10: 0 is the host; whatever else is a device.
             [int(a.device_type != 0) for a in args],
             [a.device_number for a in args],
@@ -198,7 +217,7 @@ class Collector:
 
     def _waits(self, events: list[Event], times: "Times") -> None:
         args = [event.args for event in events]
-        columns = ([a.device for a in args], [_tag(a.stream) for a in args], [a.correlation for a in args])
+        columns = ([a.device for a in args], _tags([a.stream for a in args]), [a.correlation for a in args])
         self.waits.add(*times, *columns)
 
 
@@ -225,6 +244,13 @@ def _or_none(number: int | None) -> int:
     return -1 if number is None else number
 
 
+def _tags(values: list[int | str]) -> Integers:
+    try:
+        return np.array(values, dtype=np.int64)
+    except (OverflowError, ValueError):
+        return np.array([_tag(value) for value in values], dtype=np.int64)
+
+
 def _tag(value: int | str) -> int:
     """A stream or an address, which may lie in the upper half of 64 bits."""
     if isinstance(value, str):
@@ -232,7 +258,11 @@ def _tag(value: int | str) -> int:
     return value - 2**64 if 2**63 <= value < 2**64 else value
 
 
-def _triple(numbers: list[int] | None) -> tuple[int, int, int]:
-    if numbers is None or len(numbers) != 3:
-        return -1, -1, -1
-    return numbers[0], numbers[1], numbers[2]
+def _two_triples(texts: list[bytes]) -> list[int]:
+    """A grid and a block."""
+    return [number for text in texts for number in _triple(text)]
+
+
+def _triple(text: bytes) -> list[int]:
+    numbers = msgspec.json.decode(text, type=list[int] | None) if text else None
+    return numbers if numbers is not None and len(numbers) == 3 else [-1, -1, -1]

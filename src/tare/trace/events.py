@@ -30,8 +30,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     bytes: int = -1
     registers: int = msgspec.field(name="registers per thread", default=-1)
     shared: int = msgspec.field(name="shared memory", default=-1)
-    grid: list[int] | None = None
-    block: list[int] | None = None
+    grid: msgspec.Raw = NOTHING
+    block: msgspec.Raw = NOTHING
     graph: int = msgspec.field(name="graph id", default=-1)
     node: int = msgspec.field(name="graph node id", default=-1)
     # Python frames, builtins, modules' forwards.

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from tare.trace.intervals import Integers
-from tare.trace.nesting import innermost, nest, order
-from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, SYNC, Frames, Spans, Trace
-from tare.trace.timeline import BEGINNING, Timeline, flatten, inherit
+from tare.trace.nesting import enclosed, inherit, innermost, nest, order
+from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Frames, Spans, Trace
+from tare.trace.timeline import BEGINNING, Timeline, flatten
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
 CAUSES = (
@@ -23,14 +23,10 @@ CAUSES = (
     "device-side waiting",
     "tail",
 )
-_OF_CALL = {
-    SYNC: SYNCHRONISATION,
-    ALLOCATE: ALLOCATION,
-    LAUNCH: CALL,
-    GRAPH: CALL,
-    COPY_CALL: CALL,
-    MEMSET_CALL: CALL,
-}
+# By `Calls.kind`.
+_CAUSE_OF_CALL = np.full(OTHER + 1, DISPATCH)
+_CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
+_CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
 _LOADER = re.compile(r"DataLoader|torch/utils/data/")
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
@@ -56,7 +52,11 @@ class Host:
 
     def timeline(self, thread: int) -> Timeline:
         rows = np.flatnonzero(self.thread == thread)
-        return flatten(rows, self.start, self.end, self.parent, self.depth)
+        return flatten(rows, self.start, self._enclosed, self.parent)
+
+    @cached_property
+    def _enclosed(self) -> Integers:
+        return enclosed(self.end, self.parent)
 
     def latest_end(self, thread: int, at: Integers) -> Integers:
         """For each moment, the latest end of what began on the thread before it."""
@@ -80,7 +80,7 @@ def host_of(trace: Trace) -> Host:
     own = np.concatenate(
         [
             np.full(len(trace.operators), DISPATCH),
-            np.array([_OF_CALL.get(int(kind), DISPATCH) for kind in trace.calls.kind], dtype=np.int64),
+            _CAUSE_OF_CALL[trace.calls.kind],
             np.full(len(marked), LOADING),
         ]
     )
@@ -89,8 +89,8 @@ def host_of(trace: Trace) -> Host:
     start, end, name, thread = start[rows], end[rows], name[rows], thread[rows]
     parent, depth = nest(thread, start, end)
     loading = np.where(np.isin(name, loaders), LOADING, -1)
-    loading = inherit(loading, parent, depth)
-    top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent, depth)
+    loading = inherit(loading, parent)
+    top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent)
     return Host(
         trace=trace,
         start=start,
@@ -116,7 +116,7 @@ class Places:
         rows = np.arange(len(frames))
 
         def nearest(kind: str) -> Integers:
-            return inherit(np.where(own == kind, rows, -1).astype(np.int64), frames.parent, frames.depth)
+            return inherit(np.where(own == kind, rows, -1).astype(np.int64), frames.parent)
 
         self.line, self.module, self.loading = nearest("line"), nearest("module"), nearest("loader")
 
