@@ -7,8 +7,8 @@ import numpy as np
 
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene
-from tare.trace.tables import Integers
 from tare.trace.nesting import inherit
+from tare.trace.tables import Integers
 
 # Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
 _WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")

@@ -11,8 +11,8 @@ from tare.findings.places import Places
 from tare.findings.replay import Edit, Timeline
 from tare.findings.script import make_script
 from tare.trace.intervals import Intervals, make, total, union
-from tare.trace.tables import SYNC, Integers, Mask, Spans, Trace
 from tare.trace.nesting import inherit
+from tare.trace.tables import SYNC, Integers, Mask, Spans, Trace
 
 
 class Scene:

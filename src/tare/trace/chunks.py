@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -54,7 +54,7 @@ class Chunks:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise BadInput(f"{self.path} is not a trace: {brief(error)}") from None
 
-    def _pieces(self, file: BinaryIO) -> Iterator[list[Event]]:
+    def _pieces(self, file: io.BufferedIOBase) -> Iterator[list[Event]]:
         head, rest, bare = self._head(file)
         text = Window(rest)
         del rest
@@ -94,7 +94,7 @@ class Chunks:
         else:
             self.metadata = _metadata(head + b"[" + tail)
 
-    def _head(self, file: BinaryIO) -> tuple[bytes, bytes, bool]:
+    def _head(self, file: io.BufferedIOBase) -> tuple[bytes, bytes, bool]:
         """What stands before the first event, what follows it, and whether the document is a bare list."""
         text = b""
         while more := self._more(file):
@@ -112,7 +112,7 @@ class Chunks:
             raise BadInput(f"the trace {self.path} is empty")
         raise BadInput(f"{self.path} is not a trace of torch.profiler: it has no list 'traceEvents'")
 
-    def _more(self, file: BinaryIO) -> bytes:
+    def _more(self, file: io.BufferedIOBase) -> bytes:
         data = file.read(CHUNK)
         self._count(len(data))
         return data
@@ -131,7 +131,7 @@ class Chunks:
         return events
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedIOBase:
     file = path.open("rb")
     magic = file.read(2)
     file.seek(0)

@@ -27,6 +27,8 @@ CAUSES = (
 _CAUSE_OF_CALL = np.full(OTHER + 1, DISPATCH)
 _CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
 _CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
+# Kinds of frames.
+LINE, MODULE, LOADER, LIBRARY = range(4)
 _LOADER = re.compile(r"DataLoader|torch/utils/data/")
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
@@ -111,14 +113,14 @@ class Places:
     def __init__(self, trace: Trace) -> None:
         frames: Frames = trace.frames
         self._trace = trace
-        kinds = [_frame_kind(name) for name in trace.names]
-        own = np.array(kinds, dtype=object)[frames.name] if len(frames) else np.empty(0, dtype=object)
+        codes, inverse = np.unique(frames.name, return_inverse=True)
+        own = np.array([_frame_kind(trace.names[code]) for code in codes], dtype=np.int64)[inverse]
         rows = np.arange(len(frames))
 
-        def nearest(kind: str) -> Integers:
-            return inherit(np.where(own == kind, rows, -1).astype(np.int64), frames.parent)
+        def nearest(kind: int) -> Integers:
+            return inherit(np.where(own == kind, rows, -1), frames.parent)
 
-        self.line, self.module, self.loading = nearest("line"), nearest("module"), nearest("loader")
+        self.line, self.module, self.loading = nearest(LINE), nearest(MODULE), nearest(LOADER)
 
     def frame_at(self, thread: Integers, at: Integers) -> Integers:
         """The innermost frame at each moment of a thread, or -1."""
@@ -144,16 +146,16 @@ class Places:
         return dict(zip(operators.sequence[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _frame_kind(name: str) -> str:
+def _frame_kind(name: str) -> int:
     if name.startswith(_MODULE):
-        return "module"
+        return MODULE
     if _LOADER.search(name):
-        return "loader"
+        return LOADER
     found = _LINE.fullmatch(name)
     if not found or name.startswith("<"):
-        return "library"
+        return LIBRARY
     parts = found["file"].replace("\\", "/").lstrip("/").split("/")
     root = parts[0].removesuffix(".py")
     installed = "lib" in parts and any(part.startswith("python3") for part in parts)
     library = installed or root in sys.stdlib_module_names or any(part in _LIBRARIES for part in parts)
-    return "library" if library else "line"
+    return LIBRARY if library else LINE

@@ -196,27 +196,30 @@ def explain_idle(trace: Trace) -> Idle | None:
     return Idle(
         idle=int(pieces.length.sum()),
         gaps=len(gaps),
-        causes=[_cause(number, pieces, texts, where) for number in range(len(CAUSES))],
+        causes=_causes(pieces, texts, where),
         longest=_longest(gaps, pieces, texts, where, begin),
     )
 
 
-def _cause(number: int, pieces: Pieces, texts: list[str], where: Integers) -> Cause:
-    rows = np.flatnonzero(pieces.cause == number)
-    place, gap = where[rows], pieces.gap[rows]
-    times = np.zeros(len(texts), dtype=np.int64)
-    np.add.at(times, place, pieces.length[rows])
-    # Number of place and number of gap in one, for unique is slow on pairs.
-    many = int(gap.max(initial=0)) + 1
-    pairs = np.unique(place * many + gap)
-    counts = np.bincount(pairs // many, minlength=len(texts))
-    ranked = np.argsort(-times, kind="stable")[: np.count_nonzero(counts)]
-    places = [Place(where=texts[i], idle=int(times[i]), gaps=int(counts[i])) for i in ranked[:MOST_PLACES]]
-    rest = ranked[MOST_PLACES:]
-    if len(rest):
-        gaps = len(np.unique(gap[np.isin(place, rest)]))
-        places.append(Place(where=f"{len(rest)} other places", idle=int(times[rest].sum()), gaps=gaps))
-    return Cause(cause=CAUSES[number], idle=int(times.sum()), places=places)
+def _causes(pieces: Pieces, texts: list[str], where: Integers) -> list[Cause]:
+    # A cause at a place is one number; with the number of the gap in it as well, each gap counts once.
+    many, gaps = len(texts), int(pieces.gap.max(initial=0)) + 1
+    spot = pieces.cause * many + where
+    times = np.zeros(len(CAUSES) * many, dtype=np.int64)
+    np.add.at(times, spot, pieces.length)
+    pairs = np.unique(spot * gaps + pieces.gap)
+    spots, gap = np.divmod(pairs, gaps)
+    counts = np.bincount(spots, minlength=len(times)).reshape(len(CAUSES), many)
+    found = []
+    for number, (idle, count) in enumerate(zip(times.reshape(len(CAUSES), many), counts, strict=True)):
+        ranked = np.argsort(-idle, kind="stable")[: np.count_nonzero(count)]
+        places = [Place(where=texts[i], idle=int(idle[i]), gaps=int(count[i])) for i in ranked[:MOST_PLACES]]
+        rest = ranked[MOST_PLACES:]
+        if len(rest):
+            several = len(np.unique(gap[np.isin(spots, number * many + rest)]))
+            places.append(Place(where=f"{len(rest)} other places", idle=int(idle[rest].sum()), gaps=several))
+        found.append(Cause(cause=CAUSES[number], idle=int(idle.sum()), places=places))
+    return found
 
 
 def _longest(gaps: Integers, pieces: Pieces, texts: list[str], where: Integers, begin: int) -> list[Gap]:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 Intervals = npt.NDArray[np.int64]
 Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 EMPTY: Intervals = np.empty((0, 2), dtype=np.int64)
 

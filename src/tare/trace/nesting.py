@@ -5,8 +5,9 @@ around them. So all is counted with sorted arrays, and only the stretches with s
 """
 
 import numpy as np
+import numpy.typing as npt
 
-from tare.trace.intervals import Integers, Mask
+from tare.trace.intervals import Integers
 
 # Beyond this the threads' times, put one after the other, do not fit an int64: their ranks then stand for them.
 LONGEST_LINE = 2**62
@@ -14,7 +15,11 @@ LONGEST_LINE = 2**62
 
 def order(start: Integers, end: Integers) -> Integers:
     """By start; of two that start together the longer comes first, for it is around the other."""
-    return np.lexsort((-end, start)).astype(np.int64)
+    rows = np.argsort(start, kind="stable")
+    begin, finish = start[rows], end[rows]
+    if ((begin[1:] == begin[:-1]) & (finish[1:] > finish[:-1])).any():
+        rows = np.lexsort((-end, start))
+    return rows
 
 
 def nest(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, Integers]:
@@ -22,7 +27,7 @@ def nest(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, In
 
     A row that outlives the one it started in (clocks are rounded) is still its child, and taken as ending with it.
     """
-    rows = np.argsort(thread, kind="stable")
+    rows = _ranked(thread)
     begin, finish = (times[rows] for times in _on_one_line(thread, start, end))
     above, level = _count(begin, finish)
     outlives = (above >= 0) & (finish > finish[above])
@@ -47,13 +52,14 @@ def _on_one_line(thread: Integers, *times: Integers) -> list[Integers]:
 
 
 def _count(start: Integers, end: Integers) -> tuple[Integers, Integers]:
-    """Parents and depths of rows in order on one line: right up to the first of a stretch that outlives another."""
+    """Parents and depths of rows in order on one line: right where none of a stretch outlives another."""
     count = np.arange(len(start))
     empty = np.concatenate([[0], np.cumsum(start == end)])
     # Around a row is what began before it and has not ended. Of those that ended by then only empty ones that
     # begin at the same moment come later.
     ended = np.searchsorted(np.sort(end), start, side="right")
-    ended -= empty[np.searchsorted(start, start, side="right")] - empty[count]
+    if empty[-1]:
+        ended -= empty[np.searchsorted(start, start, side="right")] - empty[count]
     depth = count - ended
     parent = np.full(len(start), -1, dtype=np.int64)
     outer: Integers | None = None
@@ -64,7 +70,9 @@ def _count(start: Integers, end: Integers) -> tuple[Integers, Integers]:
     return parent, depth
 
 
-def _walk(start: Integers, end: Integers, parent: Integers, depth: Integers, outlives: Mask) -> None:
+def _walk(
+    start: Integers, end: Integers, parent: Integers, depth: Integers, outlives: npt.NDArray[np.bool_]
+) -> None:
     """Corrects the stretches, from one moment that nothing reaches over to the next, in which a row outlives."""
     reach = np.maximum.accumulate(end)
     first = np.concatenate([[True], start[1:] >= reach[:-1]])
@@ -85,9 +93,15 @@ def _walk(start: Integers, end: Integers, parent: Integers, depth: Integers, out
         parent[rows], depth[rows] = above, levels
 
 
+def _ranked(values: Integers) -> Integers:
+    """A stable order of small numbers. Numpy has a sort that never compares for 16 bits only."""
+    small = len(values) and values.min() >= 0 and values.max() < 1 << 16
+    return np.argsort(values.astype(np.uint16) if small else values, kind="stable")
+
+
 def levels(depth: Integers) -> list[Integers]:
     """The rows of each depth, from the outermost inwards."""
-    rows = np.argsort(depth, kind="stable")
+    rows = _ranked(depth)
     return np.split(rows, np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
 
 
@@ -123,7 +137,7 @@ def innermost(
     """For each moment on a thread the innermost row (of rows in `order`, with parents) that holds it, or -1."""
     if len(start) == 0 or len(at) == 0:
         return np.full(len(at), -1, dtype=np.int64)
-    rows = np.argsort(thread, kind="stable")
+    rows = _ranked(thread)
     threads = np.concatenate([thread[rows], at_thread])
     line = _on_one_line(threads, np.concatenate([start[rows], at]))[0]
     index = np.searchsorted(line[: len(rows)], line[len(rows) :], side="right") - 1

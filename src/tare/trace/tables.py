@@ -9,8 +9,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tare.trace.intervals import Integers, Intervals, Mask, make
+from tare.trace.intervals import Intervals, make
+
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 # Device work, `Device.kind`.
 KERNEL, COPY, MEMSET = 0, 1, 2

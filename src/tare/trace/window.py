@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from io import BufferedIOBase
 
-CHUNK = 1 << 20
+CHUNK = 1 << 19
 # How far from the end of the window to look for the end of an event.
 GUESS = 1 << 16
 # How writers of traces separate two events.
@@ -31,7 +31,7 @@ class Window:
     def rest(self) -> memoryview:
         return memoryview(self._buffer)[self._start : self._end]
 
-    def fill(self, file: BinaryIO) -> int:
+    def fill(self, file: BufferedIOBase) -> int:
         """Reads on; 0 at the file's end."""
         kept = bytes(self.rest())
         if len(self._buffer) < 2 + len(kept) + CHUNK:

@@ -10,8 +10,8 @@ from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, merged
 from tare.trace.intervals import Intervals, complement, covered_length, difference, make, union
-from tare.trace.tables import Integers, Mask
 from tare.trace.nesting import inherit
+from tare.trace.tables import Integers, Mask
 
 SHORTEST_NS = 100_000
 # A stretch is so many times as long as the usual way from one call to the next.
