@@ -12,7 +12,9 @@ from tare.errors import BadInput
 def explain(
     targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD...|TRACE.json[.gz]...", show_default=False)],
     rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: eager).")] = None,
-    against: Annotated[str | None, typer.Option(help="Another rung: what it removes, cause by cause.")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another rung, or trace: what it removes, and what got worse.")
+    ] = None,
     mode: Annotated[list[str] | None, typer.Option(help="infer, train.")] = None,
     device: Annotated[list[str] | None, typer.Option(help="auto, cpu, cuda, cuda:1.")] = None,
     precision: Annotated[
@@ -35,7 +37,7 @@ def explain(
     as_json: JsonOption = False,
 ) -> int:
     """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
-    from tare.explain import compare, explain_files, explain_plan, is_trace
+    from tare.explain import explain_files, explain_plan, is_trace
     from tare.report.explained import render, write_html, write_svg
     from tare.report.findings import MOST_ROWS, check_column
 
@@ -44,12 +46,20 @@ def explain(
     files = [target for target in targets if is_trace(target)]
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
-    if files and (rung or against):
-        raise BadInput("--rung and --against are for workloads: a trace is of one rung; tare diff compares traces")
+    if files and rung:
+        raise BadInput("--rung is for workloads: a trace is of one rung")
+    if against and is_trace(against) != bool(files):
+        kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
+        raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
+    if against and len(files) > 1:
+        raise BadInput(f"--against compares one trace with another: {len(files)} are named")
     if files:
-        explained = explain_files(files)
+        explained = explain_files(files, against)
     else:
-        rungs = split(rung or ["eager"]) + ([against] if against else [])
+        rungs = split(rung or ["eager"])
+        if against in rungs:
+            raise BadInput(f"--against {against}: that rung is explained itself; name another")
+        rungs += [against] if against else []
         grid: dict[str, Any] = {
             "rung": list(dict.fromkeys(rungs)),
             "mode": split(mode or []),
@@ -63,9 +73,7 @@ def explain(
         }
         options = {"rounds": rounds, "budget": budget}
         given = {name: value for name, value in options.items() if value is not None}
-        explained = explain_plan(_plan(targets, grid), given, quick, store, show_progress=not as_json)
-        if against:
-            compare(explained, against)
+        explained = explain_plan(_plan(targets, grid), given, quick, store, not as_json, against)
     if annotate:
         _annotate(explained, annotate)
     if html:

@@ -1,7 +1,5 @@
 """Explanations for the terminal: the waterfall, the device's shares, why it was idle, and where."""
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -12,7 +10,7 @@ from tare.trace.breakdown import Breakdown, Spread
 from tare.trace.explanation import Explanation
 from tare.trace.hosttime import HostTime
 from tare.trace.idle import Idle
-from tare.trace.waterfall import Difference, Waterfall
+from tare.trace.waterfall import Against, Waterfall
 
 BAR = 34
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -141,14 +139,15 @@ def host_view(time: HostTime) -> RenderableType:
     return table
 
 
-def against_view(one: str, other: str, found: Sequence[Difference]) -> RenderableType:
-    """What the other rung removed, segment by segment."""
-    table = simple_table(f"{one} against {other}", one, other, "removed")
+def against_view(found: Against) -> RenderableType:
+    """What the other step removed, segment by segment."""
+    one, other = (shorten(name, 30) for name in (found.one, found.other))
+    table = simple_table("what the second removed", one, other, "removed")
     for column in table.columns[1:]:
         column.justify = "right"
-    for part in found:
+    for part in found.parts:
         table.add_row(part.name, *_times(part.ns, part.against, part.removed))
-    total = [sum(getattr(part, field) for part in found) for field in ("ns", "against", "removed")]
+    total = [sum(getattr(part, field) for part in found.parts) for field in ("ns", "against", "removed")]
     table.add_row("gross", *_times(*total), style="bold")
     return table
 

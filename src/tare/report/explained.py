@@ -18,7 +18,7 @@ from tare.report.numbers import seconds
 from tare.report.terminal import make_console, simple_table
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
-from tare.trace.waterfall import ORDER, Difference
+from tare.trace.waterfall import ORDER, Against
 
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
@@ -35,7 +35,7 @@ class Explained(Protocol):
     @property
     def failed(self) -> dict[str, str]: ...
     @property
-    def against(self) -> list[Difference] | None: ...
+    def against(self) -> list[Against]: ...
     @property
     def breakdowns(self) -> Breakdowns | None: ...
 
@@ -51,9 +51,9 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
     for falls in ladders(explained.explanations):
         console.print(ladder_view(falls))
         console.print()
-    if explained.against:
-        names = [one.rung or "" for one in explained.explanations[:2]]
-        console.print(against_view(names[0], names[1], explained.against))
+    for found in explained.against:
+        console.print(against_view(found))
+        console.print()
     if explained.breakdowns:
         console.print(group_view(explained.breakdowns))
     for key, why in explained.failed.items():
