@@ -52,7 +52,9 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
         name = trace.name(table, row)
         if name.startswith(_WRAPPERS):
             continue
-        shape = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
+        text = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
+        # Writers of traces put blanks in different places.
+        shape = "".join(text.split())
         entry = found.setdefault((name, shape), Operation(name, shape))
         entry.calls += 1 / scene.steps
         entry.self_s += float(own[row]) / scene.steps / 1e9
