@@ -12,9 +12,7 @@ from tare.errors import BadInput
 def explain(
     targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD...|TRACE.json[.gz]...", show_default=False)],
     rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: eager).")] = None,
-    against: Annotated[
-        str | None, typer.Option(help="Another rung or trace: what it removes.")
-    ] = None,
+    against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help="infer, train.")] = None,
     device: Annotated[list[str] | None, typer.Option(help="auto, cpu, cuda, cuda:1.")] = None,
     precision: Annotated[

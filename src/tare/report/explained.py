@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tare.errors import BadInput
 from tare.findings.diagnosis import Diagnosis
-from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
+from tare.report.charts import DARK, FAINT, PAPER, breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
@@ -149,7 +149,8 @@ def write_html(explained: Explained, path: Path) -> None:
     style = (
         "body{font-family:system-ui,sans-serif;margin:2rem auto;max-width:960px;color:#222}figure{margin:2rem 0}"
     )
-    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}"
+    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}:root{color-scheme:light dark}"
+    style += f"@media (prefers-color-scheme:dark){{body{{background:{DARK[PAPER]}}}.note{{color:{DARK[FAINT]}}}}}"
     head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>tare explain: {escape(titles)}</title>"
     _write(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
 
