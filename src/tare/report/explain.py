@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.report.colours import colour
-from tare.report.numbers import seconds, size
+from tare.report.numbers import seconds, several, size
 from tare.report.terminal import simple_table
 from tare.trace.breakdown import Breakdown, Spread
 from tare.trace.explanation import Explanation
@@ -17,6 +17,8 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 MOST_OPERATORS = 12
 PLACES = 3
 WHERE = 58
+# What autograd puts before every name of its own.
+_ENGINE, _NODE = "autograd::engine::evaluate_function: ", "torch::autograd::"
 
 
 def explanation_view(one: Explanation) -> RenderableType:
@@ -39,7 +41,7 @@ def summary(one: Explanation) -> str:
     said += f", of which the {'device' if one.breakdown else 'operators'} compute{'s' if one.breakdown else ''} "
     said += percent(fall.net / fall.gross) if fall.gross else "nothing"
     if one.floor and not one.floor.uncounted and not one.floor.unpriced:
-        said += f"; the floor ({one.floor.bound}-bound) is {percent(fall.find('floor') / fall.gross)} of it"
+        said += f"; the floor ({one.floor.bound}-bound) is {percent(fall.find('floor') / fall.gross)}"
     return said
 
 
@@ -77,7 +79,7 @@ def bar(start: int, length: int, whole: int, style: str, width: int = BAR) -> Te
 
 
 def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
-    said = f"{len(parts.steps)} steps" if len(parts.steps) > 1 else "1 step"
+    said = several(len(parts.steps), "step")
     if not fall.profiled:
         said += f"; the profiler made it {parts.window / len(parts.steps) / fall.gross:.2f}x as long"
     lines = [Text(f"the device, in shares of the profiled step ({said})", style="dim")]
@@ -85,15 +87,16 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
         lines.append(Text(f"{name:<10}{spread(parts.share(name))}"))
     kernels = sum(step.kernels for step in parts.steps) / len(parts.steps)
     launches = sum(step.launches for step in parts.steps) / len(parts.steps)
-    line = f"{kernels:.0f} kernels and {launches:.0f} launches a step"
-    line += f" on {len(parts.streams)} stream{'s' if len(parts.streams) != 1 else ''}"
+    line = f"{several(kernels, 'kernel')} and {several(launches, 'launch', 'launches')} a step"
+    line += f" on {several(len(parts.streams), 'stream')}"
     line += f"; the host is in launch calls {percent(parts.launching / parts.window)} of the time"
     if parts.overlapped:
         line += f"; {percent(parts.overlapped / parts.window)} on more than one stream at once"
     lines.append(Text(line))
     if parts.graph_launches:
         per = parts.graph_kernels / parts.graph_launches
-        lines.append(Text(f"{parts.graph_launches} CUDA graph launches with {per:.0f} kernels each"))
+        launched = several(parts.graph_launches, "CUDA graph launch", "CUDA graph launches")
+        lines.append(Text(f"{launched} with {several(per, 'kernel')} each"))
     for copies in parts.copies:
         rate = copies.bytes / copies.busy if copies.busy else 0.0
         hidden = (
@@ -104,7 +107,8 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
         memory = f" ({copies.memory})" if copies.memory else ""
         count = copies.count / len(parts.steps)
         lines.append(
-            Text(f"{count:.3g} copies a step {copies.direction}{memory}: {size(copies.bytes // len(parts.steps))} "
+            Text(f"{several(count, 'copy', 'copies')} a step {copies.direction}{memory}: "
+                 f"{size(copies.bytes // len(parts.steps))} "
                  f"at {rate:.3g} GB/s{hidden}")
         )  # fmt: skip
     return Group(*lines)
@@ -121,7 +125,8 @@ def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
         source = next((c for c in named.causes if c.cause == cause.cause and c.idle), cause) if named else cause
         for i, place in enumerate(source.places[:PLACES]):
             first = (cause.cause, percent(cause.idle / idle.idle)) if i == 0 else ("", "")
-            table.add_row(*first, f"{percent(place.idle / source.idle):>6}  {shorten(place.where)}")
+            where = place.where.replace(_ENGINE, "").replace(_NODE, "")
+            table.add_row(*first, f"{percent(place.idle / source.idle):>6}  {shorten(where)}")
     return table
 
 

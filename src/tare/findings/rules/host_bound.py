@@ -35,7 +35,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     spans = [(int(start), int(end)) for start, end in found]
     seconds = float((found[:, 1] - found[:, 0]).sum()) / scene.steps / 1e9
     yield Hit(
-        summary=f"{scene.per_step(len(found)):.0f} stretches a step in which the host launches nothing",
+        summary=f"stretches in which the host launches nothing: {scene.per_step(len(found)):.3g} a step",
         evidence={"stretches_per_step": scene.per_step(len(found)), "host_s_per_step": seconds},
         places=[_place(scene, start, end) for start, end in spans],
         gain_s=scene.price(Edit(removed=merged(spans))),
