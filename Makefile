@@ -17,8 +17,10 @@ setup: .venv/ready
 run: setup
 	$(BIN)/tare run $(ARGS)
 
+# First what can run side by side, then what times or kills something, alone.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not alone' --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -m alone
 
 lint: setup
 	$(BIN)/ruff check .

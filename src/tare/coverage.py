@@ -7,11 +7,10 @@ from tare.cases.options import DEFAULT_ISOLATION, Options
 from tare.cases.plan import expand_plan, make_plan
 from tare.errors import TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import CoverJob, RegistryJob
 from tare.execute.preload import preload
 from tare.execute.protocol import Covered, Registered
-from tare.execute.scratch import scratch
+from tare.execute.workshop import open_executor
 from tare.records.record import Failure
 from tare.report.coverage import Coverage, make_coverage
 from tare.report.terminal import make_console
@@ -28,25 +27,24 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
     names = plan.grids[0].workload
     options = Options(timeout=TIMEOUT_S, isolation=DEFAULT_ISOLATION)
     console = make_console(stderr=True)
-    with scratch() as folder, console.status("looking at this machine") as status:
-        modules = preload(names, ("infer", "train"), ("eager",))
-        executor = LocalExecutor(make_launcher(options.isolation, modules), folder)
-        try:
-            found = expand_plan(plan, LocalCatalogue(executor.probe()))
-            registered = executor.ask(RegistryJob(), Registered, options)
-            if isinstance(registered, Failure):
-                raise TareError(f"cannot read torch's registries: {registered.message}")
-            answers = []
-            for i, case in enumerate(found.cases, 1):
-                status.update(f"{i} of {len(found.cases)}: {case.workload} {case.mode}")
-                answer = executor.ask(CoverJob(case=case), Covered, options, case.device)
-                answers.append((case.workload, case.mode, answer))
-                # Off a terminal there is no status line, and a whole zoo takes minutes.
-                if show_progress and not console.is_terminal:
-                    outcome = answer.cause if isinstance(answer, Failure) else "ok"
-                    console.print(f"{case.workload} {case.mode} {outcome}", soft_wrap=True)
-        finally:
-            executor.close()
+    modules = preload(names, ("infer", "train"), ("eager",))
+    with (
+        console.status("looking at this machine") as status,
+        open_executor(options.isolation, preload=modules) as executor,
+    ):
+        found = expand_plan(plan, LocalCatalogue(executor.probe()))
+        registered = executor.ask(RegistryJob(), Registered, options)
+        if isinstance(registered, Failure):
+            raise TareError(f"cannot read torch's registries: {registered.message}")
+        answers = []
+        for i, case in enumerate(found.cases, 1):
+            status.update(f"{i} of {len(found.cases)}: {case.workload} {case.mode}")
+            answer = executor.ask(CoverJob(case=case), Covered, options, case.device)
+            answers.append((case.workload, case.mode, answer))
+            # Off a terminal there is no status line, and a whole zoo takes minutes.
+            if show_progress and not console.is_terminal:
+                outcome = answer.cause if isinstance(answer, Failure) else "ok"
+                console.print(f"{case.workload} {case.mode} {outcome}", soft_wrap=True)
     return make_coverage(registered, device, answers, found.skipped, _complete_groups(names))
 
 

@@ -9,10 +9,10 @@ import msgspec
 from tare.errors import BadInput
 from tare.findings.changes import Changes, changes
 from tare.findings.scene import Scene
-from tare.home import home
+from tare.home import trace_paths
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
-from tare.survey import find_records
+from tare.stored import find_records
 from tare.trace.explanation import recorded_gross
 from tare.trace.read import read
 
@@ -40,7 +40,7 @@ def diff(before: str, after: str, store: str | None) -> Diff:
         record = before if kinds[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
     one, other = (_record(term, store) for term in (before, after))
-    kept = [home() / "traces" / f"{record.id}.json.gz" for record in (one, other)]
+    kept = [trace_paths(record.id)[0] for record in (one, other)]
     notes = [
         f"no trace is kept of {record.case.key}: tare explain records one"
         for record, path in zip((one, other), kept, strict=True)

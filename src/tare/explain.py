@@ -15,16 +15,16 @@ from tare.cases.options import Options
 from tare.cases.plan import Plan
 from tare.errors import BadInput, TareError
 from tare.execute.ceilings import measure_peaks
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CountJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.protocol import Counted, Probed
-from tare.execute.scratch import scratch
+from tare.execute.workshop import open_executor
 from tare.findings.diagnosis import Diagnosis, diagnose
-from tare.home import home
+from tare.home import trace_paths
 from tare.measure.peakstore import load_peaks, save_peaks
 from tare.records.figures import gross
-from tare.records.record import Record
+from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
 from tare.report.progress import Progress
 from tare.report.terminal import make_console
@@ -123,13 +123,8 @@ def find_peaks(device: str, rounds: int, show_progress: bool) -> Peaks:
 @contextmanager
 def inquiry(show_progress: bool) -> Iterator[tuple[LocalExecutor, Probed, Callable[[str], None]]]:
     """An executor for jobs that are no rounds, what the machine has, and who is told of progress."""
-    with scratch() as folder, Progress(show_progress) as progress:
-        executor = LocalExecutor(make_launcher("fork"), folder, progress.stage)
-        try:
-            progress.stage("looking at this machine")
-            yield executor, executor.probe(), progress.stage
-        finally:
-            executor.close()
+    with Progress(show_progress) as progress, open_executor("fork", progress.stage) as executor:
+        yield executor, executor.probe(), progress.stage
 
 
 def _explain_all(
@@ -198,9 +193,8 @@ def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, 
     rung = get_rung(case.rung)
     if isinstance(rung, NativeRung) and rung.is_executable(case):
         raise TareError(f"{case.rung} runs as an executable, which torch.profiler cannot see into")
-    folder = home() / "traces"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = (folder / f"{name}.json.gz", folder / f"{name}-stacks.json.gz")
+    paths = trace_paths(name)
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
     # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
     job = ProfileJob(case=case, trace=str(paths[0]), stacks=str(paths[1]), cache=str(executor.cache_of(case)))
     executor.inquire(job, Options(), case.device, SpawnLauncher())
@@ -209,11 +203,8 @@ def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, 
 
 def _count(executor: LocalExecutor, case: Case) -> Work | None:
     """The work of one step; None where it cannot be counted: then there is no floor, and the rest stands."""
-    try:
-        messages = executor.inquire(CountJob(case=case), Options(), case.device).messages
-    except TareError:
-        return None
-    return next((m.work for m in messages if isinstance(m, Counted)), None)
+    counted = executor.ask(CountJob(case=case), Counted, Options(), case.device)
+    return None if isinstance(counted, Failure) else counted.work
 
 
 def _measure(

@@ -4,19 +4,19 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tare.cases.case import Case
+from tare.cases.grid import nothing_to_do
 from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput, TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
 from tare.execute.protocol import Probed
-from tare.execute.scratch import scratch
+from tare.execute.workshop import open_executor
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.comparable import refuse, split_differences
@@ -28,7 +28,7 @@ from tare.guard.thresholds import Thresholds
 from tare.records.environment import VARIABLE, Difference, Environment, differing
 from tare.records.record import Record
 from tare.report.progress import Progress
-from tare.session import nothing, preload_of, terminable
+from tare.session import preload_of, terminable
 from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
@@ -48,11 +48,8 @@ def compare_stored(
     a: str, b: str, thresholds: Thresholds, metrics: Sequence[Metric], store: str | None, force: bool, keep: Any
 ) -> Report:
     """`tare compare`. `keep` says of a case whether it is wanted."""
-    opened = Store(store, must_exist=store is not None)
-    try:
+    with Store(store, reading=True) as opened:
         sides = [select_records(text, opened) for text in (a, b)]
-    finally:
-        opened.close()
     chosen = [side._replace(records=[r for r in side.records if keep(r.case)]) for side in sides]
     for side in chosen:
         if not side.records:
@@ -74,19 +71,15 @@ class CheckSession:
     def run(self, baseline: str | None, version: Version | None, again: bool, force: bool) -> Report:
         """Measures the plan and compares it; Ctrl-C leaves what --resume goes on from."""
         with contextlib.ExitStack() as stack:
-            store = Store(self._where)
-            stack.callback(store.close)
+            store = stack.enter_context(Store(self._where))
             stored = get_baseline(store, baseline) if baseline else []
-            folder = stack.enter_context(scratch())
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
-            progress.stage("looking at this machine")
-            now, probed = stack.enter_context(self._executor(folder / "now", progress, Version()))
+            now, probed = stack.enter_context(self._executor(progress, Version()))
             cases = self._cases(probed)
             executors = [(now, probed.environment)]
             if version is not None:
-                progress.stage("looking at the baseline's version")
-                before, was = stack.enter_context(self._executor(folder / "baseline", progress, version))
+                before, was = stack.enter_context(self._executor(progress, version))
                 executors.append((before, was.environment))
             subjects, forced = self._differences(stored, probed.environment, version, executors, force)
             opener = _Opener(self._plan, self._options, store, executors, cases, again)
@@ -104,25 +97,19 @@ class CheckSession:
             return report
 
     @contextlib.contextmanager
-    def _executor(
-        self, folder: Path, progress: Progress, version: Version
-    ) -> Iterator[tuple[LocalExecutor, Probed]]:
-        folder.mkdir()
-        launcher = make_launcher(
-            self._options.isolation, preload_of(self._plan), version.python, version.variables
-        )
-        executor = LocalExecutor(launcher, folder, progress.stage)
-        try:
+    def _executor(self, progress: Progress, version: Version) -> Iterator[tuple[LocalExecutor, Probed]]:
+        preload = preload_of(self._plan)
+        with open_executor(
+            self._options.isolation, progress.stage, preload, version.python, version.variables
+        ) as executor:
             yield executor, _probe(executor, version)
-        finally:
-            executor.close()
 
     def _cases(self, probed: Probed) -> list[Case]:
         found = expand_plan(self._plan, LocalCatalogue(probed))
         if found.searched:
             raise BadInput("a check needs batches that are given: --batch auto would compare different work")
         if not found.cases:
-            raise BadInput(nothing(found.skipped))
+            raise nothing_to_do(found.skipped)
         return found.cases
 
     def _differences(
@@ -205,19 +192,9 @@ def reproduce(arguments: Sequence[str]) -> str:
     return shlex.join(["tare", *arguments])
 
 
-def parse_variables(values: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not name or not equals or "\0" in value:
-            raise BadInput(f"--baseline-env takes NAME=VALUE, not '{value[:60]}'")
-        found[name] = text
-    return found
-
-
 def _probe(executor: LocalExecutor, version: Version) -> Probed:
     try:
-        return executor.probe()
+        return executor.probe("this machine" if version == Version() else "the baseline's version")
     except (TareError, OSError) as error:
         if version == Version():
             raise

@@ -13,9 +13,23 @@ def home() -> Path:
     from platformdirs import user_data_path
 
     chosen = os.environ.get(VARIABLE)
-    path = Path(chosen).expanduser() if chosen else user_data_path("tare")
+    return _made(Path(chosen).expanduser() if chosen else user_data_path("tare"))
+
+
+def home_folder(name: str) -> Path:
+    """A folder within it, made on first use."""
+    return _made(home() / name)
+
+
+def _made(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"cannot use {path} as the data folder ({error.strerror}); set {VARIABLE}") from None
     return path
+
+
+def trace_paths(record: str) -> tuple[Path, Path]:
+    """Where the two traces of a record are kept: a plain one, and one with Python's stacks."""
+    folder = home() / "traces"
+    return folder / f"{record}.json.gz", folder / f"{record}-stacks.json.gz"

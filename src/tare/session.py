@@ -1,24 +1,24 @@
 """A run from plan to records: the one place where cases, executor and store meet. The CLI calls it."""
 
+import contextlib
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import Expansion, Skip
+from tare.cases.grid import Expansion, Skip, nothing_to_do
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
-from tare.errors import BadInput
 from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
 from tare.execute.ladder import ladders
 from tare.execute.preload import preload
 from tare.execute.runner import run_cases
-from tare.execute.scratch import scratch
+from tare.execute.warming import warm
+from tare.execute.workshop import open_executor
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
@@ -89,36 +89,33 @@ class Session:
 
     def run(self, resume: bool, fail_fast: bool) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
-        store = Store(self._store)
-        with scratch() as folder, Progress(self._show_progress) as progress, terminable():
-            launcher = make_launcher(self._options.isolation, preload_of(self._plan))
-            executor = LocalExecutor(launcher, folder, progress.stage)
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(Store(self._store))
+            progress = stack.enter_context(Progress(self._show_progress))
+            stack.enter_context(terminable())
+            preloaded = preload_of(self._plan)
+            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, preloaded))
+            probed = executor.probe()
+            catalogue = LocalCatalogue(probed)
+            found = expand_plan(self._plan, catalogue)
+            planned = [*found.cases, *found.searched]
+            if not planned:
+                raise nothing_to_do(found.skipped)
+            self._options = self._leaner(planned)
+            journal = self._journal(store, found, probed.environment, resume)
+            progress.plan(planned, self._options.rounds, journal)
+            work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
+            outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
             try:
-                progress.stage("looking at this machine")
-                probed = executor.probe()
-                catalogue = LocalCatalogue(probed)
-                found = expand_plan(self._plan, catalogue)
-                planned = [*found.cases, *found.searched]
-                if not planned:
-                    raise BadInput(nothing(found.skipped))
-                self._options = self._leaner(planned)
-                journal = self._journal(store, found, probed.environment, resume)
-                progress.plan(planned, self._options.rounds, journal)
-                work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
-                outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
-                try:
-                    work.measure(found.cases)
-                    for ladder in ladders(found.searched):
-                        work.search_and_measure(ladder, catalogue, found.skipped)
-                except KeyboardInterrupt:
-                    outcome.interrupted = True
-                else:
-                    journal.finish()
-                outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
-                return outcome
-            finally:
-                executor.close()
-                store.close()
+                work.measure(found.cases)
+                for ladder in ladders(found.searched):
+                    work.search_and_measure(ladder, catalogue, found.skipped)
+            except KeyboardInterrupt:
+                outcome.interrupted = True
+            else:
+                journal.finish()
+            outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
+            return outcome
 
     def _leaner(self, planned: list[Case]) -> Options:
         """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with,
@@ -159,6 +156,9 @@ class _Work:
         self.cases += cases
         if self._stopped:
             return
+        if self._options.warm:
+            left = [case for case in cases if self._journal.record(case) is None]
+            warm(left, self._executor, self._options, self._progress.stage)
         made = run_cases(
             cases,
             self._options,
@@ -208,13 +208,7 @@ def _left_out(plan: Plan) -> dict[str, str]:
     return {name: why for name in every_name() if (why := left_out(name))}
 
 
-def nothing(skipped: list[Skip]) -> str:
-    if not skipped:
-        return "the plan excludes all of its cases"
-    return f"nothing to measure: all {len(skipped)} combinations are impossible here ({skipped[0].reason})"
-
-
-@contextmanager
+@contextlib.contextmanager
 def terminable() -> Iterator[None]:
     """SIGTERM ends a run like Ctrl-C does."""
 

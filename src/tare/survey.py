@@ -1,28 +1,14 @@
-"""Questions about what there is: this machine, and the records in a store. Nothing here measures."""
-
-from pathlib import Path
-
-import msgspec
+"""Questions about what there is: this machine, a workload. Nothing here measures."""
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.errors import BadInput
-from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import InspectJob
 from tare.execute.protocol import Inspected, Probed
-from tare.execute.scratch import scratch
-from tare.foreign.point import ForeignPoint
-from tare.foreign.read import read_foreign
-from tare.guard.selectors import select_records
-from tare.records.codec import read_records
-from tare.records.record import Failure, Record
+from tare.execute.workshop import open_executor
+from tare.records.record import Failure
 from tare.report.terminal import make_console
 from tare.report.workload import Description, describe
-from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
-from tare.store.database import Store
-from tare.store.foreign import add_foreign, find_foreign
-from tare.store.query import Query, parse_query
-from tare.workloads import all_workloads, get_workload
+from tare.workloads import get_workload
 from tare.workloads.groups import all_groups
 
 # A model whose code needs real numbers has to run at full size to be counted.
@@ -31,12 +17,8 @@ INSPECT_S = 600.0
 
 def survey() -> Probed:
     """What this machine has, asked in a process of its own. Takes seconds: torch is imported there."""
-    with scratch() as folder, make_console(stderr=True).status("looking at this machine"):
-        executor = LocalExecutor(make_launcher("spawn"), folder)
-        try:
-            return executor.probe()
-        finally:
-            executor.close()
+    with make_console(stderr=True).status("looking at this machine"), open_executor("spawn") as executor:
+        return executor.probe()
 
 
 def describe_workload(name: str) -> Description:
@@ -45,108 +27,9 @@ def describe_workload(name: str) -> Description:
     case = Case(workload=name, rung="eager", batch=workload.batch, sizes=workload.defaults)
     found: Inspected | Failure | None = None
     if not workload.lacking():
-        with scratch() as folder, make_console(stderr=True).status(f"building {name} and counting its FLOPs"):
-            executor = LocalExecutor(make_launcher("spawn"), folder)
-            try:
-                found = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
-            finally:
-                executor.close()
+        with (
+            make_console(stderr=True).status(f"building {name} and counting its FLOPs"),
+            open_executor("spawn") as executor,
+        ):
+            found = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
     return describe(workload, all_groups(), found)
-
-
-def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
-    """Stored records that match what the user wrote; all of them for no terms. A term that names an exported file
-    stands for the records in it."""
-    files = [Path(term) for term in terms if term.endswith((".json", ".json.gz"))]
-    if files:
-        if len(files) < len(terms):
-            raise BadInput("name files of records or query terms, not both")
-        return [record for path in files for record in read_records(path)]
-    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
-    query = parse_query(terms, sizes)
-    store = Store(where, must_exist=where is not None)
-    try:
-        return store.find(query, latest)
-    finally:
-        store.close()
-
-
-def newest_run(where: str | None) -> list[Record]:
-    """The records of the run that wrote last."""
-    store = Store(where, must_exist=where is not None)
-    try:
-        run = store.newest_run()
-        return store.find(Query(fields=(("run", (run,)),))) if run else []
-    finally:
-        store.close()
-
-
-def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
-    """Names the records of a selector; returns them, and whether the name was taken before."""
-    store = Store(where, must_exist=where is not None)
-    try:
-        if selector.endswith((".json", ".json.gz")):
-            raise BadInput(
-                f"a baseline names records in the store, and {selector} is a file: compare with it directly"
-            )
-        found = select_records(selector, store).records
-        return found, set_baseline(store, name, found)
-    finally:
-        store.close()
-
-
-def all_baselines(where: str | None) -> list[Baseline]:
-    store = Store(where, must_exist=where is not None)
-    try:
-        return list_baselines(store)
-    finally:
-        store.close()
-
-
-def baseline_records(name: str, where: str | None) -> list[Record]:
-    store = Store(where, must_exist=where is not None)
-    try:
-        return get_baseline(store, name)
-    finally:
-        store.close()
-
-
-def forget_baseline(name: str, where: str | None) -> None:
-    store = Store(where, must_exist=where is not None)
-    try:
-        remove_baseline(store, name)
-    finally:
-        store.close()
-
-
-def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
-    """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
-    if any(term.endswith((".json", ".json.gz")) or ("=" in term and "/" not in term) for term in terms):
-        return []
-    store = Store(where, must_exist=where is not None)
-    try:
-        return find_foreign(store, terms)
-    finally:
-        store.close()
-
-
-class ImportedFile(msgspec.Struct):
-    file: str
-    source: str
-    points: int
-    new: int
-    left_out: dict[str, str]
-
-
-def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
-    """All of them, or none if one cannot be read."""
-    found = [(path, read_foreign(path)) for path in files]
-    store = Store(where)
-    try:
-        new = [add_foreign(store, each.points) for _, each in found]
-    finally:
-        store.close()
-    return [
-        ImportedFile(str(path), each.source, len(each.points), count, each.left_out)
-        for (path, each), count in zip(found, new, strict=True)
-    ]

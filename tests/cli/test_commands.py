@@ -1,22 +1,15 @@
 """The command line as a user meets it: output, exit codes, one-line errors."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commandline import tare
 
 RUN = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "2", "--budget", "0.6")
-
-
-def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TARE_HOME": str(home), "COLUMNS": "300"}
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
-    )
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,15 @@
 """tare diff as a user meets it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import make_case, make_record
+from commandline import tare
 
 RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 EAGER, GRAPH = (str(RECORDED / f"resnet50-infer-b1-{rung}.json.gz") for rung in ("eager", "cudagraph"))
-
-
-def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TARE_HOME": str(home), "COLUMNS": "300"}
-    command = [sys.executable, "-m", "tare", *args]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture

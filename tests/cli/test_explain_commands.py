@@ -1,21 +1,13 @@
 """tare explain and tare peaks as a user calls them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commandline import tare
 
 RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
-
-
-def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TARE_HOME": str(home)}
-    command = [sys.executable, "-m", "tare", *args]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
 
 
 def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:

@@ -1,27 +1,18 @@
 """The guard's verbs as a user meets them: output, exit codes, one-line errors. Nothing here measures."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import ENVIRONMENT, make_case, make_record
+from commandline import tare
 
 from tare.export.as_json import export
 from tare.store.database import Store
 from tare.store.journal import begin
 
 STEADY = [1e-3 * n for n in (1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998)]
-
-
-def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TARE_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
-    )
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,10 @@
 """tare prove and tare frames as a user meets them. The counter itself is in tests/native and tests/frames."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-
-def tare(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TARE_HOME": str(home), "COLUMNS": "300"}
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
-    )
+from commandline import tare
 
 
 def test_prove_prints_a_table_that_fits_and_says_same(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """Groups, smoke sizes, searched batches, coverage and workloads in full, as a user meets them."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_environment import planted_environment
+from commandline import planted_tare as tare
+from commandline import tare as plain_tare
 
 PLAN = """
 options = {rounds = 1, budget = 0.2}
@@ -20,17 +19,6 @@ threads = 1
 smoke = true
 """
 SHORT = ("--device", "cpu", "--threads", "1", "--rounds", "1", "--budget", "0.2")
-
-
-def tare(home: Path, *args: str, planted: bool = True) -> subprocess.CompletedProcess[str]:
-    environment = planted_environment(home) if planted else {**os.environ, "TARE_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *args],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +101,7 @@ BAD = [
 
 @pytest.mark.parametrize(("args", "named"), BAD, ids=[" ".join(args) for args, _ in BAD])
 def test_bad_input_is_one_line_and_exit_code_2(home: Path, args: tuple[str, ...], named: str) -> None:
-    done = tare(home, *args, planted=False)
+    done = plain_tare(home, *args)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1

@@ -12,6 +12,8 @@ from tare.execute.audit import has_nan, left_running
 from tare.measure.clock import Block, Step, WallClock
 from tare.rungs.base import Arrays
 
+pytestmark = pytest.mark.alone
+
 WORK_S = 0.02
 
 

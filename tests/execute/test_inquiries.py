@@ -24,8 +24,8 @@ def test_a_profiling_worker_leaves_two_traces(tmp_path: Path, monkeypatch: pytes
     executor = LocalExecutor(SpawnLauncher(), tmp_path)
     traces = [tmp_path / "plain.json.gz", tmp_path / "stacks.json.gz"]
     job = ProfileJob(case=CASE, trace=str(traces[0]), stacks=str(traces[1]))
-    ending = executor.inquire(job, Options(), "cpu")
-    steps = next(m.steps for m in ending.messages if isinstance(m, Profiled))
+    heard = executor.inquire(job, Options(), "cpu")
+    steps = next(m.steps for m in heard if isinstance(m, Profiled))
     plain, stacks = (read(path) for path in traces)
     assert len(plain.steps) == len(stacks.steps) == steps
     assert (plain.has_stacks, stacks.has_stacks) == (False, True)

@@ -13,7 +13,7 @@ from tare.records.record import Failure
 
 
 def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> Ending:
-    values: dict[str, Any] = {"killed": None, "log": "", "log_bytes": 0, "seconds": 1.0, "pid": 1, **fields}
+    values: dict[str, Any] = {"killed": None, "log": "", "seconds": 1.0, "pid": 1, **fields}
     return Ending(status=status, messages=messages or [], **values)
 
 

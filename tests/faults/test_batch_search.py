@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from planted_environment import Tare
+from commandline import Tare
 
 QUICK = ("--rung", "eager", "--device", "cpu", "--batch", "auto", "--quick", "--threads", "1", "--json")
 

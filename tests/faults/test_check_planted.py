@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_environment import planted_environment
+from commandline import planted_environment
+from commandline import planted_tare as tare
 
 PLAN = """
 [options]
@@ -33,13 +34,6 @@ def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
     path = tmp_path / "night.toml"
     path.write_text(PLAN.format(workload=workload, batches=batches))
     return str(path)
-
-
-def tare(home: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = planted_environment(home) | variables
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=300
-    )
 
 
 def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from planted_environment import Tare, planted_environment
+from commandline import Tare, planted_environment
 
 # Long enough rounds that a signal surely meets one, few enough that the test is short.
 ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "6",

@@ -1,13 +1,11 @@
 """Workers that crash, hang, flood and lie: each is recorded with its cause; the others are complete."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_environment import planted_environment
+from commandline import planted_tare
 
 PLAN = """
 [options]
@@ -46,13 +44,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     names = ", ".join(f'"planted_{name}"' for name in (*FAULTS, "flood"))
     plan = folder / "plan.toml"
     plan.write_text(PLAN.format(workloads=names, memory=1500 * 2**20))
-    done = subprocess.run(
-        [sys.executable, "-m", "tare", "run", str(plan), "--json"],
-        env=planted_environment(folder / "home"),
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    done = planted_tare(folder / "home", "run", str(plan), "--json")
     document: dict[str, Any] = json.loads(done.stdout)
     document["exit"], document["stderr"] = done.returncode, done.stderr
     return document

@@ -1,11 +1,10 @@
 """Rules are found by id, refused by id, and added by a plug-in of one small file."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from habits import HABITS
+from plugin import install, run_beside
 
 from tare.errors import BadInput
 from tare.findings.find import find
@@ -56,23 +55,16 @@ def test_an_unknown_rule_names_the_valid_ones() -> None:
 
 
 def test_a_plugin_adds_a_rule_through_its_entry_point(tmp_path: Path) -> None:
-    (tmp_path / "tare_adds.py").write_text(PLUGIN)
-    metadata = tmp_path / "tare_adds-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tare-adds\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[tare.findings]\nadds = tare_adds\n")
+    install(tmp_path, "tare_adds", PLUGIN, "tare.findings")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
         "from tare.findings.find import find; from tare.findings.scene import Scene\n"
         "from tare.trace.read import read\n"
         "found = {f.rule: f for f in find(Scene(read(Path(sys.argv[2]))))}\n"
         "print(found['many-adds'].summary, found['many-adds'].severity, found['many-adds'].remedy)\n"
     )
-    trace = RECORDED / "habit-loop-optimizer.json.gz"
-    command = [sys.executable, "-c", code, str(tmp_path), str(trace)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "42 additions a step high Add less.\n", done.stderr
+    said = run_beside(tmp_path, code, str(RECORDED / "habit-loop-optimizer.json.gz"))
+    assert said == "42 additions a step high Add less.\n"
 
 
 def rule_of(*hits: Hit) -> Rule:

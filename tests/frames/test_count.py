@@ -1,33 +1,23 @@
 """Frames of eager PyTorch on this machine's CPU, through the real counter on the stock wheel."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from counter import build_counter
+from counter import OPTIONS, StackCounter, stack_of
 
 from tare.cases.case import Case
-from tare.cases.options import Options
 from tare.execute.errand import ErrandExecutor
-from tare.execute.executor import make_launcher
-from tare.frames.count import Depth, count_depth
-from tare.frames.stack import Stack
+from tare.frames.count import Depth
 from tare.records.record import Failure
 from tare.workloads import get_workload
 
-OPTIONS = Options(rounds=1, timeout=300)
-
 
 @pytest.fixture(scope="module")
-def counter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_counter(tmp_path_factory.mktemp("counter")))
-
-
-@pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
-    made = ErrandExecutor(make_launcher("spawn"), tmp_path_factory.mktemp("scratch"))
-    yield made
-    made.close()
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackCounter]:
+    with closing(StackCounter(tmp_path_factory.mktemp("counter"))) as made:
+        yield made
 
 
 def case(workload: str, **sizes: int) -> Case:
@@ -35,14 +25,8 @@ def case(workload: str, **sizes: int) -> Case:
 
 
 @pytest.fixture(scope="module")
-def convolution(executor: ErrandExecutor, counter: str) -> Depth:
-    return count_depth(executor, case("conv_chain", calls=3, channels=16, resolution=32), counter, OPTIONS)
-
-
-def stack_of(depth: Depth) -> Stack:
-    assert depth.failure is None, depth.failure
-    assert depth.stack is not None, depth.blind
-    return depth.stack
+def convolution(counter: StackCounter) -> Depth:
+    return counter.depth(case("conv_chain", calls=3, channels=16, resolution=32))
 
 
 def test_python_s_frames_are_those_between_the_step_and_the_operator(convolution: Depth) -> None:
@@ -77,19 +61,17 @@ def test_every_call_of_the_step_is_seen(convolution: Depth) -> None:
     assert convolution.least <= stack_of(convolution).total <= convolution.most
 
 
-def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(
-    executor: ErrandExecutor, counter: str
-) -> None:
-    stack = stack_of(count_depth(executor, case("mlp"), counter, OPTIONS))
+def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(counter: StackCounter) -> None:
+    stack = counter.stack(case("mlp"))
     assert stack.kind == "product"
     assert stack.python[0].name == "Linear.forward"
 
 
 def test_a_worker_that_does_not_mark_the_call_is_told_apart(
-    executor: ErrandExecutor, tmp_path: Path, counter: str, monkeypatch: pytest.MonkeyPatch
+    counter: StackCounter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ErrandExecutor, "_send", lambda *_: None)
-    monkeypatch.setattr(executor, "_scratch", tmp_path)
-    found = executor.take_stack(case("mlp"), counter, OPTIONS)
+    monkeypatch.setattr(ErrandExecutor, "_send_staged", lambda *_: None)
+    monkeypatch.setattr(counter.executor, "_scratch", tmp_path)
+    found = counter.executor.take_stack(case("mlp"), counter.library, OPTIONS)
     assert isinstance(found, Failure)
     assert "docs/protocol.md" in found.message

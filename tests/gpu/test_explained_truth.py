@@ -15,6 +15,8 @@ from tare.trace.idle import explain_idle
 from tare.trace.read import read
 from tare.trace.windows import typical
 
+pytestmark = pytest.mark.alone
+
 SPIN_MS, SLEEP_S, BYTES = 20.0, 0.03, 1 << 29
 STEPS = 8
 

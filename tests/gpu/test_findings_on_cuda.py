@@ -16,7 +16,7 @@ from tare.findings.scene import Scene
 from tare.trace.operator_table import operator_table
 from tare.trace.read import read
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.alone
 # What has no price, or only a bound that nobody reaches.
 UNPRICED = {"memory-growth"}
 

@@ -1,38 +1,20 @@
 """Stacks to cuDNN and cuBLAS on the stock CUDA wheel: the legacy call, the backend's, graphs, and native rungs."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
-from counter import build_counter
+from counter import StackCounter, stack_of
 from proof import make
 
 from tare.cases.case import Case
-from tare.cases.options import Options
-from tare.execute.errand import ErrandExecutor
-from tare.execute.executor import make_launcher
-from tare.frames.count import Depth, count_depth
-from tare.frames.stack import Stack
-
-OPTIONS = Options(rounds=1, timeout=600)
 
 
 @pytest.fixture(scope="module")
-def counter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_counter(tmp_path_factory.mktemp("counter")))
-
-
-@pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
-    made = ErrandExecutor(make_launcher("spawn"), tmp_path_factory.mktemp("scratch"))
-    made.probe()
-    yield made
-    made.close()
-
-
-def stack_of(depth: Depth) -> Stack:
-    assert depth.failure is None, depth.failure
-    assert depth.stack is not None, depth.blind
-    return depth.stack
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackCounter]:
+    with closing(StackCounter(tmp_path_factory.mktemp("counter"))) as made:
+        made.executor.probe()
+        yield made
 
 
 def case(workload: str, rung: str, **fields: object) -> Case:
@@ -44,8 +26,8 @@ CONVOLUTIONS = ("cudnnConvolutionForward", "cudnnConvolutionBiasActivationForwar
 
 
 @pytest.mark.parametrize("rung", ["eager", "torchscript", "libtorch", "libtorch:script"])
-def test_the_stack_leads_to_cudnn(executor: ErrandExecutor, counter: str, rung: str) -> None:
-    depth = count_depth(executor, case("resnet50", rung), counter, OPTIONS)
+def test_the_stack_leads_to_cudnn(counter: StackCounter, rung: str) -> None:
+    depth = counter.depth(case("resnet50", rung))
     stack = stack_of(depth)
     assert stack.entry in CONVOLUTIONS
     assert depth.calls >= 53
@@ -55,32 +37,30 @@ def test_the_stack_leads_to_cudnn(executor: ErrandExecutor, counter: str, rung: 
     assert bool(stack.count("interpreter")) == in_python
 
 
-def test_both_ways_into_cudnn_are_watched(
-    executor: ErrandExecutor, counter: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_ways_into_cudnn_are_watched(counter: StackCounter, monkeypatch: pytest.MonkeyPatch) -> None:
     found = set()
     for disabled in ("0", "1"):
         monkeypatch.setenv("TORCH_CUDNN_V8_API_DISABLED", disabled)
         # The batch tells the two apart, so that each has a folder of its own.
         made = case("mnist_cnn", "eager", batch=4 + int(disabled))
-        found.add(stack_of(count_depth(executor, made, counter, OPTIONS)).entry)
+        found.add(counter.stack(made).entry)
     assert found <= set(CONVOLUTIONS)
-    assert "cudnnBackendExecute" not in {stack_of(count_depth(executor, made, counter, OPTIONS)).entry}
+    assert "cudnnBackendExecute" not in {counter.stack(made).entry}
 
 
-def test_a_matrix_product_leads_to_cublas(executor: ErrandExecutor, counter: str) -> None:
-    stack = stack_of(count_depth(executor, case("mlp", "eager"), counter, OPTIONS))
+def test_a_matrix_product_leads_to_cublas(counter: StackCounter) -> None:
+    stack = counter.stack(case("mlp", "eager"))
     assert stack.kind == "product"
     assert stack.entry.startswith("cublas")
 
 
-def test_a_graph_is_launched_from_few_frames(executor: ErrandExecutor, counter: str) -> None:
-    graph = stack_of(count_depth(executor, case("mnist_cnn", "cudagraph"), counter, OPTIONS))
-    eager = stack_of(count_depth(executor, case("mnist_cnn", "eager"), counter, OPTIONS))
+def test_a_graph_is_launched_from_few_frames(counter: StackCounter) -> None:
+    graph = counter.stack(case("mnist_cnn", "cudagraph"))
+    eager = counter.stack(case("mnist_cnn", "eager"))
     assert graph.entry == "cudaGraphLaunch"
     assert graph.total < eager.total
 
 
-def test_a_recurrent_network_leads_to_cudnn(executor: ErrandExecutor, counter: str) -> None:
-    stack = stack_of(count_depth(executor, case("lstm", "eager"), counter, OPTIONS))
+def test_a_recurrent_network_leads_to_cudnn(counter: StackCounter) -> None:
+    stack = counter.stack(case("lstm", "eager"))
     assert stack.entry == "cudnnRNNForward"

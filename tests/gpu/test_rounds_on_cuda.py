@@ -9,8 +9,11 @@ from proof import make
 
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.warming import warm
 from tare.records.figures import round_median
 from tare.records.record import Round
+
+pytestmark = pytest.mark.alone
 
 OPTIONS = Options(rounds=1, budget=3, width=0.001)
 
@@ -58,6 +61,16 @@ def test_the_three_memory_figures_are_there_and_ordered(done: Round) -> None:
     assert memory.nvml is None or memory.nvml > 0
 
 
+def test_the_capture_of_a_graph_belongs_to_its_preparation(executor: LocalExecutor) -> None:
+    case = make("mnist_cnn", "cudagraph", "train", device="cuda", batch=256)
+    memory = executor.run_round(case, 0, OPTIONS, check=False).device_memory
+    assert memory is not None
+    assert memory.prepare_allocated_peak is not None
+    assert memory.allocated_peak is not None
+    # The activations live in the graph's pool: capturing allocates them, replaying does not.
+    assert memory.prepare_allocated_peak > memory.allocated_peak
+
+
 def test_the_machine_was_watched(done: Round) -> None:
     seen = done.telemetry
     assert seen is not None
@@ -70,6 +83,18 @@ def test_the_machine_was_watched(done: Round) -> None:
     assert step is not None
     # Energy over time is power: between a tenth of a GPU at rest and the largest there is.
     assert 10 < seen.energy_j_per_step / step.mid < 2000
+
+
+def test_what_was_compiled_ahead_is_found_again_and_tuned_anew(executor: LocalExecutor) -> None:
+    case = make("mnist_cnn", "compile", "train", device="cuda")
+    assert warm([case], executor, msgspec.structs.replace(OPTIONS, warm=2)) == 1
+    tuned = [path for path in executor.cache_of(case).rglob("*.best_config") if path.is_file()]
+    assert not tuned, "variants of kernels were chosen beside other cases"
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None
+    assert done.cache == "warm"
+    assert done.parity is not None
+    assert done.parity.status == "same"
 
 
 def test_out_of_device_memory_is_its_own_cause_and_the_next_case_runs(executor: LocalExecutor) -> None:

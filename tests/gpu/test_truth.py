@@ -13,6 +13,8 @@ from tare.measure.clock import CudaClock, WallClock
 from tare.measure.sampler import Limits, sample
 from tare.records.record import Series
 
+pytestmark = pytest.mark.alone
+
 
 class Spinning:
     """A program around a spin kernel."""

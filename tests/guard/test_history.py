@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round
+from commandline import tare
 from rich.console import Console
 
 from tare.guard.history import History, Point, make_history, record_histories
@@ -118,25 +117,18 @@ def test_a_plot_has_its_points_where_they_belong() -> None:
     assert lines == ["3 ┤  ••", "2 ┤    ", "1 ┤••  ", "  └──▲─"]
 
 
-def tare(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TARE_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "tare", *args], env=environment, capture_output=True, text=True, timeout=120
-    )
-
-
 def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "records.db"))
     for record in nightly(40, 25, 1.1):
         journal = begin(store, "nightly", "x", [])
         journal.add_record(msgspec.structs.replace(record, run=journal.run))
     store.close()
-    shown = tare("history", make_case().key, "--chart", str(tmp_path / "h.svg"), home=tmp_path)
+    shown = tare(tmp_path, "history", make_case().key, "--chart", str(tmp_path / "h.svg"))
     assert shown.returncode == 0, shown.stderr
     assert "▲" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 100
     assert ElementTree.parse(tmp_path / "h.svg")
-    (document,) = json.loads(tare("history", "rung=eager", "--json", home=tmp_path).stdout)
+    (document,) = json.loads(tare(tmp_path, "history", "rung=eager", "--json").stdout)
     assert [step["at"] for step in document["steps"]] == [25]
 
     files = []
@@ -145,9 +137,9 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
         entry = {"name": "BM_x", "real_time": 100 + i % 3 + (20 if i >= 12 else 0), "time_unit": "ns"}
         context = {"date": f"2026-03-{i + 1:02d}T00:00:00Z"}
         files[-1].write_text(json.dumps({"context": context, "benchmarks": [entry]}))
-    done = tare("import", *map(str, files), "--json", home=tmp_path)
+    done = tare(tmp_path, "import", *map(str, files), "--json")
     assert sum(each["new"] for each in json.loads(done.stdout)) == 24
-    (document,) = json.loads(tare("history", "BM_x", "--json", home=tmp_path).stdout)
+    (document,) = json.loads(tare(tmp_path, "history", "BM_x", "--json").stdout)
     assert (document["source"], [step["at"] for step in document["steps"]]) == ("google-benchmark", [12])
 
     for args, named in (
@@ -158,6 +150,6 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
         (("import", str(tmp_path / "h.svg")), "h.svg"),
         (("import", str(tmp_path / "none.json")), "none.json"),
     ):
-        bad = tare(*args, home=tmp_path)
+        bad = tare(tmp_path, *args)
         assert (bad.returncode, len(bad.stderr.strip().splitlines())) == (2, 1), args
         assert named in bad.stderr

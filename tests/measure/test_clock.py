@@ -10,6 +10,8 @@ from tare.measure.clock import WallClock, resolution_ns
 from tare.measure.sampler import Limits, sample
 from tare.records.record import Series
 
+pytestmark = pytest.mark.alone
+
 STEP_NS = 200_000
 # The machine is shared: an honest clock needs one calm moment in three to show itself.
 TRIES = 3

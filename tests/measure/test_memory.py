@@ -96,12 +96,12 @@ def test_the_three_figures_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.nvml, found.nvml_method) == (4096, "process")
 
 
-def test_what_happened_before_the_meter_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_allocated_before_the_meter_is_the_preparations(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = make_meter(monkeypatch, "cuda", FakeAllocator())
     meter.mark_prepared()
     found = meter.read()
     assert found is not None
-    assert (found.prepare_allocated_peak, found.allocated_peak) == (100, 100)
+    assert (found.prepare_allocated_peak, found.allocated_peak) == (700, 100)
 
 
 @pytest.mark.parametrize("module", [None, SimpleNamespace()])

@@ -1,10 +1,9 @@
 """Rungs and workloads are found by name, refused by name, and added by a plug-in."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from plugin import install, run_beside
 
 from tare.errors import BadInput
 from tare.rungs import all_rungs, get_rung, ladder
@@ -58,15 +57,8 @@ def test_every_rung_says_what_it_is() -> None:
 
 def test_a_plugin_adds_a_workload_and_a_rung_through_its_entry_points(tmp_path: Path) -> None:
     """As an installed package would: a module and its metadata on the path."""
-    (tmp_path / "tare_tiny.py").write_text(PLUGIN)
-    metadata = tmp_path / "tare_tiny-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tare-tiny\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        "[tare.workloads]\ntiny = tare_tiny\n[tare.rungs]\ntiny = tare_tiny\n"
-    )
+    install(tmp_path, "tare_tiny", PLUGIN, "tare.workloads", "tare.rungs")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from tare.workloads import all_workloads; from tare.rungs import all_rungs, get_rung\n"
         "from tare.cases import Case\n"
         "workload = all_workloads()['tiny_linear']\n"
@@ -74,8 +66,7 @@ def test_a_plugin_adds_a_workload_and_a_rung_through_its_entry_points(tmp_path: 
         "program = get_rung('again').prepare(workload, case)\n"
         "print(tuple(program.step().shape))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "(2, 8)\n", done.stderr
+    assert run_beside(tmp_path, code) == "(2, 8)\n"
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

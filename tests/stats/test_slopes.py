@@ -36,3 +36,9 @@ def test_few_points_are_not_sound() -> None:
     assert not slope_interval([1.0, 2.0, 3.0]).sound
     with pytest.raises(ValueError, match="two points"):
         slope_interval([1.0])
+
+
+def test_positions_need_not_be_even() -> None:
+    at = [0.0, 1.0, 10.0, 11.0, 50.0, 51.0]
+    found = slope_interval([3.0 * x - 7.0 for x in at], at)
+    assert (found.low, found.mid, found.high) == pytest.approx((3.0, 3.0, 3.0))

@@ -62,6 +62,13 @@ def found(store: Store, *terms: str, latest: bool = False) -> str:
         (["mlp*"], "abcdf"),
         (["mlp_*"], "c"),
         (["%*"], ""),
+        (["mlp.*"], ""),
+        (["m**lp*"], "abcdf"),
+        # Capitals count, on every database.
+        (["MLP"], ""),
+        (["mlp/EAGER"], ""),
+        (["mlp/*/TRAIN/*"], ""),
+        (["rung=Eager"], ""),
         # A record, a run.
         (["b"], "b"),
         (["run1"], "abc"),

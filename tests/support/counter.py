@@ -1,10 +1,18 @@
 """The counter of frames built alone (it needs nothing but a compiler), for tests that do not wait for the whole
-build."""
+build; and the stacks that it counts."""
 
 import subprocess
 from pathlib import Path
 
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.errand import ErrandExecutor
+from tare.execute.executor import make_launcher
+from tare.frames.count import Depth, count_depth
+from tare.frames.stack import Stack
 from tare.native.build import SOURCES, compiler
+
+OPTIONS = Options(rounds=1, timeout=600)
 
 
 def build_counter(folder: Path) -> Path:
@@ -20,3 +28,26 @@ def run_compiler(*arguments: str) -> None:
     found = compiler()
     assert found, "the tests need a C++ compiler (apt-get install g++)"
     subprocess.run([found, "-std=c++20", "-O2", *arguments], check=True)
+
+
+class StackCounter:
+    """Counts the stacks of cases, each in a fresh process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.library = str(build_counter(folder))
+        self.executor = ErrandExecutor(make_launcher("spawn"), folder / "scratch")
+
+    def depth(self, case: Case) -> Depth:
+        return count_depth(self.executor, case, self.library, OPTIONS)
+
+    def stack(self, case: Case) -> Stack:
+        return stack_of(self.depth(case))
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def stack_of(depth: Depth) -> Stack:
+    assert depth.failure is None, depth.failure
+    assert depth.stack is not None, depth.blind
+    return depth.stack

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plugin import install, run_beside
 
 from tare.cases.case import Case
 from tare.errors import BadInput
@@ -123,17 +124,11 @@ def test_a_plug_in_of_ten_lines_adds_a_workload(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
     module = page.partition("```python\n")[2].partition("```")[0]
     assert 8 <= len([line for line in module.splitlines() if line.strip()]) <= 16
-    (tmp_path / "my_models.py").write_text(module)
-    metadata = tmp_path / "my_models-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-models\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[tare.workloads]\nmine = my_models\n")
+    install(tmp_path, "my_models", module, "tare.workloads")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from tare.workloads import get_workload\n"
         "w = get_workload('my_resnet34'); m = w.build(w.smoke_sizes).train()\n"
         "b = w.inputs(w.smoke_batch, w.smoke_sizes); loss = w.loss(m(*b.args), b.target); loss.backward()\n"
         "print(w.domain, bool(loss > 0), w.trains)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=200)
-    assert done.stdout == "vision True True\n", done.stderr
+    assert run_beside(tmp_path, code) == "vision True True\n"

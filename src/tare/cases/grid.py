@@ -74,6 +74,13 @@ class Expansion(msgspec.Struct):
     searched: list[Case] = []
 
 
+def nothing_to_do(skipped: Sequence[Skip]) -> BadInput:
+    """Why an expansion without cases has none."""
+    if not skipped:
+        return BadInput("nothing to do: the plan excludes all of its cases")
+    return BadInput(f"nothing to do: all {len(skipped)} combinations are impossible here ({skipped[0].reason})")
+
+
 def make_grid(table: Mapping[str, Any], where: str) -> Grid:
     """A grid from a TOML table or the command line; scalars stand for lists of one."""
     rest = dict(table)

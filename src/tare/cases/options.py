@@ -22,6 +22,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     isolation: Isolation = DEFAULT_ISOLATION
     memory: Annotated[int, msgspec.Meta(ge=2**20, le=2**60)] | None = None
     parity: bool = True
+    # How many cases are prepared at a time before anything is measured; 0: each in its own first round.
+    warm: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
 
     @property
     def round_budget(self) -> float:

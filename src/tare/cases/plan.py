@@ -1,7 +1,6 @@
 """A plan: grids of cases plus how to measure them, from a TOML file or the command line."""
 
 import hashlib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.grid import Catalogue, Expansion, Grid, check_names, expand, make_filter, make_grid, matches
-from tare.errors import BadInput, brief, unknown
+from tare.cases.toml import read_toml
+from tare.errors import BadInput, unknown
 
 TABLES = ("name", "options", "grid", "include", "exclude")
 LONGEST_NAME = 255
@@ -28,15 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_plan(path: Path) -> Plan:
     """The plan in a TOML file; BadInput names the file and what is wrong in it."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"no plan at {path}") from None
-    except OSError as error:
-        raise BadInput(f"cannot read plan {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"{path} is not TOML: {brief(error)}") from None
-    return make_plan(document, str(path), default_name=path.stem)
+    return make_plan(read_toml(path, "plan"), str(path), default_name=path.stem)
 
 
 def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan") -> Plan:

@@ -1,14 +1,12 @@
 """tare bisect: which version, commit or label made it slower."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tare.cli.options import JsonOption, print_json, split
 from tare.errors import BadInput
-
-Several = Annotated[list[str] | None, typer.Option()]
 
 
 def bisect(
@@ -39,7 +37,7 @@ def bisect(
     as_json: JsonOption = False,
 ) -> int:
     """Find the change that made it slower, by runs where they help most. Exit code 0 only if it was found."""
-    from tare.guard.bisect.asked import make_spec
+    from tare.guard.bisect.asked import Asked, make_spec
     from tare.guard.bisect.loop import bisect as search
     from tare.home import home
     from tare.report.bisect import bisect_view
@@ -49,13 +47,12 @@ def bisect(
         raise BadInput(f"--confidence takes 0.5 to 1, not {confidence}")
     if runs is not None and runs < 1:
         raise BadInput(f"--runs takes a positive number, not {runs}")
-    given: dict[str, Any] = {
-        "case": case, "command": command, "good": good, "bad": bad, "install": install or [],
-        "versions": split(versions or []), "repo": repo, "build": build or [], "labels": labels,
-        "reading": measure, "metric": metric, "environment": env or [], "python": python,
-        "budget": budget, "timeout": timeout,
-    }  # fmt: skip
-    spec = make_spec(**given)
+    asked = Asked(
+        case=case, command=command, good=good, bad=bad, install=install or [], versions=split(versions or []),
+        repo=repo, build=build or [], labels=labels, reading=measure, metric=metric, environment=env or [],
+        python=python, budget=budget, timeout=timeout,
+    )  # fmt: skip
+    spec = make_spec(asked)
     console = make_console(stderr=True)
     with console.status("bisecting") as status:
 

@@ -10,20 +10,21 @@ from tare.errors import TareError
 
 def build(as_json: JsonOption = False) -> None:
     """Compile the C++ rungs into the cache (a minute or two; afterwards nothing is left to do)."""
-    from tare.native.build import COMPONENTS, build_folder, executable, missing_tools
+    from tare.native.build import COMPONENTS, executable, missing_tools
     from tare.report.terminal import make_console
 
-    lacking = missing_tools()
-    if lacking:
-        raise TareError(f"cannot build the native rungs: {lacking} is missing (Debian: apt-get install g++ cmake)")
+    lacking = {component: missing_tools(component) for component in COMPONENTS}
+    if lacking["torch"]:
+        remedy = "Debian: apt-get install g++ cmake"
+        raise TareError(f"cannot build the native rungs: {lacking['torch']} is missing ({remedy})")
     began = time.monotonic()
+    folders: dict[str, str | None] = dict.fromkeys(COMPONENTS)
     with make_console(stderr=True).status("building the native rungs"):
         for component, programs in COMPONENTS.items():
-            if missing_tools(component) is None:
-                executable(programs[0])
-    built = {c: str(build_folder(c)) if missing_tools(c) is None else None for c in COMPONENTS}
+            if not lacking[component]:
+                folders[component] = str(executable(programs[0]).parent)
     if as_json:
-        print_json({"folders": built, "seconds": time.monotonic() - began})
+        print_json({"folders": folders, "seconds": time.monotonic() - began})
         return
-    for component, folder in built.items():
-        typer.echo(f"{component}: {folder or f'not built: {missing_tools(component)} is missing'}")
+    for component, folder in folders.items():
+        typer.echo(f"{component}: {folder or f'not built: {lacking[component]} is missing'}")

@@ -1,12 +1,12 @@
 """tare calibrate: the noise of each case on this machine, and what change it can detect."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tare.cli.guarding import MetricOption, ThresholdsOption, read_rules
-from tare.cli.options import JsonOption, StoreOption, print_json, split
+from tare.cli.options import BudgetOption, DeviceOption, JsonOption, StoreOption, given, make_table, print_json
 from tare.errors import BadInput
 
 # Small, and of different kinds: enough to know a machine by.
@@ -19,9 +19,9 @@ def calibrate(
         list[str] | None, typer.Argument(metavar="[WORKLOAD|PLAN.toml]...", help=f"Default: {' '.join(SMOKE)}.")
     ] = None,
     rung: Annotated[list[str] | None, typer.Option(help="Rungs, for workloads (default: eager).")] = None,
-    device: Annotated[list[str] | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
+    device: DeviceOption = None,
     rounds: Annotated[int, typer.Option(help="Fresh processes a case.")] = ROUNDS,
-    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a case (default 12).")] = None,
+    budget: BudgetOption = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
@@ -41,11 +41,10 @@ def calibrate(
     files = [name for name in names if name.endswith(".toml")]
     if files and (len(names) > 1 or rung or device):
         raise BadInput("give one plan, or workloads with --rung and --device, not both")
-    grid: dict[str, Any] = {"workload": names, "rung": split(rung or ["eager"])}
-    grid |= {"device": split(device)} if device else {}
+    grid = {"workload": names, **make_table(rung=rung or ["eager"], device=device)}
     plan = read_plan(Path(files[0])) if files else make_plan({"grid": [grid]}, "the command line", "calibration")
     rules = read_rules(metric, thresholds, Path(files[0]) if files else None)
-    options = {"rounds": rounds} | ({"budget": budget} if budget is not None else {})
+    options = given(rounds=rounds, budget=budget)
     outcome = Session(plan, options, quick=False, store=store, show_progress=not as_json).run(
         resume, fail_fast=False
     )

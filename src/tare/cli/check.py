@@ -2,20 +2,29 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tare.cli.guarding import (
+    AllOption,
+    ForceOption,
     FormatOption,
     MetricOption,
-    OutputOption,
     ThresholdsOption,
     check_format,
     put,
     read_rules,
 )
-from tare.cli.options import JsonOption, StoreOption
+from tare.cli.options import (
+    BudgetOption,
+    IsolationOption,
+    JsonOption,
+    OutputOption,
+    StoreOption,
+    TimeoutOption,
+    given,
+)
 from tare.errors import BadInput
 
 
@@ -34,14 +43,14 @@ def check(
         int | None,
         typer.Option(metavar="ROUNDS", help="Rounds of a confirmation (default: by the noise; 0: none)."),
     ] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a case (default 12).")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which a round is killed.")] = None,
-    isolation: Annotated[str | None, typer.Option(help="fork (cheap) or spawn (nothing shared).")] = None,
+    budget: BudgetOption = None,
+    timeout: TimeoutOption = None,
+    isolation: IsolationOption = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")] = False,
+    force: ForceOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this check was interrupted.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")] = False,
+    everything: AllOption = False,
     format: FormatOption = "terminal",
     output: OutputOption = None,
     store: StoreOption = None,
@@ -49,7 +58,8 @@ def check(
 ) -> int:
     """Measure a plan, compare it with the baseline, measure suspects again; exit code 1 on a regression."""
     from tare.cases.plan import read_plan
-    from tare.guard_session import CheckSession, Version, parse_variables, reproduce
+    from tare.guard.variables import parse_variables
+    from tare.guard_session import CheckSession, Version, reproduce
 
     format = "json" if as_json else format
     check_format(format)
@@ -59,10 +69,9 @@ def check(
         raise BadInput(f"--confirm takes 0 to 1000 rounds, not {confirm}")
     if baseline_python is not None and not baseline_python.is_file():
         raise BadInput(f"--baseline-python: there is no {baseline_python}")
-    options: dict[str, Any] = {"rounds": rounds, "budget": budget, "timeout": timeout, "isolation": isolation}
     session = CheckSession(
         plan=read_plan(plan),
-        options={name: value for name, value in options.items() if value is not None},
+        options=given(rounds=rounds, budget=budget, timeout=timeout, isolation=isolation),
         rules=read_rules(metric, thresholds, plan, confirm),
         store=store,
         show_progress=format != "json",
@@ -70,7 +79,7 @@ def check(
     version = None
     if baseline_python is not None or baseline_env:
         python = str(baseline_python) if baseline_python else sys.executable
-        version = Version(python=python, variables=parse_variables(baseline_env or []))
+        version = Version(python=python, variables=parse_variables(baseline_env or [], "--baseline-env"))
     report = session.run(baseline, version, resume, force)
     if report.interrupted:
         raise KeyboardInterrupt

@@ -4,8 +4,16 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.guarding import FormatOption, MetricOption, OutputOption, ThresholdsOption, put, read_rules
-from tare.cli.options import JsonOption, StoreOption, split
+from tare.cli.guarding import (
+    AllOption,
+    ForceOption,
+    FormatOption,
+    MetricOption,
+    ThresholdsOption,
+    put,
+    read_rules,
+)
+from tare.cli.options import JsonOption, OutputOption, StoreOption, split
 
 SELECTOR = "BASELINE|RUN|newest[~N]|FILE.json|FIELD=VALUE"
 
@@ -17,8 +25,8 @@ def compare(
     case: Annotated[str | None, typer.Option(help="Only cases whose key begins so or fits this pattern.")] = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")] = False,
+    force: ForceOption = False,
+    everything: AllOption = False,
     format: FormatOption = "terminal",
     output: OutputOption = None,
     store: StoreOption = None,

@@ -1,12 +1,10 @@
 """tare export: records in other formats."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tare.cli.options import JsonOption, StoreOption
-from tare.errors import BadInput
+from tare.cli.options import JsonOption, OutputOption, StoreOption
 
 
 def export(
@@ -14,22 +12,18 @@ def export(
         list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
     ] = None,
     format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, pyperf.")] = "json",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")
-    ] = None,
+    output: OutputOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export stored records (all of them, if nothing is named)."""
     from tare.export import get_exporter
-    from tare.survey import find_records
+    from tare.report.files import write_whole
+    from tare.stored import find_records
 
     exporter = get_exporter("json" if as_json else format)
     text = exporter(find_records(terms or [], store))
     if output is None:
         typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {output}: {error.strerror}") from None
+    else:
+        write_whole(output, text)

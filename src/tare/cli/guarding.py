@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tare.cli.options import print_json, split
-from tare.errors import BadInput
 
 if TYPE_CHECKING:
     from tare.guard.changes import Report
@@ -22,7 +21,8 @@ ThresholdsOption = Annotated[
 FormatOption = Annotated[
     str, typer.Option("--format", help="terminal, markdown, json, github, junit, sarif, benchmark.")
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")]
 
 
 def read_rules(
@@ -49,6 +49,7 @@ def check_format(format: str) -> None:
 def put(report: "Report", format: str, output: Path | None, everything: bool) -> None:
     """The report to standard output or a file; beside a file, the terminal's view is printed as well."""
     from tare.report.changes import changes_view
+    from tare.report.files import write_whole
     from tare.report.formats import get_renderer
     from tare.report.terminal import make_console
 
@@ -63,21 +64,10 @@ def put(report: "Report", format: str, output: Path | None, everything: bool) ->
     if output is None:
         typer.echo(text, nl=False)
     else:
-        _write(output, text)
+        write_whole(output, text)
 
 
 def _json(report: "Report") -> str:
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {path}: {error.strerror}") from None

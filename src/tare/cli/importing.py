@@ -14,7 +14,7 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Import JSON of pyperf, pytest-benchmark or google-benchmark, so that tare history can watch it."""
-    from tare.survey import import_files
+    from tare.stored import import_files
 
     done = import_files(files, store)
     if as_json:

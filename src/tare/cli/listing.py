@@ -58,6 +58,6 @@ def _rungs() -> list[dict[str, Any]]:
 
 def _records(terms: list[str], store: str | None) -> list[dict[str, Any]]:
     from tare.report.lists import describe_record
-    from tare.survey import find_records
+    from tare.stored import find_records
 
     return [describe_record(record) for record in find_records(terms, store)]

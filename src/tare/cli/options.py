@@ -1,7 +1,8 @@
-"""Parsing that several verbs share: lists with commas, sizes, the store."""
+"""Options that several verbs share, and how they become a grid: lists with commas, sizes."""
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,44 @@ StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="FILE|URL", help="The store (default: in TARE_HOME).")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON to standard output, and nothing else there.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")]
+
+# The fields of a grid. Rungs and batches have another default in each verb, so that their help is there.
+Texts = list[str] | None
+ModeOption = Annotated[Texts, typer.Option("--mode", help="infer, train.")]
+DeviceOption = Annotated[Texts, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps, xpu, all.")]
+PrecisionOption = Annotated[Texts, typer.Option("--precision", help="fp32, tf32, bf16, fp16, amp-bf16, amp-fp16.")]
+SizeOption = Annotated[Texts, typer.Option("--size", help="Sizes of the workload: NAME=N[,N].")]
+FeedOption = Annotated[Texts, typer.Option("--feed", help="device, pinned, pageable.")]
+LayoutOption = Annotated[Texts, typer.Option("--layout", help="contiguous, channels-last.")]
+OptimizerOption = Annotated[Texts, typer.Option("--optimizer", help="sgd, adam, adamw.")]
+ThreadsOption = Annotated[Texts, typer.Option("--threads", help="CPU threads (default: torch's).")]
+
+# How a case is measured.
+RoundsOption = Annotated[int | None, typer.Option("--rounds", help="Fresh processes a case (default 3).")]
+BudgetOption = Annotated[float | None, typer.Option("--budget", help="Seconds of sampling a case (default 12).")]
+TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a round is killed.")]
+IsolationOption = Annotated[
+    str | None, typer.Option("--isolation", help="fork (cheap) or spawn (nothing shared).")
+]
+QuickOption = Annotated[bool, typer.Option("--quick", help="One round, two seconds a case.")]
+
+
+def make_table(
+    *, batch: Texts = None, size: Texts = None, threads: Texts = None, auto: bool = False, **lists: Texts
+) -> dict[str, Any]:
+    """The table of a grid (see tare.cases.grid) from these options; what was not given is not in it. `auto` allows
+    that word for a batch."""
+    table: dict[str, Any] = {name: split(values or []) for name, values in lists.items()}
+    table["batch"] = batches(batch or []) if auto else whole_numbers(batch or [], "--batch")
+    table["size"] = sizes(size or [])
+    table["threads"] = whole_numbers(threads or [], "--threads")
+    return {name: value for name, value in table.items() if value}
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Those that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def split(values: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ def show(
     from tare.report.record import record_view
     from tare.report.suite import make_suites
     from tare.report.terminal import make_console
-    from tare.survey import find_records, newest_run
+    from tare.stored import find_records, newest_run
 
     if terms and terms[0] == "workload":
         _show_workload(terms[1:], as_json)

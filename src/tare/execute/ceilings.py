@@ -77,7 +77,7 @@ def measure_peaks(
 
 def _one(executor: LocalExecutor, ceiling: Ceiling, device: str) -> float:
     job = PeakJob(name=ceiling.name, device=device, budget_s=BUDGET_S, width=WIDTH)
-    messages = executor.inquire(job, Options(timeout=120.0), device).messages
+    messages = executor.inquire(job, Options(timeout=120.0), device)
     amount = next((m.amount for m in messages if isinstance(m, Capacity)), None)
     series = next((m.series for m in messages if isinstance(m, Measured) and m.series.kind == "pipelined"), None)
     if amount is None or series is None:

@@ -36,6 +36,13 @@ def stage(job: jobs.StageJob, send: Send) -> None:
     send(native.stage(job))
 
 
+@does(jobs.WarmJob)
+def warm(job: jobs.WarmJob, send: Send) -> None:  # noqa: ARG001
+    from tare.execute.cache import fill_cache
+
+    fill_cache(job.case, job.cache)
+
+
 @does(jobs.CheckJob)
 def check(job: jobs.CheckJob, send: Send) -> None:
     from tare.execute import native

@@ -15,7 +15,6 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CurveJob, FramesJob, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
-from tare.execute.outcome import failure_of
 from tare.measure.parity import compare, errors, load_reference
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
@@ -45,7 +44,7 @@ class ErrandExecutor(LocalExecutor):
         evidence = self._folder(f"curve-{data}-{steps}", case)
         evidence.mkdir(parents=True, exist_ok=True)
         job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
-        failure = self._send(job, options, data=data, steps=steps)
+        failure = self._send_staged(job, options, data=data, steps=steps)
         if failure:
             return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
         wanted, yardstick, described = reference
@@ -72,7 +71,7 @@ class ErrandExecutor(LocalExecutor):
         report = folder / COUNTED
         report.unlink(missing_ok=True)
         job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))
-        failure = self._send(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
+        failure = self._send_staged(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
         if failure is None and not report.exists():
             return Failure(cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)")
         return failure or folder
@@ -92,7 +91,7 @@ class ErrandExecutor(LocalExecutor):
             assert found is not None, "a reference that was made without a failure is there"
         return found
 
-    def _send(
+    def _send_staged(
         self,
         job: CurveJob | FramesJob,
         options: Options,
@@ -124,8 +123,8 @@ class ErrandExecutor(LocalExecutor):
         options: Options,
         launcher: Launcher | None = None,
     ) -> Failure | None:
-        ending, _ = self._supervise(job, options, job.case.device, launcher)
-        return failure_of(ending, options.timeout)
+        heard = self.send(job, options, job.case.device, launcher)
+        return heard if isinstance(heard, Failure) else None
 
     def _cache(self, case: Case) -> str | None:
         return str(self._folder("cache", case)) if get_rung(case.rung).caches else None

@@ -12,7 +12,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob
+from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, WarmJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.lock import machine_lock
@@ -25,6 +25,7 @@ from tare.measure.telemetry import Watch
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
+from tare.rungs.registry import split_name
 
 OnStage = Callable[[str], None]
 Answer = TypeVar("Answer")
@@ -56,9 +57,11 @@ class LocalExecutor:
         self._references: dict[str, Failure | None] = {}
         self._gpus: dict[str, str] = {}
         self._unbuilt: dict[tuple[str, str], TareError] = {}
+        self._staged: dict[str, Prepared] = {}
 
-    def probe(self) -> Probed:
-        """What this machine has; the first thing to ask."""
+    def probe(self, what: str = "this machine") -> Probed:
+        """What this machine has, as its version of torch sees it; the first thing to ask."""
+        self._on_stage(f"looking at {what}")
         found = self.ask(ProbeJob(), Probed, Options())
         if isinstance(found, Failure):
             raise TareError(f"cannot look at this machine: {found.message}")
@@ -67,12 +70,25 @@ class LocalExecutor:
 
     def ask(self, job: Job, answer: type[Answer], options: Options, device: str = "cpu") -> Answer | Failure:
         """What a worker says to a question, or why it has no answer."""
-        ending, _ = self._supervise(job, options, device)
-        failure = failure_of(ending, options.timeout)
-        found = next((m for m in ending.messages if isinstance(m, answer)), None)
-        if failure is None and found is not None:
-            return found
-        return failure or Failure(cause="no-result", message="the worker gave no answer")
+        heard = self.send(job, options, device)
+        if isinstance(heard, Failure):
+            return heard
+        found = next((m for m in heard if isinstance(m, answer)), None)
+        return found or Failure(cause="no-result", message="the worker gave no answer")
+
+    def send(
+        self, job: Job, options: Options, device: str, launcher: Launcher | None = None
+    ) -> list[Message] | Failure:
+        """All that a worker says that runs a job which is no round, watched like any other, or why it failed."""
+        ending, _ = self._supervise(job, options, device, launcher)
+        return failure_of(ending, options.timeout) or ending.messages
+
+    def inquire(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> list[Message]:
+        """The same where a failure is an error: TareError."""
+        heard = self.send(job, options, device, launcher)
+        if isinstance(heard, Failure):
+            raise TareError(f"{heard.stage or 'the worker'} failed: {heard.cause}, {heard.message}")
+        return heard
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
         """One fresh process that measures one case. `check` asks for the proof of parity as well."""
@@ -87,13 +103,21 @@ class LocalExecutor:
             done = self._run(self._job(case, options, reference=_text(reference), cache=cache), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
-    def inquire(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> Ending:
-        """Runs a job that is no round in a fresh process, watched like any other; TareError where it fails."""
-        ending, _ = self._supervise(job, options, device, launcher)
-        failure = failure_of(ending, options.timeout)
-        if failure:
-            raise TareError(f"{failure.stage or 'the worker'} failed: {failure.cause}, {failure.message}")
-        return ending
+    def preparation(self, case: Case) -> Job | None:
+        """What can be done ahead for a case, beside other cases and untimed; None where that is nothing."""
+        rung = get_rung(case.rung)
+        if isinstance(rung, NativeRung) and rung.is_executable(case):
+            return StageJob(case=case, folder=str(self._folder("stage", case)))
+        if not rung.caches or split_name(case.rung)[1] in rung.solitary:
+            return None
+        return WarmJob(case=case, cache=str(self._folder("cache", case)))
+
+    def prepared(self, case: Case, ending: Ending) -> bool:
+        """Takes note of how a preparation ended."""
+        staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
+        if staged:
+            self._staged[case.key] = staged
+        return ending.status == 0 and ending.killed is None
 
     def cache_of(self, case: Case) -> Path:
         """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
@@ -129,13 +153,14 @@ class LocalExecutor:
         except TareError as error:
             return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
         folder, evidence = self._folder("stage", case), self._folder("evidence", case)
-        staged = None
-        if not folder.exists():
+        first = case.key not in self._staged
+        if first:
             ending, _ = self._supervise(StageJob(case=case, folder=str(folder)), options, case.device)
             failure = failure_of(ending, options.timeout)
             if failure:
                 return _failed(index, failure, ending.seconds)
-            staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
+            self.prepared(case, ending)
+        staged = self._staged[case.key]
         evidence.mkdir(parents=True, exist_ok=True)
         searched = str(home() / "native" / "searched")
         job = self._job(
@@ -146,9 +171,9 @@ class LocalExecutor:
             return done
         return msgspec.structs.replace(
             done,
-            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if staged else 0.0),
-            cache="cold" if staged else "warm",
-            flags=staged.flags if staged else {},
+            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if first else 0.0),
+            cache="cold" if first else "warm",
+            flags=staged.flags,
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
 
@@ -178,8 +203,8 @@ class LocalExecutor:
         if wanted.key not in self._references:
             self._on_stage("reference")
             job = ReferenceJob(case=wanted, folder=str(self._folder("reference", wanted)))
-            ending, _ = self._supervise(job, options, case.device)
-            self._references[wanted.key] = failure_of(ending, options.timeout)
+            heard = self.send(job, options, case.device)
+            self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 
     def _job(self, case: Case, options: Options, **places: str | None) -> RoundJob:

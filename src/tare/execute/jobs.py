@@ -41,6 +41,13 @@ class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field
     steps: int = 0
 
 
+class WarmJob(msgspec.Struct, frozen=True, kw_only=True, tag="warm", tag_field="kind"):
+    """Prepare a case and leave what the compilers cache in a folder. Nothing is timed."""
+
+    case: Case
+    cache: str
+
+
 class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
     """Compare the evidence that an executable left with the reference."""
 
@@ -120,6 +127,7 @@ Job = (
     RoundJob
     | ReferenceJob
     | StageJob
+    | WarmJob
     | CheckJob
     | CurveJob
     | FramesJob

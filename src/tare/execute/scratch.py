@@ -8,16 +8,19 @@ from pathlib import Path
 
 import psutil
 
-from tare.home import home
+from tare.errors import BadInput
+from tare.home import VARIABLE, home_folder
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """A folder for this run, named after its process so that the next run can tell whether it still lives."""
-    root = home() / "scratch"
-    root.mkdir(exist_ok=True)
+    root = home_folder("scratch")
     _sweep(root)
-    folder = Path(tempfile.mkdtemp(prefix=f"{psutil.Process().pid}-", dir=root))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"{psutil.Process().pid}-", dir=root))
+    except OSError as error:
+        raise BadInput(f"cannot write to {root} ({error.strerror}); set {VARIABLE}") from None
     try:
         yield folder
     finally:

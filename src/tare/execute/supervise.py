@@ -31,7 +31,6 @@ class Ending:
     killed: Killed | None
     messages: list[Message]
     log: str
-    log_bytes: int
     seconds: float
     pid: int
     oom_kills: int = 0
@@ -66,7 +65,7 @@ class _Supervision:
         self._memory_due = self._began
         self._partial = bytearray()
         self._tail = b""
-        self._ending = Ending(0, None, [], "", 0, 0.0, process.pid)
+        self._ending = Ending(0, None, [], "", 0.0, process.pid)
         self._oom_before = oom_kills()
 
     def run(self) -> Ending:
@@ -98,7 +97,6 @@ class _Supervision:
         if not data:
             return False
         if descriptor == self._process.log:
-            self._ending.log_bytes += len(data)
             self._tail = (self._tail + data)[-LOG_TAIL:]
         else:
             self._take(data)

@@ -63,12 +63,13 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     flags = pin_flags(case)
     cache = use_cache(job.cache if rung.caches else None)
     host = HostMeter()
+    nvml = _nvml_reader(open_gpu(case.device))
     spin_before = spin_ns()
     send(Stage("build"))
     began = time.perf_counter()
     program = rung.prepare(get_workload(case.workload), case)
     clock = make_clock(program.device)
-    device = DeviceMeter(program.device, _nvml_reader(open_gpu(case.device)))
+    device = DeviceMeter(program.device, nvml)
     send(Stage("prepare"))
     # Compiling and autotuning happen in the first call: it belongs to the preparation.
     clock.time(program.step, 1)
@@ -153,7 +154,7 @@ def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
         used = gpu.used()
         if used is None or before is None:
             return None
-        return max(used - before, 0), "device, above its use before the first step"
+        return max(used - before, 0), "device, above its use before the preparation"
 
     return read
 

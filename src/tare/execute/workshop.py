@@ -1,18 +1,34 @@
-"""A machine looked at, a plan expanded for it, and an executor: what a verb needs that sends workers on
-errands."""
+"""An executor for as long as a verb needs it; with a plan expanded for this machine, where it goes by a plan."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tare.cases.grid import Expansion
+from tare.cases.grid import Expansion, nothing_to_do
 from tare.cases.plan import Plan, expand_plan
-from tare.errors import BadInput
 from tare.execute.catalogue import LocalCatalogue
 from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import OnStage, make_launcher
 from tare.execute.protocol import Probed
 from tare.execute.scratch import scratch
+
+
+@contextmanager
+def open_executor(
+    isolation: str,
+    on_stage: OnStage = lambda _: None,
+    preload: tuple[str, ...] = (),
+    python: str = sys.executable,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[ErrandExecutor]:
+    """Its files and processes end with the context. The rest is as in `make_launcher`."""
+    with scratch() as folder:
+        executor = ErrandExecutor(make_launcher(isolation, preload, python, variables), folder, on_stage)
+        try:
+            yield executor
+        finally:
+            executor.close()
 
 
 @dataclass
@@ -25,15 +41,9 @@ class Workshop:
 @contextmanager
 def workshop(plan: Plan, isolation: str, on_stage: OnStage = lambda _: None) -> Iterator[Workshop]:
     """Everything in it ends with the context. BadInput where nothing of the plan can run here."""
-    with scratch() as folder:
-        executor = ErrandExecutor(make_launcher(isolation), folder, on_stage)
-        try:
-            on_stage("looking at this machine")
-            probed = executor.probe()
-            found = expand_plan(plan, LocalCatalogue(probed))
-            if not found.cases:
-                reason = found.skipped[0].reason if found.skipped else "the plan excludes all of its cases"
-                raise BadInput(f"nothing to do: {reason}")
-            yield Workshop(executor, found, probed)
-        finally:
-            executor.close()
+    with open_executor(isolation, on_stage) as executor:
+        probed = executor.probe()
+        found = expand_plan(plan, LocalCatalogue(probed))
+        if not found.cases:
+            raise nothing_to_do(found.skipped)
+        yield Workshop(executor, found, probed)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tare.errors import BadInput
 from tare.findings.finding import Finding
+from tare.report.files import replacing
 from tare.trace.host import CAUSES, host_of
 from tare.trace.idle import cut_gaps
 from tare.trace.places import describe
@@ -34,15 +35,11 @@ def write_annotated(trace: Trace, source: Path, target: Path, findings: Sequence
     """Writes the trace in `source` with annotations to `target` (compressed if its name ends in .gz); how many."""
     events = [*_idle(trace), *_findings(trace, findings)]
     text = b",".join(json.dumps(event, separators=(",", ":")).encode() for event in [*_names(findings), *events])
-    unfinished = target.with_name(target.name + ".part")
     try:
-        with _open(source) as original, _create(unfinished, target) as copy:
+        with replacing(target) as partial, _open(source) as original, _create(partial, target) as copy:
             _splice(original, copy, text, source)
-        unfinished.replace(target)
     except OSError as error:
         raise BadInput(f"cannot write {target} from {source}: {error.strerror or error}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
     return len(events)
 
 

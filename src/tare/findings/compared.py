@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tare.findings.finding import Hit, Place
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene
+from tare.findings.scene import Scene, spans_of
 from tare.trace.nesting import inherit
 from tare.trace.tables import Integers
 
@@ -91,7 +92,18 @@ def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
     return found
 
 
-def price_of(scene: Scene, left: dict[int, float]) -> float:
+def slower_hit(after: Scene, summary: str, places: list[Place], left: dict[int, float]) -> Hit:
+    """Operators whose kernels take longer than before; `left` is the share of now that they took then, by row."""
+    return Hit(
+        summary=summary,
+        evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
+        places=places,
+        gain_s=_price(after, left),
+        spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(left))))),
+    )
+
+
+def _price(scene: Scene, left: dict[int, float]) -> float:
     """Seconds of a step that are given back if of the kernels of these operators only so much were left."""
     at = scene.script.work_at
     works = scene.works_by(np.array(sorted(left), dtype=np.int64))

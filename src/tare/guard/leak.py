@@ -42,7 +42,7 @@ def _slopes(record: Record, place: str) -> list[float]:
         steps, held = memory_over_steps(done, place)
         slope = growth(steps, held)
         if slope is not None:
-            slopes.append(slope.mid)
+            slopes.append(slope)
     return slopes
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 
 from tare.errors import BadInput, quote, unknown
-from tare.records.codec import read_records
+from tare.records.codec import names_file, read_records
 from tare.records.environment import Environment
 from tare.records.record import Record
 from tare.store import schema
@@ -69,7 +69,7 @@ def newest_run(store: Store, back: int = 0) -> list[Record]:
 
 def _find(text: str, store: Store) -> tuple[list[Record], set[str]]:
     kind, colon, rest = text.partition(":")
-    if text.endswith((".json", ".json.gz")):
+    if names_file(text):
         return read_records(Path(text)), set()
     if colon and kind == "baseline":
         return get_baseline(store, rest), set()

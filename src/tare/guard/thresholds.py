@@ -16,13 +16,13 @@ host = 1024                    # bytes a step
 """
 
 import fnmatch
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
-from tare.errors import BadInput, brief, quote, unknown
+from tare.cases.toml import read_toml
+from tare.errors import BadInput, quote, unknown
 from tare.guard.metrics import NAMES, Metric
 
 TABLES = ("threshold", "margin", "metric", "case", "leak")
@@ -69,15 +69,7 @@ def beside(plan: Path) -> Path:
 
 
 def read_thresholds(path: Path) -> Thresholds:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"no thresholds at {path}") from None
-    except OSError as error:
-        raise BadInput(f"cannot read thresholds {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"{path} is not TOML: {brief(error)}") from None
-    return make_thresholds(document, str(path))
+    return make_thresholds(read_toml(path, "thresholds"), str(path))
 
 
 def make_thresholds(document: Mapping[str, Any], where: str) -> Thresholds:

@@ -13,6 +13,7 @@ from tare.lowering.layout import add_update, lay_out
 from tare.lowering.pad import pad_channels
 from tare.lowering.step import Step, Value
 from tare.workloads.base import Workload
+from tare.workloads.objective import objective
 
 _TYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 VERSION = 1
@@ -45,7 +46,7 @@ def lower(
         # Folding has made other weights of them; nothing asks for a gradient by name.
         step.parameters.clear()
     else:
-        capture(_objective(workload, model), batch, step, prefix="model.")
+        capture(objective(workload, model), batch, step, prefix="model.")
         fuse(step, training=True)
         pad_channels(step, training=True)
         _float_batch_norms(step)
@@ -114,20 +115,6 @@ def _bytes(value: Value) -> bytes:
         tensor = tensor.permute(0, 2, 3, 1)
     data: bytes = tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
     return data
-
-
-def _objective(workload: Workload, model: Any) -> Any:
-    from torch import nn
-
-    class Objective(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, *tensors: Any) -> Any:
-            return workload.loss(self.model(*tensors[:-1]), tensors[-1])
-
-    return Objective()
 
 
 def _float_batch_norms(step: Step) -> None:

@@ -65,7 +65,11 @@ class Trace:
 
 
 class DeviceMeter:
-    """torch's allocator on an accelerator that has one, and NVML's view of this process on CUDA."""
+    """torch's allocator on an accelerator that has one, and NVML's view of this process on CUDA.
+
+    The allocator counts from the process's start, and a process measures one case: what its peak is until
+    `mark_prepared` is the preparation's, weights and the capture of a graph included.
+    """
 
     def __init__(self, device: Any, nvml: Callable[[], tuple[int, str] | None]) -> None:
         import torch
@@ -76,7 +80,6 @@ class DeviceMeter:
             self._memory = None
         self._nvml = nvml
         self._prepare_peak: int | None = None
-        self._reset()
 
     def mark_prepared(self) -> None:
         """Ends the preparation; what it cached is handed back, so that the steps show what they hold themselves
@@ -84,7 +87,7 @@ class DeviceMeter:
         if self._memory is not None:
             self._prepare_peak = self._memory.max_memory_allocated(self._device)
             self._memory.empty_cache()
-        self._reset()
+            self._memory.reset_peak_memory_stats(self._device)
 
     def read(self) -> DeviceMemory | None:
         if self._device.type == "cpu":
@@ -97,10 +100,6 @@ class DeviceMeter:
             nvml=seen[0] if seen else None,
             nvml_method=seen[1] if seen else None,
         )
-
-    def _reset(self) -> None:
-        if self._memory is not None:
-            self._memory.reset_peak_memory_stats(self._device)
 
 
 def _status_field(name: str) -> int:

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tare.errors import TareError
-from tare.home import home
+from tare.home import home_folder
 from tare.native.libraries import blas, cublas, cudnn, torch_folder
 
 SOURCES = Path(__file__).parent
@@ -60,7 +60,7 @@ def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
 
 
 def build_folder(component: str) -> Path:
-    return home() / "native" / f"{component.replace('/', '-')}-{build_key(component)}"
+    return home_folder("native") / f"{component.replace('/', '-')}-{build_key(component)}"
 
 
 def build_key(component: str = "torch") -> str:
@@ -86,7 +86,6 @@ def _belongs(path: Path, component: str) -> bool:
 
 
 def _build(component: str, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
     # Two tares that need the same build at the same time: one builds, the other finds it built.
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -40,6 +40,11 @@ def decode_record(text: bytes | str, where: str) -> Record:
         raise BadInput(f"{where} is not a record: {brief(error)}") from None
 
 
+def names_file(term: str) -> bool:
+    """Whether a term on the command line is a file of records, not a word to look for in a store."""
+    return term.endswith((".json", ".json.gz"))
+
+
 def read_records(path: Path) -> list[Record]:
     """The records in a file that `tare export --format json` wrote, compressed or not."""
     try:

@@ -29,11 +29,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     def flops(self) -> int:
         return sum(one.count * one.flops for one in self.operators)
 
-    @property
-    def traffic(self) -> int:
-        """Bytes if every operator reads its inputs and writes its outputs."""
-        return sum(one.count * one.bytes for one in self.operators)
-
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
     """A ceiling: FLOP/s, bytes/s, or seconds. The best of the rounds' medians, for it is what can be reached."""

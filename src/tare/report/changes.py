@@ -96,11 +96,7 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
         parts.append(Text(f"  {case.reason}", style="yellow"))
     parts += [Text(f"  leak: {leak}", style="bold red") for leak in case.leaks]
     if shown:
-        table = simple_table("  metric")
-        for head in ("before", "now"):
-            table.add_column(head, justify="right", no_wrap=True)
-        table.add_column("change", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
+        table = simple_table("  metric", "before", "now", "change", "verdict", right=slice(1, 3))
         table.add_column("", overflow="fold")
         for change in shown:
             table.add_row(

@@ -24,10 +24,7 @@ def coverage_view(found: Coverage) -> RenderableType:
 
 
 def _groups(found: Coverage) -> RenderableType:
-    table = simple_table("covered")
-    for title in REGISTRIES.values():
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("ran", justify="right", no_wrap=True)
+    table = simple_table("covered", *REGISTRIES.values(), "ran", right=slice(1, None))
     for group in found.groups:
         shares = [_share(group.covered[name], found.registries[name]) for name in REGISTRIES]
         table.add_row(f"@{group.group}", *shares, f"{group.ran} of {group.workloads}")

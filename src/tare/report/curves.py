@@ -17,9 +17,8 @@ def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
 
 
 def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
-    table = simple_table("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    heads = ("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
+    table = simple_table(*heads, right=slice(1, -1))
     for curve in curves:
         if not curve.failure:
             table.add_row(*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status]))

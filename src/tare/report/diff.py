@@ -29,9 +29,7 @@ def diff_view(
 
 
 def records_view(found: RecordChanges) -> RenderableType:
-    table = simple_table("figure", found.before, found.after, "B / A", "")
-    for column in table.columns[1:4]:
-        column.justify = "right"
+    table = simple_table("figure", found.before, found.after, "B / A", "", right=slice(1, 4))
     for figure in found.figures:
         ratio = f"{figure.ratio:.3g}" if figure.ratio is not None else "-"
         table.add_row(
@@ -54,9 +52,7 @@ def _verdict(figure: FigureChange) -> str:
 
 
 def changes_view(found: Changes, rows: int) -> RenderableType:
-    head = simple_table("a step", "A", "B")
-    for column in head.columns[1:]:
-        column.justify = "right"
+    head = simple_table("a step", "A", "B", right=slice(1, None))
     head.add_row("in all", seconds(found.before_step_s), seconds(found.after_step_s))
     head.add_row("in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
     parts: list[RenderableType] = [head]
@@ -70,10 +66,7 @@ def changes_view(found: Changes, rows: int) -> RenderableType:
 def _table(title: str, changes: Sequence[Change], rows: int) -> RenderableType:
     if not changes:
         return Text(f"{title}: no change", style="dim")
-    table = simple_table("change", "calls", "A", "B", "difference", title)
-    table.padding = (0, 1, 0, 0)
-    for column in table.columns[1:5]:
-        column.justify = "right"
+    table = simple_table("change", "calls", "A", "B", "difference", title, right=slice(1, 5), narrow=True)
     for one in changes[:rows]:
         calls = f"{one.before_calls:.3g}→{one.after_calls:.3g}" if one.before_calls != one.after_calls else ""
         sign = "+" if one.difference_s > 0 else "-"

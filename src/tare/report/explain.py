@@ -47,9 +47,8 @@ def summary(one: Explanation) -> str:
 
 def waterfall_view(fall: Waterfall) -> RenderableType:
     """One row a segment, each bar beginning where the one before it ended."""
-    table = simple_table("where a step goes", "", "" if fall.profiled else "time", "share")
-    for column in table.columns[2:]:
-        column.justify = "right"
+    heads = ("where a step goes", "", "" if fall.profiled else "time", "share")
+    table = simple_table(*heads, right=slice(2, None))
     at = 0
     for segment in fall.segments:
         table.add_row(
@@ -116,9 +115,8 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
 
 def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
     """The causes, and for each the places that hold most of it; from the trace with stacks where there is one."""
-    table = simple_table("why idle", "of idle", "most of it at")
+    table = simple_table("why idle", "of idle", "most of it at", right=slice(1, 2))
     table.columns[0].min_width, table.columns[1].min_width = 19, 7
-    table.columns[1].justify = "right"
     for cause in sorted(idle.causes, key=lambda one: -one.idle):
         if not cause.idle:
             continue
@@ -131,9 +129,7 @@ def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
 
 
 def host_view(time: HostTime) -> RenderableType:
-    table = simple_table("the host, by operator", "self", "calls a step")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = simple_table("the host, by operator", "self", "calls a step", right=slice(1, None))
     for one in time.operators[:MOST_OPERATORS]:
         calls = f"{one.calls / time.steps:.3g}" if one.calls else ""
         table.add_row(shorten(one.name), percent(one.self_time / time.window), calls)
@@ -147,9 +143,7 @@ def host_view(time: HostTime) -> RenderableType:
 def against_view(found: Against) -> RenderableType:
     """What the other step removed, segment by segment."""
     one, other = (shorten(name, 30) for name in (found.one, found.other))
-    table = simple_table("what the second removed", one, other, "removed")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = simple_table("what the second removed", one, other, "removed", right=slice(1, None))
     for part in found.parts:
         table.add_row(part.name, *_times(part.ns, part.against, part.removed))
     total = [sum(getattr(part, field) for part in found.parts) for field in ("ns", "against", "removed")]

@@ -13,6 +13,7 @@ from tare.findings.diagnosis import Diagnosis
 from tare.report.charts import DARK, FAINT, PAPER, breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
+from tare.report.files import write_whole
 from tare.report.findings import diagnosis_view, findings_view
 from tare.report.numbers import seconds
 from tare.report.terminal import make_console, simple_table
@@ -137,7 +138,7 @@ def write_svg(explained: Explained, path: Path) -> None:
     made = pictures(explained)
     if not made:
         raise BadInput(f"nothing was explained: no picture to write to {path}")
-    _write(path, made[0])
+    write_whole(path, made[0])
 
 
 def write_html(explained: Explained, path: Path) -> None:
@@ -152,17 +153,8 @@ def write_html(explained: Explained, path: Path) -> None:
     style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}:root{color-scheme:light dark}"
     style += f"@media (prefers-color-scheme:dark){{body{{background:{DARK[PAPER]}}}.note{{color:{DARK[FAINT]}}}}}"
     head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>tare explain: {escape(titles)}</title>"
-    _write(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
+    write_whole(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
 
 
 def _ladder_title(rungs: Sequence[Explanation]) -> str:
     return rungs[0].title.rpartition(" on ")[0] or "one step"
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(path.name + ".part")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from None

@@ -94,7 +94,8 @@ def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_R
     clocks = ["host_self", "host_total"]
     if any(one.device_total for one in operators):
         clocks += ["device_self", "device_total"]
-    table = _right("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
+    heads = ("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
+    table = simple_table(*heads, right=slice(1, None), narrow=True)
     for one in operators[:rows]:
         times = [getattr(one, clock) for clock in clocks]
         table.add_row(
@@ -108,7 +109,8 @@ def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_R
 
 
 def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
-    table = _right("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
+    heads = ("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
+    table = simple_table(*heads, right=slice(1, None), narrow=True)
     for one in kernels[:rows]:
         table.add_row(
             cut(short_name(one.name), 32),
@@ -171,14 +173,6 @@ def sparkline(values: Sequence[int], width: int = 66) -> str:
     stretches = [values[i * len(values) // count : max((i + 1) * len(values) // count, 1)] for i in range(count)]
     heights = [(max(part) - least) / (most - least) for part in stretches if part]
     return "".join(BARS[min(int(height * len(BARS)), len(BARS) - 1)] for height in heights)
-
-
-def _right(*heads: str) -> Table:
-    table = simple_table(*heads)
-    table.padding = (0, 1, 0, 0)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    return table
 
 
 def _shape(numbers: tuple[int, int, int] | None) -> str:

@@ -27,10 +27,7 @@ def depth_view(depths: list[Depth]) -> RenderableType:
     """The ladder of depths. Interpreter and system frames have a column only where there are any."""
     good = [depth for depth in depths if depth.stack]
     kept = [c for c in COLUMNS if c in ("Python", "framework", "vendor") or any(_count(d, c) for d in good)]
-    heads = ("rung", *kept, "total", "range", "seed", "reaches")
-    table = simple_table(*heads)
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    table = simple_table("rung", *kept, "total", "range", "seed", "reaches", right=slice(1, -1))
     for depth in good:
         assert depth.stack is not None
         counts = (str(_count(depth, column)) for column in kept)
@@ -70,9 +67,8 @@ def stack_view(depth: Depth) -> RenderableType:
 
 
 def cost_view(cost: Cost) -> RenderableType:
-    table = simple_table("rung", "frames", "a call", "above", "a frame", "bare", "share", "parity")
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    heads = ("rung", "frames", "a call", "above", "a frame", "bare", "share", "parity")
+    table = simple_table(*heads, right=slice(1, -1))
     for price in cost.prices:
         if price.call is None:
             continue

@@ -14,9 +14,8 @@ def noise_view(lines: Sequence[Noise]) -> RenderableType:
     parts: list[RenderableType] = []
     for case in dict.fromkeys(line.case for line in lines):
         parts.append(Text(case, style="bold"))
-        table = simple_table("  metric")
-        for head in ("typical", "noise", *(f"sees in {n}" for n in ROUNDS), "for threshold", "cost", "A/A"):
-            table.add_column(head, justify="right", no_wrap=True)
+        heads = ("typical", "noise", *(f"sees in {n}" for n in ROUNDS), "for threshold", "cost", "A/A")
+        table = simple_table("  metric", *heads, right=slice(1, None))
         for line in lines:
             if line.case == case:
                 table.add_row(f"  {line.metric}", *_cells(line))

@@ -18,9 +18,8 @@ def record_view(record: Record) -> RenderableType:
 
 
 def _rounds(rounds: list[Round]) -> RenderableType:
-    table = simple_table("round")
-    for head in ("pipelined", "latency", "blocks", "stopped by", "prepare", "cache", "energy"):
-        table.add_column(head, justify="right", no_wrap=True)
+    heads = ("round", "pipelined", "latency", "blocks", "stopped by", "prepare", "cache", "energy")
+    table = simple_table(*heads, right=slice(1, None))
     for done in rounds:
         pipelined, latency = round_median(done, "pipelined"), round_median(done, "latency")
         series = done.find("pipelined")

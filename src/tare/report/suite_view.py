@@ -60,12 +60,11 @@ def suite_view(suite: Suite) -> RenderableType:
         Text(suite.place, style="dim"),
     ]
     if rows:
-        table = simple_table()
+        table = simple_table(narrow=True)
         for i, head in enumerate(heads):
             # In several lines, so that the figures decide the width.
             shown = head if head == "speed-up" else re.sub(r"(?<=[:-])|\s", "\n", head)
             table.add_column(shown, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
-        table.padding = (0, 1, 0, 0)
         for row in rows:
             table.add_row(*row)
         parts.append(table)

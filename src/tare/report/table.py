@@ -57,8 +57,7 @@ def table_view(records: Sequence[Record]) -> RenderableType:
     heads, rows = table_cells(records)
     parts: list[RenderableType] = [Text(table_title(records), style="bold")]
     parts += [Text(place, style="dim") for place in table_places(records)]
-    table = simple_table()
-    table.padding = (0, 1, 0, 0)
+    table = simple_table(narrow=True)
     for head in heads:
         table.add_column(
             head, justify="left" if head in LEFT else "right", no_wrap=head != "workload", overflow="fold"

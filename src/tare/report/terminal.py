@@ -83,11 +83,13 @@ def skipped_view(skipped: Iterable[Skip]) -> RenderableType:
     return Group(*lines)
 
 
-def simple_table(*heads: str) -> Table:
-    """A table with a rule under its head and nothing else."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+def simple_table(*heads: str, right: slice = slice(0), narrow: bool = False) -> Table:
+    """A table with its head and nothing else; the columns `right` are of numbers."""
+    table = Table(box=None, padding=(0, 1 if narrow else 2, 0, 0), header_style="dim", show_edge=False)
     for head in heads:
         table.add_column(head, no_wrap=True)
+    for column in table.columns[right]:
+        column.justify = "right"
     return table
 
 

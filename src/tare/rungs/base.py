@@ -51,6 +51,8 @@ class Rung(ABC):
     not_by_default: ClassVar[Mapping[str, str]] = {}
     # Whether preparation leaves something on disk that a later process uses again.
     caches: ClassVar[bool] = False
+    # Variants that choose by timing while they are prepared, and so must not be prepared beside other cases.
+    solitary: ClassVar[frozenset[str]] = frozenset()
     # Whether each operator of a step passes through PyTorch's dispatcher from Python, so that it can be counted.
     countable: ClassVar[bool] = False
 

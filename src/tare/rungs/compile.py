@@ -17,6 +17,7 @@ class Compile(Rung):
     }
     not_by_default = {"max-autotune": "its preparation takes minutes; ask for compile:max-autotune"}
     caches = True
+    solitary = frozenset({"max-autotune"})
 
     def available(self, device_type: str) -> Missing | None:
         if device_type == "cuda":

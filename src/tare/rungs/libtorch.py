@@ -10,6 +10,7 @@ from tare.native.build import executable
 from tare.rungs.native import NativeRung, stage_batch
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
+from tare.workloads.objective import objective
 
 # The networks that native/torch/modules.hpp has.
 WRITTEN = ("conv_chain", "lstm", "mnist_cnn", "resnet50")
@@ -62,22 +63,14 @@ def _save_weights(program: Any, folder: Path) -> list[str]:
 def _save_archive(program: Any, folder: Path) -> None:
     import torch
 
-    class Objective(torch.nn.Module):  # type: ignore[misc]
-        """Model and loss in one, so that C++ needs to know neither."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = program.model
-
-        def forward(self, *tensors: Any) -> Any:
-            return program.workload.loss(self.model(*tensors[:-1]), tensors[-1])
-
     batch = program.feed()
     with warnings.catch_warnings():
         # Deprecated upstream; being measured until it is gone is the point here.
         warnings.simplefilter("ignore")
         if program.trains:
-            graph = torch.jit.trace(Objective(), (*batch.args, batch.target), check_trace=False)
+            # Model and loss in one: C++ needs to know neither.
+            whole = objective(program.workload, program.model)
+            graph = torch.jit.trace(whole, (*batch.args, batch.target), check_trace=False)
         else:
             graph = torch.jit.freeze(torch.jit.trace(program.model, batch.args, check_trace=False))
         torch.jit.save(graph, str(folder / "model.pt"))

@@ -1,19 +1,19 @@
-"""Does a figure grow step by step? The slope of a series with its interval: the arithmetic of a leak check."""
+"""Does a figure grow step by step, in every process? The arithmetic of a leak check."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tare.stats.intervals import Interval
+from tare.stats.slopes import slope_interval
 
 # All pairs of points enter the slope: beyond this many points an even selection says as much.
 MOST_POINTS = 300
 FEWEST_POINTS = 3
 
 
-def growth(steps: Sequence[float], values: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Growth per step within one process, by the median of all pairs' slopes (Theil, 1950; Sen, 1968).
+def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:
+    """Growth per step within one process, by the median of all pairs' slopes.
 
     It shrugs off single jumps. What grew once and then stays is no leak, so the estimate is the smaller of the two
     halves' slopes: a leak goes on. Halves that disagree in their direction have none. None where there are too few
@@ -28,21 +28,8 @@ def growth(steps: Sequence[float], values: Sequence[float], confidence: float = 
     halves = (slice(0, middle + 1), slice(middle, None))
     if x.size < FEWEST_POINTS or any(np.unique(x[half]).size < 2 for half in halves):
         return None
-    first, second = (_slope(x[half], y[half], confidence) for half in halves)
-    if first.mid * second.mid <= 0:
-        return Interval(min(first.mid, second.mid), 0.0, max(first.mid, second.mid))
-    return min(first, second, key=lambda slope: abs(slope.mid))
-
-
-def _slope(x: NDArray[np.float64], y: NDArray[np.float64], confidence: float) -> Interval:
-    from scipy.stats import theilslopes
-
-    if np.unique(x).size < 4:
-        # Too few for an interval of their own: that comes from the other processes.
-        slope = float((y[-1] - y[0]) / (x[-1] - x[0]))
-        return Interval(slope, slope, slope, sound=False)
-    found = theilslopes(y, x, confidence)
-    return Interval(float(found[2]), float(found[0]), float(found[3]))
+    first, second = (slope_interval(y[half], x[half]).mid for half in halves)
+    return 0.0 if first * second <= 0 else min(first, second, key=abs)
 
 
 def growth_over_rounds(slopes: Sequence[float], confidence: float = 0.95) -> Interval | None:

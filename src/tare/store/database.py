@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import URL, Connection, Engine, Select, create_engine, event, select
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
@@ -15,6 +15,7 @@ from tare.home import home
 from tare.records.codec import decode_record
 from tare.records.record import Record
 from tare.store import schema
+from tare.store.fixed import open_fixed, read_only
 from tare.store.query import Query
 
 BUSY_MS = 60_000
@@ -27,21 +28,35 @@ class StoreFailed(TareError):
 class Store:
     """`where` is a file or a database URL; the default is records.db in the data folder."""
 
-    def __init__(self, where: str | None = None, must_exist: bool = False) -> None:
-        """`must_exist` is for readers: a mistyped name is an error, not a new and empty store."""
+    def __init__(self, where: str | None = None, existing: bool = False, reading: bool = False) -> None:
+        """`existing` makes a mistyped name an error and not a new and empty store. So does `reading`, for which a
+        read-only file will do."""
         given = where or str(home() / "records.db")
-        if must_exist and "://" not in given and not Path(given).expanduser().exists():
+        fixed = "://" not in given and read_only(given)
+        if fixed and not reading:
+            raise BadInput(f"the store {given} is read-only; name another with --store")
+        if where and (existing or reading) and "://" not in given and not Path(given).expanduser().exists():
             raise BadInput(f"there is no store {given}")
-        self._engine = _connect(given)
+        self._engine = open_fixed(given) if fixed else _connect(given)
         # A database's URL may hold a password, which no message should show.
         self.where = self._engine.url.render_as_string(hide_password=True) if "://" in given else given
         try:
-            with self.transaction() as connection:
-                schema.migrate(connection, self.where)
+            if fixed:
+                with self._engine.connect() as connection:
+                    schema.require_newest(connection, self.where)
+            else:
+                with self.transaction() as connection:
+                    schema.migrate(connection, self.where)
         except TareError:
             # Nobody gets this store to close it, and an open connection may keep others out.
             self.close()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 import msgspec
-from sqlalchemy import ColumnElement, insert, or_, select
+from sqlalchemy import insert, select
 
 from tare.errors import BadInput, brief
 from tare.foreign.point import ForeignPoint
 from tare.store import schema
 from tare.store.database import Store
+from tare.store.query import named
 
 PIECE = 500
 _decoder = msgspec.json.Decoder(ForeignPoint)
@@ -35,7 +36,7 @@ def find_foreign(store: Store, words: Iterable[str]) -> list[ForeignPoint]:
     table = schema.foreign_points
     statement = select(table.c.id, table.c.document).order_by(table.c.created, table.c.id)
     for word in words:
-        statement = statement.where(_named(word))
+        statement = statement.where(named(table.c.name, word))
     found = []
     for row in store.rows(statement):
         try:
@@ -43,14 +44,6 @@ def find_foreign(store: Store, words: Iterable[str]) -> list[ForeignPoint]:
         except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
             raise BadInput(f"point {row.id} in {store.where} cannot be read: {brief(error)}") from None
     return found
-
-
-def _named(word: str) -> ColumnElement[bool]:
-    name = schema.foreign_points.c.name
-    if "*" in word:
-        pattern = word.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
-        return name.like(pattern, escape="\\")
-    return or_(name == word, name.startswith(word.rstrip("/") + "/", autoescape=True))
 
 
 def _row(point: ForeignPoint) -> dict[str, object]:

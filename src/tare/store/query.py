@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, or_
+from sqlalchemy import ColumnElement, Select, func, or_
 
 from tare.errors import BadInput, quote, unknown
 from tare.store.schema import records
@@ -54,16 +54,20 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
     return Query(tuple(words), tuple(fields))
 
 
-def _word(word: str) -> ColumnElement[bool]:
+def named(column: ColumnElement[str], word: str) -> ColumnElement[bool]:
+    """Whether a text is this word, begins with it up to a slash, or fits it where it has stars.
+
+    Not by LIKE, for which capitals count in some databases and not in SQLite.
+    """
     if "*" in word:
-        pattern = word.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
-        return records.c.key.like(pattern, escape="\\")
-    return or_(
-        records.c.key == word,
-        records.c.key.startswith(word.rstrip("/") + "/", autoescape=True),
-        records.c.id == word,
-        records.c.run == word,
-    )
+        pattern = ".*".join(re.escape(part) for part in re.split(r"\*+", word))
+        return column.regexp_match(f"^{pattern}$")
+    start = word.rstrip("/") + "/"
+    return or_(column == word, func.substr(column, 1, len(start)) == start)
+
+
+def _word(word: str) -> ColumnElement[bool]:
+    return or_(named(records.c.key, word), records.c.id == word, records.c.run == word)
 
 
 def _field(name: str, values: tuple[str, ...]) -> ColumnElement[bool]:

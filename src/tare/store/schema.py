@@ -121,14 +121,12 @@ MIGRATIONS: list[Callable[[Connection], None]] = [_add_baselines, _add_foreign_p
 
 def migrate(connection: Connection, where: str) -> None:
     """Brings a store up to date inside the caller's transaction; refuses one that a newer tare has written."""
-    newest = len(MIGRATIONS) + 1
+    newest = _newest()
     found = _found_version(connection, where)
     if found is None:
         metadata.create_all(connection)
         connection.execute(insert(version).values(version=newest))
         return
-    if found > newest:
-        raise BadInput(f"the store {where} has schema {found}; this tare knows up to {newest}: upgrade tare-bench")
     if found == newest:
         return
     for step in MIGRATIONS[found - 1 :]:
@@ -136,8 +134,21 @@ def migrate(connection: Connection, where: str) -> None:
     connection.execute(update(version).values(version=newest))
 
 
+def require_newest(connection: Connection, where: str) -> None:
+    """Refuses a store that would have to be brought up to date and cannot be written."""
+    found = _found_version(connection, where)
+    if found != _newest():
+        lacks = f"has schema {found}, not {_newest()}" if found else "is empty"
+        raise BadInput(f"the store {where} {lacks}, and is read-only: copy it to where it can be written")
+
+
+def _newest() -> int:
+    return len(MIGRATIONS) + 1
+
+
 def _found_version(connection: Connection, where: str) -> int | None:
-    """None in a database that is not a store yet; BadInput where it is damaged or something else's."""
+    """None in a database that is not a store yet; BadInput where it is damaged, something else's or a newer
+    tare's."""
     try:
         if not inspect(connection).has_table("schema_version"):
             return None
@@ -146,4 +157,8 @@ def _found_version(connection: Connection, where: str) -> int | None:
         raise BadInput(f"{where} is not a store: {error.orig}") from None
     if len(found) != 1 or found[0] < 1:
         raise BadInput(f"{where} is not a store: it does not say the version of its schema")
+    if found[0] > _newest():
+        raise BadInput(
+            f"the store {where} has schema {found[0]}; this tare knows up to {_newest()}: upgrade tare-bench"
+        )
     return found[0]

@@ -140,10 +140,6 @@ class Device(Spans):
     def copies(self) -> Mask:
         return np.equal(self.kind, COPY)
 
-    @property
-    def memsets(self) -> Mask:
-        return np.equal(self.kind, MEMSET)
-
 
 @dataclass(frozen=True)
 class Memory(Spans):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tare.errors import BadInput
-from tare.guard.bisect.asked import make_spec
+from tare.guard.bisect.asked import Asked, make_spec
 from tare.guard.bisect.candidates import labels, versions
 from tare.guard.bisect.journal import BisectJournal, Run
 from tare.guard.bisect.loop import bisect
@@ -17,12 +17,7 @@ from tare.guard.bisect.spec import Spec, vector
 
 
 def ask(**given: object) -> Spec:
-    base: dict[str, object] = {
-        "case": None, "command": None, "good": None, "bad": None, "install": [], "versions": [], "repo": None,
-        "build": [], "labels": None, "reading": "output", "metric": "gross", "environment": [], "python": None,
-        "budget": 1.0, "timeout": 60.0,
-    }  # fmt: skip
-    return make_spec(**(base | given))  # type: ignore[arg-type]
+    return make_spec(Asked(**({"budget": 1.0, "timeout": 60.0} | given)))  # type: ignore[arg-type]
 
 
 def wheel(folder: Path, version: str, cost: float) -> None:

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from tare.findings.compared import operations, price_of
+from tare.findings.compared import operations, slower_hit
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene, spans_of
+from tare.findings.scene import Scene
 
 SLOWER = 1.2
 
@@ -36,10 +34,5 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         text = f"{now.label}: {costliest[:60]}, was {formerly[:60]}"
         places.append(Place(where=text, count=now.calls, seconds=now.device_s))
     if places:
-        yield Hit(
-            summary=f"{len(places)} operators run other, slower kernels than before",
-            evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
-            places=places,
-            gain_s=price_of(after, left),
-            spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(left))))),
-        )
+        summary = f"{len(places)} operators run other, slower kernels than before"
+        yield slower_hit(after, summary, places, left)

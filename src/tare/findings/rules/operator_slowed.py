@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from tare.findings.compared import operations, price_of
+from tare.findings.compared import operations, slower_hit
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene, spans_of
+from tare.findings.scene import Scene
 
 SLOWER = 1.3
 LEAST_SHARE = 0.02
@@ -33,10 +31,5 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
             text = f"{now.label}: {each / then:.1f} times"
             places.append(Place(where=text, count=now.calls, seconds=now.device_s))
     if places:
-        yield Hit(
-            summary=f"{len(places)} operators run the same kernels more slowly than before",
-            evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
-            places=places,
-            gain_s=price_of(after, left),
-            spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(left))))),
-        )
+        summary = f"{len(places)} operators run the same kernels more slowly than before"
+        yield slower_hit(after, summary, places, left)

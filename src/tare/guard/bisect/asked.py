@@ -1,9 +1,9 @@
 """From what the command line says to a spec; a combination that makes no sense is refused in one line."""
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -14,76 +14,74 @@ from tare.guard.bisect.candidates import labels as read_labels
 from tare.guard.bisect.candidates import versions as list_versions
 from tare.guard.bisect.spec import Candidate, Kind, Reading, Spec, vector
 from tare.guard.metrics import get_metric
+from tare.guard.variables import parse_variables
 
 EXAMPLE = {"label": "x", "dir": "x", "python": "x"}
 
 
-def make_spec(
-    *,
-    case: str | None,
-    command: str | None,
-    good: str | None,
-    bad: str | None,
-    install: Sequence[str],
-    versions: Sequence[str],
-    repo: Path | None,
-    build: Sequence[str],
-    labels: Path | None,
-    reading: str,
-    metric: str,
-    environment: Sequence[str],
-    python: str | None,
-    budget: float,
-    timeout: float,
-) -> Spec:
-    if (case is None) == (command is None):
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the options of `tare bisect` say, unchecked."""
+
+    case: str | None = None
+    command: str | None = None
+    good: str | None = None
+    bad: str | None = None
+    install: Sequence[str] = ()
+    versions: Sequence[str] = ()
+    repo: Path | None = None
+    build: Sequence[str] = ()
+    labels: Path | None = None
+    reading: str = "output"
+    metric: str = "gross"
+    environment: Sequence[str] = ()
+    python: str | None = None
+    budget: float = 4.0
+    timeout: float = 900.0
+
+
+def make_spec(asked: Asked) -> Spec:
+    if (asked.case is None) == (asked.command is None):
         raise BadInput("say what to measure: --case KEY or --command '...', one of the two")
-    if case is not None:
-        Case.parse(case)
-    get_metric(metric)
-    if reading not in get_args(Reading):
-        raise unknown("--measure", reading, get_args(Reading))
-    for name, value in (("--budget", budget), ("--timeout", timeout)):
+    if asked.case is not None:
+        Case.parse(asked.case)
+    get_metric(asked.metric)
+    if asked.reading not in get_args(Reading):
+        raise unknown("--measure", asked.reading, get_args(Reading))
+    for name, value in (("--budget", asked.budget), ("--timeout", asked.timeout)):
         if not 0 < value <= 604_800:
             raise BadInput(f"{name} takes seconds above 0, not {value}")
-    for option, texts in (("--command", [command] if command else []), ("--install", install), ("--build", build)):
+    commands = [asked.command] if asked.command else []
+    for option, texts in (("--command", commands), ("--install", asked.install), ("--build", asked.build)):
         for text in texts:
             # Refused now and not in the middle of a night.
             vector(text, EXAMPLE, option)
-    interpreter = _interpreter(python)
-    kind, candidates = _candidates(good, bad, install, versions, repo, build, labels, interpreter)
+    interpreter = _interpreter(asked.python)
+    kind, candidates = _candidates(asked, interpreter)
     return Spec(
         kind=kind,
         candidates=candidates,
-        repo=str(repo.resolve()) if repo else None,
-        install=list(install),
-        build=list(build),
-        command=command,
-        case=case,
-        metric=metric,
-        reading="wall" if reading == "wall" else "output",
-        environment=_variables(environment),
+        repo=str(asked.repo.resolve()) if asked.repo else None,
+        install=list(asked.install),
+        build=list(asked.build),
+        command=asked.command,
+        case=asked.case,
+        metric=asked.metric,
+        reading="wall" if asked.reading == "wall" else "output",
+        environment=parse_variables(asked.environment, "--env"),
         python=interpreter,
-        budget=budget,
-        timeout=timeout,
+        budget=asked.budget,
+        timeout=asked.timeout,
     )
 
 
-def _candidates(
-    good: str | None,
-    bad: str | None,
-    install: Sequence[str],
-    versions: Sequence[str],
-    repo: Path | None,
-    build: Sequence[str],
-    labels: Path | None,
-    python: str,
-) -> tuple[Kind, list[Candidate]]:
+def _candidates(asked: Asked, python: str) -> tuple[Kind, list[Candidate]]:
+    repo, labels, good, bad = asked.repo, asked.labels, asked.good, asked.bad
     if repo is not None and labels is not None:
         raise BadInput("--repo and --labels are two ways to name candidates; give one")
-    if build and repo is None:
+    if asked.build and repo is None:
         raise BadInput("--build is for --repo; a version is made by --install")
-    if versions and (repo is not None or labels is not None):
+    if asked.versions and (repo is not None or labels is not None):
         raise BadInput("--versions goes with --install, not with --repo or --labels")
     if labels is not None:
         return "labels", read_labels(labels, good, bad)
@@ -93,11 +91,11 @@ def _candidates(
         if not repo.is_dir():
             raise BadInput(f"there is no folder {repo}")
         return "commits", commits(repo, good, bad)
-    if not install:
+    if not asked.install:
         raise BadInput(
             "say how a version is installed: --install 'pip install NAME=={}' (or name --repo or --labels)"
         )
-    return "versions", list_versions(good, bad, versions, install, python)
+    return "versions", list_versions(good, bad, asked.versions, asked.install, python)
 
 
 def _interpreter(python: str | None) -> str:
@@ -106,14 +104,4 @@ def _interpreter(python: str | None) -> str:
     found = shutil.which(python)
     if found is None:
         raise BadInput(f"--python: there is no interpreter '{python[:80]}'")
-    return found
-
-
-def _variables(pairs: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise BadInput(f"--env takes NAME=VALUE, not '{pair[:60]}'")
-        found[name] = value
     return found

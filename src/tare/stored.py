@@ -1,0 +1,91 @@
+"""Records in a store, found and named, and results of other tools, brought in. Nothing here measures."""
+
+from pathlib import Path
+
+import msgspec
+
+from tare.errors import BadInput
+from tare.foreign.point import ForeignPoint
+from tare.foreign.read import read_foreign
+from tare.guard.selectors import select_records
+from tare.records.codec import names_file, read_records
+from tare.records.record import Record
+from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
+from tare.store.database import Store
+from tare.store.foreign import add_foreign, find_foreign
+from tare.store.query import Query, parse_query
+from tare.workloads import all_workloads
+
+
+def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
+    """Stored records that match what the user wrote; all of them for no terms. A term that names an exported file
+    stands for the records in it."""
+    files = [Path(term) for term in terms if names_file(term)]
+    if files:
+        if len(files) < len(terms):
+            raise BadInput("name files of records or query terms, not both")
+        return [record for path in files for record in read_records(path)]
+    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
+    query = parse_query(terms, sizes)
+    with Store(where, reading=True) as store:
+        return store.find(query, latest)
+
+
+def newest_run(where: str | None) -> list[Record]:
+    """The records of the run that wrote last."""
+    with Store(where, reading=True) as store:
+        run = store.newest_run()
+        return store.find(Query(fields=(("run", (run,)),))) if run else []
+
+
+def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
+    """Names the records of a selector; returns them, and whether the name was taken before."""
+    with Store(where, existing=True) as store:
+        if names_file(selector):
+            raise BadInput(
+                f"a baseline names records in the store, and {selector} is a file: compare with it directly"
+            )
+        found = select_records(selector, store).records
+        return found, set_baseline(store, name, found)
+
+
+def all_baselines(where: str | None) -> list[Baseline]:
+    with Store(where, reading=True) as store:
+        return list_baselines(store)
+
+
+def baseline_records(name: str, where: str | None) -> list[Record]:
+    with Store(where, reading=True) as store:
+        return get_baseline(store, name)
+
+
+def forget_baseline(name: str, where: str | None) -> None:
+    with Store(where, existing=True) as store:
+        remove_baseline(store, name)
+
+
+def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
+    """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
+    if any(names_file(term) or ("=" in term and "/" not in term) for term in terms):
+        return []
+    with Store(where, reading=True) as store:
+        return find_foreign(store, terms)
+
+
+class ImportedFile(msgspec.Struct):
+    file: str
+    source: str
+    points: int
+    new: int
+    left_out: dict[str, str]
+
+
+def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
+    """All of them, or none if one cannot be read."""
+    found = [(path, read_foreign(path)) for path in files]
+    with Store(where) as store:
+        new = [add_foreign(store, each.points) for _, each in found]
+    return [
+        ImportedFile(str(path), each.source, len(each.points), count, each.left_out)
+        for (path, each), count in zip(found, new, strict=True)
+    ]

@@ -1,0 +1,74 @@
+"""Preparing ahead: what is prepared how, rounds that find it warm, an interruption that leaves nobody behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from commandline import planted_environment
+from proof import make
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.jobs import StageJob, WarmJob
+from tare.execute.warming import warm
+
+OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
+HANGS = Case(workload="planted_hang", rung="compile", batch=4)
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalExecutor]:
+    for name, value in planted_environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    made = LocalExecutor(make_launcher("fork"), tmp_path / "scratch")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("rung", "job"),
+    [
+        ("eager", None),
+        ("torchscript", None),
+        ("compile", WarmJob),
+        ("compile:max-autotune", None),
+        ("aot:python", WarmJob),
+        ("aot", StageJob),
+        ("libtorch:script", StageJob),
+    ],
+)
+def test_what_a_rung_can_have_done_ahead(executor: LocalExecutor, rung: str, job: type | None) -> None:
+    found = executor.preparation(make("mlp", rung, "infer"))
+    assert (found is None) if job is None else isinstance(found, job)
+
+
+def test_what_was_prepared_ahead_is_warm_in_the_first_round(executor: LocalExecutor) -> None:
+    case = make("mlp", "compile", "infer", threads=1)
+    said: list[str] = []
+    assert warm([case, make("mlp", "eager", "infer")], executor, OPTIONS, said.append) == 1
+    assert said == ["preparing ahead: 0 of 1", "preparing ahead: 1 of 1"]
+    done = executor.run_round(case, 0, OPTIONS, check=False)
+    assert done.failure is None
+    assert done.cache == "warm"
+
+
+def test_what_fails_ahead_is_left_to_its_round(executor: LocalExecutor) -> None:
+    case = Case(workload="planted_raise", rung="compile", batch=4)
+    assert warm([case], executor, OPTIONS) == 0
+    done = executor.run_round(case, 0, OPTIONS, check=False)
+    assert done.failure is not None
+
+
+def test_an_interruption_ends_what_is_being_prepared(executor: LocalExecutor) -> None:
+    def interrupt(said: str) -> None:
+        if said.startswith("preparing ahead: 1 "):
+            raise KeyboardInterrupt
+
+    quick = Case(workload="planted_raise", rung="compile", batch=4)
+    with pytest.raises(KeyboardInterrupt):
+        warm([HANGS, quick], executor, OPTIONS, interrupt)
+    workers = [one for one in psutil.Process().children() if "tare.execute.worker" in " ".join(one.cmdline())]
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive

@@ -1,0 +1,56 @@
+"""Files that are written whole or not at all, and never put in the place of what is no file."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tare.errors import BadInput
+from tare.report.files import replacing, write_whole
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_whole(path, "old")
+    with replacing(path) as partial:
+        partial.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_whole(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "new \ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "page.html", tmp_path / "link.html"
+    link.symlink_to(path)
+    write_whole(link, "text")
+    assert link.is_symlink()
+    assert path.read_text() == "text"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_whole(pipe, "text")
+    reader.join()
+    assert read == ["text"]
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["missing/page.html", "file/page.html", "."])
+def test_where_nothing_can_be_written_one_line_names_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"cannot write .*: "):
+        write_whole(tmp_path / name, "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

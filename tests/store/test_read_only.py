@@ -1,0 +1,97 @@
+"""A store that cannot be written can be read; a verb that has to write says so in one line."""
+
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from builders import make_record
+from users import acting_as_nobody
+
+from tare.errors import BadInput
+from tare.guard.selectors import select_records
+from tare.store.baselines import get_baseline, set_baseline
+from tare.store.database import Store
+from tare.store.journal import begin
+from tare.store.query import Query
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A store with a record and a baseline, in a folder that any user may enter."""
+    folder = Path(tempfile.mkdtemp())
+    path = folder / "a store?.db"
+    with Store(str(path)) as store:
+        journal = begin(store, "plan", "mark", [])
+        journal.add_record(make_record(run=journal.run))
+        set_baseline(store, "main", store.find(Query()))
+    yield path
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def locked(path: Path, file: int = 0o444, folder: int = 0o555) -> Iterator[str]:
+    path.chmod(file)
+    path.parent.chmod(folder)
+    with acting_as_nobody():
+        yield str(path)
+
+
+READ_ONLY = [(0o444, 0o777), (0o444, 0o555), (0o666, 0o555)]
+
+
+@pytest.mark.parametrize(("file", "folder"), READ_ONLY)
+def test_it_can_be_read(path: Path, file: int, folder: int) -> None:
+    with locked(path, file, folder) as where, Store(where, reading=True) as store:
+        (record,) = store.find(Query())
+        assert store.newest_run() == record.run
+        assert get_baseline(store, "main") == select_records("newest", store).records == [record]
+
+
+@pytest.mark.parametrize(("file", "folder"), READ_ONLY)
+@pytest.mark.parametrize("existing", [False, True])
+def test_who_has_to_write_is_told(path: Path, file: int, folder: int, existing: bool) -> None:
+    with locked(path, file, folder) as where, pytest.raises(BadInput) as caught:
+        Store(where, existing=existing)
+    assert str(caught.value) == f"the store {path} is read-only; name another with --store"
+
+
+def test_what_another_process_is_writing_is_seen(path: Path) -> None:
+    """Its records are in the log beside the file, not in the file yet."""
+    with Store(str(path)) as writer:
+        journal = begin(writer, "plan", "other", [])
+        journal.add_record(make_record(id="new", run=journal.run))
+        with locked(path) as where, Store(where, reading=True) as store:
+            assert {record.id for record in store.find(Query())} == {"new", make_record().id}
+
+
+def test_a_log_that_nobody_writes_any_more_is_not_left_out(path: Path) -> None:
+    """A copy of a store whose writer was killed, without the index of its log: reading the file alone would lose
+    what the log holds."""
+    log = path.with_name(f"{path.name}-wal")
+    log.write_bytes(b"some last records")
+    with (
+        locked(path) as where,
+        pytest.raises(BadInput, match=f"last writes are in {re.escape(log.name)}: copy both"),
+    ):
+        Store(where, reading=True)
+
+
+def test_an_older_store_is_not_brought_up_to_date(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE schema_version SET version = 1")
+    connection.close()
+    with locked(path) as where, pytest.raises(BadInput, match=r"has schema 1, not \d+, and is read-only: copy it"):
+        Store(where, reading=True)
+
+
+def test_a_mistyped_name_makes_no_store(tmp_path: Path) -> None:
+    for options in ({"existing": True}, {"reading": True}):
+        with pytest.raises(BadInput, match="there is no store"):
+            Store(str(tmp_path / "none.db"), **options)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,56 @@
+"""What a habit is, how one is registered, and the programs that several of them spoil."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Step = Callable[[], Any]
+
+
+class Habit(NamedTuple):
+    """`rule` is what the first step must be found guilty of; `pair` where that needs the twin's trace beside
+    it."""
+
+    rule: str
+    make: Callable[[str], tuple[Step, Step]]
+    stack: bool = False
+    pair: bool = False
+    steps: int = 2
+
+
+HABITS: dict[str, Habit] = {}
+
+
+def habit(name: str, rule: str, **options: Any) -> Callable[[Any], Any]:
+    def register(make: Any) -> Any:
+        HABITS[name] = Habit(rule, make, **options)
+        return make
+
+    return register
+
+
+def mlp(device: str, depth: int = 6) -> tuple[Any, Any, Any]:
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    layers = [m for _ in range(depth) for m in (nn.Linear(512, 512), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(512, 10)).to(device)
+    return model, torch.randn(64, 512, device=device), torch.randint(0, 10, (64,), device=device)
+
+
+def trainer(model: Any, x: Any, y: Any, after: Callable[[Any], None] | None = None, **options: Any) -> Step:
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    to_none = options.pop("set_to_none", True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **options)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=to_none)
+        loss = cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        if after:
+            after(loss)
+
+    return step

@@ -1,0 +1,29 @@
+"""Habits of memory: never giving it back, or giving it back too soon."""
+
+from typing import Any
+
+from habits.base import Step, habit, mlp
+
+
+@habit("leak", "memory-growth", steps=6)
+def leak(device: str) -> tuple[Step, Step]:
+    model, x, _ = mlp(device)
+    kept: list[Any] = []
+
+    def bad() -> None:
+        kept.append(model(x).detach().repeat(100, 1))
+
+    return bad, lambda: model(x).detach().repeat(100, 1)
+
+
+@habit("allocator-churn", "allocator-churn")
+def allocator_churn(device: str) -> tuple[Step, Step]:
+    import torch
+
+    a = torch.randn(1024, 1024, device=device)
+
+    def bad() -> None:
+        a @ a
+        torch.cuda.empty_cache()
+
+    return bad, lambda: a @ a

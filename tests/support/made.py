@@ -1,0 +1,52 @@
+"""Hand-made traces with known habits, and what one rule says of them."""
+
+from typing import Any
+
+from traces import TraceBuilder
+
+from tare.findings.find import find
+from tare.findings.finding import Finding
+from tare.findings.registry import get_rule
+from tare.findings.scene import Scene
+
+PEAKS: dict[str, Any] = {"deviceProperties": [{"id": 0, "name": "Test GPU", "computeMajor": 9}]}
+HALF = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
+SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(Params)"
+TF32 = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32"
+
+
+def seen(rule: str, after: TraceBuilder, before: TraceBuilder | None = None) -> Finding | None:
+    """What one rule says of one trace, or of two."""
+    scene = Scene(before.build()) if before else None
+    found = find(Scene(after.build()), scene, [get_rule(rule)])
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def steps(make: Any, count: int = 2, length: float = 1000, **metadata: Any) -> TraceBuilder:
+    """`make(trace, start)` for each of some steps of so many µs."""
+    trace = TraceBuilder(**(PEAKS | metadata))
+    for i in range(count):
+        trace.step(i * length, (i + 1) * length)
+        make(trace, i * length)
+    return trace
+
+
+def kernels(trace: TraceBuilder, at: float, count: int = 4, every: float = 20, length: float = 10) -> None:
+    for i in range(count):
+        start = at + i * every
+        trace.op("aten::mul", start, start + 8)
+        trace.launch(start + 2, start + 6, start + 8, start + 8 + length)
+
+
+def product(shape: tuple[int, int, int], kind: str, kernel: str, length: float = 800) -> Any:
+    m, k, n = shape
+
+    def make(trace: TraceBuilder, at: float) -> None:
+        inputs = {"Input Dims": [[m, k], [k, n]], "Input type": [kind, kind], "Input Strides": [[k, 1], [n, 1]]}
+        trace.op("aten::mm", at + 5, at + 30, **inputs)
+        trace.launch(at + 10, at + 15, at + 20, at + 20 + length, kernel)
+        # The profiler's own wait at the end of a step.
+        trace.call("cudaDeviceSynchronize", at + 35, at + 25 + length)
+
+    return make
