@@ -152,8 +152,8 @@ def against_view(found: Against) -> RenderableType:
 
 
 def _times(ns: int, against: int, removed: int) -> tuple[str, str, str]:
-    sign = "-" if removed < 0 else ""
-    return seconds(ns / 1e9), seconds(against / 1e9), sign + seconds(abs(removed) / 1e9)
+    one, other, less = (seconds(abs(time) / 1e9) if time else "-" for time in (ns, against, removed))
+    return one, other, f"-{less}" if removed < 0 else less
 
 
 def spread(shares: Spread) -> str:
