@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from traces import TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace import chunks, tables
+from tare.trace import tables, window
 from tare.trace.read import read
 
 
@@ -94,7 +94,7 @@ def test_pieces_of_any_size_give_the_same(
     builder.op('}],{"\\', 90, 91)
     builder.op(escape, 92, 93)
     path = builder.write(tmp_path / "t.json")
-    monkeypatch.setattr(chunks, "CHUNK", size)
+    monkeypatch.setattr(window, "CHUNK", size)
     trace = read(path)
     assert [trace.name(trace.operators, row) for row in (2, 3)] == ['}],{"\\', escape]
     assert np.array_equal(trace.device.start, small().build().device.start)
@@ -181,3 +181,25 @@ def test_numbers_beyond_all_bounds_are_one_line(tmp_path: Path) -> None:
     builder.kernel("huge", 1, 2, correlation=2**70)
     with pytest.raises(BadInput, match="cannot be read"):
         read(builder.write(tmp_path / "t.json"))
+
+
+def test_an_event_larger_than_the_window(tmp_path: Path) -> None:
+    builder = small()
+    builder.op("x" * (5 * window.CHUNK), 90, 91)
+    builder.op("after", 92, 93)
+    trace = read(builder.write(tmp_path / "t.json"))
+    assert [len(trace.name(trace.operators, row)) for row in (2, 3)] == [5 * window.CHUNK, 5]
+
+
+def test_a_comma_behind_the_last_event_is_forgiven(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [' + ",\n".join(map(json.dumps, small().events)) + ",\n]}")
+    assert len(read(path).device) == 4
+
+
+def test_phases_that_no_one_knows_harm_nothing(tmp_path: Path) -> None:
+    builder = small()
+    odd = [{"ph": "Q"}, {"name": "no phase"}, {"ph": "s", "id": 1}, {"ph": "M", "args": 5}]
+    builder.events[3:3] = odd
+    trace = read(builder.write(tmp_path / "t.json"))
+    assert (len(trace.device), trace.events) == (4, len(builder.events))
