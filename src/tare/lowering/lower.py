@@ -99,6 +99,7 @@ def _describe(value: Value) -> dict[str, Any]:
         "name": value.name,
         "shape": value.shape,
         "strides": value.strides,
+        "channels_last": value.channels_last,
         "dtype": value.dtype,
         "region": value.region,
         "offset": value.offset,

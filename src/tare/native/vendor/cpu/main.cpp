@@ -4,6 +4,8 @@
 #include "../../worker/worker.hpp"
 #include "convolution.hpp"
 #include "elementwise.hpp"
+#include "losses.hpp"
+#include "normalization.hpp"
 #include "pooling.hpp"
 #include "recurrent.hpp"
 
