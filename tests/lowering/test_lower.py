@@ -156,11 +156,11 @@ class Twice(nn.Module):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("module", "inputs", "named"),
     [
-        (nn.Sequential(nn.Linear(4, 4), nn.GELU()), (2, 4), "aten.gelu.default"),
+        (nn.Sequential(nn.Linear(4, 4), nn.SELU()), (2, 4), "aten.selu.default"),
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).train(), (2, 4), "aten.dropout"),
-        (nn.ConvTranspose2d(2, 3, 3), (1, 2, 7, 7), "aten.conv_transpose2d.input"),
+        (nn.Conv3d(2, 3, 3), (1, 2, 7, 7, 7), "aten.conv3d.default"),
         (nn.Softmax(dim=1), (2, 4), "aten.softmax.int"),
-        (nn.Hardtanh(-1, 1), (2, 4), "aten.hardtanh"),
+        (nn.LeakyReLU(-1), (2, 4), "aten.leaky_relu"),
     ],
 )
 def test_what_is_not_supported_is_named(module: Any, inputs: tuple[int, ...], named: str) -> None:
@@ -169,7 +169,7 @@ def test_what_is_not_supported_is_named(module: Any, inputs: tuple[int, ...], na
 
 
 def test_a_weight_that_is_used_twice_is_refused_in_training() -> None:
-    from tare.lowering.backward import add_backward
+    from tare.lowering.gradients import add_backward
 
     class Objective(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -16,6 +16,9 @@
 
 namespace tare::vendor {
 
+// A gradient behind a slope. Where nothing passes there is nothing, however large it was.
+TARE_ANYWHERE inline float through(float gradient, float slope) { return slope == 0 ? 0.0f : gradient * slope; }
+
 // Numbers kept between two bounds: nothing, ReLU and ReLU6. A NaN stays one.
 struct Clamp {
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();

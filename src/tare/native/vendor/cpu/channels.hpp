@@ -24,6 +24,14 @@ struct Channels {
         for (int64_t j = 0; j < inner; ++j, ++at) visit(at, c);
   }
 
+  // The same with the place of the channel among those of all images.
+  template <class Visit>
+  void each_of(int64_t images, Visit visit) const {
+    for (int64_t i = 0, at = 0; i < outer; ++i)
+      for (int64_t c = 0, from = i / (outer / images) * channels; c < channels; ++c)
+        for (int64_t j = 0; j < inner; ++j, ++at) visit(at, from + c);
+  }
+
   int64_t outer = 1, channels = 1, inner = 1;
 };
 

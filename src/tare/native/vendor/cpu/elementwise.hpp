@@ -1,4 +1,4 @@
-// What is done element by element: sums, activations, biases, orders in memory, the update.
+// What is done element by element: sums, products, activations, biases, the update.
 #pragma once
 
 #include "../activation.hpp"
@@ -23,7 +23,7 @@ inline Call activation_backward(const Op& op) {
   int64_t size = op["dx"].size;
   return activated(op, [=](auto activation) -> Call {
     return [=] {
-      for (int64_t i = 0; i < size; ++i) dx[i] = dy[i] * (x ? activation.slope_at(x[i]) : activation.slope_of(y[i]));
+      for (int64_t i = 0; i < size; ++i) dx[i] = through(dy[i], x ? activation.slope_at(x[i]) : activation.slope_of(y[i]));
     };
   });
 }
@@ -41,17 +41,39 @@ inline Call bias_gradient(const Op& op) {
   };
 }
 
-// The same numbers in another order in memory.
-inline Call reorder(const Op& op) {
-  const Value &from = op["x"], &to = op["y"];
-  return [from, to] {
-    const auto& n = to.shape;
-    for (int64_t a = 0; a < n[0]; ++a)
-      for (int64_t b = 0; b < n[1]; ++b)
-        for (int64_t c = 0; c < n[2]; ++c)
-          for (int64_t d = 0; d < n[3]; ++d)
-            to.as<float>()[a * to.strides[0] + b * to.strides[1] + c * to.strides[2] + d * to.strides[3]] =
-                from.as<float>()[a * from.strides[0] + b * from.strides[1] + c * from.strides[2] + d * from.strides[3]];
+// y = x * z.
+inline Call multiply(const Op& op) {
+  const float *x = floats(op, "x"), *z = floats(op, "z");
+  float* y = op["y"].as<float>();
+  int64_t size = op["y"].size;
+  return [=] {
+    for (int64_t i = 0; i < size; ++i) y[i] = x[i] * z[i];
+  };
+}
+
+// One factor for each channel of each image.
+inline Call scale_channels(const Op& op) {
+  const float *x = floats(op, "x"), *s = floats(op, "s");
+  float* y = op["y"].as<float>();
+  Channels shape(op["x"]);
+  int64_t images = op["x"].shape[0];
+  return [=] { shape.each_of(images, [=](int64_t i, int64_t at) { y[i] = x[i] * s[at]; }); };
+}
+
+inline Call scale_channels_backward(const Op& op) {
+  const float *x = floats(op, "x"), *s = floats(op, "s"), *dy = floats(op, "dy");
+  float *dx = op["dx"].as<float>(), *ds = op["ds"].as<float>();
+  Channels shape(op["x"]);
+  int64_t images = op["x"].shape[0];
+  auto sums = std::make_shared<std::vector<double>>(op["s"].size);
+  return [=] {
+    std::fill(sums->begin(), sums->end(), 0.0);
+    double* sum = sums->data();
+    shape.each_of(images, [=](int64_t i, int64_t at) {
+      dx[i] = dy[i] * s[at];
+      sum[at] += static_cast<double>(dy[i]) * x[i];
+    });
+    for (size_t at = 0; at < sums->size(); ++at) ds[at] = static_cast<float>(sum[at]);
   };
 }
 

@@ -73,8 +73,8 @@ inline Call batch_norm_backward(const Op& op) {
       double *total = sums->data(), *along = total + shape.channels;
       auto arriving = [=](int64_t i, int64_t c) {
         float g = dy[i] + (dy2 ? dy2[i] : 0.0f);
-        if (y) return g * activation.slope_of(y[i]);
-        return shift ? g * activation.slope_at((x[i] - mean[c]) * invstd[c] * scale[c] + shift[c]) : g;
+        if (y) return through(g, activation.slope_of(y[i]));
+        return shift ? through(g, activation.slope_at((x[i] - mean[c]) * invstd[c] * scale[c] + shift[c])) : g;
       };
       std::fill(sums->begin(), sums->end(), 0.0);
       shape.each([=](int64_t i, int64_t c) {

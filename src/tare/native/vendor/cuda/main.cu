@@ -2,6 +2,8 @@
 // between them. As `vendor:graph`, the whole step is captured once and launched as one.
 #include "../../worker/worker.hpp"
 #include "elementwise.cuh"
+#include "losses.cuh"
+#include "places.cuh"
 #include "pooling.cuh"
 #include "products.cuh"
 #include "recurrent.cuh"
@@ -77,7 +79,7 @@ class Cuda : public Backend {
       if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
       else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
       else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
-      else if (op.kind == "linear") bindings.push_back(products_->forward(op));
+      else if (op.kind == "linear") bindings.push_back(products_->forward<T>(op));
       else if (op.kind == "linear_input_gradient") bindings.push_back(products_->input_gradient(op));
       else if (op.kind == "linear_weight_gradient") bindings.push_back(products_->weight_gradient(op));
       else
@@ -103,6 +105,10 @@ class Cuda : public Backend {
     else if (kind == "activation_backward") calls = {activation_backward<T>(device_, op)};
     else if (kind == "cast") calls = {cast<T>(device_, op)};
     else if (kind == "pad_channels" || kind == "crop_channels") calls = {change_channels<T>(device_, op)};
+    else if (kind == "multiply") calls = {multiply<T>(device_, op)};
+    else if (kind == "scale_channels") calls = {scale_channels<T>(device_, op)};
+    else if (kind == "scale_channels_backward") calls = {scale_channels_backward<T>(device_, op)};
+    else if (kind == "copy_block") calls = {copy_block<T>(device_, op)};
     else if (kind == "reorder") calls = {reorder<T>(device_, op)};
     else if (kind == "max_pool") calls = {pool<T, true>(device_, op)};
     else if (kind == "average_pool") calls = {pool<T, false>(device_, op)};
