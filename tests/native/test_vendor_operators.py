@@ -123,6 +123,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "a larger filter over one pixel": lambda: nn.Sequential(
         nn.AdaptiveAvgPool2d(1), nn.Conv2d(6, 4, 3, padding=1)
     ),
+    "a skip without an activation": lambda: Skip(nn.Identity()),
     "squeeze and excitation": Excite,
     "images side by side": lambda: Branches(0),
     "channels side by side": lambda: Branches(1),

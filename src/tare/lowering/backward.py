@@ -51,11 +51,15 @@ class Backward:
         self._parts[id(value)] = found
         return found
 
-    def whole(self, value: Value) -> Value:
-        found = self.parts(value)
+    def arriving(self, value: Value, most: int = 1) -> list[Value]:
+        """The parts of a gradient that there must be."""
+        found = self.parts(value, most)
         if not found:
             raise Unsupported("a result that the loss does not depend on")
-        return found[0]
+        return found
+
+    def whole(self, value: Value) -> Value:
+        return self.arriving(value)[0]
 
     def give(self, value: Value, part: Value) -> None:
         self._parts.setdefault(id(value), []).append(part)

@@ -43,16 +43,17 @@ def weighted(backward: Backward, op: Op) -> None:
 @differentiates("batch_norm")
 def batch_norm(backward: Backward, op: Op) -> None:
     step, x = backward.step, op.inputs["x"]
-    # Two gradients meet where a block ends (its own and the skip's): the call adds them as it reads.
-    dy, *more = backward.parts(op.outputs["y"], most=2)
     # What came before the activation is computed again from x, which is read anyway: to read the result as well
     # would be one more pass over memory. With a skip in the sum it is the result that costs less.
     kept, skips = shaping(op), "z" in op.inputs
+    by_result = bool(kept) and skips
+    # Two gradients meet where such a block ends (its own and the next one's): the call adds them as it reads.
+    dy, *more = backward.arriving(op.outputs["y"], most=2 if by_result else 1)
     inputs: dict[str, Value | None] = {
         "x": x,
         "dy": dy,
         "dy2": more[0] if more else None,
-        "y": op.outputs["y"] if kept and skips else None,
+        "y": op.outputs["y"] if by_result else None,
         "shift": op.inputs["shift"] if kept and not skips else None,
         "scale": op.inputs["scale"],
         "saved_mean": op.outputs["saved_mean"],
@@ -63,9 +64,10 @@ def batch_norm(backward: Backward, op: Op) -> None:
         "dscale": backward.weight_gradient(op.inputs["scale"], "f32"),
         "dshift": backward.weight_gradient(op.inputs["shift"], "f32"),
     }
-    if skips:
+    if by_result:
         outputs["dz"] = step.make(x.shape)
-        backward.give(op.inputs["z"], outputs["dz"])
+    if skips:
+        backward.give(op.inputs["z"], outputs.get("dz", dy))
     step.emit("batch_norm_backward", inputs, outputs, **kept)
     backward.give(x, outputs["dx"])
 

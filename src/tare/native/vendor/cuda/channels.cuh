@@ -59,9 +59,10 @@ __device__ inline int channel_of(const Walk& walk) {
 }
 
 // `body.begin(c)` once, then `body.read(index, kept)` and `body(index, kept)` for all of a thread's packs: several are read
-// before the first is written, or each load would wait for the store before it.
+// before the first is written, or each load would wait for the store before it. `Body::blocks` of them share a processor:
+// with too many registers a thread, too few loads are under way.
 template <int N, class Body>
-__global__ void __launch_bounds__(256) visit(Walk walk, Body body) {
+__global__ void __launch_bounds__(256, Body::blocks) visit(Walk walk, Body body) {
   constexpr int ahead = Body::ahead;
   int c = channel_of<N>(walk);
   if (c >= walk.channels) return;
@@ -96,7 +97,7 @@ __device__ inline void fold(float (&sums)[S][256][N]) {
 // them. It goes from the end to the beginning: the call before has left its last rows in the cache, and the visit behind
 // starts with those that this one has read last.
 template <int N, class Body>
-__global__ void __launch_bounds__(256) reduce(Walk walk, Body body, float* partial, unsigned* done) {
+__global__ void __launch_bounds__(256, Body::blocks) reduce(Walk walk, Body body, float* partial, unsigned* done) {
   __shared__ float sums[2][256][N];
   __shared__ bool finishing;
   constexpr int ahead = Body::ahead;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "graph.cuh"
-#include "normalization.cuh"
+#include "normalization_backward.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {

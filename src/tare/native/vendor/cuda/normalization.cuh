@@ -1,4 +1,4 @@
-// Batch norm in training, with the sum of a skip and the activation in the same pass over memory; biases; affine maps.
+// Batch norm in training, with the sum of a skip and the activation in the same pass over memory; affine maps.
 #pragma once
 
 #include "channels.cuh"
@@ -8,7 +8,7 @@ namespace tare::vendor {
 // Sums of x and of its square, both less the channel's first number: no digits are lost where the mean is large.
 template <class T, int N>
 struct Moments {
-  static constexpr int ahead = 4;
+  static constexpr int ahead = 4, blocks = 3;
   using Kept = Pack<T, N>;
   const T* x;
   float *mean, *var, *saved_mean, *saved_invstd;
@@ -75,7 +75,7 @@ struct Line {
 // y = activation(line(x) + z).
 template <class T, int N, class A>
 struct Affine {
-  static constexpr int ahead = 4;
+  static constexpr int ahead = 2, blocks = 4;
   struct Kept {
     Pack<T, N> x, z;
   };
@@ -97,127 +97,6 @@ struct Affine {
     for (int i = 0; i < N; ++i) values[i] = activation(line(values[i], i) + skip[i]);
     store<T, N>(y + at, values);
   }
-};
-
-// The gradient that arrives behind the activation, from one or two sides. The slope comes from the result `y` where that
-// is given, or from what came before it: the line through x, drawn again.
-template <class T, int N, class A>
-struct Arriving {
-  struct Kept {
-    Pack<T, N> x, dy, dy2, y;
-  };
-  const T *x, *dy, *dy2, *y;
-  bool again;
-  Line<T, N> line;
-  A activation;
-
-  __device__ void begin(int c) {
-    if (again) line.begin(c);
-  }
-  __device__ void read(int64_t at, Kept& kept) const {
-    kept.x = fetch<T, N>(x + at);
-    kept.dy = fetch<T, N>(dy + at);
-    if (dy2) kept.dy2 = fetch<T, N>(dy2 + at);
-    if (y) kept.y = fetch<T, N>(y + at);
-  }
-  __device__ void spread_out(const Kept& kept, float (&values)[N], float (&g)[N]) const {
-    spread<T, N>(values, kept.x);
-    spread<T, N>(g, kept.dy);
-    float more[N];
-    if (dy2) {
-      spread<T, N>(more, kept.dy2);
-#pragma unroll
-      for (int i = 0; i < N; ++i) g[i] += more[i];
-    }
-    if (y) {
-      spread<T, N>(more, kept.y);
-#pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = through(g[i], activation.slope_of(more[i]));
-    } else if (again) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = through(g[i], activation.slope_at(line(values[i], i)));
-    }
-  }
-};
-
-template <class T, int N, class A>
-struct GradientSums {
-  static constexpr int ahead = 2;
-  using Kept = typename Arriving<T, N, A>::Kept;
-  Arriving<T, N, A> arriving;
-  const float *mean, *invstd;
-  T* dz;
-  float *dscale, *dshift;
-  float middle[N];
-
-  __device__ void begin(int c) {
-    arriving.begin(c);
-    load<float, N>(middle, mean + c);
-  }
-  __device__ void read(int64_t at, Kept& kept) const { arriving.read(at, kept); }
-  __device__ void operator()(int64_t at, const Kept& kept, float (&first)[N], float (&second)[N]) const {
-    float values[N], g[N];
-    arriving.spread_out(kept, values, g);
-    if (dz) store<T, N>(dz + at, g);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      first[i] += g[i];
-      second[i] += g[i] * (values[i] - middle[i]);
-    }
-  }
-  __device__ void end(int c, double first, double second) const {
-    dshift[c] = static_cast<float>(first);
-    dscale[c] = static_cast<float>(second * invstd[c]);
-  }
-};
-
-template <class T, int N, class A>
-struct InputGradient {
-  static constexpr int ahead = 2;
-  using Kept = typename Arriving<T, N, A>::Kept;
-  Arriving<T, N, A> arriving;
-  const float *scale, *mean, *invstd, *dscale, *dshift;
-  T* dx;
-  float count;
-  float factor[N], level[N], slope[N], middle[N];
-
-  __device__ void begin(int c) {
-    arriving.begin(c);
-    float inverse[N];
-    load<float, N>(inverse, invstd + c);
-    load<float, N>(factor, scale + c);
-    load<float, N>(level, dshift + c);
-    load<float, N>(slope, dscale + c);
-    load<float, N>(middle, mean + c);
-#pragma unroll
-    for (int i = 0; i < N; ++i) factor[i] *= inverse[i], level[i] /= count, slope[i] *= inverse[i] / count;
-  }
-  __device__ void read(int64_t at, Kept& kept) const { arriving.read(at, kept); }
-  __device__ void operator()(int64_t at, const Kept& kept) const {
-    float values[N], g[N];
-    arriving.spread_out(kept, values, g);
-#pragma unroll
-    for (int i = 0; i < N; ++i) g[i] = factor[i] * (g[i] - level[i] - (values[i] - middle[i]) * slope[i]);
-    store<T, N>(dx + at, g);
-  }
-};
-
-template <class T, int N>
-struct BiasSum {
-  static constexpr int ahead = 4;
-  using Kept = Pack<T, N>;
-  const T* dy;
-  T* db;
-
-  __device__ void begin(int) {}
-  __device__ void read(int64_t at, Kept& kept) const { kept = fetch<T, N>(dy + at); }
-  __device__ void operator()(int64_t, const Kept& kept, float (&first)[N], float (&)[N]) const {
-    float g[N];
-    spread<T, N>(g, kept);
-#pragma unroll
-    for (int i = 0; i < N; ++i) first[i] += g[i];
-  }
-  __device__ void end(int c, double first, double) const { db[c] = rounded<T>(static_cast<float>(first)); }
 };
 
 template <class T, int N>
@@ -250,37 +129,6 @@ void batch_norm(Device& device, Partials& partials, const Op& op, std::vector<Ca
     return reducing<N>(device, partials, walk, body);
   }));
   calls.push_back(epilogue<T>(device, op, op["x"].as<T>()));
-}
-
-template <class T>
-void batch_norm_backward(Device& device, Partials& partials, const Op& op, std::vector<Call>& calls) {
-  Walk walk(op["x"]);
-  const T* x = op["x"].as<T>();
-  T* dz = find<T>(op, "dz");
-  bool again = op.find("shift") != nullptr;
-  auto passes = [&](auto width, auto activation) {
-    constexpr int N = width();
-    using A = decltype(activation);
-    Arriving<T, N, A> arriving{x, op["dy"].as<T>(), find<T>(op, "dy2"), find<T>(op, "y"), again, line_of<T, N>(op), activation};
-    GradientSums<T, N, A> sums{arriving, op["saved_mean"].as<float>(), op["saved_invstd"].as<float>(), dz, op["dscale"].as<float>(), op["dshift"].as<float>()};
-    calls.push_back(reducing<N>(device, partials, walk, sums));
-    auto last = [&](auto from) {
-      return visiting<N>(device, walk, InputGradient<T, N, decltype(from.activation)>{from, op["scale"].as<float>(), op["saved_mean"].as<float>(),
-                                                                                      op["saved_invstd"].as<float>(), op["dscale"].as<float>(),
-                                                                                      op["dshift"].as<float>(), op["dx"].as<T>(), static_cast<float>(walk.count())});
-    };
-    // What the first pass has summed and written for the skip need not be gathered from three tensors again.
-    return dz ? last(Arriving<T, N, Clamp>{x, dz, nullptr, nullptr, false, {}, {}}) : last(arriving);
-  };
-  calls.push_back(packed<T>(walk, [&](auto width) { return activated(op, [&](auto activation) { return passes(width, activation); }); }));
-}
-
-template <class T>
-Call bias_gradient(Device& device, Partials& partials, const Op& op) {
-  Walk walk(op["dy"]);
-  return packed<T>(walk, [&](auto width) {
-    return reducing<width()>(device, partials, walk, BiasSum<T, width()>{op["dy"].as<T>(), op["db"].as<T>()});
-  });
 }
 
 }  // namespace tare::vendor
