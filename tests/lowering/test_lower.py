@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from tare.lowering.step import Step, Value
 from tare.workloads import get_workload
 
 
+@cache
 def lowered(
     name: str, mode: Mode, storage: str = "float32", autocast: str | None = None, last: bool = False
 ) -> Step:
+    """Made once for all tests: they only look at it."""
     workload = get_workload(name)
     sizes = {**workload.defaults, **SMALL[name]}
     batch = workload.inputs(4, sizes)

@@ -75,7 +75,7 @@ struct Line {
 // y = activation(line(x) + z).
 template <class T, int N, class A>
 struct Affine {
-  static constexpr int ahead = 2, blocks = 4;
+  static constexpr int ahead = 4, blocks = 2;
   struct Kept {
     Pack<T, N> x, z;
   };

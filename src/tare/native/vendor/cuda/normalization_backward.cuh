@@ -18,6 +18,8 @@ struct Arriving {
     Pack<T, N> x, dy, dy2, y;
   };
   using Kept = std::conditional_t<S == Slope::result, Four, Two>;
+  // As many as have room for all that is kept in registers.
+  static constexpr int blocks = S == Slope::none ? 3 : 2;
   const T *x, *dy, *dy2, *y;
   Line<T, N> line;
   A activation;
@@ -55,7 +57,7 @@ struct Arriving {
 
 template <class T, int N, class Arrives>
 struct GradientSums {
-  static constexpr int ahead = 2, blocks = 3;
+  static constexpr int ahead = 2, blocks = Arrives::blocks;
   using Kept = typename Arrives::Kept;
   Arrives arriving;
   const float *mean, *invstd;
@@ -86,7 +88,7 @@ struct GradientSums {
 
 template <class T, int N, class Arrives>
 struct InputGradient {
-  static constexpr int ahead = 2, blocks = 3;
+  static constexpr int ahead = 2, blocks = Arrives::blocks;
   using Kept = typename Arrives::Kept;
   Arrives arriving;
   const float *scale, *mean, *invstd, *dscale, *dshift;

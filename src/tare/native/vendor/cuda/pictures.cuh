@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(256) scale_picture(Picture picture, const T* x
 // One sum over the pixels of each image's channel, by one block: `body(index, kept, sum)` adds, `body.end(place, sum)`
 // takes the sums of N channels.
 template <int N, class Body>
-__global__ void __launch_bounds__(256, 3) sum_picture(Picture picture, Body body) {
+__global__ void __launch_bounds__(256, 2) sum_picture(Picture picture, Body body) {
   constexpr int ahead = 4;
   __shared__ float sums[1][256][N];
   int c = channel_of<N>(picture.walk);
