@@ -1,4 +1,4 @@
-"""A small module lowered and run by the vendor rung's program for the CPU, beside float64 in torch."""
+"""A small module lowered and run by a program of the vendor rung, beside float64 in torch."""
 
 import os
 import subprocess
@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from tare.cases.case import Case, Mode
+from tare.cases.case import Case, Mode, Precision
 from tare.execute.curve import read_evidence
 from tare.execute.jobs import RoundJob
 from tare.lowering.lower import lower, write
 from tare.measure.parity import compare, errors
-from tare.native.build import executable
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
-from tare.rungs.numerics import Numerics, reference_numerics
+from tare.rungs.feeds import move
+from tare.rungs.numerics import PRECISIONS, Numerics, reference_numerics
 from tare.rungs.program import TorchProgram
 from tare.workloads.base import Batch, Workload
 
@@ -47,7 +47,15 @@ class Small:
         return functional.mse_loss(output, target)
 
 
-def prove(make: Callable[[], Any], shape: tuple[int, ...], mode: Mode, layout: str, folder: Path) -> Parity:
+def prove(
+    make: Callable[[], Any],
+    shape: tuple[int, ...],
+    mode: Mode,
+    layout: str,
+    folder: Path,
+    program: Path,
+    precision: Precision = "fp32",
+) -> Parity:
     """Outputs, or losses, gradients and updates of the first three steps."""
     workload = Workload(
         name="small",
@@ -66,16 +74,18 @@ def prove(make: Callable[[], Any], shape: tuple[int, ...], mode: Mode, layout: s
         mode=mode,
         batch=4,
         sizes={},
+        precision=precision,
         layout=layout,  # type: ignore[arg-type]
         optimizer="sgd" if trains else None,
         threads=1,
     )
-    batch = workload.inputs(4, {})
+    numerics = PRECISIONS[precision]
+    batch = move(workload.inputs(4, {}), "cpu", numerics, case.layout)
     tensors = (*batch.args, *([batch.target] if trains else []))
-    write(lower(workload, case, tensors, "float32", None, RATE), folder)
-    found = run(case, folder)
-    reference = in_torch(workload, case, reference_numerics("fp32"))
-    return compare(reference, found, "fp32", errors(reference, in_torch(workload, case, None)), "float64")
+    write(lower(workload, case, tensors, numerics.storage, numerics.autocast, RATE), folder)
+    found = run(case, folder, program)
+    reference = in_torch(workload, case, reference_numerics(precision))
+    return compare(reference, found, precision, errors(reference, in_torch(workload, case, None)), "float64")
 
 
 def in_torch(workload: Workload, case: Case, numerics: Numerics | None) -> Arrays:
@@ -86,21 +96,22 @@ def in_torch(workload: Workload, case: Case, numerics: Numerics | None) -> Array
         program.close()
 
 
-def run(case: Case, folder: Path) -> Arrays:
-    """What the program leaves as evidence of a staged step."""
+def run(case: Case, folder: Path, program: Path) -> Arrays:
+    """What a program leaves as evidence of a staged step."""
     evidence = folder / "evidence"
     evidence.mkdir()
     job = RoundJob(case=case, budget_s=0.0, width=1.0, stage=str(folder), evidence=str(evidence))
     reading, writing = os.pipe()
     with os.fdopen(reading) as messages:
         done = subprocess.run(
-            [str(executable("tare-vendor-cpu"))],
+            [str(program)],
             input=msgspec.json.encode(job),
             env={**os.environ, "TARE_FD": str(writing)},
             pass_fds=(writing,),
-            timeout=60,
+            capture_output=True,
+            timeout=120,
         )
         os.close(writing)
         said = messages.read()
-    assert done.returncode == 0, said
+    assert done.returncode == 0, said + done.stderr.decode()
     return read_evidence(evidence)

@@ -173,7 +173,7 @@ Call packed(const Walk& walk, Make make) {
 template <int N, class Body>
 Call visiting(Device& device, const Walk& walk, Body body) {
   Launch launch = shape_of(walk, N, device.processors, 8, Body::ahead);
-  return [=, stream = device.stream] { visit<N><<<launch.grid, launch.block, 0, stream>>>(walk, body); };
+  return [=, stream = device.stream] { start(visit<N, Body>, launch.grid, launch.block, stream, walk, body); };
 }
 
 template <int N, class Body>
@@ -181,7 +181,7 @@ Call reducing(Device& device, Partials& partials, const Walk& walk, Body body) {
   Launch launch = shape_of(walk, N, device.processors, 4, Body::ahead);
   partials.want(launch, walk);
   return [=, &partials, stream = device.stream] {
-    reduce<N><<<launch.grid, launch.block, 0, stream>>>(walk, body, partials.partial, partials.done);
+    start(reduce<N, Body>, launch.grid, launch.block, stream, walk, body, partials.partial, partials.done);
   };
 }
 

@@ -23,6 +23,14 @@ inline void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
 
+// One way to launch: tests/support/host_cuda has another, which runs our kernels on a CPU.
+#ifdef __CUDACC__
+template <class... Parameters, class... Arguments>
+void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream, const Arguments&... arguments) {
+  kernel<<<grid, block, 0, stream>>>(arguments...);
+}
+#endif
+
 // Everything the step uses of the device. One stream, one workspace that all operators share.
 struct Device {
   explicit Device(int index, const std::string& cache) {

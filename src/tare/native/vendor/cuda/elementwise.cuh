@@ -14,7 +14,7 @@ __global__ void each(int64_t count, Body body) {
 template <class Body>
 Call for_each(Device& device, int64_t count, Body body) {
   unsigned blocks = static_cast<unsigned>(std::clamp<int64_t>((count + 255) / 256, 1, 32ll * device.processors));
-  return [=, stream = device.stream] { each<<<blocks, 256, 0, stream>>>(count, body); };
+  return [=, stream = device.stream] { start(each<Body>, blocks, 256, stream, count, body); };
 }
 
 // Calls `make` with as many neighbours a thread as fit 16 bytes, where all these numbers are multiples of that.

@@ -57,7 +57,7 @@ Call log_softmax(Device& device, const Op& op) {
   const T* x = op["x"].as<T>();
   T* y = op["y"].as<T>();
   int64_t rows = op["x"].shape[0], size = op["x"].shape[1];
-  return [=, stream = device.stream] { softmax_rows<T><<<rows, 256, 0, stream>>>(x, y, nullptr, nullptr, nullptr, size); };
+  return [=, stream = device.stream] { start(softmax_rows<T>, rows, 256, stream, x, y, nullptr, nullptr, nullptr, size); };
 }
 
 template <class T>
@@ -69,8 +69,8 @@ Call cross_entropy(Device& device, const Op& op) {
   int64_t rows = op["x"].shape[0], size = op["x"].shape[1];
   float* losses = reinterpret_cast<float*>(device.allocate(rows * 4));
   return [=, stream = device.stream] {
-    softmax_rows<T><<<rows, 256, 0, stream>>>(x, nullptr, dx, losses, target, size);
-    sum_up<<<1, 256, 0, stream>>>(losses, rows, 1.0f / rows, loss);
+    start(softmax_rows<T>, rows, 256, stream, x, nullptr, dx, losses, target, size);
+    start(sum_up, 1, 256, stream, losses, rows, 1.0f / rows, loss);
   };
 }
 
@@ -98,9 +98,9 @@ Call mean_square(Device& device, const Op& op) {
   bool wide = target.dtype == "f32";
   char* data = target.data;
   return [=, stream = device.stream] {
-    if (wide) square_parts<<<blocks, 256, 0, stream>>>(x, reinterpret_cast<const float*>(data), dx, parts, size);
-    else square_parts<<<blocks, 256, 0, stream>>>(x, reinterpret_cast<const T*>(data), dx, parts, size);
-    sum_up<<<1, 256, 0, stream>>>(parts, blocks, 1.0f / size, loss);
+    if (wide) start(square_parts<T, float>, blocks, 256, stream, x, reinterpret_cast<const float*>(data), dx, parts, size);
+    else start(square_parts<T, T>, blocks, 256, stream, x, reinterpret_cast<const T*>(data), dx, parts, size);
+    start(sum_up, 1, 256, stream, parts, blocks, 1.0f / size, loss);
   };
 }
 

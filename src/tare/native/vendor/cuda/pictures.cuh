@@ -123,7 +123,7 @@ Launch picture_shape(const Picture& picture, int chunks) {
 template <int N, class Body>
 Call summing(Device& device, const Picture& picture, Body body) {
   Launch launch = picture_shape<N>(picture, 1);
-  return [=, stream = device.stream] { sum_picture<N><<<launch.grid, launch.block, 0, stream>>>(picture, body); };
+  return [=, stream = device.stream] { start(sum_picture<N, Body>, launch.grid, launch.block, stream, picture, body); };
 }
 
 template <class T>
@@ -143,7 +143,7 @@ Call scale_channels(Device& device, const Op& op) {
   return packed<T>(picture.walk, [&](auto width) -> Call {
     constexpr int N = width();
     Launch launch = picture_shape<N>(picture, 16);
-    return [=, stream = device.stream] { scale_picture<T, N><<<launch.grid, launch.block, 0, stream>>>(picture, x, s, y); };
+    return [=, stream = device.stream] { start(scale_picture<T, N>, launch.grid, launch.block, stream, picture, x, s, y); };
   });
 }
 

@@ -128,7 +128,7 @@ Call over_pixels(Device& device, const Value& value, Body body) {
   Walk walk(value);
   Launch launch = shape_of(walk, N, device.processors, 32, 2);
   int rows = static_cast<int>(value.shape[2]), columns = static_cast<int>(value.shape[3]);
-  return [=, stream = device.stream] { pixels<N><<<launch.grid, launch.block, 0, stream>>>(walk, rows, columns, body); };
+  return [=, stream = device.stream] { start(pixels<N, Body>, launch.grid, launch.block, stream, walk, rows, columns, body); };
 }
 
 template <class T, bool maximum>
