@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tare.stats.drift import drift
 from tare.stats.intervals import Interval
 from tare.stats.levels import Posterior, information, level_posterior
 
-Verdict = Literal["found", "no-difference", "undecided", "ends-failed"]
+Verdict = Literal["found", "no-difference", "undecided", "ends-failed", "not-exact"]
 
 CONFIDENCE = 0.95
 # Runs of each end before anything else; more while they overlap, up to the second number.
@@ -22,6 +23,8 @@ FIRST_RUNS, MOST_END_RUNS = 3, 24
 END_LEVEL = 0.998
 # Runs that a culprit and its parent must both have at the end.
 VERIFYING_RUNS, MOST_VERIFYING_RUNS = 5, 12
+# An end is run again at least once in so many runs: it is what shows how the machine drifts meanwhile.
+ANCHOR_EVERY = 4
 # How many changes to expect beforehand. The ends say that there is one, so this is about a second one.
 CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
@@ -44,6 +47,16 @@ class Culprit(NamedTuple):
         return range(self.parent + 1, self.culprit + 1)
 
 
+class State(NamedTuple):
+    """What a search knows so far: the bad end over the good one, culprits, for each candidate how probable it is that
+    a change entered with it, and the noise of a run as a share."""
+
+    whole: Interval | None
+    culprits: list[Culprit]
+    probabilities: list[float]
+    noise: float | None
+
+
 class Search:
     """Takes runs, names the next candidate. The same runs in the same order give the same search."""
 
@@ -52,23 +65,37 @@ class Search:
             raise ValueError("a search needs two candidates")
         self.last, self.confidence = last, confidence
         self.most_runs = most_runs or 60 + 12 * math.ceil(math.log2(last + 1))
-        self.runs: dict[int, list[float]] = {}
+        # In the order in which they were taken, as logarithms.
+        self._taken: list[tuple[int, float]] = []
+        self._runs: dict[int, list[float]] | None = None
         self.skipped: set[int] = set()
+
+    @property
+    def runs(self) -> dict[int, list[float]]:
+        """The runs of each candidate, as logarithms, without the machine's drift."""
+        if self._runs is None:
+            self._runs = {}
+            away = drift([c for c, _ in self._taken], [value for _, value in self._taken])
+            for (candidate, value), off in zip(self._taken, away, strict=True):
+                self._runs.setdefault(candidate, []).append(value - float(off))
+        return self._runs
 
     def add(self, candidate: int, value: float) -> None:
         """One run: a positive figure, such as seconds."""
         if not (math.isfinite(value) and value > 0):
             raise ValueError("a run is a positive, finite figure")
-        self.runs.setdefault(candidate, []).append(math.log(value))
+        self._taken.append((candidate, math.log(value)))
+        self._runs = None
 
     def skip(self, candidate: int) -> None:
         """A candidate that cannot be built or run: it is neither asked for again nor blamed."""
         self.skipped.add(candidate)
-        self.runs.pop(candidate, None)
+        self._taken = [run for run in self._taken if run[0] != candidate]
+        self._runs = None
 
     @property
     def spent(self) -> int:
-        return sum(map(len, self.runs.values()))
+        return len(self._taken)
 
     @property
     def whole(self) -> float:
@@ -90,7 +117,8 @@ class Search:
         posterior = self.posterior()
         culprits = self.culprits(posterior)
         if not self._settled(posterior, culprits):
-            return self._most_informative(posterior)
+            anchor = self._anchor()
+            return self._most_informative(posterior) if anchor is None else anchor
         return self._verify(culprits)
 
     def _is_found(self) -> bool:
@@ -106,9 +134,17 @@ class Search:
         scaled = {c: [(value - good) / whole for value in values] for c, values in self.runs.items()}
         return level_posterior(scaled, rate=CHANGES / (self.last + 1))
 
-    def probabilities(self) -> list[float]:
-        """For each candidate after the first, how probable it is that a change entered with it."""
+    def state(self) -> State:
+        if not self.runs.keys() >= {0, self.last}:
+            return State(None, [], [], None)
+        whole = difference(self.runs[0], self.runs[self.last], CONFIDENCE)
+        if self.whole == 0:
+            return State(whole, [], [], None)
         posterior = self.posterior()
+        noise = posterior.width * abs(math.log(whole.mid))
+        return State(whole, self.culprits(posterior), self._probabilities(posterior), noise)
+
+    def _probabilities(self, posterior: Posterior) -> list[float]:
         found = [0.0] * (self.last + 1)
         for low, high, change in zip(posterior.measured, posterior.measured[1:], posterior.change, strict=False):
             for candidate in range(low + 1, high + 1):
@@ -143,6 +179,13 @@ class Search:
             return fewest
         apart = _apart(self.runs[0], self.runs[self.last], END_LEVEL)
         return None if apart or count >= MOST_END_RUNS else fewest
+
+    def _anchor(self) -> int | None:
+        """The end that was not run for longest, if neither was run lately."""
+        order = [candidate for candidate, _ in self._taken]
+        if {0, self.last} & set(order[-ANCHOR_EVERY + 1 :]):
+            return None
+        return min((0, self.last), key=lambda end: len(order) - order[::-1].index(end))
 
     def _most_informative(self, posterior: Posterior) -> int:
         candidates: set[int] = set()

@@ -28,7 +28,8 @@ def measure(spec: Spec, candidate: int, place: Place) -> Run:
     began = time.perf_counter()
     found = _measure_case(spec, place) if spec.case else _measure_command(spec, place)
     value = found["value"]
-    if not (math.isfinite(value) and value > 0):
+    is_count = spec.case is not None and get_metric(spec.metric).exact
+    if not (math.isfinite(value) and (value > 0 or (is_count and value == 0))):
         raise CannotRun(f"the figure is {value}, and must be positive")
     return Run(candidate=candidate, label=label, seconds=time.perf_counter() - began, **found)
 
