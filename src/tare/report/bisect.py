@@ -10,7 +10,7 @@ HEADLINES = {
     "found": "",
     "no-difference": "the two ends do not differ by more than the noise: there is nothing to find",
     "undecided": "undecided: the runs allowed did not settle it; --resume with more --runs goes on",
-    "not-exact": "a count differed between runs of one candidate: bisect with a figure that may be noisy, like gross",
+    "not-exact": "a count differed between runs of one candidate: bisect a figure that may be noisy, like gross",
     "ends-failed": "an end could not be measured, so there is nothing to compare with",
 }
 
@@ -43,7 +43,11 @@ def change(ratio: float | None, low: float | None, high: float | None) -> str:
     if ratio is None:
         return "from nothing"
     text = f"{(ratio - 1) * 100:+.1f} %"
-    return text if low is None or high is None or low == high else f"{text} ({(low - 1) * 100:+.1f} to {(high - 1) * 100:+.1f} %)"
+    return (
+        text
+        if low is None or high is None or low == high
+        else f"{text} ({(low - 1) * 100:+.1f} to {(high - 1) * 100:+.1f} %)"
+    )
 
 
 def _culprit(found: Found) -> list[RenderableType]:

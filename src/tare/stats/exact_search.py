@@ -1,6 +1,7 @@
-"""Bisection of a figure that is the same in every run of one candidate, such as a count: halving, no statistics."""
+"""Bisection of a figure that is the same in every run of a candidate, such as a count: halving, no statistics."""
 
 import math
+from itertools import pairwise
 
 from tare.stats.intervals import Interval
 from tare.stats.search import Culprit, State, Verdict
@@ -66,11 +67,7 @@ class ExactSearch:
 
     def _steps(self) -> list[tuple[int, int]]:
         measured = sorted(self.runs)
-        return [
-            (low, high)
-            for low, high in zip(measured, measured[1:], strict=False)
-            if self.runs[low][0] != self.runs[high][0]
-        ]
+        return [(low, high) for low, high in pairwise(measured) if self.runs[low][0] != self.runs[high][0]]
 
     def _located(self) -> list[Culprit]:
         return [

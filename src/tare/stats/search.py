@@ -3,6 +3,7 @@
 Candidates 0 to `last` are in order; 0 is good and `last` is bad. A culprit is the first candidate of a new level.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -21,10 +22,12 @@ CONFIDENCE = 0.95
 FIRST_RUNS, MOST_END_RUNS = 3, 24
 # The ends must differ at this level before the search begins: to look for what is not there is expensive.
 END_LEVEL = 0.998
-# Runs that a culprit and its parent must both have at the end.
-VERIFYING_RUNS, MOST_VERIFYING_RUNS = 5, 12
-# An end is run again at least once in so many runs: it is what shows how the machine drifts meanwhile.
-ANCHOR_EVERY = 4
+# Runs that a culprit and its parent must both have at the end, and how many of them in turn, behind all others:
+# what the machine did during the search cannot tell those apart.
+VERIFYING_RUNS, MOST_VERIFYING_RUNS, IN_TURN = 5, 12, 3
+# An end is run again at least once in so many runs: it is what shows how the machine drifts meanwhile. Where it
+# drifts faster than this (the variance from run to run in units of the noise's), every other run is one of an end.
+ANCHOR_EVERY, STEADY, ANCHOR_EVERY_IN_DRIFT = 3, 0.05, 2
 # How many changes to expect beforehand. The ends say that there is one, so this is about a second one.
 CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
@@ -48,8 +51,8 @@ class Culprit(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a search knows so far: the bad end over the good one, culprits, for each candidate how probable it is that
-    a change entered with it, and the noise of a run as a share."""
+    """What a search knows so far: the bad end over the good one, culprits, for each candidate how probable it is
+    that a change entered with it, and the noise of a run as a share."""
 
     whole: Interval | None
     culprits: list[Culprit]
@@ -68,6 +71,7 @@ class Search:
         # In the order in which they were taken, as logarithms.
         self._taken: list[tuple[int, float]] = []
         self._runs: dict[int, list[float]] | None = None
+        self._pace = 0.0
         self.skipped: set[int] = set()
 
     @property
@@ -75,8 +79,8 @@ class Search:
         """The runs of each candidate, as logarithms, without the machine's drift."""
         if self._runs is None:
             self._runs = {}
-            away = drift([c for c, _ in self._taken], [value for _, value in self._taken])
-            for (candidate, value), off in zip(self._taken, away, strict=True):
+            walk, self._pace = drift([c for c, _ in self._taken], [value for _, value in self._taken])
+            for (candidate, value), off in zip(self._taken, walk, strict=True):
                 self._runs.setdefault(candidate, []).append(value - float(off))
         return self._runs
 
@@ -183,7 +187,8 @@ class Search:
     def _anchor(self) -> int | None:
         """The end that was not run for longest, if neither was run lately."""
         order = [candidate for candidate, _ in self._taken]
-        if {0, self.last} & set(order[-ANCHOR_EVERY + 1 :]):
+        every = ANCHOR_EVERY if self._pace < STEADY else ANCHOR_EVERY_IN_DRIFT
+        if {0, self.last} & set(order[-every + 1 :]):
             return None
         return min((0, self.last), key=lambda end: len(order) - order[::-1].index(end))
 
@@ -199,8 +204,15 @@ class Search:
 
     def _verify(self, culprits: list[Culprit]) -> int | Verdict:
         """A culprit and its parent are both run a few times more, in turn, before anyone is told."""
+        named = {candidate for each in culprits for candidate in (each.parent, each.culprit)}
+        order = [candidate for candidate, _ in self._taken]
+        turns = list(itertools.takewhile(named.__contains__, reversed(order)))
         for culprit in culprits:
-            fewest = min((culprit.parent, culprit.culprit), key=lambda c: len(self.runs[c]))
+            pair = (culprit.parent, culprit.culprit)
+            rarest = min(pair, key=turns.count)
+            if turns.count(rarest) < IN_TURN:
+                return rarest
+            fewest = min(pair, key=lambda c: len(self.runs[c]))
             count = len(self.runs[fewest])
             apart = _apart(self.runs[culprit.parent], self.runs[culprit.culprit], CONFIDENCE)
             if count < VERIFYING_RUNS or (not apart and count < MOST_VERIFYING_RUNS):
