@@ -39,12 +39,13 @@ def make_history(folder: Path, patch: int, seed: int = 0, commits: int = COMMITS
     shutil.copytree(HERE / "target", folder, ignore=shutil.ignore_patterns("__pycache__"))
     git(folder, "init", "--quiet", "--initial-branch=main")
     hashes = [_commit(folder, "The target")]
+    diff = HERE / "patches" / f"{patch}.patch"
     for number in range(1, commits):
         if number == culprit:
-            git(folder, "apply", str(HERE / "patches" / f"{patch}.patch"))
+            git(folder, "apply", str(diff))
             hashes.append(_commit(folder, f"Change {number}"))
         else:
-            _harmless(folder, number, chance)
+            _harmless(folder, number, chance, diff.read_text())
             hashes.append(_commit(folder, f"Change {number}"))
     return History(folder, hashes, culprit)
 
@@ -74,8 +75,8 @@ def _commit(folder: Path, message: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def _harmless(folder: Path, number: int, chance: random.Random) -> None:
-    """Words, a helper that nobody calls, or a comment at the end of a module that everybody imports."""
+def _harmless(folder: Path, number: int, chance: random.Random, diff: str) -> None:
+    """Words, a helper that nobody calls, or a comment at the end of a module that the patch leaves alone."""
     kind = chance.choice(("words", "helper", "comment"))
     if kind == "words":
         _append(folder / "README.md", f"\nNote {number}: nothing of this is measured.\n")
@@ -85,7 +86,7 @@ def _harmless(folder: Path, number: int, chance: random.Random) -> None:
             f"\n\ndef helper_{number}(x: float) -> float:\n    return x + {number}\n",
         )
     else:
-        modules = sorted((folder / "smallnet").glob("*.py"))
+        modules = [each for each in sorted((folder / "smallnet").glob("*.py")) if each.name not in diff]
         _append(chance.choice(modules), f"\n# Remark {number}.\n")
 
 

@@ -94,7 +94,7 @@ def test_without_noise_it_is_nearly_plain_bisection() -> None:
     verdict, search = play(1000, {417: 0.05}, lambda: 0.0)
     assert verdict == "found"
     assert named(search) == [417]
-    # Three runs of each end, ten halvings with every third run at an end, five runs of the culprit and of its parent.
+    # Three runs of each end, ten halvings with every third run at an end, five of the culprit and of its parent.
     assert search.spent <= 2 * FIRST_RUNS + 12 + 6 + 10
 
 

@@ -39,6 +39,9 @@ def check(
     isolation: Annotated[str | None, typer.Option(help="fork (cheap) or spawn (nothing shared).")] = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
+    diff: Annotated[
+        bool, typer.Option("--diff/--no-diff", help="Profile regressed cases on both sides, if both can be run.")
+    ] = True,
     force: Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this check was interrupted.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")] = False,
@@ -71,7 +74,7 @@ def check(
     if baseline_python is not None or baseline_env:
         python = str(baseline_python) if baseline_python else sys.executable
         version = Version(python=python, variables=parse_variables(baseline_env or []))
-    report = session.run(baseline, version, resume, force)
+    report = session.run(baseline, version, resume, force, diff)
     if report.interrupted:
         raise KeyboardInterrupt
     report.command = reproduce(sys.argv[1:])

@@ -10,6 +10,7 @@ from tare.report.numbers import seconds, size
 from tare.report.terminal import simple_table
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
+MOST_DIFFERING = 6
 STATES = {
     "broken": "fails now",
     "different": "computes something else now",
@@ -112,7 +113,25 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
                 remark(change),
             )
         parts.append(table)
-    return parts
+    return [*parts, *_differing(case)]
+
+
+def _differing(case: CaseChange) -> list[RenderableType]:
+    """What a step that got worse does otherwise, in a few lines."""
+    if not case.bad or not case.differing:
+        return []
+    lines: list[RenderableType] = []
+    for one in case.differing[:MOST_DIFFERING]:
+        calls = f"{one.before_calls:g} to {one.after_calls:g} calls a step"
+        if one.before_s and one.after_s and one.before_calls == one.after_calls:
+            calls = f"{seconds(one.before_s)} to {seconds(one.after_s)} a step"
+        lines.append(Text(f"  {one.status}: {one.what} {shorten(one.name, 60)}, {calls}", style="dim"))
+    left = len(case.differing) - MOST_DIFFERING
+    return [*lines, Text(f"  and {left} more (--format markdown)", style="dim")] if left > 0 else lines
+
+
+def shorten(name: str, width: int) -> str:
+    return name if len(name) <= width else name[: width - 3] + "..."
 
 
 def _signed_size(number: float) -> str:

@@ -15,6 +15,7 @@ from tare.guard.bisect.journal import Run
 from tare.guard.bisect.places import Place
 from tare.guard.bisect.process import CannotRun, run_vector
 from tare.guard.bisect.spec import Spec, vector
+from tare.guard.differing import names
 from tare.guard.metrics import METRICS, get_metric, values
 from tare.records.codec import decode_record
 
@@ -110,4 +111,5 @@ def _read_case(output: str, metric: str, where: Path) -> dict[str, Any]:
     if wanted not in figures:
         raise CannotRun(f"the record has no {wanted}")
     value = figures.pop(wanted)
-    return {"value": value, "figures": figures, "environment": record.environment}
+    named = {f"{what}s": names(record, what) for what in ("operator", "kernel")}
+    return {"value": value, "figures": figures, **named, "environment": record.environment}

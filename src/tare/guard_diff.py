@@ -1,0 +1,63 @@
+"""What a regression changed in the step itself: both versions are profiled, and their traces compared."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.executor import LocalExecutor
+from tare.execute.jobs import ProfileJob
+from tare.execute.launch import SpawnLauncher
+from tare.findings.changes import Change, changes
+from tare.findings.scene import Scene
+from tare.guard.changes import CaseChange, Differing, Report
+from tare.home import home
+from tare.trace.read import read
+
+# A night that is all red needs no fifty profiles.
+MOST_CASES = 4
+
+Profiled = tuple[LocalExecutor, SpawnLauncher]
+
+
+def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str], None]) -> None:
+    """Of each regressed case, what appeared, vanished, slowed: now (the first side) against the baseline's. The
+    traces stay in TARE_HOME under the ids of the records, where `tare diff` finds them."""
+    bad = [case for case in report.bad if case.state == "compared" and case.records]
+    for number, case in enumerate(bad[:MOST_CASES], 1):
+        tell(f"profiling what changed in {case.case.partition('/')[0]} ({number} of {min(len(bad), MOST_CASES)})")
+        try:
+            case.differing = _profile(case, sides)
+            case.differing_by = "profile"
+        except TareError as error:
+            report.notes.append(f"{case.case} could not be profiled: {error}")
+    if len(bad) > MOST_CASES:
+        report.notes.append(f"only {MOST_CASES} of {len(bad)} regressed cases were profiled")
+
+
+def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
+    parsed = Case.parse(case.case)
+    folder = home() / "traces"
+    folder.mkdir(parents=True, exist_ok=True)
+    scenes = []
+    # The sides are now and before, the records before and now.
+    for (executor, launcher), record in zip(reversed(sides), case.records, strict=True):
+        path = folder / f"{record}.json.gz"
+        job = ProfileJob(case=parsed, trace=str(path), cache=str(executor.cache_of(parsed)))
+        executor.inquire(job, Options(), parsed.device, launcher)
+        scenes.append(Scene(read(Path(path)), None))
+    found = changes(scenes[0], scenes[1])
+    return [_differing(one) for one in (*found.kernels, *found.operators)]
+
+
+def _differing(change: Change) -> Differing:
+    return Differing(
+        what=change.what,
+        name=change.name,
+        status=change.status,
+        before_calls=change.before_calls,
+        after_calls=change.after_calls,
+        before_s=change.before_s,
+        after_s=change.after_s,
+    )
