@@ -10,6 +10,7 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ProfileJob
 from tare.execute.launch import SpawnLauncher
 from tare.findings.changes import Change, changes
+from tare.findings.compared import operations
 from tare.findings.scene import Scene
 from tare.guard.changes import CaseChange, Differing, Report
 from tare.home import home
@@ -17,6 +18,8 @@ from tare.trace.read import read
 
 # A night that is all red needs no fifty profiles.
 MOST_CASES = 4
+# An operator that grew by less than this share of the step is not named.
+LEAST_SHARE = 0.03
 
 Profiled = tuple[LocalExecutor, SpawnLauncher]
 
@@ -48,7 +51,33 @@ def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
         executor.inquire(job, Options(), parsed.device, launcher)
         scenes.append(Scene(read(Path(path)), None))
     found = changes(scenes[0], scenes[1])
-    return [_differing(one) for one in (*found.kernels, *found.operators)]
+    listed = [_differing(one) for one in (*found.kernels, *found.operators)]
+    known = {one.name for one in listed}
+    return [one for one in _grown(scenes[0], scenes[1]) if one.name not in known] + listed
+
+
+def _grown(before: Scene, now: Scene) -> list[Differing]:
+    """On a CPU, the operators that a user calls, as often as before, and that take a good part of what the step
+    takes longer. A profile of a few steps is noisy: what grew less is not named."""
+    if len(now.trace.device):
+        return []
+    sides = []
+    for scene in (before, now):
+        times: dict[str, tuple[float, float]] = {}
+        for each in operations(scene, whole=True).values():
+            calls, taken = times.get(each.name, (0.0, 0.0))
+            times[each.name] = (calls + each.calls, taken + each.self_s)
+        sides.append(times)
+    grown = {n: sides[1][n][1] - sides[0][n][1] for n in sides[0].keys() & sides[1].keys()}
+    longer = sum(grown.values())
+    return [
+        Differing(
+            what="operator", name=name, status="slower", before_calls=sides[0][name][0],
+            after_calls=sides[1][name][0], before_s=sides[0][name][1], after_s=sides[1][name][1],
+        )
+        for name, more in sorted(grown.items(), key=lambda pair: -pair[1])
+        if sides[0][name][0] == sides[1][name][0] and more >= max(LEAST_SHARE * before.step_s, longer / 3)
+    ]  # fmt: skip
 
 
 def _differing(change: Change) -> Differing:
