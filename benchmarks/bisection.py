@@ -2,9 +2,9 @@
 
     python -m benchmarks.bisection [--games 100] [--json FILE]
 
-Plain bisection compares the median of some runs of the middle candidate with the midpoint of the two ends. First on
-a steady machine, with and without disturbed runs; then on machines that drift while they are measured, where the
-search without its correction for drift stands beside it.
+Plain bisection compares the median of some runs of the middle candidate with the midpoint of the two ends. First
+on a steady machine, with and without disturbed runs; then on machines that drift while they are measured, where
+the search without its correction for drift stands beside it.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 Both sides are this checkout; a variable that nothing reads makes one of them "the baseline". Measured are the
 zoo's group @smoke and the planted workloads of the tests. With --json it can be interrupted at any time: every
-fault and every repeat is written when it is done, and the same command goes on from there. The exit code is 1 if an
-A/A repeat raised an alarm or a planted fault was missed.
+fault and every repeat is written when it is done, and the same command goes on from there. The exit code is 1 if
+an A/A repeat raised an alarm or a planted fault was missed.
 """
 
 import argparse

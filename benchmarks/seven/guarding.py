@@ -45,7 +45,7 @@ def check(
         check_out(history, commit, folder / name)
         for name, commit in (("before", history.good), ("now", history.bad))
     )
-    command = ["check", str(plan), "--json", "--baseline-env", f"PYTHONPATH={_path(str(before))}"]
+    command = ["check", str(plan), "--json", "--no-diff", "--baseline-env", f"PYTHONPATH={_path(str(before))}"]
     code, report = _tare(command, folder / "home", PYTHONPATH=_path(str(now)), TARE_PLUGINS=PLUGIN)
     accused = []
     for case in report["cases"]:

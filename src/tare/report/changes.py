@@ -7,7 +7,7 @@ from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
 from tare.report.numbers import seconds, size
-from tare.report.terminal import simple_table
+from tare.report.terminal import key_text, note_text, simple_table
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
 MOST_DIFFERING = 6
@@ -26,7 +26,7 @@ def changes_view(report: Report, everything: bool = False) -> RenderableType:
     parts += [Text(f"  not comparable, and forced: {line}", style="bold yellow") for line in report.forced]
     for case in report.cases:
         parts += _case(case, everything)
-    parts += [Text(f"  note: {note}", style="yellow") for note in report.notes]
+    parts += [note_text(note) for note in report.notes]
     for label, keys in ((report.a, report.only_a), (report.b, report.only_b)):
         if keys:
             shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
@@ -90,7 +90,7 @@ def remark(change: Change) -> str:
 def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
     shown = [c for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
              or c.stage != "first" or c.metric == "gross"]  # fmt: skip
-    parts: list[RenderableType] = [Text(case.case, style="bold red" if case.bad else "")]
+    parts: list[RenderableType] = [key_text(case.case, "bold red" if case.bad else "")]
     if case.state != "compared":
         parts.append(Text(f"  {STATES[case.state]}: {case.reason}", style="red" if case.bad else "dim"))
     elif case.reason:

@@ -7,14 +7,15 @@ from rich.text import Text
 
 from tare.guard.calibrate import ROUNDS, Noise
 from tare.report.changes import value
-from tare.report.terminal import simple_table
+from tare.report.terminal import key_text, simple_table
 
 
 def noise_view(lines: Sequence[Noise]) -> RenderableType:
     parts: list[RenderableType] = []
     for case in dict.fromkeys(line.case for line in lines):
-        parts.append(Text(case, style="bold"))
+        parts.append(key_text(case, "bold"))
         table = simple_table("  metric")
+        table.padding = (0, 1, 0, 0)
         for head in ("typical", "noise", *(f"sees in {n}" for n in ROUNDS), "for threshold", "cost", "A/A"):
             table.add_column(head, justify="right", no_wrap=True)
         for line in lines:
