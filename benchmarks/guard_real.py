@@ -124,8 +124,8 @@ def check(plan: str, now: dict[str, str], before: dict[str, str]) -> tuple[int, 
         for name, value in before.items():
             command += ["--baseline-env", f"{name}={value}"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        raise SystemExit(done.stderr)
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise SystemExit(f"tare check ended with {done.returncode}: {done.stderr[-3000:]}")
     return done.returncode, json.loads(done.stdout)
 
 

@@ -52,8 +52,9 @@ def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
         scenes.append(Scene(read(Path(path)), None))
     found = changes(scenes[0], scenes[1])
     listed = [_differing(one) for one in (*found.kernels, *found.operators)]
-    known = {one.name for one in listed}
-    return [one for one in _grown(scenes[0], scenes[1]) if one.name not in known] + listed
+    grown = _grown(scenes[0], scenes[1])
+    known = {one.name for one in grown}
+    return grown + [one for one in listed if one.name not in known]
 
 
 def _grown(before: Scene, now: Scene) -> list[Differing]:
