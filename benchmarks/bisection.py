@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -125,12 +126,8 @@ def _ours(run: Callable[[int], float]) -> tuple[int | None, int]:
 
 def _uncorrected(run: Callable[[int], float]) -> tuple[int | None, int]:
     """As it would be without looking for drift, and without coming back to the ends for it."""
-    usual = searching.drift, searching.ANCHOR_EVERY
-    searching.drift, searching.ANCHOR_EVERY = _no_drift, MOST_RUNS
-    try:
+    with patch.object(searching, "drift", _no_drift), patch.object(searching, "ANCHOR_EVERY", MOST_RUNS):
         return _ours(run)
-    finally:
-        searching.drift, searching.ANCHOR_EVERY = usual
 
 
 def _no_drift(candidates: Sequence[int], values: Sequence[float]) -> Drift:  # noqa: ARG001

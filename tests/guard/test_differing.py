@@ -1,5 +1,7 @@
 """Operators and kernels that two records call differently."""
 
+from typing import Any
+
 from builders import make_record, make_round
 
 from tare.guard.changes import CaseChange
@@ -10,7 +12,7 @@ from tare.guard.thresholds import Thresholds
 from tare.records.record import Record
 
 
-def record(**names: dict[str, int]) -> Record:
+def record(**names: Any) -> Record:
     return make_record(rounds=[make_round(i, **names) for i in range(2)])
 
 

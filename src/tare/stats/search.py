@@ -197,6 +197,9 @@ class Search:
         for low, high, change in zip(posterior.measured, posterior.measured[1:], posterior.change, strict=False):
             if change >= NEGLIGIBLE:
                 candidates |= {low, high, *self._inside(low, high)}
+        if not candidates:
+            # No gap holds a change any more: then the ends themselves are in doubt.
+            return min((0, self.last), key=lambda c: len(self.runs[c]))
         # A gap of ten thousand commits need not be weighed commit by commit.
         choice = sorted(candidates)
         choice = choice[:: max(len(choice) // 400, 1)]
