@@ -35,7 +35,8 @@ from tare.trace.explanation import About, Explanation, explain, recorded_gross
 from tare.trace.floor import find_floor
 from tare.trace.group import Breakdowns, group
 from tare.trace.read import read
-from tare.trace.waterfall import Difference, difference
+from tare.trace.tables import Trace
+from tare.trace.waterfall import Against, difference
 from tare.workloads import get_workload
 
 ENDINGS = (".json", ".json.gz", ".pt.trace.json", ".pt.trace.json.gz")
@@ -48,7 +49,7 @@ class Explained(msgspec.Struct, kw_only=True):
     # Findings, tables and memory: one for each explanation, in the same order.
     diagnoses: list[Diagnosis]
     failed: dict[str, str] = {}
-    against: list[Difference] | None = None
+    against: list[Against] = []
     peaks: list[Peaks] = []
 
     @property
@@ -71,11 +72,14 @@ def is_trace(target: str) -> bool:
     return target.endswith(ENDINGS)
 
 
-def explain_files(paths: list[str]) -> Explained:
-    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown."""
+def explain_files(paths: list[str], against: str | None = None) -> Explained:
+    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown.
+
+    `against` is a later trace of what the only other one recorded."""
     found, diagnoses = [], []
+    before: Trace | None = None
     with make_console(stderr=True).status("reading traces") as status:
-        for path in paths:
+        for path in (*paths, *([against] if against else [])):
             status.update(f"reading {path}")
             trace = read(Path(path))
             name = Path(path).name
@@ -83,19 +87,28 @@ def explain_files(paths: list[str]) -> Explained:
                 name = name.removesuffix(ending)
             gross_ns = recorded_gross(trace)
             found.append(explain(trace, About(title=name, gross=gross_ns)))
-            diagnoses.append(diagnose(trace, gross_ns / 1e9 if gross_ns else None))
-    return Explained(explanations=found, diagnoses=diagnoses)
+            diagnoses.append(diagnose(trace, gross_ns / 1e9 if gross_ns else None, before=before))
+            before = trace if against else None
+    differences = compare(found[0], found[-1]) if against else []
+    return Explained(explanations=found, diagnoses=diagnoses, against=differences)
 
 
 def explain_plan(
-    plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
+    plan: Plan,
+    options: dict[str, Any],
+    quick: bool,
+    store: str | None,
+    show_progress: bool,
+    against: str | None = None,
 ) -> Explained:
-    """Measures the plan like `tare run`, then profiles each case once and explains it."""
+    """Measures the plan like `tare run`, then profiles each case once and explains it.
+
+    `against` is a rung that is also compared with the first other one of its ladder."""
     outcome = Session(plan, options, quick, store, show_progress).run(resume=False, fail_fast=False)
     if outcome.interrupted:
         raise TareError("interrupted before anything was profiled")
     with inquiry(show_progress) as (executor, probed, tell):
-        return _explain_all(outcome, executor, probed, tell)
+        return _explain_all(outcome, executor, probed, tell, against)
 
 
 def find_peaks(device: str, rounds: int, show_progress: bool) -> Peaks:
@@ -115,13 +128,16 @@ def inquiry(show_progress: bool) -> Iterator[tuple[LocalExecutor, Probed, Callab
 
 
 def _explain_all(
-    outcome: Outcome, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None]
+    outcome: Outcome, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], against: str | None
 ) -> Explained:
     found: list[tuple[Explanation, Diagnosis]] = []
+    first: dict[str, Explanation] = {}
+    differences: list[Against] = []
     failed: dict[str, str] = {}
     counted: dict[str, Work | None] = {}
     peaks: dict[str, Peaks] = {}
-    for record in outcome.records:
+    # What is compared comes last, when there is something to compare it with.
+    for record in sorted(outcome.records, key=lambda record: record.case.rung == against):
         case = record.case
         if record.failure:
             failed[case.key] = f"{record.failure.cause}: {record.failure.message}"
@@ -134,15 +150,23 @@ def _explain_all(
                 tell(f"counting {case.workload}")
                 counted[case.ladder] = _count(executor, case)
             tell(f"profiling {case.workload} {case.rung}")
-            found.append(_explain_one(executor, record, counted[case.ladder], peaks[case.device]))
+            one = first.get(case.ladder) if case.rung == against else None
+            work, before = counted[case.ladder], Path(one.trace) if one else None
+            found.append(_explain_one(executor, record, work, peaks[case.device], before))
+            first.setdefault(case.ladder, found[-1][0])
+            if one:
+                differences += compare(one, found[-1][0])
         except TareError as error:
             failed[case.key] = str(error)
     explanations, diagnoses = [one for one, _ in found], [other for _, other in found]
-    return Explained(explanations=explanations, diagnoses=diagnoses, failed=failed, peaks=list(peaks.values()))
+    measured = list(peaks.values())
+    return Explained(
+        explanations=explanations, diagnoses=diagnoses, failed=failed, against=differences, peaks=measured
+    )
 
 
 def _explain_one(
-    executor: LocalExecutor, record: Record, work: Work | None, peaks: Peaks
+    executor: LocalExecutor, record: Record, work: Work | None, peaks: Peaks, before: Path | None
 ) -> tuple[Explanation, Diagnosis]:
     case = record.case
     trace, stacks = (read(path) for path in profile_case(executor, case, record.id))
@@ -161,7 +185,7 @@ def _explain_one(
     if record.parity.status not in ("same", "unchecked"):
         differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
         found = msgspec.structs.replace(found, notes=[differs, *found.notes])
-    return found, diagnose(trace, step.mid if step else None, peaks, stacks)
+    return found, diagnose(trace, step.mid if step else None, peaks, stacks, read(before) if before else None)
 
 
 def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, Path]:
@@ -191,9 +215,9 @@ def _measure(
     return peaks
 
 
-def compare(explained: Explained, rung: str) -> None:
-    """Adds what the other rung removed, cause by cause."""
-    other = next((one for one in explained.explanations if one.rung == rung), None)
-    one = next((one for one in explained.explanations if one.rung != rung), None)
-    if one and other:
-        explained.against = difference(one.waterfall, other.waterfall)
+def compare(one: Explanation, other: Explanation) -> list[Against]:
+    """What the other step removed, cause by cause; nothing where a gross is unknown, for then no time is."""
+    if one.waterfall.profiled or other.waterfall.profiled:
+        return []
+    names = [explanation.rung or explanation.title for explanation in (one, other)]
+    return [Against(one=names[0], other=names[1], parts=difference(one.waterfall, other.waterfall))]

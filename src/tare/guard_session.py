@@ -15,6 +15,7 @@ from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput, TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor
+from tare.execute.launch import SpawnLauncher
 from tare.execute.protocol import Probed
 from tare.execute.workshop import open_executor
 from tare.guard.changes import Report
@@ -25,6 +26,7 @@ from tare.guard.metrics import Metric
 from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION, select_records
 from tare.guard.sides import Side
 from tare.guard.thresholds import Thresholds
+from tare.guard_diff import add_profiles
 from tare.records.environment import VARIABLE, Difference, Environment, differing
 from tare.records.record import Record
 from tare.report.progress import Progress
@@ -68,8 +70,11 @@ class CheckSession:
         self._options: Options = make_options(base, f"the options of {plan.name}")
         self._where, self._show_progress = store, show_progress
 
-    def run(self, baseline: str | None, version: Version | None, again: bool, force: bool) -> Report:
-        """Measures the plan and compares it; Ctrl-C leaves what --resume goes on from."""
+    def run(
+        self, baseline: str | None, version: Version | None, again: bool, force: bool, diff: bool = True
+    ) -> Report:
+        """Measures the plan and compares it; Ctrl-C leaves what --resume goes on from. `diff` profiles what got
+        worse, where both versions can be run."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(Store(self._where))
             stored = get_baseline(store, baseline) if baseline else []
@@ -78,9 +83,11 @@ class CheckSession:
             now, probed = stack.enter_context(self._executor(progress, Version()))
             cases = self._cases(probed)
             executors = [(now, probed.environment)]
+            launchers = [_launcher(Version())]
             if version is not None:
                 before, was = stack.enter_context(self._executor(progress, version))
                 executors.append((before, was.environment))
+                launchers.append(_launcher(version))
             subjects, forced = self._differences(stored, probed.environment, version, executors, force)
             opener = _Opener(self._plan, self._options, store, executors, cases, again)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
@@ -88,6 +95,9 @@ class CheckSession:
             try:
                 report = check.run(cases)
                 opener.finish()
+                if version is not None and diff:
+                    sides = [(one, launcher) for (one, _), launcher in zip(executors, launchers, strict=True)]
+                    add_profiles(report, sides, progress.stage)
             except KeyboardInterrupt:
                 report = Report(a="", b="", created="", cases=[], interrupted=True)
             report.a = _name(baseline, version)
@@ -171,7 +181,7 @@ class _Opener:
             for i, (_, environment) in enumerate(self._executors):
                 if opened:
                     belongs = opened[0].run
-                what = ["check", stage, i, belongs, self._options, environment.id]
+                what = ["check", stage, i, belongs, self._options.identity, environment.id]
                 name = f"{self._name}{BASELINE_SIDE if i else ''}{suffix}"
                 opened.append(self._open(fingerprint(self._cases, what), name))
             self._journals[stage] = opened
@@ -190,6 +200,11 @@ class _Opener:
 def reproduce(arguments: Sequence[str]) -> str:
     """The command that gave a report."""
     return shlex.join(["tare", *arguments])
+
+
+def _launcher(version: Version) -> SpawnLauncher:
+    """A forked process would inherit what the profiler's library set up in its parent: these are started anew."""
+    return SpawnLauncher((version.python, "-m", "tare.execute.worker"), variables=version.variables)
 
 
 def _probe(executor: LocalExecutor, version: Version) -> Probed:

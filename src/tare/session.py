@@ -127,7 +127,7 @@ class Session:
 
     def _journal(self, store: Store, found: Expansion, environment: Environment, again: bool) -> StoreJournal:
         # What was measured in another environment is no part of this run.
-        about: list[Any] = [self._options, environment.id]
+        about: list[Any] = [self._options.identity, environment.id]
         if found.searched:
             about.append([case.key for case in found.searched])
         mark = fingerprint(found.cases, about)

@@ -142,14 +142,14 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_fingerprint_knows_cases_and_options_but_no_order() -> None:
     a, b = make_case(), make_case(rung="compile")
-    mark = fingerprint([a, b], Options())
-    assert mark == fingerprint([b, a], Options())
-    assert mark != fingerprint([a], Options())
-    assert mark != fingerprint([a, make_case(rung="compile", batch=1)], Options())
-    assert mark != fingerprint([a, b], Options(rounds=4))
-    assert mark == fingerprint([a, b], Options(rounds=3)), "the default, named, is the default"
+    mark = fingerprint([a, b], Options().identity)
+    assert mark == fingerprint([b, a], Options(warm=8).identity)
+    assert mark != fingerprint([a], Options().identity)
+    assert mark != fingerprint([a, make_case(rung="compile", batch=1)], Options().identity)
+    assert mark != fingerprint([a, b], Options(rounds=4).identity)
+    assert mark == fingerprint([a, b], Options(rounds=3).identity), "the default, named, is the default"
 
 
 def test_the_fingerprint_of_a_stored_run_never_changes() -> None:
     options = Options(rounds=3, budget=12.0, timeout=900.0, width=0.01, isolation="fork", memory=None, parity=True)
-    assert fingerprint([make_case()], options) == "f4af3d23c9455ea0"
+    assert fingerprint([make_case()], options.identity) == "f4af3d23c9455ea0"

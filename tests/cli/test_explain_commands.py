@@ -39,7 +39,10 @@ BAD = [
     (("explain", "resnet5"), "resnet50"),
     (("explain", "mlp", "--rung", "eagr"), "eager"),
     (("explain", "mlp", "x.json"), "not both"),
-    (("explain", "x.json", "--against", "compile"), "tare diff"),
+    (("explain", "x.json", "--against", "compile"), "name a trace (.json, .json.gz)"),
+    (("explain", "mlp", "--against", "x.json"), "name a rung"),
+    (("explain", "x.json", "y.json", "--against", "z.json"), "one trace with another"),
+    (("explain", "mlp", "--against", "eager"), "name another"),
     (("explain", __file__ + ".json"), "No such file"),
     (("peaks", "--device", "tpu"), "tpu"),
 ]

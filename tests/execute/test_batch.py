@@ -81,7 +81,7 @@ def test_the_smallest_of_equals_is_chosen() -> None:
     assert found.chosen == 2
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(1e4, 1e7), min_size=1, max_size=12), st.sampled_from(["device-oom", "exception"]))
 def test_the_choice_is_never_far_from_the_best_tried(rates: list[float], cause: Cause) -> None:
     found = search(lambda batch: rates[k] if (k := batch.bit_length() - 1) < len(rates) else cause)

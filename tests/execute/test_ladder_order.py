@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from builders import make_case
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.execute.ladder import ladders, reference_case, schedule
@@ -41,7 +41,6 @@ def test_cases_that_differ_in_nothing_but_the_rung_are_a_ladder() -> None:
     assert found == [["eager", "compile"], ["eager", "compile"], ["eager"]]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(RUNGS), st.integers(1, 3)), unique=True, max_size=9),
     st.integers(1, 4),

@@ -27,7 +27,7 @@ batch = [{batches}]
 device = ["cpu"]
 threads = [1]
 """
-GROSS = ("--metric", "gross", "--confirm", "9")
+GROSS = ("--metric", "gross", "--confirm", "9", "--no-diff")
 
 
 def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
@@ -77,7 +77,7 @@ def test_a_planted_extra_copy_or_synchronisation_is_counted(
 ) -> None:
     """Two rounds and no statistics: what is counted is exact."""
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
-                "--metric", f"operators,{metric}", "--json", PLANTED_EXTRA=extra)  # fmt: skip
+                "--metric", f"operators,{metric}", "--no-diff", "--json", PLANTED_EXTRA=extra)  # fmt: skip
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     changes = {change["metric"]: change for change in case["changes"]}
@@ -85,11 +85,24 @@ def test_a_planted_extra_copy_or_synchronisation_is_counted(
     # A batch of one row of four float32 numbers, or one value handed to the host.
     assert changes[metric]["b"] == (16 if extra == "copy" else 1)
     assert all(change["exact"] and change["regression"] for change in changes.values())
+    named = {one["name"]: (one["before_calls"], one["after_calls"]) for one in case["differing"]}
+    assert case["differing_by"] == "count"
+    assert named["aten::clone" if extra == "copy" else "aten::item"] == (0, 1)
+
+
+def test_what_a_regression_changed_in_the_step_is_profiled_on_both_sides(home: Path, tmp_path: Path) -> None:
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
+                "--metric", "operators", "--format", "markdown", PLANTED_EXTRA="copy")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "profiled side by side" in done.stdout
+    assert "| appeared | operator | `aten::clone` | 0 → 1 |" in done.stdout
+    assert len(list((home / "traces").glob("*.json.gz"))) == 2, "kept, so that tare diff finds them"
 
 
 def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_leak"), "--baseline-env", "PLANTED_LEAK=0", "--metric",
-                "gross", "--confirm", "4", "--budget", "3", "--json", PLANTED_LEAK="65536")  # fmt: skip
+                "gross", "--confirm", "4", "--budget", "3", "--no-diff", "--json",
+                PLANTED_LEAK="65536")  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert len(case["leaks"]) == 1

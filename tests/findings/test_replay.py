@@ -109,7 +109,7 @@ def test_calibration_below_the_device_stops_at_the_device() -> None:
 spans = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spans, st.sampled_from([host_bound(), device_bound()]))
 def test_removing_host_time_never_costs_and_never_gives_more_than_it_took(
     pairs: list[tuple[int, int]], timeline: Timeline
@@ -120,7 +120,7 @@ def test_removing_host_time_never_costs_and_never_gives_more_than_it_took(
     assert timeline.replay() - taken - 1e-6 <= after <= timeline.replay() + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 50), min_size=2, max_size=20), st.lists(st.integers(1, 200), min_size=2, max_size=20)
 )

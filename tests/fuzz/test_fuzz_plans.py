@@ -61,7 +61,7 @@ def used(plan: Plan) -> None:
     found = expand_plan(plan, FakeCatalogue())
     assert len(set(found.cases)) == len(found.cases)
     assert all(Case.parse(case.key) == case for case in found.cases)
-    assert len(fingerprint(found.cases, options)) == 16
+    assert len(fingerprint(found.cases, options.identity)) == 16
 
 
 def test_the_plan_itself_is_valid() -> None:

@@ -27,7 +27,7 @@ class Recorded:
     def __init__(self, habit: Habit, folder: Path) -> None:
         self.habit = habit
         self.steps = habit.make("cuda")
-        self.gross_s = [gross_ns(step) / 1e9 for step in self.steps]
+        self.gross_s = [taken / 1e9 for taken in gross_ns(self.steps)]
         self.scenes, self.averages = [], []
         for label, step, gross in zip(("habit", "twin"), self.steps, self.gross_s, strict=True):
             recording = profiled(step, habit.steps, habit.stack)

@@ -110,3 +110,11 @@ def test_out_of_device_memory_is_its_own_cause_and_the_next_case_runs(executor: 
     assert again.failure is None
     assert again.parity is not None
     assert again.parity.status == "same"
+
+
+def test_the_kernels_of_a_step_are_counted_in_the_first_round(executor: LocalExecutor) -> None:
+    case = make("mlp", "eager", "infer", device="cuda", batch=8)
+    first, second = (executor.run_round(case, i, OPTIONS, check=False) for i in (0, 1))
+    assert first.counts["kernels"] == sum(first.kernels.values()) > 0
+    assert "kernels" not in second.counts
+    assert first.counts["operators"] == second.counts["operators"] == sum(first.operators.values())

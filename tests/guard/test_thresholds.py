@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from builders import make_case
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.errors import BadInput
@@ -98,7 +98,6 @@ json_like = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["threshold", "margin", "metric", "case", "leak", "x"]), json_like))
 def test_any_document_is_taken_or_refused_in_one_line(document: dict[str, Any]) -> None:
     try:

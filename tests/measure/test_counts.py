@@ -1,9 +1,11 @@
 """Counting what a step does: known steps have known counts."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from tare.measure.counts import count_step
+from tare.measure.counts import count_step, kernels_among
 
 CPU = torch.device("cpu")
 
@@ -16,24 +18,24 @@ def test_operators_copies_and_synchronisations_are_counted(inference: bool) -> N
 
     with torch.inference_mode(inference):
         x = torch.randn(8, 4)
-        assert count_step(step, CPU) == {"operators": 4, "synchronisations": 1, "bytes_copied": 8 * 4 * 4}
+        assert count_step(step, CPU).figures == {"operators": 4, "synchronisations": 1, "bytes_copied": 8 * 4 * 4}
 
 
 @pytest.mark.parametrize("inference", [False, True], ids=["plain", "inference mode"])
 def test_a_conversion_is_a_copy_of_what_it_makes(inference: bool) -> None:
     with torch.inference_mode(inference):
         x = torch.randn(10, 2)
-        assert count_step(lambda: x.to(torch.float64), CPU)["bytes_copied"] == 160
-        assert count_step(lambda: x.to(torch.float32), CPU)["bytes_copied"] == 0
-        assert count_step(lambda: x.t().contiguous(), CPU)["bytes_copied"] == 80
-        assert count_step(lambda: x.contiguous(), CPU)["bytes_copied"] == 0
+        assert count_step(lambda: x.to(torch.float64), CPU).figures["bytes_copied"] == 160
+        assert count_step(lambda: x.to(torch.float32), CPU).figures["bytes_copied"] == 0
+        assert count_step(lambda: x.t().contiguous(), CPU).figures["bytes_copied"] == 80
+        assert count_step(lambda: x.contiguous(), CPU).figures["bytes_copied"] == 0
 
 
 def test_the_backward_pass_is_counted_as_well() -> None:
     model = torch.nn.Linear(4, 4)
     x = torch.randn(2, 4)
-    forward = count_step(lambda: model(x).sum(), CPU)["operators"]
-    assert count_step(lambda: model(x).sum().backward(), CPU)["operators"] > forward
+    forward = count_step(lambda: model(x).sum(), CPU).figures["operators"]
+    assert count_step(lambda: model(x).sum().backward(), CPU).figures["operators"] > forward
 
 
 def test_the_same_step_has_the_same_counts() -> None:
@@ -41,7 +43,7 @@ def test_the_same_step_has_the_same_counts() -> None:
     x = torch.randn(3, 4)
     first = count_step(lambda: model(x), CPU)
     assert first == count_step(lambda: model(x), CPU)
-    assert first["operators"] > 0
+    assert first.figures["operators"] > 0
 
 
 def test_a_step_that_raises_does_not_leave_the_counting_on() -> None:
@@ -50,4 +52,24 @@ def test_a_step_that_raises_does_not_leave_the_counting_on() -> None:
 
     with pytest.raises(ValueError, match="planted"):
         count_step(step, CPU)
-    assert count_step(lambda: torch.ones(1) + 1, CPU)["operators"] == 2
+    assert count_step(lambda: torch.ones(1) + 1, CPU).figures["operators"] == 2
+
+
+def test_operators_are_counted_by_name() -> None:
+    x = torch.randn(3)
+    assert count_step(lambda: (x + 1 + 2).clone(), CPU).operators == {"aten::add": 2, "aten::clone": 1}
+
+
+def test_kernels_are_what_the_device_ran_but_for_copies_and_annotations() -> None:
+    """As torch.profiler lists a step: the host's side, copies and annotations stand beside the kernels."""
+    events = [
+        SimpleNamespace(name="aten::mm", device_type="DeviceType.CPU"),
+        SimpleNamespace(name="gemm", device_type="DeviceType.CUDA"),
+        SimpleNamespace(name="relu", device_type="DeviceType.CUDA"),
+        SimpleNamespace(name="relu", device_type="DeviceType.CUDA", is_user_annotation=False),
+        SimpleNamespace(name="Memcpy HtoD (Pageable -> Device)", device_type="DeviceType.CUDA"),
+        SimpleNamespace(name="Memset (Device)", device_type="DeviceType.CUDA"),
+        SimpleNamespace(name="ProfilerStep#1", device_type="DeviceType.CUDA"),
+        SimpleNamespace(name="my region", device_type="DeviceType.CUDA", is_user_annotation=True),
+    ]
+    assert kernels_among(events) == {"gemm": 1, "relu": 2}

@@ -1,5 +1,6 @@
 """Reports of comparisons in every format: valid for who reads them, and nothing of a name can break out."""
 
+import io
 import json
 from xml.etree import ElementTree
 
@@ -8,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tare.errors import BadInput
-from tare.guard.changes import CaseChange, Change, Report
+from tare.guard.changes import CaseChange, Change, Differing, Report
 from tare.report.changes import change_of, changes_view, percent, remark, summary_line, value
 from tare.report.formats import FORMATS, get_renderer
 
@@ -46,8 +47,15 @@ def make_report(**overrides: object) -> Report:
     return Report(**(fields | overrides))  # type: ignore[arg-type]
 
 
+CLONE = Differing(what="operator", name="aten::clone", status="appeared", before_calls=0, after_calls=2)
+SLOWED = Differing(
+    what="kernel", name="gemm", status="slower", before_calls=1, after_calls=1, before_s=1e-3, after_s=2e-3
+)
+
+
 def nasty_report() -> Report:
     case = CaseChange(case=NASTY, state="compared", changes=[make_change(note=NASTY)], leaks=[NASTY])
+    case.differing = [Differing(what="kernel", name=NASTY, status="appeared", before_calls=0, after_calls=1)]
     broken = CaseChange(case=NASTY, state="broken", reason=NASTY)
     return make_report(cases=[case, broken], a=NASTY, b=NASTY, notes=[NASTY], compared=[NASTY], forced=[NASTY],
                        environment={"cpu": NASTY}, command=NASTY)  # fmt: skip
@@ -150,3 +158,25 @@ def test_every_format_takes_every_report() -> None:
         assert get_renderer(name)(make_report(cases=[]))
     with pytest.raises(BadInput, match=r"unknown format 'xml'.*junit.*terminal"):
         get_renderer("xml")
+
+
+def test_markdown_says_what_the_regressed_step_does_otherwise() -> None:
+    report = make_report()
+    report.cases[0].differing = [SLOWED, CLONE]
+    report.cases[0].differing_by = "profile"
+    report.cases[1].differing = [CLONE]
+    text = get_renderer("markdown")(report)
+    assert "| slower | kernel | `gemm` | 1 | 1.0 ms | 2.0 ms |" in text
+    assert "| appeared | operator | `aten::clone` | 0 → 2 |  |  |" in text
+    assert text.count("does otherwise") == 1, "a case that is as fast as before is left in peace"
+
+
+def test_the_terminal_names_a_few_of_them() -> None:
+    report = make_report()
+    report.cases[0].differing = [SLOWED, *[CLONE] * 9]
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(changes_view(report))
+    text = console.export_text()
+    assert "slower: kernel gemm, 1.0 ms to 2.0 ms a step" in text
+    assert "appeared: operator aten::clone, 0 to 2 calls a step" in text
+    assert "and 4 more" in text

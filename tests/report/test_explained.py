@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from tare.explain import explain_files, is_trace
-from tare.report.charts import ladder_svg, waterfall_svg
+from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.explain import bar, explanation_view, percent, shorten
 from tare.report.explained import pictures, render, write_html, write_svg
+from tare.trace.group import Bar
 from tare.trace.waterfall import Segment, Waterfall
 
 RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
@@ -44,6 +45,16 @@ def test_a_ladder_stands_on_one_scale() -> None:
     root = ElementTree.fromstring(ladder_svg([FALL, other], ["eager", "compile:reduce-overhead"], "both"))
     heights = [float(box.get("height", 0)) for box in root.iter(f"{SVG}rect")][1:5]
     assert heights == pytest.approx([90, 252, 18, 180], abs=0.2)
+
+
+def test_long_names_stay_in_the_picture() -> None:
+    shares = {"active": 0.5, "movement": 0.1, "idle": 0.4}
+    names = ("short", "a_workload_with_a_name_of_just_45_characters__", "x" * 200)
+    for name in names:
+        one = Bar(workload=name, rung="eager", mode="infer", domain="", **shares)
+        root = ElementTree.fromstring(breakdown_svg([one], "one"))
+        labels = [text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "end"]
+        assert all(float(label.get("x", 0)) - 7 * len(label.text or "") >= 0 for label in labels)
 
 
 def test_only_shares_where_gross_is_unknown() -> None:

@@ -10,6 +10,7 @@ from tare.errors import BadInput
 from tare.findings.diagnosis import diagnose, with_lines
 from tare.findings.finding import Finding, Place
 from tare.report.findings import diagnosis_view, findings_view, gain, sparkline
+from tare.report.numbers import several
 from tare.trace.read import read
 
 RECORDED = sorted((Path(__file__).parents[1] / "trace" / "recorded").glob("*.json.gz"))
@@ -36,7 +37,7 @@ def test_every_recorded_trace_fits(path: Path) -> None:
 
 def test_a_finding_is_shown_with_price_place_and_remedy() -> None:
     text = shown(next(path for path in RECORDED if "scalar-copies" in path.name))
-    assert "scalar-copies: 20 single numbers a step" in text
+    assert "scalar-copies: single numbers are copied to the device: 20 a step" in text
     assert "→ Keep the number in Python" in text
     assert "scalars (20 a step)" in text
 
@@ -83,6 +84,14 @@ def test_lines_come_from_the_recording_with_stacks() -> None:
 
 def test_a_sparkline_keeps_the_peak() -> None:
     assert sparkline([0, 50, 100]) == "▁▅█"
-    assert len(sparkline(list(range(1000)))) == 80
+    assert len(sparkline(list(range(1000)))) == 66
     assert max(sparkline([1] * 500 + [100] + [1] * 500)) == "█"
-    assert sparkline([]) == ""
+    assert sparkline([10**9, 10**9 + 50, 10**9 + 100]) == "▁▅█"
+    assert (sparkline([]), sparkline([7, 7])) == ("", "")
+
+
+def test_numbers_of_things() -> None:
+    assert [several(n, "copy", "copies") for n in (0, 0.5, 1, 2, 280.4)] == [
+        "0 copies", "0.5 copies", "1 copy", "2 copies", "280 copies",
+    ]  # fmt: skip
+    assert several(1.0, "kernel") == "1 kernel"

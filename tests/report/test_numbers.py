@@ -1,7 +1,7 @@
 """Numbers as people see them: exact texts for known values."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.report.numbers import decimals, duration, ratio, seconds, size
@@ -35,7 +35,6 @@ def test_digits_follow_the_noise(interval: Interval, text: str) -> None:
     assert duration(interval) == text
 
 
-@settings(deadline=None)
 @given(
     st.floats(min_value=1e-9, max_value=999),
     st.floats(min_value=1e-12, max_value=1e12),
@@ -48,7 +47,6 @@ def test_a_duration_always_fits_into_its_cell(mid: float, spread: float) -> None
     assert float(value) >= 0
 
 
-@settings(deadline=None)
 @given(st.floats(min_value=1e-9, max_value=1e4), st.floats(min_value=1e-6, max_value=0.5))
 def test_a_shown_value_is_within_one_half_width_of_the_true_one(mid: float, noise: float) -> None:
     scales = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_failure, make_record, make_round
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.cases.grid import Skip
@@ -143,7 +143,6 @@ def test_many_records_are_a_table() -> None:
     assert rows[5][3] == "-"
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30))
 def test_a_geometric_mean_lies_between_and_turns_with_its_ratios(ratios: list[float]) -> None:
     mean = geometric_mean(ratios)

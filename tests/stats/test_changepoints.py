@@ -133,7 +133,7 @@ def test_what_has_no_logarithm_is_refused(value: float) -> None:
 SERIES = st.lists(st.floats(1e-9, 1e9), max_size=80)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SERIES)
 def test_any_series_gives_a_whole_course(values: list[float]) -> None:
     course = find_steps(values)
@@ -146,7 +146,7 @@ def test_any_series_gives_a_whole_course(values: list[float]) -> None:
     assert all(b - a >= 1 for a, b, *_ in course.pieces)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SERIES, st.floats(1e-3, 1e3))
 def test_the_unit_does_not_matter(values: list[float], scale: float) -> None:
     """Seconds or milliseconds: the same steps. (Ties within rounding may fall either way, so only well apart.)"""

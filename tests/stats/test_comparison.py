@@ -32,7 +32,7 @@ def test_twice_as_long_is_twice_as_long() -> None:
 
 
 @given(sides, st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_other_way_round_is_the_inverse(both: tuple[list[float], list[float]], paired: bool) -> None:
     there, back = compare(both[0], both[1], paired), compare(both[1], both[0], paired)
     assert there.ratio.mid == pytest.approx(1 / back.ratio.mid, rel=1e-6)
@@ -44,7 +44,7 @@ def test_the_other_way_round_is_the_inverse(both: tuple[list[float], list[float]
 
 
 @given(sides, st.floats(1e-3, 1e3), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_unit_does_not_matter(both: tuple[list[float], list[float]], unit: float, paired: bool) -> None:
     plain = compare(both[0], both[1], paired)
     scaled = compare([unit * x for x in both[0]], [unit * x for x in both[1]], paired)
@@ -52,7 +52,7 @@ def test_the_unit_does_not_matter(both: tuple[list[float], list[float]], unit: f
 
 
 @given(st.lists(positive, min_size=2, max_size=12), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_side_is_the_same_as_itself(values: list[float], paired: bool) -> None:
     result = compare(values, values, paired)
     assert result.ratio.mid == pytest.approx(1)

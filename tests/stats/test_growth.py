@@ -9,7 +9,7 @@ from tare.stats.growth import FEWEST_POINTS, growth, growth_over_rounds
 
 
 @given(st.floats(-1e4, 1e4), st.integers(FEWEST_POINTS, 400), st.floats(1, 1e9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_straight_line_has_its_slope(slope: float, points: int, start: float) -> None:
     steps = np.arange(points) * 7.0
     assert growth(steps.tolist(), (start + slope * steps).tolist()) == pytest.approx(

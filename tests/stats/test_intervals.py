@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.stats.intervals import Interval, median_interval, process_interval, sign_correlation_time
@@ -14,11 +14,8 @@ from tare.stats.intervals import Interval, median_interval, process_interval, si
 times = st.floats(min_value=1e-7, max_value=1e3, allow_nan=False)
 many = st.lists(times, min_size=1, max_size=120)
 levels = st.floats(min_value=0.5, max_value=0.999)
-# The first call imports scipy, and others share this machine.
-patient = settings(deadline=None)
 
 
-@patient
 @given(many, levels)
 def test_the_median_lies_inside_its_interval(samples: list[float], confidence: float) -> None:
     found = median_interval(samples, confidence)
@@ -26,7 +23,6 @@ def test_the_median_lies_inside_its_interval(samples: list[float], confidence: f
     assert min(samples) <= found.low <= found.mid <= found.high <= max(samples)
 
 
-@patient
 @given(many, levels, levels)
 def test_more_confidence_never_narrows_the_median_interval(samples: list[float], a: float, b: float) -> None:
     loose, strict = (median_interval(samples, level) for level in sorted((a, b)))
@@ -35,7 +31,6 @@ def test_more_confidence_never_narrows_the_median_interval(samples: list[float],
     assert loose.sound or not strict.sound
 
 
-@patient
 @given(many, st.integers(min_value=-20, max_value=20))
 def test_the_median_interval_scales_with_its_samples(samples: list[float], power: int) -> None:
     # A power of two scales floats exactly, so the answer must be equal and not merely close.
@@ -44,13 +39,11 @@ def test_the_median_interval_scales_with_its_samples(samples: list[float], power
     assert scaled == Interval(low, mid, high, plain.sound)
 
 
-@patient
 @given(many)
 def test_time_has_no_direction_for_the_median_interval(samples: list[float]) -> None:
     assert median_interval(samples) == median_interval(samples[::-1])
 
 
-@patient
 @given(many, st.randoms())
 def test_order_moves_the_bounds_of_a_median_but_not_the_median(samples: list[float], random: Random) -> None:
     shuffled = random.sample(samples, len(samples))
@@ -82,7 +75,6 @@ def test_extremes_of_six_bound_a_median_at_95_but_not_at_99_percent() -> None:
     assert not median_interval(alternating, 0.99).sound
 
 
-@patient
 @given(times, st.integers(min_value=6, max_value=60))
 def test_constant_samples_have_no_width(value: float, count: int) -> None:
     found = median_interval([value] * count)
@@ -109,7 +101,6 @@ def test_width_is_half_the_interval_as_a_share_of_its_middle() -> None:
     assert Interval(9.0, 10.0, 13.0).width == pytest.approx(0.2)
 
 
-@patient
 @given(st.lists(times, min_size=2, max_size=30), levels)
 def test_process_interval_holds_the_middle_process(medians: list[float], confidence: float) -> None:
     found = process_interval(medians, confidence)
@@ -117,14 +108,12 @@ def test_process_interval_holds_the_middle_process(medians: list[float], confide
     assert found.low <= found.mid == np.median(medians) <= found.high
 
 
-@patient
 @given(st.lists(times, min_size=2, max_size=30), levels, levels)
 def test_more_confidence_never_narrows_a_process_interval(medians: list[float], a: float, b: float) -> None:
     bounds = [process_interval(medians, level) for level in sorted((a, b))]
     assert all(strict.low <= loose.low and loose.high <= strict.high for loose, strict in pairwise(bounds))
 
 
-@patient
 @given(st.lists(times, min_size=2, max_size=30), st.permutations(range(30)), st.floats(1e-3, 1e3))
 def test_processes_have_no_order_and_no_unit(medians: list[float], order: list[int], factor: float) -> None:
     shuffled = [medians[i] * factor for i in order if i < len(medians)]

@@ -15,14 +15,14 @@ samples = st.lists(numbers, min_size=2, max_size=9, unique=True).map(np.array)
 
 
 @given(samples.filter(lambda d: 0 not in d and len(set(np.abs(d))) == len(d)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_signed_rank_p_is_scipys_exact_one(differences: np.ndarray) -> None:
     expected = wilcoxon(differences, alternative="greater", method="exact").pvalue
     assert signed_rank_p(differences) == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=8).map(lambda v: np.array(v, dtype=float)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_with_ties_and_zeros_it_is_the_count_over_all_signs(differences: np.ndarray) -> None:
     signed = differences[differences != 0]
     if signed.size == 0:
@@ -36,7 +36,7 @@ def test_with_ties_and_zeros_it_is_the_count_over_all_signs(differences: np.ndar
 
 
 @given(samples, samples)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_rank_sum_p_is_scipys_exact_one(a: np.ndarray, b: np.ndarray) -> None:
     if set(a) & set(b):
         return

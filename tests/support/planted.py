@@ -222,3 +222,29 @@ def _leak(call: int, y: Any) -> Any:
 
 _plant("wait", _wait)
 _plant("leak", _leak)
+
+
+# Two operators that the dispatcher and the profiler know by name, each of so many units of real work on the CPU.
+UNIT = 16384
+
+
+@torch.library.custom_op("planted::steady", mutates_args=())  # type: ignore[untyped-decorator]
+def steady(x: torch.Tensor) -> torch.Tensor:
+    return _work_for(x, 100)
+
+
+@torch.library.custom_op("planted::work", mutates_args=())  # type: ignore[untyped-decorator]
+def work(x: torch.Tensor) -> torch.Tensor:
+    """PLANTED_UNITS units: 114 instead of 100 make the step of both operators 7 % longer."""
+    return _work_for(x, int(os.environ.get("PLANTED_UNITS", "100")))
+
+
+def _work_for(x: torch.Tensor, units: int) -> torch.Tensor:
+    numbers = torch.linspace(0, 1, UNIT)
+    for _ in range(units):
+        # In place, in one call: what an operator allocates or calls inside does not grow with its work.
+        numbers.sin_()
+    return x + 0 * numbers[0]
+
+
+_plant("operator", lambda _, y: work(steady(y)))

@@ -8,7 +8,9 @@ import json
 import sys
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,22 +23,28 @@ FIELDS = (
 )  # fmt: skip
 
 
-def gross_ns(step: Step, blocks: int = 5, most: float = 0.3) -> float:
-    """The median of a few blocks of back-to-back steps."""
-    step()
-    torch.cuda.synchronize()
-    started = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    count = max(1, min(20, int(most / blocks / max(time.perf_counter() - started, 1e-6))))
-    taken = []
+def gross_ns(steps: Sequence[Step], blocks: int = 5, most: float = 0.3) -> list[float]:
+    """The median of a few blocks of back-to-back steps, for each; in turns, for a machine changes its pace."""
+    counts = [_count(step, most / blocks) for step in steps]
+    taken: list[list[float]] = [[] for _ in steps]
     for _ in range(blocks):
-        begin = time.perf_counter_ns()
-        for _ in range(count):
-            step()
+        for step, count, times in zip(steps, counts, taken, strict=True):
+            begin = time.perf_counter_ns()
+            for _ in range(count):
+                step()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter_ns() - begin) / count)
+    return [median(times) for times in taken]
+
+
+def _count(step: Step, seconds: float) -> int:
+    """How many steps take about so long, at most twenty."""
+    for _ in range(2):
         torch.cuda.synchronize()
-        taken.append((time.perf_counter_ns() - begin) / count)
-    return sorted(taken)[blocks // 2]
+        started = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+    return max(1, min(20, int(seconds / max(time.perf_counter() - started, 1e-6))))
 
 
 def profiled(step: Step, steps: int, stack: bool) -> Any:
@@ -72,7 +80,7 @@ def main(out: Path) -> None:
         habit = HABITS[name]
         try:
             bad, good = habit.make("cuda")
-            times = {"habit": gross_ns(bad), "twin": gross_ns(good)}
+            times = dict(zip(("habit", "twin"), gross_ns((bad, good)), strict=True))
             for label, step in (("habit", bad), ("twin", good)):
                 p = profiled(step, habit.steps, habit.stack)
                 found = document(

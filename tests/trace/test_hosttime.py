@@ -1,6 +1,6 @@
 """A trace without a device: the host's time by operator, exactly."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
@@ -25,7 +25,6 @@ def test_self_times_of_nested_operators_and_another_thread() -> None:
 spans = st.tuples(st.integers(0, 150), st.integers(0, 60), st.sampled_from([100, 200, 300]))
 
 
-@settings(deadline=None)
 @given(st.lists(spans, max_size=15))
 def test_self_times_add_up_to_the_steps(operators: list[tuple[int, int, int]]) -> None:
     builder = TraceBuilder()

@@ -1,6 +1,6 @@
 """Why idle: hand-made gaps whose causes are known, and exact sums on random traces."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
@@ -152,7 +152,6 @@ def programs(draw: st.DrawFn) -> TraceBuilder:
     return builder
 
 
-@settings(deadline=None)
 @given(programs())
 def test_the_parts_always_add_up(builder: TraceBuilder) -> None:
     explained(builder)

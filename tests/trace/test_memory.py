@@ -114,7 +114,7 @@ def test_the_kinds_add_up_to_the_peak(path: Path) -> None:
 events = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(1, 1000)), min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(events)
 def test_any_sequence_of_allocations_and_releases_adds_up(moves: list[tuple[bool, int, int]]) -> None:
     trace, held = TraceBuilder(), 10_000

@@ -4,6 +4,7 @@ import gzip
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from traces import TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace import chunks, tables
+from tare.trace import tables, window
 from tare.trace.read import read
 
 
@@ -84,7 +85,7 @@ def test_a_list_alone_is_a_trace(tmp_path: Path) -> None:
     assert len(read(path).device) == 4
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(size=st.integers(30, 900), escape=st.text(max_size=20))
 def test_pieces_of_any_size_give_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, escape: str
@@ -94,7 +95,7 @@ def test_pieces_of_any_size_give_the_same(
     builder.op('}],{"\\', 90, 91)
     builder.op(escape, 92, 93)
     path = builder.write(tmp_path / "t.json")
-    monkeypatch.setattr(chunks, "CHUNK", size)
+    monkeypatch.setattr(window, "CHUNK", size)
     trace = read(path)
     assert [trace.name(trace.operators, row) for row in (2, 3)] == ['}],{"\\', escape]
     assert np.array_equal(trace.device.start, small().build().device.start)
@@ -136,7 +137,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
         read(tmp_path / "none.json")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 3000), junk=st.binary(max_size=12))
 def test_damage_is_an_error_or_a_trace_but_no_crash(tmp_path: Path, cut: int, junk: bytes) -> None:
     text = json.dumps(small().document()).encode()
@@ -181,3 +182,25 @@ def test_numbers_beyond_all_bounds_are_one_line(tmp_path: Path) -> None:
     builder.kernel("huge", 1, 2, correlation=2**70)
     with pytest.raises(BadInput, match="cannot be read"):
         read(builder.write(tmp_path / "t.json"))
+
+
+def test_an_event_larger_than_the_window(tmp_path: Path) -> None:
+    builder = small()
+    builder.op("x" * (5 * window.CHUNK), 90, 91)
+    builder.op("after", 92, 93)
+    trace = read(builder.write(tmp_path / "t.json"))
+    assert [len(trace.name(trace.operators, row)) for row in (2, 3)] == [5 * window.CHUNK, 5]
+
+
+def test_a_comma_behind_the_last_event_is_forgiven(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [' + ",\n".join(map(json.dumps, small().events)) + ",\n]}")
+    assert len(read(path).device) == 4
+
+
+def test_phases_that_no_one_knows_harm_nothing(tmp_path: Path) -> None:
+    builder = small()
+    odd: list[dict[str, Any]] = [{"ph": "Q"}, {"name": "no phase"}, {"ph": "s", "id": 1}, {"ph": "M", "args": 5}]
+    builder.events[3:3] = odd
+    trace = read(builder.write(tmp_path / "t.json"))
+    assert (len(trace.device), trace.events) == (4, len(builder.events))

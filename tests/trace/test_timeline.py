@@ -1,11 +1,11 @@
 """The innermost event at every moment, against a stack walked moment by moment."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.trace.nesting import nest, order
-from tare.trace.timeline import NOBODY, flatten, inherit
+from tare.trace.nesting import enclosed, nest, order
+from tare.trace.timeline import NOBODY, flatten
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)), max_size=12)
 
@@ -24,36 +24,30 @@ def by_hand(starts: list[int], ends: list[int], moment: int) -> int:
     return owner
 
 
-@settings(deadline=None)
 @given(spans)
 def test_owners(chosen: list[tuple[int, int]]) -> None:
     start = np.array([begin for begin, _ in chosen], dtype=np.int64)
     end = start + np.array([length for _, length in chosen], dtype=np.int64)
     rows = order(start, end)
     start, end = start[rows], end[rows]
-    parent, depth = nest(np.zeros(len(start), dtype=np.int64), start, end)
-    line = flatten(np.arange(len(start)), start, end, parent, depth)
+    parent, _ = nest(np.zeros(len(start), dtype=np.int64), start, end)
+    line = flatten(np.arange(len(start)), start, enclosed(end, parent), parent)
     for moment in range(46):
         found = int(line.owner[np.searchsorted(line.start, moment, side="right") - 1])
         assert found == by_hand(start.tolist(), end.tolist(), moment)
 
 
-@settings(deadline=None)
 @given(spans, spans)
 def test_cutting_loses_nothing(chosen: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> None:
     start = np.array([begin for begin, _ in chosen], dtype=np.int64)
     end = start + np.array([length for _, length in chosen], dtype=np.int64)
     rows = order(start, end)
     start, end = start[rows], end[rows]
-    line = flatten(np.arange(len(start)), start, end, *nest(np.zeros_like(start), start, end))
+    parent, _ = nest(np.zeros_like(start), start, end)
+    line = flatten(np.arange(len(start)), start, enclosed(end, parent), parent)
     begin = np.array([at for at, _ in wanted], dtype=np.int64)
     finish = begin + np.array([length for _, length in wanted], dtype=np.int64)
     piece, from_, to, _ = line.cut(begin, finish)
     lengths = np.zeros(len(begin), dtype=np.int64)
     np.add.at(lengths, piece, to - from_)
     assert lengths.tolist() == (finish - begin).tolist()
-
-
-def test_inherit_takes_the_nearest() -> None:
-    parent, depth = np.array([-1, 0, 1, 1]), np.array([0, 1, 2, 2])
-    assert inherit(np.array([7, -1, -1, 9]), parent, depth).tolist() == [7, 7, 7, 9]

@@ -16,6 +16,7 @@ from tare.execute.probe import missing_packages
 from tare.execute.protocol import Probed
 from tare.rungs import all_rungs
 from tare.workloads import Size, Workload, all_workloads, get_workload
+from tare.workloads.groups import SMOKE_ZOO, all_groups
 
 ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
 # Table 1 of TorchBench (seed 003), row by row.
@@ -132,3 +133,11 @@ def test_a_plug_in_of_ten_lines_adds_a_workload(tmp_path: Path) -> None:
         "print(w.domain, bool(loss > 0), w.trains)\n"
     )
     assert run_beside(tmp_path, code) == "vision True True\n"
+
+
+def test_the_smoke_zoo_is_a_cross_section_of_all_domains() -> None:
+    names = all_groups()["smoke"]
+    assert names == SMOKE_ZOO
+    assert len(names) == 16
+    assert {ZOO[name].domain for name in names} == {workload.domain for workload in ZOO.values()}
+    assert all(ZOO[name].smoke for name in names if name != "mlp"), "each has a small size"

@@ -29,6 +29,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def round_budget(self) -> float:
         return self.budget / self.rounds
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides a run's figures, and so whether an interrupted run is gone on with."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        del fields["warm"]
+        return fields
+
 
 QUICK: dict[str, Any] = {"rounds": 1, "budget": 2.0, "width": 0.05}
 

@@ -48,6 +48,9 @@ def check(
     isolation: IsolationOption = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
+    diff: Annotated[
+        bool, typer.Option("--diff/--no-diff", help="Profile regressed cases on both sides, if both can be run.")
+    ] = True,
     force: ForceOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this check was interrupted.")] = False,
     everything: AllOption = False,
@@ -80,7 +83,7 @@ def check(
     if baseline_python is not None or baseline_env:
         python = str(baseline_python) if baseline_python else sys.executable
         version = Version(python=python, variables=parse_variables(baseline_env or [], "--baseline-env"))
-    report = session.run(baseline, version, resume, force)
+    report = session.run(baseline, version, resume, force, diff)
     if report.interrupted:
         raise KeyboardInterrupt
     report.command = reproduce(sys.argv[1:])

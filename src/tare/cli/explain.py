@@ -29,7 +29,7 @@ from tare.errors import BadInput
 def explain(
     targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD...|TRACE.json[.gz]...", show_default=False)],
     rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: eager).")] = None,
-    against: Annotated[str | None, typer.Option(help="Another rung: what it removes, cause by cause.")] = None,
+    against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
     mode: ModeOption = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
@@ -51,7 +51,7 @@ def explain(
 ) -> int:
     """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
     from tare.cases.plan import make_plan
-    from tare.explain import compare, explain_files, explain_plan, is_trace
+    from tare.explain import explain_files, explain_plan, is_trace
     from tare.report.explained import render, write_html, write_svg
     from tare.report.findings import MOST_ROWS, check_column
 
@@ -60,21 +60,27 @@ def explain(
     files = [target for target in targets if is_trace(target)]
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
-    if files and (rung or against):
-        raise BadInput("--rung and --against are for workloads: a trace is of one rung; tare diff compares traces")
+    if files and rung:
+        raise BadInput("--rung is for workloads: a trace is of one rung")
+    if against and is_trace(against) != bool(files):
+        kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
+        raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
+    if against and len(files) > 1:
+        raise BadInput(f"--against compares one trace with another: {len(files)} are named")
     if files:
-        explained = explain_files(files)
+        explained = explain_files(files, against)
     else:
-        rungs = split(rung or ["eager"]) + ([against] if against else [])
+        rungs = split(rung or ["eager"])
+        if against in rungs:
+            raise BadInput(f"--against {against}: that rung is explained itself; name another")
+        rungs += [against] if against else []
         grid = make_table(
             rung=list(dict.fromkeys(rungs)), mode=mode, device=device, precision=precision, batch=batch, size=size,
             feed=feed, layout=layout, optimizer=optimizer,
         )  # fmt: skip
         plan = make_plan({"grid": [{"workload": targets, **grid}]}, "the command line", "explain")
         options = given(rounds=rounds, budget=budget)
-        explained = explain_plan(plan, options, quick, store, show_progress=not as_json)
-        if against:
-            compare(explained, against)
+        explained = explain_plan(plan, options, quick, store, not as_json, against)
     if annotate:
         _annotate(explained, annotate)
     if html:

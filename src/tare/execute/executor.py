@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -100,7 +100,9 @@ class LocalExecutor:
             done = self._run_executable(rung, case, index, options, reference)
         else:
             cache = str(self._folder("cache", case))
-            done = self._run(self._job(case, options, reference=_text(reference), cache=cache), index, options)
+            # Once is enough, and the profiler takes a second to begin.
+            job = self._job(case, options, reference=_text(reference), cache=cache, kernels=index == 0)
+            done = self._run(job, index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
     def preparation(self, case: Case) -> Job | None:
@@ -207,8 +209,8 @@ class LocalExecutor:
             self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 
-    def _job(self, case: Case, options: Options, **places: str | None) -> RoundJob:
-        return RoundJob(case=case, budget_s=options.round_budget, width=options.width, **places)  # type: ignore[arg-type]
+    def _job(self, case: Case, options: Options, **more: Any) -> RoundJob:
+        return RoundJob(case=case, budget_s=options.round_budget, width=options.width, **more)
 
     def _folder(self, kind: str, case: Case) -> Path:
         return self._scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]

@@ -18,6 +18,8 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     # For a worker that is an executable: what was staged for it, and where to leave what parity compares.
     stage: str | None = None
     evidence: str | None = None
+    # Whether to name the kernels of a step at the end, where a profiler can see them.
+    kernels: bool = False
     protocol: int = PROTOCOL
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 from typing import Any
 
-from tare.execute.protocol import Checked, Done, Failed, Measured, Prepared, Weighed
+from tare.execute.protocol import Checked, Done, Failed, Launched, Measured, Prepared, Weighed
 from tare.execute.supervise import Ending
 from tare.records.record import Failure, Round, Telemetry
 
@@ -36,7 +36,8 @@ def failure_of(ending: Ending, timeout_s: float) -> Failure | None:
 
 def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s: float) -> Round:
     """Everything the worker said, failed or not."""
-    values: dict[str, Any] = {"series": []}
+    counts: dict[str, int] = {}
+    values: dict[str, Any] = {"series": [], "counts": counts}
     for message in ending.messages:
         if isinstance(message, Prepared):
             values |= {
@@ -50,8 +51,12 @@ def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s
             values["series"].append(message.series)
         elif isinstance(message, Weighed):
             values |= {"host_memory": message.host, "device_memory": message.device}
-            values |= {"memory_trace": message.memory, "counts": message.counts}
+            values |= {"memory_trace": message.memory, "operators": message.operators}
+            counts |= message.counts
             values["telemetry"] = Telemetry(cpu_pace=message.cpu_pace)
+        elif isinstance(message, Launched):
+            values["kernels"] = message.kernels
+            counts["kernels"] = sum(message.kernels.values())
         elif isinstance(message, Checked):
             values["parity"] = message.parity
     failure = failure_of(ending, timeout_s)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from tare.records.environment import Environment
-from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Parity, Series
+from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Number, Parity, Series
 from tare.records.work import Work
 
 # The environment variable that names the descriptor for a worker started as a program of its own.
@@ -46,6 +46,14 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed", tag_fiel
     # Memory at the end of each series, and what one step does, counted: from workers that know them.
     memory: MemoryTrace | None = None
     counts: dict[str, Bytes] = {}
+    # How often a step called each operator.
+    operators: dict[str, Number] = {}
+
+
+class Launched(msgspec.Struct, frozen=True, tag="launched", tag_field="kind"):
+    """How often a step launched each kernel."""
+
+    kernels: dict[str, Number]
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked", tag_field="kind"):
@@ -141,6 +149,7 @@ Message = (
     | Prepared
     | Measured
     | Weighed
+    | Launched
     | Checked
     | Probed
     | Profiled

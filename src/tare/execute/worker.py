@@ -6,18 +6,31 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tare.cases.case import Case
 from tare.errors import Unsupported
 from tare.execute.audit import has_nan, left_running
 from tare.execute.cache import use_cache
 from tare.execute.duties import DUTIES
 from tare.execute.jobs import Job, RoundJob, read_job
 from tare.execute.proof import prove
-from tare.execute.protocol import DESCRIPTOR, Channel, Checked, Done, Failed, Measured, Prepared, Stage, Weighed
+from tare.execute.protocol import (
+    DESCRIPTOR,
+    Channel,
+    Checked,
+    Done,
+    Failed,
+    Launched,
+    Measured,
+    Prepared,
+    Stage,
+    Weighed,
+)
 from tare.records.record import Failure, Series
 
 Send = Callable[[Any], None]
@@ -98,8 +111,8 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
         host=host.read(), device=device.read(), cpu_pace=pace(spin_before, spin_ns()), memory=trace.read()
     )
     # Behind the meters: what counting allocates is no part of what the steps held.
-    counts = _count(program) if rung.countable else {}
-    send(msgspec.structs.replace(weighed, counts=counts))
+    counts, operators = _count(rung, program, case)
+    send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
 
     send(Stage("audit"))
     if has_nan(program.fetch(last)):
@@ -110,6 +123,8 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     if job.reference:
         send(Stage("parity"))
         send(Checked(prove(program.evidence, Path(job.reference), case.precision)))
+    if job.kernels and case.device_type == "cuda":
+        _name_kernels(program, clock, send)
     program.close()
     return None
 
@@ -131,14 +146,26 @@ def classify(error: BaseException) -> Failure:
     return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
 
 
-def _count(program: Any) -> dict[str, int]:
-    """The counts of a step; none where it does not bear being looked at: the figures measured are worth more."""
+def _count(rung: Any, program: Any, case: Case) -> tuple[dict[str, int], dict[str, int]]:
+    """What can be counted, and how often each operator was called; nothing where the program does not bear being
+    looked at, or a torch keeps its books elsewhere: the figures measured are worth more."""
     from tare.measure.counts import count_step
 
-    try:
-        return count_step(program.step, program.device)
-    except Exception:  # noqa: BLE001 - whatever a step does under a dispatch mode, its times stand
-        return {}
+    figures: dict[str, int] = {}
+    with suppress(Exception):
+        figures |= rung.counts(case)
+    with suppress(Exception):
+        if rung.countable:
+            counted = count_step(program.step, program.device)
+            return figures | counted.figures, counted.operators
+    return figures, {}
+
+
+def _name_kernels(program: Any, clock: Any, send: Send) -> None:
+    from tare.measure.counts import count_kernels
+
+    with suppress(Exception):
+        send(Launched(count_kernels(program.step, clock.synchronize)))
 
 
 def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:

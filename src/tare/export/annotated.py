@@ -20,7 +20,7 @@ from tare.trace.host import CAUSES, host_of
 from tare.trace.idle import cut_gaps
 from tare.trace.places import describe
 from tare.trace.tables import Trace
-from tare.trace.windows import main_device
+from tare.trace.windows import main_device, windows
 
 # A process of our own, above the others; no real process has this number.
 PROCESS = 2_000_000_000
@@ -33,7 +33,7 @@ _LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[|\A\s*(?:\xef\xbb\xbf)?\s*\['
 
 def write_annotated(trace: Trace, source: Path, target: Path, findings: Sequence[Finding]) -> int:
     """Writes the trace in `source` with annotations to `target` (compressed if its name ends in .gz); how many."""
-    events = [*_idle(trace), *_findings(findings)]
+    events = [*_idle(trace), *_findings(trace, findings)]
     text = b",".join(json.dumps(event, separators=(",", ":")).encode() for event in [*_names(findings), *events])
     try:
         with replacing(target) as partial, _open(source) as original, _create(partial, target) as copy:
@@ -64,8 +64,7 @@ def _names(findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
     yield _meta("process_sort_index", 0, {"sort_index": -1})
     yield _meta("thread_name", IDLE_TRACK, {"name": "why the device is idle"})
     for index, finding in enumerate(findings):
-        if finding.spans:
-            yield _meta("thread_name", FIRST_FINDING_TRACK + index, {"name": f"finding: {finding.rule}"})
+        yield _meta("thread_name", FIRST_FINDING_TRACK + index, {"name": f"finding: {finding.rule}"})
 
 
 def _meta(name: str, track: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -99,12 +98,14 @@ def _piece(piece: list[int], texts: list[str]) -> dict[str, Any]:
     return _event(CAUSES[cause], start, end, IDLE_TRACK, {"where": texts[place]})
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+def _findings(trace: Trace, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    """What has no place of its own is true of the whole step, and shown over each."""
+    steps = [(start, end) for start, end in windows(trace, main_device(trace))[:, 1:3].tolist() if end > start]
     for index, finding in enumerate(findings):
         args: dict[str, Any] = {"summary": finding.summary, "remedy": finding.remedy, "severity": finding.severity}
         if finding.gain_s is not None:
             args["gives back a step"] = f"{'at most ' if finding.at_most else ''}{finding.gain_s * 1e6:.1f} µs"
-        for start, end in finding.spans:
+        for start, end in finding.spans or steps:
             yield _event(finding.rule, start, end, FIRST_FINDING_TRACK + index, args)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from tare.findings.finding import Hit, Place
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
+from tare.trace.nesting import inherit
 from tare.trace.tables import Integers
-from tare.trace.timeline import inherit
 
 # Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
 _WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
@@ -53,7 +53,9 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
         name = trace.name(table, row)
         if name.startswith(_WRAPPERS):
             continue
-        shape = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
+        text = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
+        # Writers of traces put blanks in different places.
+        shape = "".join(text.split())
         entry = found.setdefault((name, shape), Operation(name, shape))
         entry.calls += 1 / scene.steps
         entry.self_s += float(own[row]) / scene.steps / 1e9
@@ -76,7 +78,7 @@ def _outermost(scene: Scene) -> Integers:
     wrapping = np.array([name.startswith(_WRAPPERS) for name in scene.trace.names] or [False], dtype=bool)
     above = table.parent
     free = (above < 0) | wrapping[table.name[np.maximum(above, 0)]] if len(table) else above < 0
-    return inherit(np.where(free, np.arange(len(table)), -1), table.parent, table.depth)
+    return inherit(np.where(free, np.arange(len(table)), -1), table.parent)
 
 
 def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:

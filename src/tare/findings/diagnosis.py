@@ -40,7 +40,7 @@ def diagnose(
     compare."""
     if "tare_profiled" in trace.metadata:
         # All steps do the same: one that took far longer is no property of the workload.
-        trace = typical(trace)
+        trace, before = typical(trace), typical(before) if before is not None else None
     rates = {peak.name: peak.value for peak in peaks.peaks} if peaks else {}
     scene = Scene(trace, gross_s, rates)
     found = find(scene, Scene(before) if before is not None else None)

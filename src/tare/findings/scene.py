@@ -11,8 +11,8 @@ from tare.findings.places import Places
 from tare.findings.replay import Edit, Timeline
 from tare.findings.script import make_script
 from tare.trace.intervals import Intervals, make, total, union
+from tare.trace.nesting import inherit
 from tare.trace.tables import SYNC, Integers, Mask, Spans, Trace
-from tare.trace.timeline import inherit
 
 
 class Scene:
@@ -86,7 +86,7 @@ class Scene:
         table = self.trace.operators
         own = np.full(len(table), -1, dtype=np.int64)
         own[rows] = rows
-        return inherit(own, table.parent, table.depth)
+        return inherit(own, table.parent)
 
     def under(self, rows: Integers) -> Mask:
         """Operators that are one of these or lie within one of them."""

@@ -41,6 +41,19 @@ class Change(msgspec.Struct, kw_only=True):
     note: str = ""
 
 
+class Differing(msgspec.Struct, kw_only=True, frozen=True):
+    """An operator or kernel that a step calls otherwise than before, with its calls a step; seconds a step where
+    both sides were profiled, which says how the shares moved and not how long a step takes."""
+
+    what: Literal["operator", "kernel"]
+    name: str
+    status: Literal["appeared", "vanished", "slower", "faster", "more calls", "fewer calls"]
+    before_calls: float
+    after_calls: float
+    before_s: float | None = None
+    after_s: float | None = None
+
+
 class CaseChange(msgspec.Struct, kw_only=True):
     """One case on both sides. Only `compared` has changes: what computes something else is never faster."""
 
@@ -49,6 +62,11 @@ class CaseChange(msgspec.Struct, kw_only=True):
     reason: str = ""
     changes: list[Change] = []
     leaks: list[str] = []
+    # The ids of the two records, before and now.
+    records: tuple[str, ...] = ()
+    # What the step does otherwise, counted in the records, or seen by profiling both versions.
+    differing: list[Differing] = []
+    differing_by: Literal["count", "profile"] = "count"
 
     @property
     def regressions(self) -> list[Change]:

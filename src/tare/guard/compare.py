@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tare.cases.case import Case
 from tare.guard.changes import CaseChange, Change, Report, Stage
 from tare.guard.comparable import refuse, split_differences, were_interleaved
+from tare.guard.differing import counted_differences
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric, values
 from tare.guard.selectors import Selection
@@ -177,7 +178,14 @@ def case_change(a: Record, b: Record, changes: list[Change], thresholds: Thresho
         return CaseChange(
             case=key, state="different", reason=f"{b.parity.worst or 'its result'} is off: {b.parity.status}"
         )
-    return CaseChange(case=key, state="compared", changes=changes, leaks=leaks(a, b, thresholds))
+    return CaseChange(
+        case=key,
+        state="compared",
+        changes=changes,
+        leaks=leaks(a, b, thresholds),
+        records=(a.id, b.id),
+        differing=counted_differences(a, b),
+    )
 
 
 def newly_different(a: Record, b: Record) -> bool:

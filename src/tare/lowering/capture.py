@@ -5,12 +5,12 @@ import warnings
 from typing import Any
 
 from tare.errors import Unsupported, brief
-from tare.lowering import losses, operators
+from tare.lowering import losses, operators, pointwise, pools, shapes
 from tare.lowering.handlers import HANDLERS
 from tare.lowering.step import Parameter, Step, Value
 
 # Importing them registers the operators that they read.
-READ = (losses, operators)
+READ = (losses, operators, pointwise, pools, shapes)
 _INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
 
 
@@ -102,5 +102,7 @@ def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:
     for i, argument in enumerate(node.target._schema.arguments):
         named = node.kwargs.get(argument.name, argument.default_value)
         value = node.args[i] if i < len(node.args) else named
-        bound[argument.name] = map_arg(value, lambda n: known[n] if isinstance(n, Node) else n)
+        # The step itself has the name that a slice's stride has in the schema.
+        name = "step_" if argument.name == "step" else argument.name
+        bound[name] = map_arg(value, lambda n: known[n] if isinstance(n, Node) else n)
     return bound

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tare.lowering.pointwise import FROM_RESULT
 from tare.lowering.step import Op, Step, Value
 
 # Operators that can end in `+ z`. In training a convolution does not: its gradient would need the sum's.
@@ -48,14 +49,23 @@ def _fold(step: Step, conv: Op, factor: Any, offset: Any) -> None:
 
 def fuse(step: Step, training: bool) -> None:
     """A sum behind a convolution or batch norm becomes its `z`; an activation behind anything becomes its own."""
-    for op in [op for op in step.ops if op.kind == "add"]:
+    for op in [op for op in step.ops if op.kind == "add" and "z" in op.inputs]:
         _absorb_sum(step, op, ABSORBING[training])
     for op in [op for op in step.ops if op.kind == "activation"]:
         before = _producer(step, op.inputs["x"])
         alone = _uses(step)[id(op.inputs["x"])] == 1
-        if before and alone and before.kind in ACTIVATING and "activation" not in before.attributes:
-            before.attributes["activation"] = op.attributes["activation"]
+        if before and alone and _ends_in(before, op.attributes["activation"], training):
+            before.attributes |= op.attributes
             _replace_output(step, before, op)
+
+
+def _ends_in(op: Op, activation: str, training: bool) -> bool:
+    """Whether an operator can do an activation in its own pass. Its gradient takes the slope from the result; a
+    batch norm can also compute again what came before, but not the sum with a skip."""
+    if op.kind not in ACTIVATING or "activation" in op.attributes:
+        return False
+    again = op.kind == "batch_norm" and "z" not in op.inputs
+    return not training or activation in FROM_RESULT or again
 
 
 def _absorb_sum(step: Step, op: Op, absorbing: set[str]) -> None:

@@ -15,3 +15,8 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
         return handler
 
     return register
+
+
+def pair(values: list[int] | int) -> list[int]:
+    values = [values] if isinstance(values, int) else list(values)
+    return values * 2 if len(values) == 1 else values

@@ -6,9 +6,9 @@ from typing import Any
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
-from tare.lowering.backward import add_backward
 from tare.lowering.capture import capture
 from tare.lowering.fuse import fold_batch_norms, fuse
+from tare.lowering.gradients import add_backward
 from tare.lowering.layout import add_update, lay_out
 from tare.lowering.pad import pad_channels
 from tare.lowering.step import Step, Value
@@ -100,6 +100,7 @@ def _describe(value: Value) -> dict[str, Any]:
         "name": value.name,
         "shape": value.shape,
         "strides": value.strides,
+        "channels_last": value.channels_last,
         "dtype": value.dtype,
         "region": value.region,
         "offset": value.offset,

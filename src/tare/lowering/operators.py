@@ -1,9 +1,11 @@
-"""One function an ATen operator: how the exported graph's calls become ours. What is not here is not supported."""
+"""The operators with weights. One function an ATen operator: how the exported graph's calls become ours. What is
+not in this folder is not supported."""
 
 from typing import Any
 
 from tare.errors import Unsupported
-from tare.lowering.handlers import lowers
+from tare.lowering.handlers import lowers, pair
+from tare.lowering.shapes import view
 from tare.lowering.step import Step, Value
 
 
@@ -28,6 +30,37 @@ def convolution(
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     step.emit("conv", {"x": input, "w": weight, "b": bias}, {"y": y}, **attributes)
     return y
+
+
+@lowers("aten.conv_transpose2d.input")
+def transposed_convolution(
+    step: Step,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    groups: int,
+    dilation: list[int],
+) -> Value:
+    """The call that is a convolution's gradient by its input, and named so: what it makes is the larger image."""
+    stride, padding, dilation = pair(stride), pair(padding), pair(dilation)
+    n, _, *image = input.shape
+    spatial = [
+        (size - 1) * move - 2 * pad + dil * (kernel - 1) + more + 1
+        for size, move, pad, dil, kernel, more in zip(
+            image, stride, padding, dilation, weight.shape[2:], pair(output_padding), strict=True
+        )
+    ]
+    y = step.make((n, weight.shape[1] * groups, *spatial))
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    step.emit("conv_input_gradient", {"w": weight, "dy": input}, {"dx": y}, **attributes)
+    if bias is None:
+        return y
+    shifted = step.make(y.shape)
+    step.emit("add", {"x": y, "b": bias}, {"y": shifted})
+    return shifted
 
 
 @lowers("aten._native_batch_norm_legit_no_training.default")
@@ -76,150 +109,16 @@ def batch_norm_training(
     return y, None, None, running_mean, running_var
 
 
-@lowers("aten.relu.default")
-def relu(step: Step, self: Value) -> Value:
-    return activation(step, self, "relu")
-
-
-@lowers("aten.hardtanh.default")
-def hardtanh(step: Step, self: Value, min_val: float, max_val: float) -> Value:
-    if (min_val, max_val) != (0, 6):
-        raise Unsupported(f"aten.hardtanh from {min_val} to {max_val}")
-    return activation(step, self, "relu6")
-
-
-def activation(step: Step, x: Value, name: str) -> Value:
-    y = step.make(x.shape)
-    step.emit("activation", {"x": x}, {"y": y}, activation=name)
-    return y
-
-
-@lowers("aten.add.Tensor")
-def add(step: Step, self: Value, other: Value, alpha: float = 1) -> Value | None:
-    if self.dtype == "i64":
-        # The counter of batches that a batch norm keeps: nothing in the step reads it.
-        return None
-    if alpha != 1 or not isinstance(other, Value) or self.shape != other.shape:
-        raise Unsupported("aten.add with broadcasting or scaling")
-    y = step.make(self.shape)
-    step.emit("add", {"x": self, "z": other}, {"y": y})
-    return y
-
-
-@lowers("aten.max_pool2d.default")
-def max_pool(
-    step: Step,
-    self: Value,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    ceil_mode: bool,
-) -> Value:
-    if pair(dilation) != [1, 1]:
-        raise Unsupported("aten.max_pool2d with dilation")
-    return _pool(step, "max_pool", self, kernel_size, stride, padding, ceil_mode)
-
-
-@lowers("aten.avg_pool2d.default")
-def average_pool(
-    step: Step,
-    self: Value,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Value:
-    if divisor_override or ceil_mode or (not count_include_pad and any(pair(padding))):
-        raise Unsupported("aten.avg_pool2d with ceil mode, a divisor or a count without padding")
-    return _pool(step, "average_pool", self, kernel_size, stride, padding, ceil_mode)
-
-
-@lowers("aten.adaptive_avg_pool2d.default")
-def adaptive_average_pool(step: Step, self: Value, output_size: list[int]) -> Value:
-    if list(self.shape[2:]) == list(output_size):
-        return self
-    if any(size % wanted for size, wanted in zip(self.shape[2:], output_size, strict=True)):
-        # Windows of different sizes that may overlap: window i is from floor(i H / n) to ceil((i + 1) H / n).
-        y = step.make((*self.shape[:2], *output_size))
-        step.emit("average_pool", {"x": self}, {"y": y}, adaptive=True)
-        return y
-    kernel = [size // wanted for size, wanted in zip(self.shape[2:], output_size, strict=True)]
-    return _pool(step, "average_pool", self, kernel, kernel, [0, 0], False)
-
-
-@lowers("aten.mean.dim")
-def mean(step: Step, self: Value, dim: list[int], keepdim: bool, dtype: Any) -> Value:  # noqa: ARG001
-    """Over the pixels of images only: the global pool of some networks."""
-    if len(self.shape) != 4 or sorted(d % 4 for d in dim) != [2, 3]:
-        raise Unsupported("aten.mean of anything but the pixels of images")
-    pooled: Value = adaptive_average_pool(step, self, [1, 1])
-    flat: Value = pooled if keepdim else view(step, pooled, list(self.shape[:2]))
-    return flat
-
-
-@lowers("aten.clone.default")
-def clone(step: Step, self: Value, memory_format: Any) -> Value:  # noqa: ARG001
-    """Nothing in a step is changed in place, so that a copy is as good as the thing itself."""
-    return self
-
-
-def _pool(
-    step: Step, kind: str, x: Value, kernel: list[int], stride: list[int], padding: list[int], ceil: bool
-) -> Value:
-    kernel, padding = pair(kernel), pair(padding)
-    stride = pair(stride) if stride else kernel
-    n, channels, *image = x.shape
-    sizes = []
-    for size, window, move, pad in zip(image, kernel, stride, padding, strict=True):
-        wanted = (size + 2 * pad - window + (move - 1 if ceil else 0)) // move + 1
-        # A window must begin inside the image or its left padding, as in torch.
-        sizes.append(wanted - 1 if ceil and (wanted - 1) * move >= size + pad else wanted)
-    y = step.make((n, channels, *sizes))
-    step.emit(kind, {"x": x}, {"y": y}, kernel=kernel, stride=stride, padding=padding)
-    return y
-
-
 @lowers("aten.linear.default")
 def linear(step: Step, input: Value, weight: Value, bias: Value | None) -> Value:
+    if len(input.shape) == 4:
+        # No image: what is last in the shape must be last in memory, and is not the channels.
+        rows: Value = view(step, input, [-1, input.shape[-1]])
+        made: Value = view(step, linear(step, rows, weight, bias), [*input.shape[:-1], weight.shape[0]])
+        return made
     y = step.make((*input.shape[:-1], weight.shape[0]))
     step.emit("linear", {"x": input, "w": weight, "b": bias}, {"y": y})
     return y
-
-
-@lowers("aten.view.default", "aten.reshape.default")
-def view(step: Step, self: Value, size: list[int]) -> Value:
-    known = [n for n in size if n != -1]
-    rest = self.size
-    for n in known:
-        rest //= n
-    shape = tuple(rest if n == -1 else n for n in size)
-    if self.channels_last and self.shape[2] * self.shape[3] > 1:
-        plain = Value("", self.shape, self.dtype)
-        step.emit("reorder", {"x": self}, {"y": plain})
-        self = plain
-    return Value("", shape, self.dtype, base=self)
-
-
-@lowers("aten.dropout.default")
-def dropout(step: Step, input: Value, p: float, train: bool) -> Value:  # noqa: ARG001
-    if train and p > 0:
-        raise Unsupported("aten.dropout in training: no two rungs would drop the same")
-    return input
-
-
-@lowers("aten.native_dropout.default")
-def native_dropout(step: Step, input: Value, p: float, train: bool | None) -> tuple[Value, None]:
-    return dropout(step, input, p, bool(train)), None
-
-
-@lowers("aten.broadcast_tensors.default")
-def broadcast(step: Step, tensors: list[Value]) -> list[Value]:  # noqa: ARG001
-    if len({t.shape for t in tensors}) != 1:
-        raise Unsupported("aten.broadcast_tensors of different shapes")
-    return tensors
 
 
 @lowers("aten.zeros.default")
@@ -251,8 +150,3 @@ def lstm(
     named = {f"w{i}": value for i, value in enumerate(params)}
     step.emit("lstm", {"x": input, **named}, {"y": y, "h": h, "c": c}, layers=num_layers, hidden=hidden)
     return y, h, c
-
-
-def pair(values: list[int] | int) -> list[int]:
-    values = [values] if isinstance(values, int) else list(values)
-    return values * 2 if len(values) == 1 else values

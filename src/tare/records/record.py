@@ -10,7 +10,7 @@ import msgspec
 from tare.cases.case import Case, Count
 from tare.records.environment import Environment
 
-VERSION = "1.1"
+VERSION = "1.2"
 
 Cause = Literal[
     "exception",
@@ -155,6 +155,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry | None = None
     # What one step does, counted (operators, copies, ...): the same in every round of one version.
     counts: dict[str, Bytes] = {}
+    # How often a step called each operator and launched each kernel, from workers that can see them.
+    operators: dict[str, Number] = {}
+    kernels: dict[str, Number] = {}
     # Memory as it was seen from outside while sampling: does it grow from step to step?
     memory_trace: MemoryTrace | None = None
     parity: Parity | None = None

@@ -10,6 +10,7 @@ HEADLINES = {
     "found": "",
     "no-difference": "the two ends do not differ by more than the noise: there is nothing to find",
     "undecided": "undecided: the runs allowed did not settle it; --resume with more --runs goes on",
+    "not-exact": "a count differed between runs of one candidate: bisect a figure that may be noisy, like gross",
     "ends-failed": "an end could not be measured, so there is nothing to compare with",
 }
 
@@ -37,14 +38,20 @@ def short(label: str) -> str:
     return label[:12] if is_commit else label
 
 
-def change(ratio: float, low: float | None, high: float | None) -> str:
-    """+5.2 % (+4.8 to +5.6 %)"""
+def change(ratio: float | None, low: float | None, high: float | None) -> str:
+    """+5.2 % (+4.8 to +5.6 %); just +5.2 % for a count"""
+    if ratio is None:
+        return "from nothing"
     text = f"{(ratio - 1) * 100:+.1f} %"
-    return text if low is None or high is None else f"{text} ({(low - 1) * 100:+.1f} to {(high - 1) * 100:+.1f} %)"
+    return (
+        text
+        if low is None or high is None or low == high
+        else f"{text} ({(low - 1) * 100:+.1f} to {(high - 1) * 100:+.1f} %)"
+    )
 
 
 def _culprit(found: Found) -> list[RenderableType]:
-    worse = "bold red" if found.ratio > 1 else "bold green"
+    worse = "bold red" if found.after > found.before else "bold green"
     name = f"{short(found.culprit)} {found.title}".strip()
     lines: list[RenderableType] = [
         Text(name, style="bold"),

@@ -7,9 +7,10 @@ from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
 from tare.report.numbers import seconds, size
-from tare.report.terminal import simple_table
+from tare.report.terminal import key_text, note_text, simple_table
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
+MOST_DIFFERING = 6
 STATES = {
     "broken": "fails now",
     "different": "computes something else now",
@@ -25,7 +26,7 @@ def changes_view(report: Report, everything: bool = False) -> RenderableType:
     parts += [Text(f"  not comparable, and forced: {line}", style="bold yellow") for line in report.forced]
     for case in report.cases:
         parts += _case(case, everything)
-    parts += [Text(f"  note: {note}", style="yellow") for note in report.notes]
+    parts += [note_text(note) for note in report.notes]
     for label, keys in ((report.a, report.only_a), (report.b, report.only_b)):
         if keys:
             shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
@@ -89,7 +90,7 @@ def remark(change: Change) -> str:
 def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
     shown = [c for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
              or c.stage != "first" or c.metric == "gross"]  # fmt: skip
-    parts: list[RenderableType] = [Text(case.case, style="bold red" if case.bad else "")]
+    parts: list[RenderableType] = [key_text(case.case, "bold red" if case.bad else "")]
     if case.state != "compared":
         parts.append(Text(f"  {STATES[case.state]}: {case.reason}", style="red" if case.bad else "dim"))
     elif case.reason:
@@ -108,7 +109,25 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
                 remark(change),
             )
         parts.append(table)
-    return parts
+    return [*parts, *_differing(case)]
+
+
+def _differing(case: CaseChange) -> list[RenderableType]:
+    """What a step that got worse does otherwise, in a few lines."""
+    if not case.bad or not case.differing:
+        return []
+    lines: list[RenderableType] = []
+    for one in case.differing[:MOST_DIFFERING]:
+        calls = f"{one.before_calls:g} to {one.after_calls:g} calls a step"
+        if one.before_s and one.after_s and one.before_calls == one.after_calls:
+            calls = f"{seconds(one.before_s)} to {seconds(one.after_s)} a step"
+        lines.append(Text(f"  {one.status}: {one.what} {shorten(one.name, 60)}, {calls}", style="dim"))
+    left = len(case.differing) - MOST_DIFFERING
+    return [*lines, Text(f"  and {left} more (--format markdown)", style="dim")] if left > 0 else lines
+
+
+def shorten(name: str, width: int) -> str:
+    return name if len(name) <= width else name[: width - 3] + "..."
 
 
 def _signed_size(number: float) -> str:

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from html import escape
 
 from tare.report.colours import colour
+from tare.report.explain import percent, shorten
 from tare.report.numbers import seconds, unit_of
 from tare.trace.group import PARTS, Bar
 from tare.trace.waterfall import MEANING, ORDER, Waterfall
 
 FONT = "font-family='system-ui, sans-serif'"
-INK, FAINT, GRID = "#222", "#666", "#e4e4e4"
+PAPER, INK, FAINT, GRID, LINE = "white", "#222", "#666", "#e4e4e4", "#aaa"
+# Where the reader's system is dark: what stands on the paper turns light, the segments keep their colours.
+DARK = {PAPER: "#16181d", INK: "#e8e8e8", FAINT: "#a6a6a6", GRID: "#33363d", LINE: "#777"}
 WIDTH = 900
+LONGEST_LABEL = 48
 ROW = 30
 
 
@@ -38,7 +42,7 @@ def waterfall_svg(fall: Waterfall) -> str:
         at += segment.ns
         if i + 1 < len(fall.segments):
             x = left + at * scale
-            body.append(f"<line x1='{x:.1f}' y1='{y + 4}' x2='{x:.1f}' y2='{y + ROW + 4}' stroke='#aaa'/>")
+            body.append(f"<line x1='{x:.1f}' y1='{y + 4}' x2='{x:.1f}' y2='{y + ROW + 4}' stroke='{LINE}'/>")
     y = top + ROW * len(fall.segments)
     body.append(
         _text(left - 10, y + 19, "profiled step" if fall.profiled else "gross", anchor="end", weight="600")
@@ -85,14 +89,15 @@ def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str) -> 
 
 def breakdown_svg(bars: Sequence[Bar], title: str) -> str:
     """One bar a workload, divided into active, movement and idle (figures 1 and 2 of the TorchBench paper)."""
-    left, top = 220, 70
+    # A letter of this size is seldom wider than seven points.
+    left, top = 24 + 7 * min(max(len(one.workload) for one in bars), LONGEST_LABEL), 70
     plot = WIDTH - left - 80
     body = [_text(16, 26, title, size=17, weight="600")]
     for i, part in enumerate(PARTS):
         body += [_box(left + 130 * i, 40, 13, 13, colour(part), ""), _text(left + 130 * i + 20, 51, part, size=12)]
     for i, one in enumerate(bars):
         y, x = top + 24 * i, float(left)
-        body.append(_text(left - 10, y + 14, one.workload, anchor="end", size=12))
+        body.append(_text(left - 10, y + 14, shorten(one.workload, LONGEST_LABEL), anchor="end", size=12))
         for part in PARTS:
             share = getattr(one, part)
             body.append(_box(x, y, share * plot, 18, colour(part), f"{part} {100 * share:.1f} %"))
@@ -118,7 +123,7 @@ def _subtitle(fall: Waterfall) -> str:
 
 
 def _amount(ns: int, fall: Waterfall) -> str:
-    share = f"{100 * ns / fall.gross:.1f} %" if fall.gross else ""
+    share = percent(ns / fall.gross) if fall.gross else ""
     return share if fall.profiled else f"{seconds(ns / 1e9)} · {share}"
 
 
@@ -163,5 +168,7 @@ def _text(
 def _svg(width: float, height: float, body: Sequence[str]) -> str:
     box = f"viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}'"
     head = f"<svg xmlns='http://www.w3.org/2000/svg' {box} {FONT}>"
-    back = f"<rect width='{width:.0f}' height='{height:.0f}' fill='white'/>"
-    return "\n".join([head, back, *body, "</svg>"])
+    dark = "".join(f"[fill='{a}']{{fill:{b}}}[stroke='{a}']{{stroke:{b}}}" for a, b in DARK.items())
+    style = f"<style>@media (prefers-color-scheme:dark){{{dark}}}</style>"
+    back = f"<rect width='{width:.0f}' height='{height:.0f}' fill='{PAPER}'/>"
+    return "\n".join([head, style, back, *body, "</svg>"])

@@ -1,24 +1,24 @@
 """Explanations for the terminal: the waterfall, the device's shares, why it was idle, and where."""
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.report.colours import colour
-from tare.report.numbers import seconds, size
+from tare.report.numbers import seconds, several, size
 from tare.report.terminal import simple_table
 from tare.trace.breakdown import Breakdown, Spread
 from tare.trace.explanation import Explanation
 from tare.trace.hosttime import HostTime
 from tare.trace.idle import Idle
-from tare.trace.waterfall import Difference, Waterfall
+from tare.trace.waterfall import Against, Waterfall
 
 BAR = 34
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MOST_OPERATORS = 12
 PLACES = 3
 WHERE = 58
+# What autograd puts before every name of its own.
+_ENGINE, _NODE = "autograd::engine::evaluate_function: ", "torch::autograd::"
 
 
 def explanation_view(one: Explanation) -> RenderableType:
@@ -41,7 +41,7 @@ def summary(one: Explanation) -> str:
     said += f", of which the {'device' if one.breakdown else 'operators'} compute{'s' if one.breakdown else ''} "
     said += percent(fall.net / fall.gross) if fall.gross else "nothing"
     if one.floor and not one.floor.uncounted and not one.floor.unpriced:
-        said += f"; the floor ({one.floor.bound}-bound) is {percent(fall.find('floor') / fall.gross)} of it"
+        said += f"; the floor ({one.floor.bound}-bound) is {percent(fall.find('floor') / fall.gross)}"
     return said
 
 
@@ -78,7 +78,7 @@ def bar(start: int, length: int, whole: int, style: str, width: int = BAR) -> Te
 
 
 def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
-    said = f"{len(parts.steps)} steps" if len(parts.steps) > 1 else "1 step"
+    said = several(len(parts.steps), "step")
     if not fall.profiled:
         said += f"; the profiler made it {parts.window / len(parts.steps) / fall.gross:.2f}x as long"
     lines = [Text(f"the device, in shares of the profiled step ({said})", style="dim")]
@@ -86,15 +86,16 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
         lines.append(Text(f"{name:<10}{spread(parts.share(name))}"))
     kernels = sum(step.kernels for step in parts.steps) / len(parts.steps)
     launches = sum(step.launches for step in parts.steps) / len(parts.steps)
-    line = f"{kernels:.0f} kernels and {launches:.0f} launches a step"
-    line += f" on {len(parts.streams)} stream{'s' if len(parts.streams) != 1 else ''}"
+    line = f"{several(kernels, 'kernel')} and {several(launches, 'launch', 'launches')} a step"
+    line += f" on {several(len(parts.streams), 'stream')}"
     line += f"; the host is in launch calls {percent(parts.launching / parts.window)} of the time"
     if parts.overlapped:
         line += f"; {percent(parts.overlapped / parts.window)} on more than one stream at once"
     lines.append(Text(line))
     if parts.graph_launches:
         per = parts.graph_kernels / parts.graph_launches
-        lines.append(Text(f"{parts.graph_launches} CUDA graph launches with {per:.0f} kernels each"))
+        launched = several(parts.graph_launches, "CUDA graph launch", "CUDA graph launches")
+        lines.append(Text(f"{launched} with {several(per, 'kernel')} each"))
     for copies in parts.copies:
         rate = copies.bytes / copies.busy if copies.busy else 0.0
         hidden = (
@@ -105,7 +106,8 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
         memory = f" ({copies.memory})" if copies.memory else ""
         count = copies.count / len(parts.steps)
         lines.append(
-            Text(f"{count:.3g} copies a step {copies.direction}{memory}: {size(copies.bytes // len(parts.steps))} "
+            Text(f"{several(count, 'copy', 'copies')} a step {copies.direction}{memory}: "
+                 f"{size(copies.bytes // len(parts.steps))} "
                  f"at {rate:.3g} GB/s{hidden}")
         )  # fmt: skip
     return Group(*lines)
@@ -121,7 +123,8 @@ def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
         source = next((c for c in named.causes if c.cause == cause.cause and c.idle), cause) if named else cause
         for i, place in enumerate(source.places[:PLACES]):
             first = (cause.cause, percent(cause.idle / idle.idle)) if i == 0 else ("", "")
-            table.add_row(*first, f"{percent(place.idle / source.idle):>6}  {shorten(place.where)}")
+            where = place.where.replace(_ENGINE, "").replace(_NODE, "")
+            table.add_row(*first, f"{percent(place.idle / source.idle):>6}  {shorten(where)}")
     return table
 
 
@@ -137,19 +140,20 @@ def host_view(time: HostTime) -> RenderableType:
     return table
 
 
-def against_view(one: str, other: str, found: Sequence[Difference]) -> RenderableType:
-    """What the other rung removed, segment by segment."""
-    table = simple_table(f"{one} against {other}", one, other, "removed", right=slice(1, None))
-    for part in found:
+def against_view(found: Against) -> RenderableType:
+    """What the other step removed, segment by segment."""
+    one, other = (shorten(name, 30) for name in (found.one, found.other))
+    table = simple_table("what the second removed", one, other, "removed", right=slice(1, None))
+    for part in found.parts:
         table.add_row(part.name, *_times(part.ns, part.against, part.removed))
-    total = [sum(getattr(part, field) for part in found) for field in ("ns", "against", "removed")]
+    total = [sum(getattr(part, field) for part in found.parts) for field in ("ns", "against", "removed")]
     table.add_row("gross", *_times(*total), style="bold")
     return table
 
 
 def _times(ns: int, against: int, removed: int) -> tuple[str, str, str]:
-    sign = "-" if removed < 0 else ""
-    return seconds(ns / 1e9), seconds(against / 1e9), sign + seconds(abs(removed) / 1e9)
+    one, other, less = (seconds(abs(time) / 1e9) if time else "-" for time in (ns, against, removed))
+    return one, other, f"-{less}" if removed < 0 else less
 
 
 def spread(shares: Spread) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tare.errors import BadInput
 from tare.findings.diagnosis import Diagnosis
-from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
+from tare.report.charts import DARK, FAINT, PAPER, breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.files import write_whole
@@ -19,7 +19,7 @@ from tare.report.numbers import seconds
 from tare.report.terminal import make_console, simple_table
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
-from tare.trace.waterfall import ORDER, Difference
+from tare.trace.waterfall import ORDER, Against
 
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
@@ -36,7 +36,7 @@ class Explained(Protocol):
     @property
     def failed(self) -> dict[str, str]: ...
     @property
-    def against(self) -> list[Difference] | None: ...
+    def against(self) -> list[Against]: ...
     @property
     def breakdowns(self) -> Breakdowns | None: ...
 
@@ -52,9 +52,9 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
     for falls in ladders(explained.explanations):
         console.print(ladder_view(falls))
         console.print()
-    if explained.against:
-        names = [one.rung or "" for one in explained.explanations[:2]]
-        console.print(against_view(names[0], names[1], explained.against))
+    for found in explained.against:
+        console.print(against_view(found))
+        console.print()
     if explained.breakdowns:
         console.print(group_view(explained.breakdowns))
     for key, why in explained.failed.items():
@@ -150,7 +150,8 @@ def write_html(explained: Explained, path: Path) -> None:
     style = (
         "body{font-family:system-ui,sans-serif;margin:2rem auto;max-width:960px;color:#222}figure{margin:2rem 0}"
     )
-    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}"
+    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}:root{color-scheme:light dark}"
+    style += f"@media (prefers-color-scheme:dark){{body{{background:{DARK[PAPER]}}}.note{{color:{DARK[FAINT]}}}}}"
     head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>tare explain: {escape(titles)}</title>"
     write_whole(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from tare.errors import unknown
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding
-from tare.report.numbers import seconds, short_size, size
+from tare.report.numbers import seconds, several, short_size, size
 from tare.report.terminal import simple_table
 from tare.trace import kernel_table, operator_table
 from tare.trace.kernel_names import short_name
@@ -91,10 +91,13 @@ def gain(finding: Finding) -> str:
 
 
 def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:
-    heads = ("operator", "calls", "host self", "host total", "device self", "device total", "memory")
+    clocks = ["host_self", "host_total"]
+    if any(one.device_total for one in operators):
+        clocks += ["device_self", "device_total"]
+    heads = ("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
     table = simple_table(*heads, right=slice(1, None), narrow=True)
     for one in operators[:rows]:
-        times = (one.host_self, one.host_total, one.device_self, one.device_total)
+        times = [getattr(one, clock) for clock in clocks]
         table.add_row(
             _end_of(one.name, 38),
             f"{one.calls / steps:.3g}",
@@ -121,7 +124,7 @@ def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -
             CORES[one.tensor_cores],
             achieved(one),
         )
-    note = "tensor cores by the kernel's name, what is achieved by the operator's shapes"
+    note = "tensor cores by the kernel's name, achieved by the operator's shapes"
     return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
 
 
@@ -142,29 +145,34 @@ def memory_view(use: MemoryUse) -> RenderableType:
             f"device memory: peak {size(use.peak_bytes)} allocated, {size(use.reserved_bytes)} reserved",
             style="dim",
         ),
-        Text(sparkline([held for _, held in use.timeline])),
     ]
+    held = [bytes_ for _, bytes_ in use.timeline]
+    if held:
+        lines.append(Text(f"{sparkline(held)}  from {size(min(held))} to {size(max(held))}"))
     kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
     lines.append(Text("at the peak: " + ", ".join(f"{kind} {size(n)}" for n, kind in kinds)))
     for owner in use.owners[:5]:
-        blocks = f" in {owner.blocks} blocks" if owner.blocks else ""
+        blocks = f" in {several(owner.blocks, 'block')}" if owner.blocks else ""
         lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<12} {_end_of(owner.where, 50)}{blocks}"))
     if use.growth is not None:
         rise = use.growth
         sure = "" if rise.sound else " (too few steps for a sound interval)"
-        span = f"{_signed(round(rise.low))} to {_signed(round(rise.high))}"
-        lines.append(Text(f"growth: {_signed(round(rise.mid))} a step, {span}{sure}"))
+        low, mid, high = (f"{'-' if n < 0 else ''}{size(abs(round(n)))}" for n in (rise.low, rise.mid, rise.high))
+        lines.append(Text(f"growth: {mid} a step, {low} to {high}{sure}"))
     return Group(*lines)
 
 
-def sparkline(values: Sequence[int], width: int = 80) -> str:
-    """The timeline in blocks, from nothing to the peak, the highest of each stretch."""
-    top = max(values, default=0)
-    if not top:
+def sparkline(values: Sequence[int], width: int = 66) -> str:
+    """The timeline in blocks, from the least to the most, the highest of each stretch.
+
+    Not from nothing: what a step holds for a while is little beside the weights."""
+    least, most = min(values, default=0), max(values, default=0)
+    if least == most:
         return ""
     count = min(width, len(values))
     stretches = [values[i * len(values) // count : max((i + 1) * len(values) // count, 1)] for i in range(count)]
-    return "".join(BARS[min(int(max(part) / top * len(BARS)), len(BARS) - 1)] for part in stretches if part)
+    heights = [(max(part) - least) / (most - least) for part in stretches if part]
+    return "".join(BARS[min(int(height * len(BARS)), len(BARS) - 1)] for height in heights)
 
 
 def _shape(numbers: tuple[int, int, int] | None) -> str:

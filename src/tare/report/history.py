@@ -9,7 +9,7 @@ from tare.guard.history import History, Jump
 from tare.report.bisect import change, short
 from tare.report.numbers import decimals, size, unit_of
 from tare.report.plot import plot, shown_range, sparkline
-from tare.report.terminal import WIDTH, simple_table
+from tare.report.terminal import WIDTH, key_text, simple_table
 
 HEIGHT = 11
 # Room for the axis in front of a plot.
@@ -73,7 +73,7 @@ def _head(history: History) -> list[RenderableType]:
         facts.append(f"from {history.source}")
     if history.left_out:
         facts.append(f"{history.left_out} records left out (failed, or different)")
-    return [Text(history.name, style="bold", overflow="fold"), Text(" · ".join(facts), style="dim")]
+    return [key_text(history.name, "bold"), Text(" · ".join(facts), style="dim")]
 
 
 def _steps(history: History) -> list[RenderableType]:

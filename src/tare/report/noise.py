@@ -7,15 +7,15 @@ from rich.text import Text
 
 from tare.guard.calibrate import ROUNDS, Noise
 from tare.report.changes import value
-from tare.report.terminal import simple_table
+from tare.report.terminal import key_text, simple_table
 
 
 def noise_view(lines: Sequence[Noise]) -> RenderableType:
     parts: list[RenderableType] = []
     for case in dict.fromkeys(line.case for line in lines):
-        parts.append(Text(case, style="bold"))
+        parts.append(key_text(case, "bold"))
         heads = ("typical", "noise", *(f"sees in {n}" for n in ROUNDS), "for threshold", "cost", "A/A")
-        table = simple_table("  metric", *heads, right=slice(1, None))
+        table = simple_table("  metric", *heads, right=slice(1, None), narrow=True)
         for line in lines:
             if line.case == case:
                 table.add_row(f"  {line.metric}", *_cells(line))

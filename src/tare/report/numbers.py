@@ -50,6 +50,12 @@ def ratio(value: float | None, relative_noise: float | None) -> str:
     return f"{value:.{decimals(value, max(value * relative_noise, 1e-3), 3)}f}x"
 
 
+def several(count: float, one: str, more: str = "") -> str:
+    """A number of things: '1 copy', '2.5 copies'."""
+    shown = f"{count:.0f}" if count >= 100 or count == int(count) else f"{count:.3g}"
+    return f"{shown} {one if shown == '1' else more or one + 's'}"
+
+
 def size(bytes_: int | None) -> str:
     if bytes_ is None:
         return "-"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,17 @@ def make_console(stderr: bool = False) -> Console:
     console = Console(stderr=stderr, highlight=False, soft_wrap=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
+
+
+def key_text(key: str, style: str = "") -> Text:
+    """A case's key, whole; one that is too long for a line goes on at its last part."""
+    head, _, tail = key.rpartition("/")
+    return Text(key if len(key) <= WIDTH or not head else f"{head}/\n    {tail}", style=style)
+
+
+def note_text(note: str) -> RenderableType:
+    """A note under a table; its further lines stand under its first."""
+    return Padding(Text(f"note: {note}", style="yellow"), (0, 0, 0, 2), expand=False)
 
 
 def title(case: Case) -> str:

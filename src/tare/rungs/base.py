@@ -64,6 +64,10 @@ class Rung(ABC):
         """Why this rung cannot run this case, or None. Decided from the description alone."""
         return None
 
+    def counts(self, case: Case) -> dict[str, int]:  # noqa: ARG002
+        """What is known of the prepared program by counting, by the names of the guard's metrics."""
+        return {}
+
     @abstractmethod
     def prepare(self, workload: Workload, case: Case) -> Program:
         """A program that is ready but for what the first step does (compiling, autotuning)."""

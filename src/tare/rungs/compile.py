@@ -36,6 +36,19 @@ class Compile(Rung):
             return "reduce-overhead is CUDA graphs, which need a CUDA device"
         return None
 
+    def counts(self, case: Case) -> dict[str, int]:
+        """Graph breaks by Dynamo's own count; a function that it gave up because of one counts as well. On a CPU,
+        where no profiler sees a kernel, the kernels that Inductor generated and its calls of libraries; a cached
+        program brings its numbers along."""
+        from torch._dynamo.utils import counters
+        from torch._inductor import metrics
+
+        breaks = (*counters["graph_break"].values(), *counters["unimplemented"].values())
+        found = {"graph_breaks": sum(breaks)}
+        if case.device_type == "cpu":
+            found["kernels"] = metrics.generated_kernel_count + counters["inductor"]["extern_calls"]
+        return found
+
     def prepare(self, workload: Workload, case: Case) -> Program:
         import torch
 

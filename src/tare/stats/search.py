@@ -3,6 +3,7 @@
 Candidates 0 to `last` are in order; 0 is good and `last` is bad. A culprit is the first candidate of a new level.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -10,18 +11,23 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tare.stats.drift import drift
 from tare.stats.intervals import Interval
 from tare.stats.levels import Posterior, information, level_posterior
 
-Verdict = Literal["found", "no-difference", "undecided", "ends-failed"]
+Verdict = Literal["found", "no-difference", "undecided", "ends-failed", "not-exact"]
 
 CONFIDENCE = 0.95
 # Runs of each end before anything else; more while they overlap, up to the second number.
 FIRST_RUNS, MOST_END_RUNS = 3, 24
 # The ends must differ at this level before the search begins: to look for what is not there is expensive.
 END_LEVEL = 0.998
-# Runs that a culprit and its parent must both have at the end.
-VERIFYING_RUNS, MOST_VERIFYING_RUNS = 5, 12
+# Runs that a culprit and its parent must both have at the end, and how many of them in turn, behind all others:
+# what the machine did during the search cannot tell those apart.
+VERIFYING_RUNS, MOST_VERIFYING_RUNS, IN_TURN = 5, 12, 3
+# An end is run again at least once in so many runs: it is what shows how the machine drifts meanwhile. Where it
+# drifts faster than this (the variance from run to run in units of the noise's), every other run is one of an end.
+ANCHOR_EVERY, STEADY, ANCHOR_EVERY_IN_DRIFT = 3, 0.05, 2
 # How many changes to expect beforehand. The ends say that there is one, so this is about a second one.
 CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
@@ -44,6 +50,16 @@ class Culprit(NamedTuple):
         return range(self.parent + 1, self.culprit + 1)
 
 
+class State(NamedTuple):
+    """What a search knows so far: the bad end over the good one, culprits, for each candidate how probable it is
+    that a change entered with it, and the noise of a run as a share."""
+
+    whole: Interval | None
+    culprits: list[Culprit]
+    probabilities: list[float]
+    noise: float | None
+
+
 class Search:
     """Takes runs, names the next candidate. The same runs in the same order give the same search."""
 
@@ -52,23 +68,38 @@ class Search:
             raise ValueError("a search needs two candidates")
         self.last, self.confidence = last, confidence
         self.most_runs = most_runs or 60 + 12 * math.ceil(math.log2(last + 1))
-        self.runs: dict[int, list[float]] = {}
+        # In the order in which they were taken, as logarithms.
+        self._taken: list[tuple[int, float]] = []
+        self._runs: dict[int, list[float]] | None = None
+        self._pace = 0.0
         self.skipped: set[int] = set()
+
+    @property
+    def runs(self) -> dict[int, list[float]]:
+        """The runs of each candidate, as logarithms, without the machine's drift."""
+        if self._runs is None:
+            self._runs = {}
+            walk, self._pace = drift([c for c, _ in self._taken], [value for _, value in self._taken])
+            for (candidate, value), off in zip(self._taken, walk, strict=True):
+                self._runs.setdefault(candidate, []).append(value - float(off))
+        return self._runs
 
     def add(self, candidate: int, value: float) -> None:
         """One run: a positive figure, such as seconds."""
         if not (math.isfinite(value) and value > 0):
             raise ValueError("a run is a positive, finite figure")
-        self.runs.setdefault(candidate, []).append(math.log(value))
+        self._taken.append((candidate, math.log(value)))
+        self._runs = None
 
     def skip(self, candidate: int) -> None:
         """A candidate that cannot be built or run: it is neither asked for again nor blamed."""
         self.skipped.add(candidate)
-        self.runs.pop(candidate, None)
+        self._taken = [run for run in self._taken if run[0] != candidate]
+        self._runs = None
 
     @property
     def spent(self) -> int:
-        return sum(map(len, self.runs.values()))
+        return len(self._taken)
 
     @property
     def whole(self) -> float:
@@ -90,7 +121,8 @@ class Search:
         posterior = self.posterior()
         culprits = self.culprits(posterior)
         if not self._settled(posterior, culprits):
-            return self._most_informative(posterior)
+            anchor = self._anchor()
+            return self._most_informative(posterior) if anchor is None else anchor
         return self._verify(culprits)
 
     def _is_found(self) -> bool:
@@ -106,9 +138,17 @@ class Search:
         scaled = {c: [(value - good) / whole for value in values] for c, values in self.runs.items()}
         return level_posterior(scaled, rate=CHANGES / (self.last + 1))
 
-    def probabilities(self) -> list[float]:
-        """For each candidate after the first, how probable it is that a change entered with it."""
+    def state(self) -> State:
+        if not self.runs.keys() >= {0, self.last}:
+            return State(None, [], [], None)
+        whole = difference(self.runs[0], self.runs[self.last], CONFIDENCE)
+        if self.whole == 0:
+            return State(whole, [], [], None)
         posterior = self.posterior()
+        noise = posterior.width * abs(math.log(whole.mid))
+        return State(whole, self.culprits(posterior), self._probabilities(posterior), noise)
+
+    def _probabilities(self, posterior: Posterior) -> list[float]:
         found = [0.0] * (self.last + 1)
         for low, high, change in zip(posterior.measured, posterior.measured[1:], posterior.change, strict=False):
             for candidate in range(low + 1, high + 1):
@@ -144,11 +184,22 @@ class Search:
         apart = _apart(self.runs[0], self.runs[self.last], END_LEVEL)
         return None if apart or count >= MOST_END_RUNS else fewest
 
+    def _anchor(self) -> int | None:
+        """The end that was not run for longest, if neither was run lately."""
+        order = [candidate for candidate, _ in self._taken]
+        every = ANCHOR_EVERY if self._pace < STEADY else ANCHOR_EVERY_IN_DRIFT
+        if {0, self.last} & set(order[-every + 1 :]):
+            return None
+        return min((0, self.last), key=lambda end: len(order) - order[::-1].index(end))
+
     def _most_informative(self, posterior: Posterior) -> int:
         candidates: set[int] = set()
         for low, high, change in zip(posterior.measured, posterior.measured[1:], posterior.change, strict=False):
             if change >= NEGLIGIBLE:
                 candidates |= {low, high, *self._inside(low, high)}
+        if not candidates:
+            # No gap holds a change any more: then the ends themselves are in doubt.
+            return min((0, self.last), key=lambda c: len(self.runs[c]))
         # A gap of ten thousand commits need not be weighed commit by commit.
         choice = sorted(candidates)
         choice = choice[:: max(len(choice) // 400, 1)]
@@ -156,8 +207,15 @@ class Search:
 
     def _verify(self, culprits: list[Culprit]) -> int | Verdict:
         """A culprit and its parent are both run a few times more, in turn, before anyone is told."""
+        named = {candidate for each in culprits for candidate in (each.parent, each.culprit)}
+        order = [candidate for candidate, _ in self._taken]
+        turns = list(itertools.takewhile(named.__contains__, reversed(order)))
         for culprit in culprits:
-            fewest = min((culprit.parent, culprit.culprit), key=lambda c: len(self.runs[c]))
+            pair = (culprit.parent, culprit.culprit)
+            rarest = min(pair, key=turns.count)
+            if turns.count(rarest) < IN_TURN:
+                return rarest
+            fewest = min(pair, key=lambda c: len(self.runs[c]))
             count = len(self.runs[fewest])
             apart = _apart(self.runs[culprit.parent], self.runs[culprit.culprit], CONFIDENCE)
             if count < VERIFYING_RUNS or (not apart and count < MOST_VERIFYING_RUNS):

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,10 +19,8 @@ import numpy.typing as npt
 
 from tare.errors import BadInput, brief
 from tare.trace.events import Event, decode
+from tare.trace.window import CHUNK, Window
 
-CHUNK = 4 << 20
-# How far from the end of a piece to look for the end of an event.
-GUESS = 1 << 16
 # Beyond these a file is no trace, or one that no machine that measures could hold.
 LARGEST_EVENT = 64 << 20
 LARGEST_TEXT = 16 << 30
@@ -30,12 +28,13 @@ MOST_EVENTS = 50_000_000
 
 _START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _QUOTE, _BACKSLASH = 34, 92
-# How writers of traces separate two events.
-BETWEEN = (b"},\n", b'},{"ph"', b'},{"name"', b'}, {"')
 
 
 class Chunks:
-    """Iterates over lists of events; `metadata`, all that stands beside them, is complete after the last."""
+    """Iterates over lists of events; `metadata`, all that stands beside them, is complete after the last.
+
+    Raw texts in an event are views of a buffer that the next piece is read into: take them before it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,34 +54,38 @@ class Chunks:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise BadInput(f"{self.path} is not a trace: {brief(error)}") from None
 
-    def _pieces(self, file: IO[bytes]) -> Iterator[list[Event]]:
+    def _pieces(self, file: io.BufferedIOBase) -> Iterator[list[Event]]:
         head, rest, bare = self._head(file)
+        text = Window(rest)
+        del rest
         while True:
-            more = self._more(file)
-            guess = max(rest.rfind(between, max(len(rest) - GUESS, 0)) for between in BETWEEN) + 1
-            if more and guess:
+            more = text.fill(file)
+            self._count(more)
+            guess = text.guess() if more else 0
+            if guess:
                 try:
-                    events = self._decode(rest[:guess])
+                    events = self._decode(text, guess)
                 except msgspec.DecodeError:
                     pass
                 else:
                     yield events
-                    rest = rest[guess:] + more
+                    text.drop(guess)
                     continue
-            cut, closed = _cut(rest)
+            cut, closed = _cut(text.rest())
             if closed is not None:
-                yield self._decode(rest[:closed])
-                tail = rest[closed:] + more
+                yield self._decode(text, closed)
+                text.drop(closed)
                 break
             if cut:
-                yield self._decode(rest[:cut])
-            rest = rest[cut:] + more
-            if len(rest) > LARGEST_EVENT:
+                yield self._decode(text, cut)
+                text.drop(cut)
+            if len(text) > LARGEST_EVENT:
                 raise BadInput(f"{self.path} is not a trace: an event of more than {LARGEST_EVENT >> 20} MB")
             if not more:
                 raise BadInput(f"the trace {self.path} is truncated: it ends within its list of events")
-        while more := self._more(file):
-            tail += more
+        tail = bytes(text.rest())
+        while following := self._more(file):
+            tail += following
             if len(tail) > LARGEST_EVENT:
                 raise BadInput(f"{self.path} is not a trace: too much follows its events")
         if bare:
@@ -91,7 +94,7 @@ class Chunks:
         else:
             self.metadata = _metadata(head + b"[" + tail)
 
-    def _head(self, file: IO[bytes]) -> tuple[bytes, bytes, bool]:
+    def _head(self, file: io.BufferedIOBase) -> tuple[bytes, bytes, bool]:
         """What stands before the first event, what follows it, and whether the document is a bare list."""
         text = b""
         while more := self._more(file):
@@ -109,22 +112,26 @@ class Chunks:
             raise BadInput(f"the trace {self.path} is empty")
         raise BadInput(f"{self.path} is not a trace of torch.profiler: it has no list 'traceEvents'")
 
-    def _more(self, file: IO[bytes]) -> bytes:
+    def _more(self, file: io.BufferedIOBase) -> bytes:
         data = file.read(CHUNK)
-        self._read += len(data)
-        if self._read > LARGEST_TEXT:
-            raise BadInput(f"the trace {self.path} is larger than {LARGEST_TEXT >> 30} GB")
+        self._count(len(data))
         return data
 
-    def _decode(self, text: bytes) -> list[Event]:
-        events = decode(b"".join((b"[", text.strip(b" \t\r\n,"), b"]")))
+    def _count(self, size: int) -> None:
+        self._read += size
+        if self._read > LARGEST_TEXT:
+            raise BadInput(f"the trace {self.path} is larger than {LARGEST_TEXT >> 30} GB")
+
+    def _decode(self, text: Window, end: int) -> list[Event]:
+        with text.as_list(end) as events_text:
+            events = decode(events_text)
         self.events += len(events)
         if self.events > MOST_EVENTS:
             raise BadInput(f"the trace {self.path} has more than {MOST_EVENTS:,} events")
         return events
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> io.BufferedIOBase:
     file = path.open("rb")
     magic = file.read(2)
     file.seek(0)
@@ -140,7 +147,7 @@ def _metadata(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _cut(text: bytes) -> tuple[int, int | None]:
+def _cut(text: memoryview) -> tuple[int, int | None]:
     """For a text that begins between two events: where its last event and its list end."""
     data = np.frombuffer(text, dtype=np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)

@@ -1,9 +1,11 @@
 """The events of a Kineto trace as torch.profiler writes them, as far as tare reads them.
 
-The arguments of every category are in one structure, so that an event is decoded in one go. Where a piece of a
-trace has arguments of other types, its events are decoded loosely, and the arguments of those that matter one by
-one: what is odd in an event that nobody needs harms nothing.
+An event is decoded in one go, by its phase: of what is neither a span nor an instant nothing is kept. Where a
+piece of a trace has arguments of other types, its events are decoded loosely, and the arguments of those that
+matter one by one: what is odd in an event that nobody needs harms nothing.
 """
+
+from typing import Union
 
 import msgspec
 
@@ -13,46 +15,51 @@ NOTHING = msgspec.Raw(b"")
 
 
 class Args(msgspec.Struct, frozen=True, gc=False):
-    # Operators.
+    """Of any span, in the order in which the profiler writes them: msgspec looks for a key behind the last."""
+
     external: int = msgspec.field(name="External id", default=-1)
+    # Operators.
     sequence: int = msgspec.field(name="Sequence number", default=-1)
     forward_thread: int = msgspec.field(name="Fwd thread id", default=-1)
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
-    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
     concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
     # Traces of torch 1.x.
     dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
     # Calls, kernels, copies, memsets, waits.
-    correlation: int = -1
     device: int = 0
     stream: int | str = -1
+    correlation: int = -1
     bytes: int = -1
     registers: int = msgspec.field(name="registers per thread", default=-1)
     shared: int = msgspec.field(name="shared memory", default=-1)
-    grid: list[int] | None = None
-    block: list[int] | None = None
+    grid: msgspec.Raw = NOTHING
+    block: msgspec.Raw = NOTHING
     graph: int = msgspec.field(name="graph id", default=-1)
     node: int = msgspec.field(name="graph node id", default=-1)
     # Python frames, builtins, modules' forwards.
     identifier: int | None = msgspec.field(name="Python id", default=None)
     module: int | None = msgspec.field(name="Python module id", default=None)
-    # Allocations and releases, and what was allocated after them.
-    address: int | str = msgspec.field(name="Addr", default=0)
-    allocation: int = msgspec.field(name="Bytes", default=0)
-    device_type: int = msgspec.field(name="Device Type", default=0)
-    device_number: int = msgspec.field(name="Device Id", default=-1)
-    allocated: int = msgspec.field(name="Total Allocated", default=-1)
+
+
+class MemoryArgs(msgspec.Struct, frozen=True, gc=False):
+    """Of an allocation or a release, and what was allocated after it."""
+
     reserved: int = msgspec.field(name="Total Reserved", default=-1)
+    allocated: int = msgspec.field(name="Total Allocated", default=-1)
+    bytes: int = msgspec.field(name="Bytes", default=0)
+    device_number: int = msgspec.field(name="Device Id", default=-1)
+    device_type: int = msgspec.field(name="Device Type", default=0)
+    address: int | str = msgspec.field(name="Addr", default=0)
 
 
-NO_ARGS = Args()
+NO_ARGS, NO_MEMORY_ARGS = Args(), MemoryArgs()
 
 
-class Event(msgspec.Struct, gc=False):
-    """One entry of `traceEvents`."""
+class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """Something that took its time."""
 
-    ph: str = ""
     cat: str = ""
     name: str | int | float | None = ""
     pid: Tag = None
@@ -62,8 +69,20 @@ class Event(msgspec.Struct, gc=False):
     args: Args = NO_ARGS
 
 
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    name: str | int | float | None = ""
+    pid: Tag = None
+    tid: Tag = None
+    ts: float | str | None = None
+    args: MemoryArgs = NO_MEMORY_ARGS
+
+
+class Other(msgspec.Struct, gc=False, tag_field="ph", tag=""):
+    """Arrows, names of processes, counters: of no interest here."""
+
+
 class LooseEvent(msgspec.Struct, gc=False):
-    """The same with its arguments as they are written."""
+    """Any event, with its arguments as they are written."""
 
     ph: str = ""
     cat: str = ""
@@ -75,10 +94,15 @@ class LooseEvent(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_EVENTS = msgspec.json.Decoder(list[Event])
+Event = Span | Instant | Other
+# A type for every other phase of the format, because msgspec tells types apart by one tag each.
+_PHASES = "BEIMCbnesftSTpFPNODVvRc()"
+_OTHERS = [msgspec.defstruct(f"Phase{n}", [], bases=(Other,), tag=phase) for n, phase in enumerate(_PHASES)]
+_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Union[Span, Instant, Other, *_OTHERS]])  # type: ignore[valid-type]
 _LOOSE = msgspec.json.Decoder(list[LooseEvent])
 # Not strict: some writers quote their numbers.
 _ARGS = msgspec.json.Decoder(Args, strict=False)
+_MEMORY_ARGS = msgspec.json.Decoder(MemoryArgs, strict=False)
 
 OPERATORS = ("cpu_op", "Operator", "operator")
 CALLS = ("cuda_runtime", "Runtime", "hip_runtime")
@@ -89,7 +113,7 @@ WITH_ARGS = {*OPERATORS, *CALLS, *DRIVER_CALLS, *KERNELS, *COPIES, *MEMSETS, "py
 MEMORY = "[memory]"
 
 
-def decode(text: bytes) -> list[Event]:
+def decode(text: bytes | memoryview) -> list[Event]:
     """The events of a JSON list; msgspec.DecodeError where it is none, or an event that matters cannot be read."""
     try:
         return _EVENTS.decode(text)
@@ -98,6 +122,9 @@ def decode(text: bytes) -> list[Event]:
 
 
 def _tighten(event: LooseEvent) -> Event:
-    matters = event.cat in WITH_ARGS or event.name == MEMORY
-    args = _ARGS.decode(event.args) if matters else NO_ARGS
-    return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, args)
+    if event.ph == "X":
+        args = _ARGS.decode(event.args) if event.cat in WITH_ARGS else NO_ARGS
+        return Span(event.cat, event.name, event.pid, event.tid, event.ts, event.dur, args)
+    if event.ph == "i" and event.name == MEMORY:
+        return Instant(event.name, event.pid, event.tid, event.ts, _MEMORY_ARGS.decode(event.args))
+    return Other()

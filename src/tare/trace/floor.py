@@ -40,7 +40,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
         if self.fused > kernels:
             said.append(
                 f"the counted work needs {self.fused / 1e6:.3g} ms at the measured peaks, more than the kernels "
-                "took: they compute less than was counted (Winograd, sparsity), or the peaks are too low"
+                "took: they compute less than was counted (Winograd, sparsity), a cache serves them, or the "
+                "peaks are too low"
             )
         if self.uncounted:
             said.append(f"not counted, so the floor is a lower bound: {', '.join(self.uncounted)}")

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from tare.trace.intervals import Integers
-from tare.trace.nesting import innermost, nest, order
-from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, SYNC, Frames, Spans, Trace
-from tare.trace.timeline import BEGINNING, Timeline, flatten, inherit
+from tare.trace.nesting import enclosed, inherit, innermost, nest, order
+from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Frames, Spans, Trace
+from tare.trace.timeline import BEGINNING, Timeline, flatten
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
 CAUSES = (
@@ -23,14 +23,12 @@ CAUSES = (
     "device-side waiting",
     "tail",
 )
-_OF_CALL = {
-    SYNC: SYNCHRONISATION,
-    ALLOCATE: ALLOCATION,
-    LAUNCH: CALL,
-    GRAPH: CALL,
-    COPY_CALL: CALL,
-    MEMSET_CALL: CALL,
-}
+# By `Calls.kind`.
+_CAUSE_OF_CALL = np.full(OTHER + 1, DISPATCH)
+_CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
+_CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
+# Kinds of frames.
+LINE, MODULE, LOADER, LIBRARY = range(4)
 _LOADER = re.compile(r"DataLoader|torch/utils/data/")
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
@@ -56,7 +54,11 @@ class Host:
 
     def timeline(self, thread: int) -> Timeline:
         rows = np.flatnonzero(self.thread == thread)
-        return flatten(rows, self.start, self.end, self.parent, self.depth)
+        return flatten(rows, self.start, self._enclosed, self.parent)
+
+    @cached_property
+    def _enclosed(self) -> Integers:
+        return enclosed(self.end, self.parent)
 
     def latest_end(self, thread: int, at: Integers) -> Integers:
         """For each moment, the latest end of what began on the thread before it."""
@@ -80,7 +82,7 @@ def host_of(trace: Trace) -> Host:
     own = np.concatenate(
         [
             np.full(len(trace.operators), DISPATCH),
-            np.array([_OF_CALL.get(int(kind), DISPATCH) for kind in trace.calls.kind], dtype=np.int64),
+            _CAUSE_OF_CALL[trace.calls.kind],
             np.full(len(marked), LOADING),
         ]
     )
@@ -89,8 +91,8 @@ def host_of(trace: Trace) -> Host:
     start, end, name, thread = start[rows], end[rows], name[rows], thread[rows]
     parent, depth = nest(thread, start, end)
     loading = np.where(np.isin(name, loaders), LOADING, -1)
-    loading = inherit(loading, parent, depth)
-    top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent, depth)
+    loading = inherit(loading, parent)
+    top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent)
     return Host(
         trace=trace,
         start=start,
@@ -111,14 +113,14 @@ class Places:
     def __init__(self, trace: Trace) -> None:
         frames: Frames = trace.frames
         self._trace = trace
-        kinds = [_frame_kind(name) for name in trace.names]
-        own = np.array(kinds, dtype=object)[frames.name] if len(frames) else np.empty(0, dtype=object)
+        codes, inverse = np.unique(frames.name, return_inverse=True)
+        own = np.array([_frame_kind(trace.names[code]) for code in codes], dtype=np.int64)[inverse]
         rows = np.arange(len(frames))
 
-        def nearest(kind: str) -> Integers:
-            return inherit(np.where(own == kind, rows, -1).astype(np.int64), frames.parent, frames.depth)
+        def nearest(kind: int) -> Integers:
+            return inherit(np.where(own == kind, rows, -1), frames.parent)
 
-        self.line, self.module, self.loading = nearest("line"), nearest("module"), nearest("loader")
+        self.line, self.module, self.loading = nearest(LINE), nearest(MODULE), nearest(LOADER)
 
     def frame_at(self, thread: Integers, at: Integers) -> Integers:
         """The innermost frame at each moment of a thread, or -1."""
@@ -144,16 +146,16 @@ class Places:
         return dict(zip(operators.sequence[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _frame_kind(name: str) -> str:
+def _frame_kind(name: str) -> int:
     if name.startswith(_MODULE):
-        return "module"
+        return MODULE
     if _LOADER.search(name):
-        return "loader"
+        return LOADER
     found = _LINE.fullmatch(name)
     if not found or name.startswith("<"):
-        return "library"
+        return LIBRARY
     parts = found["file"].replace("\\", "/").lstrip("/").split("/")
     root = parts[0].removesuffix(".py")
     installed = "lib" in parts and any(part.startswith("python3") for part in parts)
     library = installed or root in sys.stdlib_module_names or any(part in _LIBRARIES for part in parts)
-    return "library" if library else "line"
+    return LIBRARY if library else LINE

@@ -12,6 +12,7 @@ import numpy as np
 from tare.trace import intervals as iv
 from tare.trace.host import CALL, CAUSES, DISPATCH, LOADING, PYTHON, TAIL, WAITING, Host, host_of
 from tare.trace.intervals import Integers
+from tare.trace.nesting import enclosed
 from tare.trace.tables import Mask, Trace
 from tare.trace.timeline import NOBODY, flatten
 from tare.trace.windows import main_device, windows
@@ -157,7 +158,7 @@ def _python(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> Pieces:
         return pieces
     frames = trace.frames
     mine = np.flatnonzero(frames.thread == stepping)
-    line = flatten(mine, frames.start, frames.end, frames.parent, frames.depth)
+    line = flatten(mine, frames.start, enclosed(frames.end, frames.parent), frames.parent)
     piece, start, end, owner = line.cut(pieces.start, pieces.end)
     found = pieces.take(piece)
     loading = (owner >= 0) & (host.places.loading[np.maximum(owner, 0)] >= 0)
@@ -195,29 +196,30 @@ def explain_idle(trace: Trace) -> Idle | None:
     return Idle(
         idle=int(pieces.length.sum()),
         gaps=len(gaps),
-        causes=[_cause(number, pieces, texts, where) for number in range(len(CAUSES))],
+        causes=_causes(pieces, texts, where),
         longest=_longest(gaps, pieces, texts, where, begin),
     )
 
 
-def _cause(number: int, pieces: Pieces, texts: list[str], where: Integers) -> Cause:
-    rows = np.flatnonzero(pieces.cause == number)
-    codes, inverse = np.unique(where[rows], return_inverse=True)
-    times = np.zeros(len(codes), dtype=np.int64)
-    np.add.at(times, inverse, pieces.length[rows])
-    # Number of place and number of gap in one, for unique is slow on pairs.
-    many = int(pieces.gap.max(initial=0)) + 1
-    pairs = np.unique(where[rows] * many + pieces.gap[rows])
-    counts = np.unique(pairs // many, return_counts=True)[1]
-    ranked = np.argsort(-times, kind="stable")
-    places = [
-        Place(where=texts[int(codes[i])], idle=int(times[i]), gaps=int(counts[i])) for i in ranked[:MOST_PLACES]
-    ]
-    rest = ranked[MOST_PLACES:]
-    if len(rest):
-        gaps = len(np.unique(pairs[np.isin(pairs // many, codes[rest])] % many))
-        places.append(Place(where=f"{len(rest)} other places", idle=int(times[rest].sum()), gaps=gaps))
-    return Cause(cause=CAUSES[number], idle=int(times.sum()), places=places)
+def _causes(pieces: Pieces, texts: list[str], where: Integers) -> list[Cause]:
+    # A cause at a place is one number; with the number of the gap in it as well, each gap counts once.
+    many, gaps = len(texts), int(pieces.gap.max(initial=0)) + 1
+    spot = pieces.cause * many + where
+    times = np.zeros(len(CAUSES) * many, dtype=np.int64)
+    np.add.at(times, spot, pieces.length)
+    pairs = np.unique(spot * gaps + pieces.gap)
+    spots, gap = np.divmod(pairs, gaps)
+    counts = np.bincount(spots, minlength=len(times)).reshape(len(CAUSES), many)
+    found = []
+    for number, (idle, count) in enumerate(zip(times.reshape(len(CAUSES), many), counts, strict=True)):
+        ranked = np.argsort(-idle, kind="stable")[: np.count_nonzero(count)]
+        places = [Place(where=texts[i], idle=int(idle[i]), gaps=int(count[i])) for i in ranked[:MOST_PLACES]]
+        rest = ranked[MOST_PLACES:]
+        if len(rest):
+            several = len(np.unique(gap[np.isin(spots, number * many + rest)]))
+            places.append(Place(where=f"{len(rest)} other places", idle=int(idle[rest].sum()), gaps=several))
+        found.append(Cause(cause=CAUSES[number], idle=int(idle.sum()), places=places))
+    return found
 
 
 def _longest(gaps: Integers, pieces: Pieces, texts: list[str], where: Integers, begin: int) -> list[Gap]:

@@ -1,7 +1,6 @@
 """What the profiler says only in names: what a call does, where a copy goes, which step an annotation is."""
 
 import re
-from functools import lru_cache
 
 from tare.trace.tables import (
     ALLOCATE,
@@ -50,12 +49,10 @@ def step_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-@lru_cache(maxsize=4096)
 def call_kind(name: str) -> int:
     return next((kind for kind, pattern in _CALLS if pattern.search(name)), OTHER)
 
 
-@lru_cache(maxsize=4096)
 def copy_direction(name: str) -> int:
     """From names such as 'Memcpy HtoD (Pageable -> Device)'."""
     found = _DIRECTION.search(name)
@@ -64,7 +61,6 @@ def copy_direction(name: str) -> int:
     return _SHORT[found[1] or f"{found[2][0]}to{found[3][0]}"]
 
 
-@lru_cache(maxsize=4096)
 def copy_memory(name: str) -> int:
     """Which host memory a copy touches: only a pinned one runs beside the program."""
     if "Pageable" in name:

@@ -34,12 +34,24 @@ def describe(trace: Trace, host: Host, pieces: Pieces) -> tuple[list[str], Integ
 def _distinct(columns: Integers) -> tuple[Integers, Integers]:
     """For rows of numbers: one row of each kind, and the kind of each row. Much faster than unique(axis=0)."""
     code = np.zeros(len(columns), dtype=np.int64)
-    first = np.zeros(0, dtype=np.int64)
+    first = np.arange(min(1, len(columns)))
+    many = int(columns.max(initial=0)) + 2
     for column in columns.T:
-        _, first, code = np.unique(
-            code * (int(columns.max(initial=0)) + 2) + column, return_index=True, return_inverse=True
-        )
+        if len(column) and column.min() != column.max():
+            first, code = _numbered(code * many + column + 1, len(first) * many)
     return first, code
+
+
+def _numbered(values: Integers, bound: int) -> tuple[Integers, Integers]:
+    """The same for one column of numbers below a bound."""
+    if bound > 8 * len(values) + 65_536:
+        _, first, code = np.unique(values, return_index=True, return_inverse=True)
+        return first, code
+    # A table of all that there can be is filled faster than what there is is sorted.
+    row = np.full(bound, -1, dtype=np.int64)
+    row[values[::-1]] = np.arange(len(values))[::-1]
+    known = row >= 0
+    return row[known], (np.cumsum(known) - 1)[values]
 
 
 def _text(trace: Trace, operator: int, line: int, module: int, frame: int, following: int) -> str:

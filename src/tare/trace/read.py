@@ -1,7 +1,7 @@
 """A trace of torch.profiler (.json, .json.gz; ours or anyone's) into its tables. Nothing of it is executed."""
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,21 @@ from tare.trace.chunks import Chunks
 from tare.trace.collect import Collector
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
-from tare.trace.naming import STEP, step_number
+from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, step_number
 from tare.trace.nesting import innermost, nest, order
-from tare.trace.tables import Annotations, Calls, Device, Frames, Memory, Operators, Spans, Steps, Trace, Waits
+from tare.trace.tables import (
+    COPY,
+    Annotations,
+    Calls,
+    Device,
+    Frames,
+    Memory,
+    Operators,
+    Spans,
+    Steps,
+    Trace,
+    Waits,
+)
 
 Columns = dict[str, Integers]
 
@@ -57,8 +69,8 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
     names = [str(name) for name in collector.names]
     operators = _operators(_sorted(collector.operators.finish()))
     frames = _frames(_sorted(collector.frames.finish()))
-    calls = _calls(_sorted(collector.calls.finish()), operators, frames)
-    device = _device(_sorted(collector.device.finish()), calls)
+    calls = _calls(_sorted(collector.calls.finish()), names, operators, frames)
+    device = _device(_sorted(collector.device.finish()), names, calls)
     annotations = Annotations(**_sorted(collector.annotations.finish()))
     trace_tables = (operators, frames, calls, device)
     return Trace(
@@ -97,17 +109,29 @@ def _frames(columns: Columns) -> Frames:
     return Frames(**columns, parent=parent, depth=depth)
 
 
-def _calls(columns: Columns, operators: Operators, frames: Frames) -> Calls:
+def _calls(columns: Columns, names: list[str], operators: Operators, frames: Frames) -> Calls:
     at = columns["thread"], columns["start"]
     around = [innermost(table.thread, table.start, table.end, table.parent, *at) for table in (operators, frames)]
-    return Calls(**columns, operator=around[0], frame=around[1])
+    kind = _by_name(columns["name"], names, call_kind)
+    return Calls(**columns, kind=kind, operator=around[0], frame=around[1])
 
 
-def _device(columns: Columns, calls: Calls) -> Device:
+def _by_name(codes: Integers, names: list[str], meaning: Callable[[str], int]) -> Integers:
+    """What the name of each row means."""
+    distinct, inverse = np.unique(codes, return_inverse=True)
+    return np.array([meaning(names[code]) for code in distinct], dtype=np.int64)[inverse]
+
+
+def _device(columns: Columns, names: list[str], calls: Calls) -> Device:
     grid = np.stack([columns.pop(name) for name in ("gx", "gy", "gz")], axis=1)
     block = np.stack([columns.pop(name) for name in ("bx", "by", "bz")], axis=1)
     call = _join(columns["correlation"], calls)
-    return Device(**columns, call=call, grid=grid, block=block)
+    copied = columns["kind"] == COPY
+    direction, memory = (
+        np.where(copied, _by_name(columns["name"], names, meaning), -1)
+        for meaning in (copy_direction, copy_memory)
+    )
+    return Device(**columns, call=call, grid=grid, block=block, direction=direction, memory=memory)
 
 
 def _join(correlation: Integers, calls: Calls) -> Integers:

@@ -32,27 +32,14 @@ class Timeline:
         return piece[kept], from_[kept], to[kept], self.owner[segment][kept]
 
 
-def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers, depth: Integers) -> Timeline:
-    """The timeline of these rows, all of one thread, nested by `nest`. What outlives its parent is cut."""
-    end = end.copy()
-    for level in range(1, int(depth[rows].max(initial=0)) + 1):
-        inner = rows[depth[rows] == level]
-        end[inner] = np.minimum(end[inner], end[parent[inner]])
+def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers) -> Timeline:
+    """The timeline of these rows, all of one thread, in `order` and nested by `nest`, with ends `enclosed`."""
     # What has no length owns nothing.
     rows = rows[end[rows] > start[rows]]
     # At a row's start it becomes the owner, at its end its parent does. At one moment, ends come before starts,
     # inner ends before outer ones, and outer starts before inner ones: the last to come is right.
-    times = np.concatenate([end[rows], start[rows]])
-    owners = np.concatenate([parent[rows], rows])
-    rank = np.concatenate([-1 - depth[rows], depth[rows]])
-    order = np.lexsort((rank, times))
+    inwards = rows[::-1]
+    times = np.concatenate([end[inwards], start[rows]])
+    owners = np.concatenate([parent[inwards], rows])
+    order = np.argsort(times, kind="stable")
     return Timeline(np.append(BEGINNING, times[order]), np.append(NOBODY, owners[order]))
-
-
-def inherit(own: Integers, parent: Integers, depth: Integers) -> Integers:
-    """For each row its own value, or where that is negative that of the nearest row around it that has one."""
-    found = own.copy()
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        rows = np.flatnonzero((depth == level) & (own < 0))
-        found[rows] = found[parent[rows]]
-    return found

@@ -79,6 +79,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
 
 
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different between two steps: `parts` adds up to the difference of their gross times."""
+
+    one: str
+    other: str
+    parts: list[Difference]
+
+
 def device_waterfall(
     title: str, gross: int, parts: Breakdown, idle: Idle, floor: Floor | None, profiled: bool = False
 ) -> Waterfall:

@@ -25,7 +25,7 @@ def look(scene: Scene) -> Iterator[Hit]:
         return
     calls = np.unique(device.call[works])
     yield Hit(
-        summary=f"{scene.per_step(len(works)):.0f} kernels a step only turn tensors round for cuDNN",
+        summary=f"kernels only turn tensors round for cuDNN: {scene.per_step(len(works)):.3g} a step",
         evidence={"device_share": scene.device_share(works), "kernels_per_step": scene.per_step(len(works))},
         places=[
             Place(

@@ -26,7 +26,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     works = scene.works_of(np.union1d(scene.calls_under(adding), scene.calls_under(_backward(scene, channels))))
     calls = np.unique(device.call[works])
     yield Hit(
-        summary=f"{scene.per_step(len(guilty)):.0f} convolutions a step add a bias that a batch norm removes",
+        summary=f"convolutions add a bias that a batch norm removes: {scene.per_step(len(guilty)):.3g} a step",
         evidence={
             "convolutions_per_step": scene.per_step(len(guilty)),
             "device_s_per_step": scene.device_s(works),

@@ -31,7 +31,7 @@ def look(scene: Scene) -> Iterator[Hit]:
         where = scene.places.at(int(frames.thread[row]), int(frames.start[row])) or "Python"
         places.setdefault(where, []).append(row)
     yield Hit(
-        summary=f"{scene.per_step(len(outer)):.0f} tracebacks a step are formatted",
+        summary=f"tracebacks are formatted: {scene.per_step(len(outer)):.3g} a step",
         evidence={"tracebacks_per_step": scene.per_step(len(outer))},
         places=[
             Place(

@@ -31,7 +31,7 @@ def look(scene: Scene) -> Iterator[Hit]:
         return
     edit = Edit(apart=frozenset(scene.script.work_at[w] for w in copies.tolist()))
     yield Hit(
-        summary=f"{scene.per_step(len(copies)):.0f} copies a step run alone, "
+        summary=f"copies run alone: {scene.per_step(len(copies)):.3g} a step, "
         f"{exposed / scene.steps / 1e9 / scene.step_s:.0%} of it",
         evidence={
             "exposed_s_per_step": exposed / scene.steps / 1e9,

@@ -28,7 +28,7 @@ def look(scene: Scene) -> Iterator[Hit]:
         return
     spans = [_entry(scene, row) for row in inner.tolist()]
     yield Hit(
-        summary=f"{scene.per_step(len(inner)):.0f} graph breaks a step",
+        summary=f"graph breaks: {scene.per_step(len(inner)):.3g} a step",
         evidence={"breaks_per_step": scene.per_step(len(inner)), "regions_per_step": scene.per_step(len(regions))},
         places=[
             Place(

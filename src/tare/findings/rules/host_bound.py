@@ -10,8 +10,8 @@ from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, merged
 from tare.trace.intervals import Intervals, complement, covered_length, difference, make, union
+from tare.trace.nesting import inherit
 from tare.trace.tables import Integers, Mask
-from tare.trace.timeline import inherit
 
 SHORTEST_NS = 100_000
 # A stretch is so many times as long as the usual way from one call to the next.
@@ -35,7 +35,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     spans = [(int(start), int(end)) for start, end in found]
     seconds = float((found[:, 1] - found[:, 0]).sum()) / scene.steps / 1e9
     yield Hit(
-        summary=f"{scene.per_step(len(found)):.0f} stretches a step in which the host launches nothing",
+        summary=f"stretches in which the host launches nothing: {scene.per_step(len(found)):.3g} a step",
         evidence={"stretches_per_step": scene.per_step(len(found)), "host_s_per_step": seconds},
         places=[_place(scene, start, end) for start, end in spans],
         gain_s=scene.price(Edit(removed=merged(spans))),
@@ -77,7 +77,7 @@ def _dispatching(scene: Scene) -> Intervals:
     """Outermost operators that launch something: their host time is the framework's; launch-bound prices it."""
     table, calls = scene.trace.operators, scene.trace.calls
     launching = calls.operator[scene.trace.device.call[scene.trace.device.call >= 0]]
-    top = inherit(np.where(table.depth == 0, np.arange(len(table)), -1), table.parent, table.depth)
+    top = inherit(np.where(table.depth == 0, np.arange(len(table)), -1), table.parent)
     rows = np.unique(top[launching[launching >= 0]])
     steps = scene.matching(table, r"^(?:ProfilerStep|tare::step)#")
     return table.intervals(rows[~np.isin(rows, steps)])

@@ -23,7 +23,7 @@ def look(scene: Scene) -> Iterator[Hit]:
         seconds = float(table.duration[rows].sum()) / scene.steps / 1e9
         name = scene.trace.name(table, int(rows[0])).partition("#")[2]
         yield Hit(
-            summary=f"the device waits for {scene.per_step(len(rows)):.0f} batches a step",
+            summary=f"the device waits for batches: {scene.per_step(len(rows)):.3g} a step",
             evidence={"batches_per_step": scene.per_step(len(rows)), "loading_s_per_step": seconds},
             places=[Place(where=name, count=scene.per_step(len(rows)), seconds=seconds)],
             gain_s=scene.price(Edit(removed=merged(spans))),

@@ -46,7 +46,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     rate = scene.rates.get(f"matrix:{RATE[kind.type]}") or good_rate
     gain = _gain(scene, rows, works, rate) if rate else None
     yield Hit(
-        summary=f"{scene.per_step(len(rows)):.0f} matrix products a step have dimensions off the multiple of 8",
+        summary=f"matrix products have dimensions off the multiple of 8: {scene.per_step(len(rows)):.3g} a step",
         evidence={"device_share": share, "type": kind.type},
         places=[
             Place(

@@ -43,7 +43,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     moved = int(device.bytes[copies].sum()) / scene.steps
     evidence: dict[str, float | int | str] = {"bytes_per_step": moved, "bytes_per_s": moved / seconds}
     yield Hit(
-        summary=f"{scene.per_step(len(copies)):.0f} copies a step touch pageable memory",
+        summary=f"copies touch pageable memory: {scene.per_step(len(copies)):.3g} a step",
         evidence=evidence | ({"pinned_bytes_per_s": rate} if rate else {}),
         places=[
             Place(

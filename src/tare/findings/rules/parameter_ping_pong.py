@@ -29,7 +29,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     roots = scene.roots(scene.trace.calls.operator[calls])
     moved = int(device.bytes[works].sum()) / scene.steps
     yield Hit(
-        summary=f"{scene.per_step(len(back)):.0f} tensors a step go to the host and back",
+        summary=f"tensors go to the host and back: {scene.per_step(len(back)):.3g} a step",
         evidence={
             "bytes_per_step": moved,
             "tensors_per_step": scene.per_step(len(back)),

@@ -35,7 +35,7 @@ def look(scene: Scene) -> Iterator[Hit]:
         for where, rows in scene.places.of_calls(calls).items()
     ]
     yield Hit(
-        summary=f"{scene.per_step(len(copies)):.0f} single numbers a step are copied to the device",
+        summary=f"single numbers are copied to the device: {scene.per_step(len(copies)):.3g} a step",
         evidence={
             "copies_per_step": scene.per_step(len(copies)),
             "bytes_each": int(scene.trace.device.bytes[copies].max()),

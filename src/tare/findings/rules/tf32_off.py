@@ -45,7 +45,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     left = min(sum(counted) / rate / scene.steps / seconds, 1.0) if rate else 0.0
     edit = Edit(factors={scene.script.work_at[work]: max(left, 1e-9) for work in slow})
     yield Hit(
-        summary=f"{scene.per_step(len(works)):.0f} float32 matrix kernels a step run without tensor cores",
+        summary=f"float32 matrix kernels run without tensor cores: {scene.per_step(len(works)):.3g} a step",
         evidence={"device_share": scene.device_share(works), "flops_per_step": sum(counted) / scene.steps},
         places=[
             Place(

@@ -18,6 +18,9 @@ class Run(msgspec.Struct, tag="run", kw_only=True, frozen=True):
     value: float
     seconds: float
     figures: dict[str, float] = {}
+    # How often a step called each operator and launched each kernel.
+    operators: dict[str, int] = {}
+    kernels: dict[str, int] = {}
     environment: Environment | None = None
 
 

@@ -12,11 +12,15 @@ from tare.guard.bisect.measure import measure
 from tare.guard.bisect.outcome import Found, Outcome
 from tare.guard.bisect.places import CannotRun, Place, Places
 from tare.guard.bisect.spec import Spec
-from tare.stats.search import Culprit, Search, Verdict, difference
+from tare.guard.metrics import get_metric
+from tare.stats.exact_search import ExactSearch
+from tare.stats.search import Culprit, Search, Verdict
 
 # A run that fails may have had bad luck; one that fails twice has not.
 TRIES = 2
 MOST_PROBABLE = 5
+
+AnySearch = Search | ExactSearch
 
 
 def bisect(
@@ -28,7 +32,7 @@ def bisect(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Searches until it is sure, or cannot be. Ctrl-C ends it with what is known; --resume goes on."""
-    search = Search(spec.last, confidence, most_runs)
+    search = _search(spec, confidence, most_runs)
     places = Places(spec, folder / "places", tell)
     with BisectJournal(folder, spec, resume) as journal:
         for entry in journal.entries:
@@ -47,7 +51,14 @@ def bisect(
         return _outcome(spec, search, journal, places, verdict, interrupted)
 
 
-def _take(search: Search, entry: Entry) -> None:
+def _search(spec: Spec, confidence: float, most_runs: int | None) -> AnySearch:
+    """A count needs no statistics."""
+    if spec.case and get_metric(spec.metric).exact:
+        return ExactSearch(spec.last, most_runs)
+    return Search(spec.last, confidence, most_runs)
+
+
+def _take(search: AnySearch, entry: Entry) -> None:
     if isinstance(entry, Run):
         search.add(entry.candidate, entry.value)
     else:
@@ -69,45 +80,43 @@ def _attempt(spec: Spec, candidate: int, places: Places) -> Entry:
     raise AssertionError("unreachable")
 
 
-def _told(search: Search, entry: Entry) -> str:
+def _told(search: AnySearch, entry: Entry) -> str:
     if isinstance(entry, Skipped):
         return f"{_short(entry.label)} skipped, cannot {entry.stage}: {entry.reason[:200]}"
     text = f"run {search.spent}: {_short(entry.label)} {entry.value:.4g}"
-    if len(search.runs) < 3 or search.whole == 0:
+    chances = search.state().probabilities
+    if len(search.runs) < 3 or not chances:
         return text
-    chances = search.probabilities()
     best = max(range(len(chances)), key=chances.__getitem__)
     return f"{text}; most suspect so far: candidate {best} of {search.last} at {chances[best]:.0%}"
 
 
 def _outcome(
-    spec: Spec, search: Search, journal: BisectJournal, places: Places, verdict: Verdict, interrupted: bool
+    spec: Spec, search: AnySearch, journal: BisectJournal, places: Places, verdict: Verdict, interrupted: bool
 ) -> Outcome:
     runs: dict[int, list[Run]] = {}
     for entry in journal.entries:
         if isinstance(entry, Run) and entry.candidate not in search.skipped:
             runs.setdefault(entry.candidate, []).append(entry)
-    both = 0 in runs and spec.last in runs
-    whole = difference(search.runs[0], search.runs[spec.last], 0.95) if both else None
-    known = both and verdict in ("found", "undecided") and search.whole != 0
-    posterior = search.posterior() if known else None
-    culprits = search.culprits(posterior) if posterior else []
+    state = search.state()
+    whole, sound = state.whole, state.whole is not None and state.whole.sound
+    known = verdict in ("found", "undecided")
     return Outcome(
         verdict=verdict,
         kind=spec.kind,
         good=spec.candidates[0].label,
         bad=spec.candidates[-1].label,
-        ratio=whole.mid if whole else None,
-        low=whole.low if whole and whole.sound else None,
-        high=whole.high if whole and whole.sound else None,
+        ratio=_finite(whole.mid) if whole else None,
+        low=_finite(whole.low) if whole and sound else None,
+        high=_finite(whole.high) if whole and sound else None,
         candidates=len(spec.candidates),
         runs=sum(map(len, runs.values())),
         measured={spec.candidates[c].label: len(found) for c, found in sorted(runs.items())},
-        culprits=[_found(spec, each, runs, places) for each in culprits],
-        probable=_probable(spec, search) if posterior and verdict != "found" else {},
+        culprits=[_found(spec, each, runs, places) for each in state.culprits] if known else [],
+        probable=_probable(spec, state.probabilities) if verdict == "undecided" else {},
         skipped=[entry for entry in journal.entries if isinstance(entry, Skipped)],
         journal=str(journal.path),
-        noise=posterior.width * abs(math.log(whole.mid)) if posterior and whole else None,
+        noise=state.noise if known else None,
         interrupted=interrupted,
     )
 
@@ -127,9 +136,9 @@ def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Pla
         parent=spec.candidates[culprit.parent].label,
         suspects=[spec.candidates[c].label for c in culprit.suspects],
         probability=culprit.probability,
-        ratio=culprit.ratio.mid,
-        low=culprit.ratio.low,
-        high=culprit.ratio.high,
+        ratio=_finite(culprit.ratio.mid),
+        low=_finite(culprit.ratio.low),
+        high=_finite(culprit.ratio.high),
         before=median(run.value for run in before),
         after=median(run.value for run in after),
         runs=(len(before), len(after)),
@@ -137,10 +146,14 @@ def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Pla
     )
 
 
-def _probable(spec: Spec, search: Search) -> dict[str, float]:
-    chances = search.probabilities()
+def _probable(spec: Spec, chances: list[float]) -> dict[str, float]:
     ranked = sorted(range(len(chances)), key=lambda c: -chances[c])[:MOST_PROBABLE]
     return {spec.candidates[c].label: chances[c] for c in ranked if chances[c] > 0.01}
+
+
+def _finite(ratio: float) -> float | None:
+    """A count that was zero has no ratio."""
+    return ratio if math.isfinite(ratio) else None
 
 
 def _short(label: str) -> str:

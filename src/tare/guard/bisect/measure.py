@@ -15,6 +15,7 @@ from tare.guard.bisect.journal import Run
 from tare.guard.bisect.places import Place
 from tare.guard.bisect.process import CannotRun, run_vector
 from tare.guard.bisect.spec import Spec, vector
+from tare.guard.differing import names
 from tare.guard.metrics import METRICS, get_metric, values
 from tare.records.codec import decode_record
 
@@ -28,7 +29,8 @@ def measure(spec: Spec, candidate: int, place: Place) -> Run:
     began = time.perf_counter()
     found = _measure_case(spec, place) if spec.case else _measure_command(spec, place)
     value = found["value"]
-    if not (math.isfinite(value) and value > 0):
+    is_count = spec.case is not None and get_metric(spec.metric).exact
+    if not (math.isfinite(value) and (value > 0 or (is_count and value == 0))):
         raise CannotRun(f"the figure is {value}, and must be positive")
     return Run(candidate=candidate, label=label, seconds=time.perf_counter() - began, **found)
 
@@ -109,4 +111,5 @@ def _read_case(output: str, metric: str, where: Path) -> dict[str, Any]:
     if wanted not in figures:
         raise CannotRun(f"the record has no {wanted}")
     value = figures.pop(wanted)
-    return {"value": value, "figures": figures, "environment": record.environment}
+    named = {f"{what}s": names(record, what) for what in ("operator", "kernel")}
+    return {"value": value, "figures": figures, **named, "environment": record.environment}

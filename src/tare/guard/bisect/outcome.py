@@ -16,9 +16,10 @@ class Found(msgspec.Struct, kw_only=True):
     parent: str
     suspects: list[str]
     probability: float
-    ratio: float
-    low: float
-    high: float
+    # None where the parent's figure is zero.
+    ratio: float | None
+    low: float | None
+    high: float | None
     before: float
     after: float
     runs: tuple[int, int]

@@ -14,12 +14,14 @@ struct Value {
   std::string name, dtype, region;
   std::vector<int64_t> shape, strides;
   int64_t offset = 0, size = 1;
+  bool last = false;
   char* data = nullptr;
 
   int64_t element() const { return dtype == "f32" ? 4 : dtype == "i64" ? 8 : dtype == "u8" ? 1 : 2; }
   int64_t bytes() const { return size * element(); }
-  // Images and filters with the channels last in memory.
-  bool channels_last() const { return shape.size() == 4 && strides[1] == 1 && (shape[1] > 1 || strides[3] == shape[1]); }
+  // Images and filters with the channels last in memory. It is said and not guessed from the strides: those of a single
+  // pixel are the same either way, and the filter of a larger window that goes over it is not.
+  bool channels_last() const { return last; }
 
   template <class T>
   T* as() const {
@@ -104,6 +106,7 @@ struct Step {
     made.region = json["region"].as_text();
     made.shape = Op::list(json["shape"]);
     made.strides = Op::list(json["strides"]);
+    made.last = json["channels_last"].boolean;
     made.offset = static_cast<int64_t>(json["offset"].as_number());
     for (int64_t n : made.shape) made.size *= n;
     return made;

@@ -1,10 +1,14 @@
 """The body of an issue or a pull-request comment: what, how much, how sure, where, how to reproduce."""
 
-from tare.guard.changes import CaseChange, Change, Report
+from tare.guard.changes import CaseChange, Change, Differing, Report
 from tare.report.changes import STATES, change_of, remark, summary_line, value
+from tare.report.numbers import seconds
 
 HEAD = "| case | metric | before | now | change | verdict | |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
+DIFFERING_HEAD = "| | | name | calls | before | now |"
+DIFFERING_RULE = "| --- | --- | --- | ---: | ---: | ---: |"
+MOST_DIFFERING = 15
 
 
 def render(report: Report) -> str:
@@ -19,6 +23,7 @@ def render(report: Report) -> str:
     if told:
         told.sort(key=lambda pair: not pair[1].regression)
         lines += [HEAD, RULE, *(_row(case, change) for case, change in told), ""]
+    lines += _differing(report)
     lines += _rest(report)
     lines += [f"- {escape(note)}" for note in report.notes]
     lines += ["", *_sureness(report), "", *_where(report)]
@@ -57,6 +62,32 @@ def _row(case: CaseChange, change: Change) -> str:
         escape(remark(change)),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def _differing(report: Report) -> list[str]:
+    """What the steps that got worse do otherwise: operators and kernels that appeared, vanished, slowed."""
+    lines = []
+    for case in report.bad:
+        if not case.differing:
+            continue
+        told = "profiled side by side" if case.differing_by == "profile" else "counted in the records"
+        lines += [f"### What `{escape(case.case)}` does otherwise", ""]
+        lines += [f"Per step, {told}:", "", DIFFERING_HEAD, DIFFERING_RULE]
+        lines += [_differing_row(one) for one in case.differing[:MOST_DIFFERING]]
+        if len(case.differing) > MOST_DIFFERING:
+            lines += ["", f"and {len(case.differing) - MOST_DIFFERING} more (`--format json` has all)"]
+        lines.append("")
+    return lines
+
+
+def _differing_row(one: Differing) -> str:
+    calls = (
+        f"{one.before_calls:g}"
+        if one.before_calls == one.after_calls
+        else (f"{one.before_calls:g} → {one.after_calls:g}")
+    )
+    times = [seconds(value) if value else "" for value in (one.before_s, one.after_s)]
+    return "| " + " | ".join((one.status, one.what, f"`{escape(one.name)}`", calls, *times)) + " |"
 
 
 def _rest(report: Report) -> list[str]:

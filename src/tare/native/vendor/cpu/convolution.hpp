@@ -10,7 +10,7 @@ struct Convolution {
   Convolution(const Op& op, const Value& x, const Value& w, const Value& y)
       : n(x.shape[0]), c(x.shape[1]), h(x.shape[2]), width(x.shape[3]), k(y.shape[1]), p(y.shape[2]), q(y.shape[3]),
         r(w.shape[2]), s(w.shape[3]), groups(op.integer("groups")), stride(op.integers("stride")),
-        padding(op.integers("padding")), dilation(op.integers("dilation")), last(x.channels_last()) {
+        padding(op.integers("padding")), dilation(op.integers("dilation")), last(w.channels_last()) {
     direct = r == 1 && s == 1 && stride[0] == 1 && stride[1] == 1 && !padding[0] && !padding[1];
   }
 

@@ -4,6 +4,9 @@
 #include "../../worker/worker.hpp"
 #include "convolution.hpp"
 #include "elementwise.hpp"
+#include "losses.hpp"
+#include "normalization.hpp"
+#include "places.hpp"
 #include "pooling.hpp"
 #include "recurrent.hpp"
 
@@ -71,6 +74,7 @@ class Cpu : public Backend {
         {"bias_gradient", bias_gradient},
         {"conv_input_gradient", convolution_input_gradient},
         {"conv_weight_gradient", convolution_weight_gradient},
+        {"copy_block", copy_block},
         {"cross_entropy", cross_entropy},
         {"linear_input_gradient", linear_input_gradient},
         {"linear_weight_gradient", linear_weight_gradient},
@@ -78,7 +82,10 @@ class Cpu : public Backend {
         {"max_pool", max_pool},
         {"max_pool_backward", max_pool_backward},
         {"mean_square", mean_square},
+        {"multiply", multiply},
         {"reorder", reorder},
+        {"scale_channels", scale_channels},
+        {"scale_channels_backward", scale_channels_backward},
         {"sgd", sgd},
     };
     if (auto found = plain.find(op.kind); found != plain.end()) {

@@ -20,11 +20,14 @@ struct Walk {
       channels = static_cast<int>(value.shape.back());
     }
     outer = value.size / channels / inner;
+    if (count() >> 31) throw Failure("unsupported", "more than two thousand million numbers a channel");
   }
 
   __host__ __device__ int64_t count() const { return outer * inner; }
   __device__ int64_t at(int64_t m, int c) const {
-    return last ? m * channels + c : (m / inner * channels + c) * inner + m % inner;
+    if (last) return m * channels + c;
+    unsigned image = static_cast<unsigned>(m) / static_cast<unsigned>(inner);
+    return (static_cast<int64_t>(image) * channels + c) * inner + (static_cast<unsigned>(m) - image * static_cast<unsigned>(inner));
   }
 };
 
@@ -32,8 +35,9 @@ struct Launch {
   dim3 grid, block;
 };
 
-// Blocks of 256 threads; with channels last, as many neighbours in a row as there are (up to a warp), rows below.
-inline Launch shape_of(const Walk& walk, int pack, int processors, int waves) {
+// Blocks of 256 threads; with channels last, as many neighbours in a row as there are (up to a warp), rows below. A thread
+// gets `ahead` rows or more, as it has that many loads under way, unless processors would go without work.
+inline Launch shape_of(const Walk& walk, int pack, int processors, int waves, int ahead) {
   if (!walk.last) {
     unsigned chunks = static_cast<unsigned>(std::clamp<int64_t>(walk.count() / 2048, 1, std::max(1, waves * processors / walk.channels)));
     return {dim3(walk.channels, chunks), dim3(1, 256)};
@@ -42,49 +46,76 @@ inline Launch shape_of(const Walk& walk, int pack, int processors, int waves) {
   int x = 1;
   while (x < 32 && x < across) x *= 2;
   int y = 256 / x;
-  unsigned columns = static_cast<unsigned>((across + x - 1) / x);
-  int64_t most = std::max<int64_t>(1, walk.count() / (static_cast<int64_t>(y) * 2));
-  unsigned chunks = static_cast<unsigned>(std::clamp<int64_t>(static_cast<int64_t>(waves) * processors / columns, 1, most));
-  return {dim3(columns, chunks), dim3(x, y)};
+  int64_t columns = (across + x - 1) / x, rows = (walk.count() + y - 1) / y;
+  int64_t most = std::max<int64_t>(rows / ahead, std::min<int64_t>(rows, processors / columns));
+  int64_t chunks = std::clamp<int64_t>(waves * processors / columns, 1, std::max<int64_t>(most, 1));
+  return {dim3(static_cast<unsigned>(columns), static_cast<unsigned>(chunks)), dim3(x, y)};
 }
 
-// `body.begin(c)` once, then `body(index)` for all of a thread's packs.
+// The channel of a thread, in packs of N.
+template <int N>
+__device__ inline int channel_of(const Walk& walk) {
+  return walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+}
+
+// `body.begin(c)` once, then `body.read(index, kept)` and `body(index, kept)` for all of a thread's packs: several are read
+// before the first is written, or each load would wait for the store before it. `Body::blocks` of them share a processor:
+// with too many registers a thread, too few loads are under way.
 template <int N, class Body>
-__global__ void __launch_bounds__(256) visit(Walk walk, Body body) {
-  int c = walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+__global__ void __launch_bounds__(256, Body::blocks) visit(Walk walk, Body body) {
+  constexpr int ahead = Body::ahead;
+  int c = channel_of<N>(walk);
   if (c >= walk.channels) return;
   body.begin(c);
-  int64_t lanes = static_cast<int64_t>(gridDim.y) * blockDim.y;
-  for (int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; m < walk.count(); m += lanes) body(walk.at(m, c));
+  int64_t lanes = static_cast<int64_t>(gridDim.y) * blockDim.y, count = walk.count();
+  for (int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; m < count; m += ahead * lanes) {
+    typename Body::Kept kept[ahead];
+#pragma unroll
+    for (int k = 0; k < ahead; ++k)
+      if (m + k * lanes < count) body.read(walk.at(m + k * lanes, c), kept[k]);
+#pragma unroll
+    for (int k = 0; k < ahead; ++k)
+      if (m + k * lanes < count) body(walk.at(m + k * lanes, c), kept[k]);
+  }
 }
 
 // Adds up what the rows of a block have: the first row has the sums then.
-template <int N>
-__device__ inline void fold(float (&sums)[2][256][N]) {
+template <int S, int N>
+__device__ inline void fold(float (&sums)[S][256][N]) {
   int thread = threadIdx.y * blockDim.x + threadIdx.x;
   __syncthreads();
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     if (threadIdx.y < half)
 #pragma unroll
       for (int i = 0; i < N; ++i)
-        for (int s = 0; s < 2; ++s) sums[s][thread][i] += sums[s][thread + half * blockDim.x][i];
+        for (int s = 0; s < S; ++s) sums[s][thread][i] += sums[s][thread + half * blockDim.x][i];
     __syncthreads();
   }
 }
 
-// The same with two sums a channel: `body(index, first, second)` adds to them, `body.end(c, first, second)` takes them.
+// The same with two sums a channel: `body(index, kept, first, second)` adds to them, `body.end(c, first, second)` takes
+// them. It goes from the end to the beginning: the call before has left its last rows in the cache, and the visit behind
+// starts with those that this one has read last.
 template <int N, class Body>
-__global__ void __launch_bounds__(256) reduce(Walk walk, Body body, float* partial, unsigned* done) {
+__global__ void __launch_bounds__(256, Body::blocks) reduce(Walk walk, Body body, float* partial, unsigned* done) {
   __shared__ float sums[2][256][N];
   __shared__ bool finishing;
-  int c = walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+  constexpr int ahead = Body::ahead;
+  int c = channel_of<N>(walk);
   bool inside = c < walk.channels;
   float first[N] = {}, second[N] = {};
   if (inside) {
     body.begin(c);
     int64_t lanes = static_cast<int64_t>(gridDim.y) * blockDim.y;
-    for (int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; m < walk.count(); m += lanes)
-      body(walk.at(m, c), first, second);
+    for (int64_t m = walk.count() - 1 - static_cast<int64_t>(blockIdx.y) * blockDim.y - threadIdx.y; m >= 0; m -= ahead * lanes) {
+      typename Body::Kept kept[ahead];
+#pragma unroll
+      for (int k = 0; k < ahead; ++k)
+        if (m - k * lanes >= 0) body.read(walk.at(m - k * lanes, c), kept[k]);
+#pragma unroll
+      for (int k = 0; k < ahead; ++k)
+        if (m - k * lanes >= 0) body(walk.at(m - k * lanes, c), kept[k], first, second);
+    }
   }
   int thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
@@ -141,16 +172,16 @@ Call packed(const Walk& walk, Make make) {
 
 template <int N, class Body>
 Call visiting(Device& device, const Walk& walk, Body body) {
-  Launch launch = shape_of(walk, N, device.processors, 16);
-  return [=, stream = device.stream] { visit<N><<<launch.grid, launch.block, 0, stream>>>(walk, body); };
+  Launch launch = shape_of(walk, N, device.processors, 8, Body::ahead);
+  return [=, stream = device.stream] { start(visit<N, Body>, launch.grid, launch.block, stream, walk, body); };
 }
 
 template <int N, class Body>
 Call reducing(Device& device, Partials& partials, const Walk& walk, Body body) {
-  Launch launch = shape_of(walk, N, device.processors, 4);
+  Launch launch = shape_of(walk, N, device.processors, 4, Body::ahead);
   partials.want(launch, walk);
   return [=, &partials, stream = device.stream] {
-    reduce<N><<<launch.grid, launch.block, 0, stream>>>(walk, body, partials.partial, partials.done);
+    start(reduce<N, Body>, launch.grid, launch.block, stream, walk, body, partials.partial, partials.done);
   };
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "graph.cuh"
-#include "normalization.cuh"
+#include "normalization_backward.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {
@@ -42,8 +42,10 @@ class Convolutions {
   template <class T>
   Binding forward(const Op& op) {
     bool ends = op.find("b") || op.find("z") || !op.activation().empty();
+    // Of the activations cuDNN's engines do these.
+    bool fuses = ends && (op.activation().empty() || op.activation() == "relu" || op.activation() == "relu6");
     auto plain = std::make_shared<Choice>(*this, forward_operations(op, false), pointers(op, {"x", "w", "y"}));
-    auto fused = ends ? std::make_shared<Choice>(*this, forward_operations(op, true), pointers(op, {"x", "w", "y", "b", "z"})) : nullptr;
+    auto fused = fuses ? std::make_shared<Choice>(*this, forward_operations(op, true), pointers(op, {"x", "w", "y", "b", "z"})) : nullptr;
     Call after = ends ? epilogue<T>(device_, op, op["y"].as<T>()) : Call();
     int first = fused ? fused->size() : 0;
     auto candidate = [=](int i) -> Call {

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
+#include "../activation.hpp"
 #include "../program.hpp"
 
 namespace tare::vendor {
@@ -21,6 +22,14 @@ inline void check(cudnnStatus_t status, const char* what) {
 inline void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
+
+// One way to launch: tests/support/host_cuda has another, which runs our kernels on a CPU.
+#ifdef __CUDACC__
+template <class... Parameters, class... Arguments>
+void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream, const Arguments&... arguments) {
+  kernel<<<grid, block, 0, stream>>>(arguments...);
+}
+#endif
 
 // Everything the step uses of the device. One stream, one workspace that all operators share.
 struct Device {
@@ -112,10 +121,19 @@ struct alignas(sizeof(T) * N) Pack {
 };
 
 template <class T, int N>
-__device__ inline void load(float (&to)[N], const T* from) {
-  Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+__device__ inline Pack<T, N> fetch(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+
+template <class T, int N>
+__device__ inline void spread(float (&to)[N], const Pack<T, N>& pack) {
 #pragma unroll
   for (int i = 0; i < N; ++i) to[i] = number(pack.values[i]);
+}
+
+template <class T, int N>
+__device__ inline void load(float (&to)[N], const T* from) {
+  spread<T, N>(to, fetch<T, N>(from));
 }
 
 template <class T, int N>
@@ -125,10 +143,6 @@ __device__ inline void store(T* to, const float (&from)[N]) {
   for (int i = 0; i < N; ++i) pack.values[i] = rounded<T>(from[i]);
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
-
-inline int activation_kind(const Op& op) { return op.activation().empty() ? 0 : op.activation() == "relu" ? 1 : 2; }
-__device__ inline float activate(float x, int kind) { return kind == 0 ? x : kind == 1 ? fmaxf(x, 0.0f) : fminf(fmaxf(x, 0.0f), 6.0f); }
-__device__ inline bool passes(float y, int kind) { return kind == 0 || (y > 0 && (kind == 1 || y < 6)); }
 
 template <class T>
 T* find(const Op& op, const char* role) {

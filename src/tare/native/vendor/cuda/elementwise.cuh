@@ -1,4 +1,4 @@
-// Casts, orders, losses and the update.
+// What is done number by number: casts, products, gradients of activations, the update.
 #pragma once
 
 #include "device.cuh"
@@ -14,7 +14,16 @@ __global__ void each(int64_t count, Body body) {
 template <class Body>
 Call for_each(Device& device, int64_t count, Body body) {
   unsigned blocks = static_cast<unsigned>(std::clamp<int64_t>((count + 255) / 256, 1, 32ll * device.processors));
-  return [=, stream = device.stream] { each<<<blocks, 256, 0, stream>>>(count, body); };
+  return [=, stream = device.stream] { start(each<Body>, blocks, 256, stream, count, body); };
+}
+
+// Calls `make` with as many neighbours a thread as fit 16 bytes, where all these numbers are multiples of that.
+template <class T, class Make>
+Call in_packs(std::initializer_list<int64_t> numbers, Make make) {
+  constexpr int wide = 16 / sizeof(T);
+  for (int64_t n : numbers)
+    if (n % wide) return make(std::integral_constant<int, 1>());
+  return make(std::integral_constant<int, wide>());
 }
 
 template <class T>
@@ -24,15 +33,31 @@ Call cast(Device& device, const Op& op) {
   return for_each(device, op["x"].size, [=] __device__(int64_t i) { y[i] = rounded<T>(x[i]); });
 }
 
-// More or fewer channels, neighbours in memory: what is new is zero.
+// More or fewer channels, neighbours in memory: what is new is zero. A thread writes N of them at once.
+template <class From, class T, int N>
+struct ChangeChannels {
+  const From* x;
+  T* y;
+  unsigned before, after;
+
+  __device__ void operator()(int64_t i) const {
+    unsigned packs = after / N, pixel = static_cast<unsigned>(i) / packs, c = (static_cast<unsigned>(i) - pixel * packs) * N;
+    const From* from = x + static_cast<int64_t>(pixel) * before;
+    float values[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] = c + k < before ? number(from[c + k]) : 0.0f;
+    store<T, N>(y + i * N, values);
+  }
+};
+
 template <class From, class T>
 Call change_channels(Device& device, const Op& op) {
-  const From* x = op["x"].as<From>();
-  T* y = op["y"].as<T>();
   unsigned before = static_cast<unsigned>(op["x"].shape[1]), after = static_cast<unsigned>(op["y"].shape[1]);
-  return for_each(device, op["y"].size, [=] __device__(int64_t i) {
-    unsigned pixel = static_cast<unsigned>(i) / after, c = static_cast<unsigned>(i) % after;
-    y[i] = c < before ? rounded<T>(number(x[static_cast<int64_t>(pixel) * before + c])) : rounded<T>(0.0f);
+  int64_t size = op["y"].size;
+  if (size >> 32) throw Failure("unsupported", "images of more than four thousand million numbers");
+  return in_packs<T>({after}, [&](auto width) {
+    constexpr int N = width();
+    return for_each(device, size / N, ChangeChannels<From, T, N>{op["x"].as<From>(), op["y"].as<T>(), before, after});
   });
 }
 
@@ -41,167 +66,99 @@ Call change_channels(Device& device, const Op& op) {
   return op["x"].dtype == "f32" ? change_channels<float, T>(device, op) : change_channels<T, T>(device, op);
 }
 
-template <class T>
-Call activation_backward(Device& device, const Op& op) {
-  const T *y = op["y"].as<T>(), *dy = op["dy"].as<T>();
-  T* dx = op["dx"].as<T>();
-  int kind = activation_kind(op);
-  return for_each(device, op["dx"].size, [=] __device__(int64_t i) { dx[i] = passes(number(y[i]), kind) ? dy[i] : rounded<T>(0.0f); });
-}
+// By what came before the activation, or by its result.
+template <class T, int N, class A>
+struct ActivationBackward {
+  const T *x, *y, *dy;
+  T* dx;
+  A activation;
 
-struct Strides {
-  explicit Strides(const Value& value) {
-    for (int d = 0; d < 4; ++d) size[d] = value.shape[d], stride[d] = value.strides[d];
+  __device__ void operator()(int64_t i) const {
+    float g[N], values[N];
+    load<T, N>(g, dy + i * N);
+    load<T, N>(values, (x ? x : y) + i * N);
+#pragma unroll
+    for (int k = 0; k < N; ++k) g[k] = through(g[k], x ? activation.slope_at(values[k]) : activation.slope_of(values[k]));
+    store<T, N>(dx + i * N, g);
   }
-  // From the place in the memory of one tensor of this shape to the four coordinates.
-  __device__ void split(int64_t at, int64_t (&index)[4], bool last) const {
-    if (last) {
-      index[1] = at % size[1], at /= size[1];
-      index[3] = at % size[3], at /= size[3];
-      index[2] = at % size[2], index[0] = at / size[2];
-    } else {
-      index[3] = at % size[3], at /= size[3];
-      index[2] = at % size[2], at /= size[2];
-      index[1] = at % size[1], index[0] = at / size[1];
-    }
-  }
-  __device__ int64_t at(int64_t a, int64_t b, int64_t c, int64_t d) const {
-    return a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3];
-  }
-  int64_t size[4], stride[4];
 };
 
 template <class T>
-Call reorder(Device& device, const Op& op) {
-  const T* x = op["x"].as<T>();
-  T* y = op["y"].as<T>();
-  Strides from(op["x"]), to(op["y"]);
-  bool last = op["y"].channels_last();
-  return for_each(device, op["y"].size, [=] __device__(int64_t i) {
-    int64_t at[4];
-    to.split(i, at, last);
-    y[i] = x[from.at(at[0], at[1], at[2], at[3])];
+Call activation_backward(Device& device, const Op& op) {
+  int64_t size = op["dx"].size;
+  return in_packs<T>({size}, [&](auto width) {
+    return activated(op, [&](auto activation) {
+      constexpr int N = decltype(width)::value;
+      ActivationBackward<T, N, decltype(activation)> body{find<T>(op, "x"), find<T>(op, "y"), op["dy"].as<T>(), op["dx"].as<T>(), activation};
+      return for_each(device, size / N, body);
+    });
   });
 }
 
-// The sum over a block, for all its threads.
-__device__ inline float block_sum(float value) {
-  __shared__ float sums[32];
-  for (int off = 16; off; off /= 2) value += __shfl_xor_sync(~0u, value, off);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-  __syncthreads();
-  float total = 0;
-  for (unsigned i = 0; i < blockDim.x / 32; ++i) total += sums[i];
-  return total;
-}
+// y = x * z.
+template <class T, int N>
+struct Multiply {
+  const T *x, *z;
+  T* y;
 
-__device__ inline float block_max(float value) {
-  __shared__ float most[32];
-  for (int off = 16; off; off /= 2) value = fmaxf(value, __shfl_xor_sync(~0u, value, off));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = value;
-  __syncthreads();
-  float result = most[0];
-  for (unsigned i = 1; i < blockDim.x / 32; ++i) result = fmaxf(result, most[i]);
-  return result;
-}
-
-// One block a row. `y` gets the log-softmax; `dx` the gradient of the mean cross entropy, `rows` each row's loss.
-template <class T>
-__global__ void softmax_rows(const T* x, T* y, T* dx, float* losses, const int64_t* target, int64_t size) {
-  const T* row = x + blockIdx.x * size;
-  float most = -INFINITY, sum = 0;
-  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) most = fmaxf(most, number(row[i]));
-  most = block_max(most);
-  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) sum += expf(number(row[i]) - most);
-  float log = most + logf(block_sum(sum));
-  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) {
-    float value = number(row[i]) - log;
-    if (y) y[blockIdx.x * size + i] = rounded<T>(value);
-    if (dx) dx[blockIdx.x * size + i] = rounded<T>((expf(value) - (i == target[blockIdx.x])) / gridDim.x);
+  __device__ void operator()(int64_t i) const {
+    float a[N], b[N];
+    load<T, N>(a, x + i * N);
+    load<T, N>(b, z + i * N);
+#pragma unroll
+    for (int k = 0; k < N; ++k) a[k] *= b[k];
+    store<T, N>(y + i * N, a);
   }
-  if (dx && threadIdx.x == 0) losses[blockIdx.x] = log - number(row[target[blockIdx.x]]);
-}
-
-static __global__ void sum_up(const float* parts, int64_t count, float scale, float* result) {
-  float sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) *result = sum * scale;
-}
+};
 
 template <class T>
-Call log_softmax(Device& device, const Op& op) {
-  const T* x = op["x"].as<T>();
-  T* y = op["y"].as<T>();
-  int64_t rows = op["x"].shape[0], size = op["x"].shape[1];
-  return [=, stream = device.stream] { softmax_rows<T><<<rows, 256, 0, stream>>>(x, y, nullptr, nullptr, nullptr, size); };
+Call multiply(Device& device, const Op& op) {
+  int64_t size = op["y"].size;
+  return in_packs<T>({size}, [&](auto width) {
+    constexpr int N = width();
+    return for_each(device, size / N, Multiply<T, N>{op["x"].as<T>(), op["z"].as<T>(), op["y"].as<T>()});
+  });
 }
 
+// v = momentum * v + g; w = w - rate * v: all weights in one call, those with half gradients first. Weights begin at
+// multiples of 64 numbers (tare/lowering/layout.py), so that four are always of one kind.
 template <class T>
-Call cross_entropy(Device& device, const Op& op) {
-  const T* x = op["x"].as<T>();
-  T* dx = op["dx"].as<T>();
-  const int64_t* target = op["target"].as<int64_t>();
-  float* loss = op["loss"].as<float>();
-  int64_t rows = op["x"].shape[0], size = op["x"].shape[1];
-  float* losses = reinterpret_cast<float*>(device.allocate(rows * 4));
-  return [=, stream = device.stream] {
-    softmax_rows<T><<<rows, 256, 0, stream>>>(x, nullptr, dx, losses, target, size);
-    sum_up<<<1, 256, 0, stream>>>(losses, rows, 1.0f / rows, loss);
-  };
-}
+struct Sgd {
+  static constexpr int pack = 4;
+  const float* gradient;
+  const T* half;
+  T* weights;
+  int64_t halves;
+  float *master, *velocity, rate, keep;
+  bool stored_rounded;
 
-template <class T, class Target>
-__global__ void square_parts(const T* x, const Target* target, T* dx, float* parts, int64_t size) {
-  float sum = 0;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
-    float off = number(x[i]) - number(target[i]);
-    sum += off * off;
-    dx[i] = rounded<T>(2 * off / size);
+  __device__ void operator()(int64_t number_of_pack) const {
+    int64_t i = number_of_pack * pack;
+    float g[pack], v[pack], w[pack];
+    if (i < halves) load<T, pack>(g, half + i);
+    else load<float, pack>(g, gradient + (i - halves));
+    load<float, pack>(v, velocity + i);
+    load<float, pack>(w, master + i);
+#pragma unroll
+    for (int k = 0; k < pack; ++k) {
+      v[k] = keep * v[k] + g[k];
+      w[k] -= rate * v[k];
+      if (stored_rounded) w[k] = number(rounded<T>(w[k]));
+    }
+    store<float, pack>(velocity + i, v);
+    store<float, pack>(master + i, w);
+    if (i < halves) store<T, pack>(weights + i, w);
   }
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
-}
+};
 
-template <class T>
-Call mean_square(Device& device, const Op& op) {
-  const T* x = op["x"].as<T>();
-  T* dx = op["dx"].as<T>();
-  const Value& target = op["target"];
-  float* loss = op["loss"].as<float>();
-  int64_t size = op["x"].size;
-  unsigned blocks = static_cast<unsigned>(std::clamp<int64_t>(size / 1024, 1, 2ll * device.processors));
-  float* parts = reinterpret_cast<float*>(device.allocate(blocks * 4));
-  bool wide = target.dtype == "f32";
-  char* data = target.data;
-  return [=, stream = device.stream] {
-    if (wide) square_parts<<<blocks, 256, 0, stream>>>(x, reinterpret_cast<const float*>(data), dx, parts, size);
-    else square_parts<<<blocks, 256, 0, stream>>>(x, reinterpret_cast<const T*>(data), dx, parts, size);
-    sum_up<<<1, 256, 0, stream>>>(parts, blocks, 1.0f / size, loss);
-  };
-}
-
-// v = momentum * v + g; w = w - rate * v: all weights in one call, those with half gradients first.
 template <class T>
 Call sgd(Device& device, const Op& op) {
-  const float* gradient = op["gradient"].as<float>();
-  const T* half = find<T>(op, "gradient_half");
   T* weights = find<T>(op, "weights");
-  int64_t halves = weights ? op["weights"].size : 0;
-  float *master = op["master"].as<float>(), *velocity = op["momentum"].as<float>();
-  float rate = static_cast<float>(op.number("learning_rate")), keep = static_cast<float>(op.number("momentum"));
-  bool stored_rounded = op.attributes["round"].boolean;
-  return for_each(device, op["master"].size, [=] __device__(int64_t i) {
-    float g = i < halves ? number(half[i]) : gradient[i - halves];
-    float v = keep * velocity[i] + g;
-    float w = master[i] - rate * v;
-    if (stored_rounded) w = number(rounded<T>(w));
-    velocity[i] = v;
-    master[i] = w;
-    if (i < halves) weights[i] = rounded<T>(w);
-  });
+  int64_t halves = weights ? op["weights"].size : 0, size = op["master"].size;
+  if (size % Sgd<T>::pack || halves % Sgd<T>::pack) throw std::runtime_error("the flat buffers of an update do not end at a multiple of four");
+  Sgd<T> body{op["gradient"].as<float>(), find<T>(op, "gradient_half"), weights, halves, op["master"].as<float>(), op["momentum"].as<float>(),
+              static_cast<float>(op.number("learning_rate")), static_cast<float>(op.number("momentum")), op.attributes["round"].boolean};
+  return for_each(device, size / Sgd<T>::pack, body);
 }
 
 }  // namespace tare::vendor

@@ -1,8 +1,7 @@
 // vendor on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for products, kernels of our own for what lies
 // between them. As `vendor:graph`, the whole step is captured once and launched as one.
 #include "../../worker/worker.hpp"
-#include "elementwise.cuh"
-#include "pooling.cuh"
+#include "own_calls.cuh"
 #include "products.cuh"
 #include "recurrent.cuh"
 
@@ -77,7 +76,7 @@ class Cuda : public Backend {
       if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
       else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
       else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
-      else if (op.kind == "linear") bindings.push_back(products_->forward(op));
+      else if (op.kind == "linear") bindings.push_back(products_->forward<T>(op));
       else if (op.kind == "linear_input_gradient") bindings.push_back(products_->input_gradient(op));
       else if (op.kind == "linear_weight_gradient") bindings.push_back(products_->weight_gradient(op));
       else
@@ -94,27 +93,10 @@ class Cuda : public Backend {
 
   template <class T>
   std::vector<Call> plain(const Step& step, const Op& op) {
-    std::vector<Call> calls;
-    const std::string& kind = op.kind;
-    if (kind == "batch_norm") batch_norm<T>(device_, partials_, op, calls);
-    else if (kind == "batch_norm_backward") batch_norm_backward<T>(device_, partials_, op, calls);
-    else if (kind == "bias_gradient") calls = {bias_gradient<T>(device_, partials_, op)};
-    else if (kind == "add" || kind == "activation" || kind == "affine") calls = {epilogue<T>(device_, op, op["x"].as<T>())};
-    else if (kind == "activation_backward") calls = {activation_backward<T>(device_, op)};
-    else if (kind == "cast") calls = {cast<T>(device_, op)};
-    else if (kind == "pad_channels" || kind == "crop_channels") calls = {change_channels<T>(device_, op)};
-    else if (kind == "reorder") calls = {reorder<T>(device_, op)};
-    else if (kind == "max_pool") calls = {pool<T, true>(device_, op)};
-    else if (kind == "average_pool") calls = {pool<T, false>(device_, op)};
-    else if (kind == "max_pool_backward") calls = {pool_backward<T, true>(device_, op)};
-    else if (kind == "average_pool_backward") calls = {pool_backward<T, false>(device_, op)};
-    else if (kind == "log_softmax") calls = {log_softmax<T>(device_, op)};
-    else if (kind == "cross_entropy") calls = {cross_entropy<T>(device_, op)};
-    else if (kind == "mean_square") calls = {mean_square<T>(device_, op)};
-    else if (kind == "sgd") calls = {sgd<T>(device_, op)};
-    else if (kind == "lstm") calls = {lstm(step, op).forward()};
-    else if (kind == "lstm_backward") calls = {lstms_.at(op.integer("slot"))->backward()};
-    else throw Failure("unsupported", "on a GPU the vendor rung has no " + kind);
+    if (op.kind == "lstm") return {lstm(step, op).forward()};
+    if (op.kind == "lstm_backward") return {lstms_.at(op.integer("slot"))->backward()};
+    std::vector<Call> calls = own_calls<T>(device_, partials_, op);
+    if (calls.empty()) throw Failure("unsupported", "on a GPU the vendor rung has no " + op.kind);
     return calls;
   }
 

@@ -1,7 +1,7 @@
 // Pooling: a thread stays with its channels and walks over the pixels of the result.
 #pragma once
 
-#include "channels.cuh"
+#include "pictures.cuh"
 
 namespace tare::vendor {
 
@@ -126,13 +126,16 @@ struct PoolBackward {
 template <int N, class Body>
 Call over_pixels(Device& device, const Value& value, Body body) {
   Walk walk(value);
-  Launch launch = shape_of(walk, N, device.processors, 32);
+  Launch launch = shape_of(walk, N, device.processors, 32, 2);
   int rows = static_cast<int>(value.shape[2]), columns = static_cast<int>(value.shape[3]);
-  return [=, stream = device.stream] { pixels<N><<<launch.grid, launch.block, 0, stream>>>(walk, rows, columns, body); };
+  return [=, stream = device.stream] { start(pixels<N, Body>, launch.grid, launch.block, stream, walk, rows, columns, body); };
 }
 
 template <class T, bool maximum>
 Call pool(Device& device, const Op& op) {
+  if (!maximum && op["y"].shape[2] * op["y"].shape[3] == 1 && op.integers("padding") == std::vector<int64_t>{0, 0} &&
+      op.integers("kernel") == std::vector<int64_t>{op["x"].shape[2], op["x"].shape[3]})
+    return average_picture<T>(device, op);
   Window window(op, op["x"], op["y"]);
   return packed<T>(window.both(), [&](auto width) {
     constexpr int N = width();

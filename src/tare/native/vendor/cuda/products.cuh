@@ -10,10 +10,14 @@ class Products {
   Products(Device& device, Search& search, bool exact, bool tf32) : device_(device), search_(search), tf32_(tf32 && !exact) {}
 
   // y (rows x out) = x (rows x in) times w (out x in) transposed. cuBLAS sees columns first, so everything is transposed.
+  template <class T>
   Binding forward(const Op& op) {
     int64_t out = op["w"].shape[0], in = op["w"].shape[1], rows = op["x"].size / in;
     Shape shape{out, rows, in, CUBLAS_OP_T, CUBLAS_OP_N, in, in, out};
-    return product(op, shape, op["w"], op["x"], op["y"]);
+    Binding made = product(op, shape, op["w"], op["x"], op["y"]);
+    if (op.activation().empty() || op.activation() == "relu") return made;
+    Call after = epilogue<T>(device_, op, op["y"].as<T>(), false);
+    return [=]() -> Call { return [call = made(), after] { call(), after(); }; };
   }
 
   Binding input_gradient(const Op& op) {
@@ -84,7 +88,6 @@ class Products {
 
   static void set_epilogue(const Op& op, cublasLtMatmulDesc_t kind) {
     const Value* bias = op.find("b");
-    if (op.activation() == "relu6") throw Failure("unsupported", "a linear layer with ReLU6");
     bool relu = op.activation() == "relu";
     cublasLtEpilogue_t epilogue = relu ? (bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU) : bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     set(kind, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);

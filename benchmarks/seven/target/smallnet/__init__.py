@@ -1,0 +1,1 @@
+"""A small target: layers of which a later commit makes one worse."""

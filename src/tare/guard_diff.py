@@ -1,0 +1,93 @@
+"""What a regression changed in the step itself: both versions are profiled, and their traces compared."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.executor import LocalExecutor
+from tare.execute.jobs import ProfileJob
+from tare.execute.launch import SpawnLauncher
+from tare.findings.changes import Change, changes
+from tare.findings.compared import operations
+from tare.findings.scene import Scene
+from tare.guard.changes import CaseChange, Differing, Report
+from tare.home import home
+from tare.trace.read import read
+
+# A night that is all red needs no fifty profiles.
+MOST_CASES = 4
+# An operator that grew by less than this share of the step is not named.
+LEAST_SHARE = 0.03
+
+Profiled = tuple[LocalExecutor, SpawnLauncher]
+
+
+def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str], None]) -> None:
+    """Of each regressed case, what appeared, vanished, slowed: now (the first side) against the baseline's. The
+    traces stay in TARE_HOME under the ids of the records, where `tare diff` finds them."""
+    bad = [case for case in report.bad if case.state == "compared" and case.records]
+    for number, case in enumerate(bad[:MOST_CASES], 1):
+        tell(f"profiling what changed in {case.case.partition('/')[0]} ({number} of {min(len(bad), MOST_CASES)})")
+        try:
+            case.differing = _profile(case, sides)
+            case.differing_by = "profile"
+        except TareError as error:
+            report.notes.append(f"{case.case} could not be profiled: {error}")
+    if len(bad) > MOST_CASES:
+        report.notes.append(f"only {MOST_CASES} of {len(bad)} regressed cases were profiled")
+
+
+def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
+    parsed = Case.parse(case.case)
+    folder = home() / "traces"
+    folder.mkdir(parents=True, exist_ok=True)
+    scenes = []
+    # The sides are now and before, the records before and now.
+    for (executor, launcher), record in zip(reversed(sides), case.records, strict=True):
+        path = folder / f"{record}.json.gz"
+        job = ProfileJob(case=parsed, trace=str(path), cache=str(executor.cache_of(parsed)))
+        executor.inquire(job, Options(), parsed.device, launcher)
+        scenes.append(Scene(read(Path(path)), None))
+    found = changes(scenes[0], scenes[1])
+    listed = [_differing(one) for one in (*found.kernels, *found.operators)]
+    grown = _grown(scenes[0], scenes[1])
+    known = {one.name for one in grown}
+    return grown + [one for one in listed if one.name not in known]
+
+
+def _grown(before: Scene, now: Scene) -> list[Differing]:
+    """On a CPU, the operators that a user calls, as often as before, and that take a good part of what the step
+    takes longer. A profile of a few steps is noisy: what grew less is not named."""
+    if len(now.trace.device):
+        return []
+    sides = []
+    for scene in (before, now):
+        times: dict[str, tuple[float, float]] = {}
+        for each in operations(scene, whole=True).values():
+            calls, taken = times.get(each.name, (0.0, 0.0))
+            times[each.name] = (calls + each.calls, taken + each.self_s)
+        sides.append(times)
+    grown = {n: sides[1][n][1] - sides[0][n][1] for n in sides[0].keys() & sides[1].keys()}
+    longer = sum(grown.values())
+    return [
+        Differing(
+            what="operator", name=name, status="slower", before_calls=sides[0][name][0],
+            after_calls=sides[1][name][0], before_s=sides[0][name][1], after_s=sides[1][name][1],
+        )
+        for name, more in sorted(grown.items(), key=lambda pair: -pair[1])
+        if sides[0][name][0] == sides[1][name][0] and more >= max(LEAST_SHARE * before.step_s, longer / 3)
+    ]  # fmt: skip
+
+
+def _differing(change: Change) -> Differing:
+    return Differing(
+        what=change.what,
+        name=change.name,
+        status=change.status,
+        before_calls=change.before_calls,
+        after_calls=change.after_calls,
+        before_s=change.before_s,
+        after_s=change.after_s,
+    )

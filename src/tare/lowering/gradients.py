@@ -1,0 +1,201 @@
+"""The backward pass: for every forward operator, last first, the calls that give the gradients of its inputs."""
+
+from tare.errors import Unsupported
+from tare.lowering.backward import RULES, Backward, differentiates, shaping
+from tare.lowering.pointwise import SHAPING
+from tare.lowering.step import Op, Step, Value
+
+# What says where a block lies on one of its two sides.
+PLACE = ("pitch", "offset")
+
+
+def add_backward(step: Step) -> None:
+    """Appends the backward pass of a step whose last operator is the loss."""
+    backward = Backward(step)
+    for op in reversed(list(step.ops)):
+        if not any(backward.reaches(value) for value in op.inputs.values()):
+            continue
+        if op.kind not in RULES:
+            raise Unsupported(f"the gradient of {op.kind}")
+        RULES[op.kind](backward, op)
+    for parameter in step.parameters:
+        if parameter.gradient is None and backward.parts(parameter.value):
+            raise Unsupported(f"a weight outside of a layer ({parameter.name})")
+
+
+@differentiates("conv", "linear")
+def weighted(backward: Backward, op: Op) -> None:
+    step, x, w = backward.step, op.inputs["x"], op.inputs["w"]
+    dy = backward.before_activation(op)
+    shape = {k: v for k, v in op.attributes.items() if k not in SHAPING}
+    if "b" in op.inputs:
+        step.emit("bias_gradient", {"dy": dy}, {"db": backward.weight_gradient(op.inputs["b"])})
+    dw = backward.weight_gradient(w) if backward.is_weight(w) else step.make(w.shape)
+    step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": dw}, **shape)
+    if not backward.is_weight(w):
+        backward.give(w, dw)
+    if backward.reaches(x):
+        dx = step.make(x.shape)
+        step.emit(f"{op.kind}_input_gradient", {"w": w, "dy": dy}, {"dx": dx}, **shape)
+        backward.give(x, dx)
+
+
+@differentiates("batch_norm")
+def batch_norm(backward: Backward, op: Op) -> None:
+    step, x = backward.step, op.inputs["x"]
+    # What came before the activation is computed again from x, which is read anyway: to read the result as well
+    # would be one more pass over memory. With a skip in the sum it is the result that costs less.
+    kept, skips = shaping(op), "z" in op.inputs
+    by_result = bool(kept) and skips
+    # Two gradients meet where such a block ends (its own and the next one's): the call adds them as it reads.
+    dy, *more = backward.arriving(op.outputs["y"], most=2 if by_result else 1)
+    inputs: dict[str, Value | None] = {
+        "x": x,
+        "dy": dy,
+        "dy2": more[0] if more else None,
+        "y": op.outputs["y"] if by_result else None,
+        "shift": op.inputs["shift"] if kept and not skips else None,
+        "scale": op.inputs["scale"],
+        "saved_mean": op.outputs["saved_mean"],
+        "saved_invstd": op.outputs["saved_invstd"],
+    }
+    outputs = {
+        "dx": step.make(x.shape),
+        "dscale": backward.weight_gradient(op.inputs["scale"], "f32"),
+        "dshift": backward.weight_gradient(op.inputs["shift"], "f32"),
+    }
+    if by_result:
+        outputs["dz"] = step.make(x.shape)
+    if skips:
+        backward.give(op.inputs["z"], outputs.get("dz", dy))
+    step.emit("batch_norm_backward", inputs, outputs, **kept)
+    backward.give(x, outputs["dx"])
+
+
+@differentiates("activation", "add")
+def elementwise(backward: Backward, op: Op) -> None:
+    dy = backward.before_activation(op)
+    if "b" in op.inputs:
+        backward.step.emit("bias_gradient", {"dy": dy}, {"db": backward.weight_gradient(op.inputs["b"])})
+    for role in ("x", "z"):
+        if role in op.inputs:
+            backward.give(op.inputs[role], dy)
+
+
+@differentiates("multiply")
+def multiply(backward: Backward, op: Op) -> None:
+    dy = backward.whole(op.outputs["y"])
+    for role, other in (("x", "z"), ("z", "x")):
+        if backward.reaches(op.inputs[role]):
+            part = backward.step.make(dy.shape)
+            backward.step.emit("multiply", {"x": dy, "z": op.inputs[other]}, {"y": part})
+            backward.give(op.inputs[role], part)
+
+
+@differentiates("scale_channels")
+def scale_channels(backward: Backward, op: Op) -> None:
+    x, s = op.inputs["x"], op.inputs["s"]
+    outputs = {"dx": backward.step.make(x.shape), "ds": backward.step.make(s.shape)}
+    dy = backward.whole(op.outputs["y"])
+    backward.step.emit("scale_channels_backward", {"x": x, "s": s, "dy": dy}, outputs)
+    backward.give(x, outputs["dx"])
+    backward.give(s, outputs["ds"])
+
+
+@differentiates("conv_input_gradient")
+def transposed_convolution(backward: Backward, op: Op) -> None:
+    """The larger image is the one that a convolution would read: its gradient goes forward through that."""
+    step, x, w = backward.step, op.inputs["dy"], op.inputs["w"]
+    dy = backward.whole(op.outputs["dx"])
+    step.emit("conv_weight_gradient", {"x": dy, "dy": x}, {"dw": backward.weight_gradient(w)}, **op.attributes)
+    if backward.reaches(x):
+        dx = step.make(x.shape)
+        step.emit("conv", {"x": dy, "w": w}, {"y": dx}, **op.attributes)
+        backward.give(x, dx)
+
+
+@differentiates("copy_block")
+def copy_block(backward: Backward, op: Op) -> None:
+    """The same block the other way; what was not copied has no gradient from here."""
+    x, now = op.inputs["x"], op.attributes
+    if not backward.reaches(x):
+        return
+    dx = backward.step.make(x.shape, x.dtype)
+    back = {f"{to}_{what}": now[f"{of}_{what}"] for to, of in (("to", "from"), ("from", "to")) for what in PLACE}
+    dy = backward.whole(op.outputs["y"])
+    partly = now["rows"] * now["width"] < x.size
+    backward.step.emit(
+        "copy_block", {"x": dy}, {"y": dx}, rows=now["rows"], width=now["width"], clear=partly, **back
+    )
+    backward.give(x, dx)
+
+
+@differentiates("max_pool")
+def max_pool(backward: Backward, op: Op) -> None:
+    # The place of the maximum in its window is all that has to be kept.
+    op.outputs["index"] = backward.step.make(op.outputs["y"].shape, "u8")
+    dx = backward.step.make(op.inputs["x"].shape)
+    dy = backward.whole(op.outputs["y"])
+    backward.step.emit("max_pool_backward", {"dy": dy, "index": op.outputs["index"]}, {"dx": dx}, **op.attributes)
+    backward.give(op.inputs["x"], dx)
+
+
+@differentiates("average_pool")
+def average_pool(backward: Backward, op: Op) -> None:
+    dx = backward.step.make(op.inputs["x"].shape)
+    dy = backward.whole(op.outputs["y"])
+    backward.step.emit("average_pool_backward", {"dy": dy}, {"dx": dx}, **op.attributes)
+    backward.give(op.inputs["x"], dx)
+
+
+@differentiates("reorder")
+def reorder(backward: Backward, op: Op) -> None:
+    x, order = op.inputs["x"], op.attributes["order"]
+    # As the value lies that it is the gradient of: a view's own order may be another than the step's.
+    dx = Value("", x.shape, x.dtype, channels_last=x.channels_last)
+    inverse = [order.index(d) for d in range(len(order))]
+    backward.step.emit("reorder", {"x": backward.whole(op.outputs["y"])}, {"y": dx}, order=inverse)
+    backward.give(x, dx)
+
+
+@differentiates("pad_channels")
+def pad_channels(backward: Backward, op: Op) -> None:
+    x = op.inputs["x"]
+    if not backward.wants(x):
+        return
+    dx = backward.weight_gradient(x) if backward.is_weight(x) else backward.step.make(x.shape)
+    backward.step.emit("crop_channels", {"x": backward.whole(op.outputs["y"])}, {"y": dx})
+    if not backward.is_weight(x):
+        backward.give(x, dx)
+
+
+@differentiates("cast")
+def nothing(backward: Backward, op: Op) -> None:
+    """The batch needs no gradient."""
+
+
+@differentiates("cross_entropy", "mean_square")
+def loss(backward: Backward, op: Op) -> None:
+    backward.give(op.inputs["x"], op.outputs["dx"])
+
+
+@differentiates("lstm")
+def lstm(backward: Backward, op: Op) -> None:
+    step, x = backward.step, op.inputs["x"]
+    weights = {role: value for role, value in op.inputs.items() if role != "x"}
+    gradients = {f"d{role}": backward.weight_gradient(value) for role, value in weights.items()}
+    inputs: dict[str, Value | None] = {
+        "x": x,
+        "y": op.outputs["y"],
+        "dy": backward.whole(op.outputs["y"]),
+        **weights,
+    }
+    # Both passes share what the forward one keeps; its size is the executor's to know, so it goes by a number.
+    op.attributes["slot"] = slot = sum(other.kind == "lstm" for other in step.ops[: step.ops.index(op)])
+    op.attributes["training"] = True
+    outputs = dict(gradients)
+    if backward.wants(x):
+        outputs["dx"] = step.make(x.shape)
+        backward.give(x, outputs["dx"])
+    shape = {k: op.attributes[k] for k in ("layers", "hidden")}
+    step.emit("lstm_backward", inputs, outputs, slot=slot, **shape)

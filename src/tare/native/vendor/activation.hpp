@@ -1,0 +1,101 @@
+// Activations and their slopes, the same arithmetic on a CPU and in a kernel.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "step.hpp"
+
+#ifdef __CUDACC__
+#define TARE_ANYWHERE __host__ __device__
+#else
+#define TARE_ANYWHERE
+#endif
+
+namespace tare::vendor {
+
+// A gradient behind a slope. Where nothing passes there is nothing, however large it was.
+TARE_ANYWHERE inline float through(float gradient, float slope) { return slope == 0 ? 0.0f : gradient * slope; }
+
+// Numbers kept between two bounds: nothing, ReLU and ReLU6. A NaN stays one.
+struct Clamp {
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+
+  TARE_ANYWHERE float operator()(float x) const { return x < low ? low : x > high ? high : x; }
+  TARE_ANYWHERE float slope_at(float x) const { return x > low && x < high ? 1.0f : 0.0f; }
+  TARE_ANYWHERE float slope_of(float y) const { return slope_at(y); }
+};
+
+// All the others. `slope_at` is the slope by the number before; `slope_of` by the one behind, where that tells.
+struct Curve {
+  enum Kind { leaky_relu, hardsigmoid, sigmoid, tanh, hardswish, silu, gelu, gelu_tanh };
+  Kind kind;
+  float parameter = 0;
+
+  TARE_ANYWHERE float operator()(float x) const {
+    switch (kind) {
+      case leaky_relu: return x > 0 ? x : x * parameter;
+      case hardsigmoid: return gate(x);
+      case sigmoid: return logistic(x);
+      case tanh: return ::tanhf(x);
+      case hardswish: return x * gate(x);
+      case silu: return x * logistic(x);
+      case gelu: return 0.5f * x * (1 + ::erff(x * half_root));
+      case gelu_tanh: return 0.5f * x * (1 + ::tanhf(inner(x)));
+    }
+    return x;
+  }
+
+  TARE_ANYWHERE float slope_at(float x) const {
+    switch (kind) {
+      case hardswish: return x <= -3 ? 0.0f : x < 3 ? x / 3 + 0.5f : 1.0f;
+      case silu: {
+        float s = logistic(x);
+        return s * (1 + x * (1 - s));
+      }
+      case gelu: return 0.5f * (1 + ::erff(x * half_root)) + x * density * ::expf(-0.5f * x * x);
+      case gelu_tanh: {
+        float t = ::tanhf(inner(x));
+        return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * root * (1 + 3 * cubic * x * x);
+      }
+      default: return slope_of((*this)(x));
+    }
+  }
+
+  TARE_ANYWHERE float slope_of(float y) const {
+    switch (kind) {
+      case leaky_relu: return y > 0 ? 1.0f : parameter;
+      case hardsigmoid: return y > 0 && y < 1 ? 1.0f / 6 : 0.0f;
+      case sigmoid: return y * (1 - y);
+      case tanh: return 1 - y * y;
+      default: return 1;
+    }
+  }
+
+ private:
+  // sqrt(1/2), sqrt(2/pi), 1/sqrt(2 pi) and the cubic term of GELU's approximation (Hendrycks and Gimpel, 2016).
+  static constexpr float half_root = 0.70710678f, root = 0.79788456f, density = 0.39894228f, cubic = 0.044715f;
+  TARE_ANYWHERE static float gate(float x) { return Clamp{0, 6}(x + 3) / 6; }
+  TARE_ANYWHERE static float logistic(float x) { return 1 / (1 + ::expf(-x)); }
+  TARE_ANYWHERE static float inner(float x) { return root * (x + cubic * x * x * x); }
+};
+
+// Calls `make` with the activation of an operator: one that is a clamp needs no choice at every number.
+template <class Make>
+auto activated(const Op& op, Make make) {
+  static const std::map<std::string, Curve::Kind> curves = {
+      {"leaky_relu", Curve::leaky_relu}, {"hardsigmoid", Curve::hardsigmoid}, {"sigmoid", Curve::sigmoid}, {"tanh", Curve::tanh},
+      {"hardswish", Curve::hardswish},   {"silu", Curve::silu},               {"gelu", Curve::gelu},       {"gelu_tanh", Curve::gelu_tanh}};
+  std::string name = op.activation();
+  if (name.empty()) return make(Clamp{});
+  if (name == "relu") return make(Clamp{0});
+  if (name == "relu6") return make(Clamp{0, 6});
+  if (name == "hardtanh") return make(Clamp{static_cast<float>(op.number("low")), static_cast<float>(op.number("high"))});
+  auto found = curves.find(name);
+  if (found == curves.end()) throw Failure("unsupported", "the vendor rung has no activation " + name);
+  return make(Curve{found->second, static_cast<float>(op.attributes["parameter"].as_number(0))});
+}
+
+}  // namespace tare::vendor

@@ -1,0 +1,82 @@
+// The same numbers in other places: another order of dimensions, a block out of a tensor or into one.
+#pragma once
+
+#include "elementwise.cuh"
+
+namespace tare::vendor {
+
+// Dimension d of the result is dimension order[d] of what it is made of. Threads follow the result as it lies in memory.
+template <class T>
+struct Reorder {
+  static constexpr int most = 6;
+  const T* x;
+  T* y;
+  int rank;
+  // From the dimension that is innermost in the result's memory to the outermost.
+  unsigned size[most];
+  int64_t from[most];
+
+  __device__ void operator()(int64_t i) const {
+    unsigned left = static_cast<unsigned>(i);
+    int64_t source = 0;
+#pragma unroll
+    for (int d = 0; d < most; ++d)
+      if (d < rank) {
+        unsigned next = left / size[d];
+        source += static_cast<int64_t>(left - next * size[d]) * from[d];
+        left = next;
+      }
+    y[i] = x[source];
+  }
+};
+
+template <class T>
+Call reorder(Device& device, const Op& op) {
+  const Value &x = op["x"], &y = op["y"];
+  std::vector<int64_t> order = op.integers("order");
+  Reorder<T> body{x.as<T>(), y.as<T>(), static_cast<int>(order.size())};
+  if (body.rank > Reorder<T>::most || y.size >> 32) throw Failure("unsupported", "another order of so many dimensions or numbers");
+  std::vector<int> inward(order.size());
+  for (size_t d = 0; d < inward.size(); ++d) inward[d] = static_cast<int>(d);
+  if (y.channels_last()) inward = {0, 2, 3, 1};
+  for (int d = 0; d < body.rank; ++d) {
+    int dimension = inward[body.rank - 1 - d];
+    body.size[d] = static_cast<unsigned>(y.shape[dimension]);
+    body.from[d] = x.strides[order[dimension]];
+  }
+  return for_each(device, y.size, body);
+}
+
+// Rows of one width, each side with a pitch of its own; a thread copies N neighbours.
+template <class T, int N>
+struct CopyBlock {
+  const T* x;
+  T* y;
+  unsigned across;
+  int64_t from, to;
+
+  __device__ void operator()(int64_t i) const {
+    unsigned row = static_cast<unsigned>(i) / across, column = (static_cast<unsigned>(i) - row * across) * N;
+    *reinterpret_cast<Pack<T, N>*>(y + row * to + column) = fetch<T, N>(x + row * from + column);
+  }
+};
+
+template <class T>
+Call copy_block(Device& device, const Op& op) {
+  int64_t rows = op.integer("rows"), width = op.integer("width"), from = op.integer("from_pitch"), to = op.integer("to_pitch");
+  int64_t here = op.integer("from_offset"), there = op.integer("to_offset"), bytes = op["y"].bytes();
+  if (rows * width >> 32) throw Failure("unsupported", "a block of more than four thousand million numbers");
+  char* all = op["y"].data;
+  Call copy = in_packs<T>({width, from, to, here, there}, [&](auto pack) {
+    constexpr int N = pack();
+    CopyBlock<T, N> body{op["x"].as<T>() + here, op["y"].as<T>() + there, static_cast<unsigned>(width / N), from, to};
+    return for_each(device, rows * width / N, body);
+  });
+  if (!op.attributes["clear"].boolean) return copy;
+  return [=, stream = device.stream] {
+    check(cudaMemsetAsync(all, 0, bytes, stream), "cudaMemsetAsync");
+    copy();
+  };
+}
+
+}  // namespace tare::vendor

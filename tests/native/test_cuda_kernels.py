@@ -1,0 +1,84 @@
+"""The CUDA program's own kernels, compiled for the CPU (tests/support/host_cuda): their indices and arithmetic
+beside float64. What a GPU adds, cuDNN, cuBLAS and time, is for tests/gpu."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counter import run_compiler
+from small_modules import ACTIVATIONS, IMAGE, MODULES, Features, activating
+from small_step import prove
+from torch import nn
+
+from tare.cases.case import Mode, Precision
+from tare.native.build import SOURCES
+from tare.native.libraries import blas
+
+HERE = Path(__file__).parents[1] / "support" / "host_cuda"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = blas()
+    if library is None:
+        pytest.skip("no OpenBLAS beside SciPy here")
+    made = tmp_path_factory.mktemp("host_cuda") / "program"
+    links = [str(library), "-pthread", "-Wl,--allow-shlib-undefined", f"-Wl,-rpath,{library.parent}"]
+    run_compiler("-O1", f"-I{HERE}", f"-I{SOURCES}", str(HERE / "program.cpp"), *links, "-o", str(made))
+    return made
+
+
+def same(
+    make: Callable[[], Any],
+    mode: Mode,
+    layout: str,
+    folder: Path,
+    program: Path,
+    shape: tuple[int, ...] = IMAGE,
+    precision: Precision = "fp32",
+) -> None:
+    parity = prove(make, shape, mode, layout, folder, program, precision)
+    assert parity.status == "same", parity
+    assert parity.compared > 0
+
+
+def wide() -> nn.Module:
+    """Channels by eights, as tensor cores like them, behind three colours; rows that no block divides."""
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        activating(nn.Hardswish, 16)[:6],
+        nn.AvgPool2d(2),
+        nn.Conv2d(16, 24, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(24, 10),
+    )
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+@pytest.mark.parametrize("name", MODULES)
+def test_an_operator_trains(name: str, layout: str, tmp_path: Path, program: Path) -> None:
+    same(MODULES[name], "train", layout, tmp_path, program)
+
+
+@pytest.mark.parametrize("channels", [6, 8])
+@pytest.mark.parametrize("name", ["relu6", "hardswish"])
+def test_an_activation_alone_and_in_packs(name: str, channels: int, tmp_path: Path, program: Path) -> None:
+    def make() -> nn.Module:
+        return activating(ACTIVATIONS[name], channels)
+
+    same(make, "train", "channels-last", tmp_path, program, (channels, 5, 7))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "amp-bf16"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_a_network(mode: Mode, precision: Precision, tmp_path: Path, program: Path) -> None:
+    same(wide, mode, "channels-last", tmp_path, program, (3, 23, 21), precision)
+
+
+def test_features_side_by_side(tmp_path: Path, program: Path) -> None:
+    same(Features, "train", "contiguous", tmp_path, program, (6,))

@@ -1,0 +1,116 @@
+// The CUDA program's own kernels on a CPU, beside BLAS in the place of cuDNN and cuBLAS: leaves the evidence of a step.
+#include "worker/worker.hpp"
+
+#include "vendor/cuda/own_calls.cuh"
+
+#include "vendor/cpu/convolution.hpp"
+
+namespace tare::vendor {
+
+// A library's call in float32, on copies: what it reads is widened before, what it writes is rounded behind.
+template <class T>
+class Widened {
+ public:
+  explicit Widened(const Op& op) : op_(op) {
+    for (auto* side : {&op_.in, &op_.out})
+      for (auto& [role, value] : *side) {
+        values_.push_back(std::make_unique<Value>(*value));
+        memory_.push_back(std::make_unique<std::vector<float>>(value->size));
+        values_.back()->data = reinterpret_cast<char*>(memory_.back()->data());
+        copies_.push_back({value, memory_.back()->data(), side == &op_.out});
+        value = values_.back().get();
+      }
+  }
+
+  const Op& op() const { return op_; }
+  void read() const {
+    for (const auto& copy : copies_)
+      for (int64_t i = 0; !copy.written && i < copy.value->size; ++i) copy.memory[i] = number(copy.value->template as<T>()[i]);
+  }
+  void write() const {
+    for (const auto& copy : copies_)
+      for (int64_t i = 0; copy.written && i < copy.value->size; ++i) copy.value->template as<T>()[i] = rounded<T>(copy.memory[i]);
+  }
+
+ private:
+  struct Copy {
+    Value* value;
+    float* memory;
+    bool written;
+  };
+  Op op_;
+  std::vector<std::unique_ptr<Value>> values_;
+  std::vector<std::unique_ptr<std::vector<float>>> memory_;
+  std::vector<Copy> copies_;
+};
+
+inline Call linear_product(const Op& op) {
+  if (op.kind == "linear") {
+    const float *x = op["x"].as<float>(), *w = op["w"].as<float>();
+    float* y = op["y"].as<float>();
+    int64_t out = op["w"].shape[0], in = op["w"].shape[1], rows = op["x"].size / in;
+    return [=] { gemm(false, true, rows, out, in, x, in, w, in, 0, y, out); };
+  }
+  const float* dy = op["dy"].as<float>();
+  bool by_weight = op.kind == "linear_weight_gradient";
+  const Value& w = op[by_weight ? "dw" : "w"];
+  const float* other = op[by_weight ? "x" : "w"].as<float>();
+  float* made = op[by_weight ? "dw" : "dx"].as<float>();
+  int64_t out = w.shape[0], in = w.shape[1], rows = op["dy"].size / out;
+  if (by_weight) return [=] { gemm(true, false, out, in, rows, dy, out, other, in, 0, made, in); };
+  return [=] { gemm(false, false, rows, in, out, dy, out, other, in, 0, made, in); };
+}
+
+inline Call library_call(const Op& op) {
+  if (op.kind == "conv") return convolution(op);
+  if (op.kind == "conv_input_gradient") return convolution_input_gradient(op);
+  if (op.kind == "conv_weight_gradient") return convolution_weight_gradient(op);
+  if (op.kind.rfind("linear", 0) == 0) return linear_product(op);
+  throw Failure("unsupported", "no stand-in for " + op.kind);
+}
+
+class Host : public Backend {
+ public:
+  Host() : device_(0, "") {}
+  char* allocate(int64_t bytes) override { return device_.allocate(bytes); }
+  char* allocate_host(int64_t bytes, bool) override { return device_.allocate(bytes); }
+  void upload(char* to, const char* from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+  void download(char* to, const char* from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+  Call feed(char* to, const char* from, int64_t bytes) override {
+    return [=] { std::memcpy(to, from, bytes); };
+  }
+  std::vector<Call> compile(const Step& step, std::vector<std::string>&) override {
+    if (step.dtype == "f32") return compile_as<float>(step);
+    return step.dtype == "bf16" ? compile_as<__nv_bfloat16>(step) : compile_as<__half>(step);
+  }
+
+ private:
+  template <class T>
+  std::vector<Call> compile_as(const Step& step) {
+    std::vector<Call> calls;
+    for (const auto& op : step.ops) {
+      std::vector<Call> own = own_calls<T>(device_, partials_, op);
+      for (auto& call : own) calls.push_back(std::move(call));
+      if (!own.empty()) continue;
+      auto widened = std::make_shared<Widened<T>>(op);
+      Call call = library_call(widened->op());
+      calls.push_back([=] { widened->read(), call(), widened->write(); });
+      bool ends = op.find("b") || op.find("z") || !op.activation().empty();
+      if (ends && op.find("y")) calls.push_back(epilogue<T>(device_, op, op["y"].as<T>()));
+    }
+    partials_.allocate(device_);
+    return calls;
+  }
+
+  Device device_;
+  Partials partials_;
+};
+
+}  // namespace tare::vendor
+
+int main() {
+  std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  tare::Json job = tare::JsonReader::read(text);
+  tare::vendor::VendorProgram program(job, std::make_unique<tare::vendor::Host>());
+  tare::write_evidence(job["evidence"].as_text(), program.evidence());
+}

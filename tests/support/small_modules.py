@@ -1,0 +1,154 @@
+"""Modules as small as can be, one for each operator of the vendor rung."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+IMAGE = (6, 5, 7)
+
+
+class Skip(nn.Module):  # type: ignore[misc]
+    """Batch norm, the sum with what came in, an activation."""
+
+    def __init__(self, activation: nn.Module, channels: int = 6) -> None:
+        super().__init__()
+        self.first, self.conv = nn.Conv2d(channels, channels, 1), nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm, self.activation = nn.BatchNorm2d(channels), activation
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        return self.activation(self.norm(self.conv(x)) + x)
+
+
+class Excite(nn.Module):  # type: ignore[misc]
+    """Squeeze and excitation (Hu et al., 2017), as MobileNetV3 has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.down, self.up = nn.Conv2d(6, 8, 3), nn.Conv2d(8, 4, 1), nn.Conv2d(4, 8, 1)
+
+    def forward(self, x: Any) -> Any:
+        x = self.conv(x)
+        factor = nn.functional.adaptive_avg_pool2d(x, 1)
+        return nn.functional.hardsigmoid(self.up(torch.relu(self.down(factor)))) * x
+
+
+class Branches(nn.Module):  # type: ignore[misc]
+    """Three ways through, put together along one dimension; the first is part of the result twice."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.ways = nn.ModuleList(nn.Conv2d(6, 6, 1) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        a, b = (way(x) for way in self.ways)
+        return torch.cat([a, torch.relu(b), a], dim=self.dim)
+
+
+class Features(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 3), nn.Linear(6, 5)
+
+    def forward(self, x: Any) -> Any:
+        return torch.cat([self.a(x), self.b(x)], dim=-1)
+
+
+class Shuffle(nn.Module):  # type: ignore[misc]
+    """Half of the channels go through a convolution, then both halves are interleaved (Ma et al., 2018)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(6, 6, 1), nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        left, right = self.first(x).chunk(2, dim=1)
+        x = torch.cat([left, self.second(right)], dim=1)
+        n, c, h, w = x.shape
+        return x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+
+class Gated(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(6, 4, 3), nn.Conv2d(6, 4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.a(x)) * torch.sigmoid(self.b(x))
+
+
+class Cut(nn.Module):  # type: ignore[misc]
+    """A piece out of the middle of every dimension but the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(6, 6, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.conv(x)[:, 1:4, 2:, :-3]
+
+
+class Permuted(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(6, 4, 1), nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).unsqueeze(1).squeeze(1)
+
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "hardtanh": lambda: nn.Hardtanh(-0.4, 0.7),
+    "leaky_relu": lambda: nn.LeakyReLU(0.2),
+    "hardsigmoid": nn.Hardsigmoid,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "hardswish": nn.Hardswish,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
+}
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "a larger filter over one pixel": lambda: nn.Sequential(
+        nn.AdaptiveAvgPool2d(1), nn.Conv2d(6, 4, 3, padding=1)
+    ),
+    "a skip without an activation": lambda: Skip(nn.Identity()),
+    "squeeze and excitation": Excite,
+    "images side by side": lambda: Branches(0),
+    "channels side by side": lambda: Branches(1),
+    "rows side by side": lambda: Branches(2),
+    "columns side by side": lambda: Branches(3),
+    "shuffled channels": Shuffle,
+    "a product": Gated,
+    "a piece": Cut,
+    "another order": Permuted,
+    "transposed": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1)),
+    "transposed in groups": lambda: nn.Sequential(
+        nn.Conv2d(6, 4, 1),
+        nn.ConvTranspose2d(4, 6, (3, 2), stride=2, output_padding=1, groups=2, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+    ),
+    "windows that overlap": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.AvgPool2d(3, stride=1, padding=1)),
+}
+
+
+def activating(activation: Callable[[], nn.Module], channels: int = 6) -> nn.Module:
+    """An activation behind everything that can do it itself."""
+    return nn.Sequential(
+        nn.Conv2d(channels, channels, 3, padding=1),
+        activation(),
+        nn.Conv2d(channels, channels, 1, bias=False),
+        nn.BatchNorm2d(channels),
+        activation(),
+        Skip(activation(), channels),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(channels, 4),
+        activation(),
+    )
