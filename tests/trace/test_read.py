@@ -199,7 +199,12 @@ def test_a_comma_behind_the_last_event_is_forgiven(tmp_path: Path) -> None:
 
 def test_phases_that_no_one_knows_harm_nothing(tmp_path: Path) -> None:
     builder = small()
-    odd: list[dict[str, object]] = [{"ph": "Q"}, {"name": "no phase"}, {"ph": "s", "id": 1}, {"ph": "M", "args": 5}]
+    odd: list[dict[str, object]] = [
+        {"ph": "Q"},
+        {"name": "no phase"},
+        {"ph": "s", "id": 1},
+        {"ph": "M", "args": 5},
+    ]
     builder.events[3:3] = odd
     trace = read(builder.write(tmp_path / "t.json"))
     assert (len(trace.device), trace.events) == (4, len(builder.events))
