@@ -5,8 +5,8 @@ large batch would take minutes on a CPU. tests/gpu shows that it agrees with flo
 float64 gets it from the CPU; where float64 does not fit into memory, float32 without TF32 stands in, named so.
 
 Along a curve of losses rounding grows with every step, but passes through zero by chance, and where training is
-chaotic a single path may stay near float64 by luck. The yardstick of a step is the largest error until then, of eager
-and of eager from weights that are moved by one rounding each: paths that nothing but rounding tells apart.
+chaotic a single path may stay near float64 by luck. The yardstick of a step is the largest error until then, of
+eager and of eager from weights that are moved by one rounding each: paths that nothing but rounding tells apart.
 """
 
 from itertools import accumulate
