@@ -16,7 +16,7 @@ from tare.workloads import get_workload
 
 OPTIONS = Options(rounds=1, timeout=600)
 # Batch norm over the few values that small pictures leave in the last layers makes training chaotic
-# (docs/vendor.md): after some steps eager in float32 itself is nowhere near float64, and nothing can be decided any more.
+# (docs/vendor.md): after some steps eager in float32 itself is nowhere near float64, and nothing can be decided.
 DECIDED = {"resnet50": 30}
 
 
