@@ -15,8 +15,8 @@ from tare.rungs.program import TorchProgram
 from tare.workloads import get_workload
 
 OPTIONS = Options(rounds=1, timeout=600)
-# Batch norm over the few values that small pictures leave in the last layers makes training chaotic: after some
-# steps eager in float32 itself is nowhere near float64, and nothing can be decided any more. Seen: after 16 steps.
+# Batch norm over the few values that small pictures leave in the last layers makes training chaotic
+# (docs/vendor.md): after some steps eager in float32 itself is nowhere near float64, and nothing can be decided.
 DECIDED = {"resnet50": 30}
 
 
@@ -73,3 +73,13 @@ def test_a_rung_that_trains_on_another_order_of_batches_is_different() -> None:
 def test_every_step_has_a_batch_of_its_own() -> None:
     arrays = arrays_of(training_case("mlp", "eager"), "digits", 4)
     assert len({batch[0].tobytes() for batch in arrays}) == 4
+
+
+def test_weights_moved_by_one_rounding_are_other_weights_and_no_others() -> None:
+    program = TorchProgram(get_workload("mlp"), training_case("mlp", "eager"))
+    before = {name: tensor.clone() for name, tensor in program._initial.items()}
+    program.nudge(0)
+    for name, tensor in program._initial.items():
+        assert not (tensor == before[name]).any()
+        back = tensor.nextafter(before[name])
+        assert (back == before[name]).all()

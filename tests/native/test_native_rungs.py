@@ -17,7 +17,8 @@ from tare.native.libraries import cublas, cudnn
 from tare.rungs import get_rung
 from tare.workloads import get_workload
 
-OPTIONS = Options(rounds=1, budget=0.3, timeout=600)
+# Nothing here is about time.
+OPTIONS = Options(rounds=1, budget=0.05, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +44,24 @@ def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str
         assert done.parity.compared == 3 + 2 * parameters
 
 
-@pytest.mark.parametrize("workload", ["mlp", "mnist_cnn", "lstm", "resnet50"])
-@pytest.mark.parametrize("mode", ["infer", "train"])
-@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+# ResNet-50 once a mode: test_vendor_operators has all it is made of in both layouts, test_curves the other
+# training.
+VENDOR = [
+    ("mlp", "infer", "contiguous"),
+    ("mlp", "train", "contiguous"),
+    ("lstm", "infer", "contiguous"),
+    ("lstm", "train", "contiguous"),
+    ("mnist_cnn", "infer", "contiguous"),
+    ("mnist_cnn", "infer", "channels-last"),
+    ("mnist_cnn", "train", "contiguous"),
+    ("mnist_cnn", "train", "channels-last"),
+    ("resnet50", "infer", "contiguous"),
+    ("resnet50", "train", "channels-last"),
+]
+
+
+@pytest.mark.parametrize(("workload", "mode", "layout"), VENDOR)
 def test_the_vendor_s_library_is_the_same(executor: LocalExecutor, workload: str, mode: Mode, layout: str) -> None:
-    if layout not in get_workload(workload).layouts:
-        pytest.skip(f"{workload} has no images")
     done = executor.run_round(make(workload, "vendor", mode, layout=layout), 0, OPTIONS, check=True)
     assert done.failure is None, done.failure
     assert done.isolation == "executable"

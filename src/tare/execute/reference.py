@@ -4,8 +4,9 @@ It runs on the case's own device: float64 there uses none of the low-precision p
 large batch would take minutes on a CPU. tests/gpu shows that it agrees with float64 on the CPU. A device without
 float64 gets it from the CPU; where float64 does not fit into memory, float32 without TF32 stands in, named so.
 
-Along a curve of losses rounding grows with every step, but passes through zero by chance: the yardstick of a
-step is the largest error that eager has made until then.
+Along a curve of losses rounding grows with every step, but passes through zero by chance, and where training is
+chaotic a single path may stay near float64 by luck. The yardstick of a step is the largest error until then, of
+eager and of eager from weights that are moved by one rounding each: paths that nothing but rounding tells apart.
 """
 
 from itertools import accumulate
@@ -23,6 +24,8 @@ from tare.rungs.program import TorchProgram
 from tare.workloads import Batch, get_workload
 
 WITHOUT_FLOAT64 = ("mps",)
+# Two more paths: of seven of ResNet-50's, one stayed near float64 for six steps longer than the others.
+NUDGES = (0, 1)
 
 
 def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> None:
@@ -42,13 +45,17 @@ def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> 
     pin_flags(case)
     yardstick = errors(reference, _evidence(case, None, batches))
     if steps:
-        yardstick = dict(zip(yardstick, accumulate(yardstick.values(), max), strict=True))
+        paths = [yardstick, *(errors(reference, _evidence(case, None, batches, seed)) for seed in NUDGES)]
+        widest = (max(path[name] for path in paths) for name in yardstick)
+        yardstick = dict(zip(yardstick, accumulate(widest, max), strict=True))
     save_reference(folder, reference, yardstick, f"eager {storage} on {device}")
 
 
-def _evidence(case: Case, numerics: Numerics | None, batches: list[Batch]) -> Arrays:
+def _evidence(case: Case, numerics: Numerics | None, batches: list[Batch], seed: int | None = None) -> Arrays:
     program = TorchProgram(get_workload(case.workload), case, numerics)
     try:
+        if seed is not None:
+            program.nudge(seed)
         return program.curve(batches) if batches else program.evidence()
     finally:
         program.close()

@@ -98,6 +98,14 @@ class TorchProgram:
             found[f"loss/{i}"] = _to_host(self.step())
         return found
 
+    def nudge(self, seed: int) -> None:
+        """Moves every initial float32 number to one of its two neighbours: another path of the same rounding."""
+        chance = torch.Generator().manual_seed(seed)
+        for name, tensor in self._initial.items():
+            if tensor.dtype == torch.float32:
+                towards = torch.randint(0, 2, tensor.shape, generator=chance) * 2.0 - 1.0
+                self._initial[name] = tensor.nextafter(tensor + towards)
+
     def reset(self) -> None:
         """The initial weights and optimizer state, in place: a captured graph keeps its addresses."""
         with torch.no_grad():
