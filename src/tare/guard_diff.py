@@ -52,33 +52,41 @@ def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
         scenes.append(Scene(read(Path(path)), None))
     found = changes(scenes[0], scenes[1])
     listed = [_differing(one) for one in (*found.kernels, *found.operators)]
-    grown = _grown(scenes[0], scenes[1])
-    known = {one.name for one in grown}
-    return grown + [one for one in listed if one.name not in known]
+    slowed = grown(scenes[0], scenes[1])
+    known = {one.name for one in slowed}
+    return slowed + [one for one in listed if one.name not in known]
 
 
-def _grown(before: Scene, now: Scene) -> list[Differing]:
+def grown(before: Scene, now: Scene) -> list[Differing]:
     """On a CPU, the operators that a user calls, as often as before, and that take a good part of what the step
     takes longer. A profile of a few steps is noisy: what grew less is not named."""
     if len(now.trace.device):
         return []
-    sides = []
-    for scene in (before, now):
-        times: dict[str, tuple[float, float]] = {}
-        for each in operations(scene, whole=True).values():
-            calls, taken = times.get(each.name, (0.0, 0.0))
-            times[each.name] = (calls + each.calls, taken + each.self_s)
-        sides.append(times)
-    grown = {n: sides[1][n][1] - sides[0][n][1] for n in sides[0].keys() & sides[1].keys()}
-    longer = sum(grown.values())
+    old, new = _whole_operators(before), _whole_operators(now)
+    more = {name: new[name][1] - old[name][1] for name in old.keys() & new.keys()}
+    least = max(LEAST_SHARE * before.step_s, sum(more.values()) / 3)
     return [
         Differing(
-            what="operator", name=name, status="slower", before_calls=sides[0][name][0],
-            after_calls=sides[1][name][0], before_s=sides[0][name][1], after_s=sides[1][name][1],
+            what="operator", name=name, status="slower",
+            before_calls=old[name][0], after_calls=new[name][0], before_s=old[name][1], after_s=new[name][1],
         )
-        for name, more in sorted(grown.items(), key=lambda pair: -pair[1])
-        if sides[0][name][0] == sides[1][name][0] and more >= max(LEAST_SHARE * before.step_s, longer / 3)
+        for name in sorted(more, key=lambda name: -more[name])
+        if old[name][0] == new[name][0] and more[name] >= least
     ]  # fmt: skip
+
+
+def _whole_operators(scene: Scene) -> dict[str, tuple[float, float]]:
+    """Calls and seconds a step of each operator that a user calls, with all that it calls itself."""
+    found: dict[str, tuple[float, float]] = {}
+    for each in operations(scene, whole=True).values():
+        calls, taken = found.get(each.name, (0.0, 0.0))
+        found[each.name] = (calls + each.calls, taken + each.self_s)
+    return {name: (_calls(calls), taken) for name, (calls, taken) in found.items()}
+
+
+def _calls(number: float) -> float:
+    """A sum of shares of a step, without what rounding left."""
+    return round(number, 6)
 
 
 def _differing(change: Change) -> Differing:
@@ -86,8 +94,8 @@ def _differing(change: Change) -> Differing:
         what=change.what,
         name=change.name,
         status=change.status,
-        before_calls=change.before_calls,
-        after_calls=change.after_calls,
+        before_calls=_calls(change.before_calls),
+        after_calls=_calls(change.after_calls),
         before_s=change.before_s,
         after_s=change.after_s,
     )
