@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.trace import nesting
@@ -31,7 +31,6 @@ def walked(thread: Integers, start: Integers, end: Integers) -> tuple[list[int],
     return parents, depths, ends
 
 
-@settings(deadline=None)
 @given(rows, st.booleans())
 def test_parents_and_depths(chosen: list[tuple[int, int, int]], ranked: bool) -> None:
     thread, start, end = columns(chosen)
@@ -42,7 +41,6 @@ def test_parents_and_depths(chosen: list[tuple[int, int, int]], ranked: bool) ->
     assert (parent.tolist(), depth.tolist(), enclosed(end, parent).tolist()) == walked(thread, start, end)
 
 
-@settings(deadline=None)
 @given(rows, st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 31)), max_size=8))
 def test_innermost(chosen: list[tuple[int, int, int]], asked: list[tuple[int, int]]) -> None:
     """The last row to begin by the moment, or the first around it that has not ended by its own word."""

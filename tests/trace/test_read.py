@@ -84,7 +84,7 @@ def test_a_list_alone_is_a_trace(tmp_path: Path) -> None:
     assert len(read(path).device) == 4
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(size=st.integers(30, 900), escape=st.text(max_size=20))
 def test_pieces_of_any_size_give_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, escape: str
@@ -136,7 +136,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
         read(tmp_path / "none.json")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 3000), junk=st.binary(max_size=12))
 def test_damage_is_an_error_or_a_trace_but_no_crash(tmp_path: Path, cut: int, junk: bytes) -> None:
     text = json.dumps(small().document()).encode()
