@@ -55,6 +55,7 @@ def prove(
     folder: Path,
     program: Path,
     precision: Precision = "fp32",
+    device: str = "cpu",
 ) -> Parity:
     """Outputs, or losses, gradients and updates of the first three steps."""
     workload = Workload(
@@ -75,6 +76,7 @@ def prove(
         batch=4,
         sizes={},
         precision=precision,
+        device=device,
         layout=layout,  # type: ignore[arg-type]
         optimizer="sgd" if trains else None,
         threads=1,

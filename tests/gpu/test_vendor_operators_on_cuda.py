@@ -1,0 +1,31 @@
+"""Every operator of the vendor rung on a GPU, beside float64: the modules that tests/native proves on the CPU."""
+
+from pathlib import Path
+
+import pytest
+from small_modules import ACTIVATIONS, IMAGE, MODULES, activating
+from small_step import prove
+from torch import nn
+
+from tare.cases.case import Mode, Precision
+from tare.native.build import executable
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize("name", MODULES)
+def test_on_images(name: str, mode: Mode, layout: str, tmp_path: Path) -> None:
+    program = executable("tare-vendor-cuda")
+    parity = prove(MODULES[name], IMAGE, mode, layout, tmp_path, program, device="cuda")
+    assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "amp-bf16"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_in_packs(name: str, precision: Precision, tmp_path: Path) -> None:
+    def make() -> nn.Module:
+        return activating(ACTIVATIONS[name], 16)
+
+    program = executable("tare-vendor-cuda")
+    parity = prove(make, (16, 9, 7), "train", "channels-last", tmp_path, program, precision, "cuda")
+    assert parity.status == "same", parity
