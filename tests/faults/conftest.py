@@ -4,14 +4,6 @@ from pathlib import Path
 import pytest
 from commandline import Tare, planted_tare
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.alone)
-
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
