@@ -67,8 +67,9 @@ def test_an_interruption_ends_what_is_being_prepared(executor: LocalExecutor) ->
             raise KeyboardInterrupt
 
     quick = Case(workload="planted_raise", rung="compile", batch=4)
+    before = psutil.Process().children()
     with pytest.raises(KeyboardInterrupt):
         warm([HANGS, quick], executor, OPTIONS, interrupt)
-    workers = [one for one in psutil.Process().children() if "tare.execute.worker" in " ".join(one.cmdline())]
+    workers = [one for one in psutil.Process().children() if one not in before]
     _, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive
