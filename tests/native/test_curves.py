@@ -38,8 +38,8 @@ def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -
     assert curve.failure is None, curve.failure
     assert len(curve.losses) == STEPS
     if (case.rung, case.workload) == ("vendor", "resnet50"):
-        # Sums in another order than torch's, on a path that grows any rounding fivefold a step (docs/vendor.md): when
-        # it leaves float64 differs from one CPU to another. A fault shows in the first steps.
+        # Sums in another order than torch's, on a path that grows any rounding fivefold a step (docs/vendor.md):
+        # when it leaves float64 differs from one CPU to another. A fault shows in the first steps.
         assert max(curve.errors[:5]) < 1e-4, curve.errors
         assert np.mean(curve.losses[-10:]) == pytest.approx(np.mean(curve.reference[-10:]), rel=0.5)
     else:
