@@ -1,5 +1,7 @@
 """Activations, sums and products, number by number."""
 
+from functools import partial
+
 from tare.errors import Unsupported
 from tare.lowering.handlers import lowers
 from tare.lowering.step import Step, Value
@@ -8,11 +10,6 @@ from tare.lowering.step import Step, Value
 FROM_RESULT = {"relu", "relu6", "hardtanh", "leaky_relu", "hardsigmoid", "sigmoid", "tanh"}
 # What makes an activation up, among an operator's attributes.
 SHAPING = ("activation", "parameter", "low", "high")
-
-
-@lowers("aten.relu.default")
-def relu(step: Step, self: Value) -> Value:
-    return activation(step, self, "relu")
 
 
 @lowers("aten.hardtanh.default")
@@ -29,34 +26,17 @@ def leaky_relu(step: Step, self: Value, negative_slope: float) -> Value:
     return activation(step, self, "leaky_relu", parameter=negative_slope)
 
 
-@lowers("aten.hardsigmoid.default")
-def hardsigmoid(step: Step, self: Value) -> Value:
-    return activation(step, self, "hardsigmoid")
-
-
-@lowers("aten.sigmoid.default")
-def sigmoid(step: Step, self: Value) -> Value:
-    return activation(step, self, "sigmoid")
-
-
-@lowers("aten.tanh.default")
-def tanh(step: Step, self: Value) -> Value:
-    return activation(step, self, "tanh")
-
-
-@lowers("aten.hardswish.default")
-def hardswish(step: Step, self: Value) -> Value:
-    return activation(step, self, "hardswish")
-
-
-@lowers("aten.silu.default")
-def silu(step: Step, self: Value) -> Value:
-    return activation(step, self, "silu")
-
-
 @lowers("aten.gelu.default")
 def gelu(step: Step, self: Value, approximate: str) -> Value:
     return activation(step, self, "gelu" if approximate == "none" else "gelu_tanh")
+
+
+def _plain(step: Step, self: Value, name: str) -> Value:
+    return activation(step, self, name)
+
+
+for _name in ("relu", "hardsigmoid", "sigmoid", "tanh", "hardswish", "silu"):
+    lowers(f"aten.{_name}.default")(partial(_plain, name=_name))
 
 
 def activation(step: Step, x: Value, name: str, **parameters: float) -> Value:
