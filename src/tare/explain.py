@@ -17,7 +17,7 @@ from tare.errors import BadInput, TareError
 from tare.execute.ceilings import measure_peaks
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CountJob, ProfileJob
-from tare.execute.launch import SpawnLauncher
+from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.protocol import Counted, Probed
 from tare.execute.workshop import open_executor
 from tare.findings.diagnosis import Diagnosis, diagnose
@@ -188,16 +188,20 @@ def _explain_one(
     return found, diagnose(trace, step.mid if step else None, peaks, stacks, read(before) if before else None)
 
 
-def profile_case(executor: LocalExecutor, case: Case, name: str) -> tuple[Path, Path]:
-    """Records a case's two traces, kept in TARE_HOME under the record's id."""
+def profile_case(
+    executor: LocalExecutor, case: Case, name: str, stacks: bool = True, launcher: Launcher | None = None
+) -> tuple[Path, Path]:
+    """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id. `launcher`
+    starts the workers of another version; each must be started anew."""
     rung = get_rung(case.rung)
     if isinstance(rung, NativeRung) and rung.is_executable(case):
         raise TareError(f"{case.rung} runs as an executable, which torch.profiler cannot see into")
     paths = trace_paths(name)
     paths[0].parent.mkdir(parents=True, exist_ok=True)
     # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
-    job = ProfileJob(case=case, trace=str(paths[0]), stacks=str(paths[1]), cache=str(executor.cache_of(case)))
-    executor.inquire(job, Options(), case.device, SpawnLauncher())
+    with_stacks = str(paths[1]) if stacks else None
+    job = ProfileJob(case=case, trace=str(paths[0]), stacks=with_stacks, cache=str(executor.cache_of(case)))
+    executor.inquire(job, Options(), case.device, launcher or SpawnLauncher())
     return paths
 
 

@@ -1,19 +1,16 @@
 """What a regression changed in the step itself: both versions are profiled, and their traces compared."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tare.cases.case import Case
-from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import ProfileJob
-from tare.execute.launch import SpawnLauncher
+from tare.execute.launch import Launcher
+from tare.explain import profile_case
 from tare.findings.changes import Change, changes
 from tare.findings.compared import operations
 from tare.findings.scene import Scene
 from tare.guard.changes import CaseChange, Differing, Report
-from tare.home import home
 from tare.trace.read import read
 
 # A night that is all red needs no fifty profiles.
@@ -21,7 +18,7 @@ MOST_CASES = 4
 # An operator that grew by less than this share of the step is not named.
 LEAST_SHARE = 0.03
 
-Profiled = tuple[LocalExecutor, SpawnLauncher]
+Profiled = tuple[LocalExecutor, Launcher]
 
 
 def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str], None]) -> None:
@@ -41,15 +38,11 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
 
 def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
     parsed = Case.parse(case.case)
-    folder = home() / "traces"
-    folder.mkdir(parents=True, exist_ok=True)
     scenes = []
     # The sides are now and before, the records before and now.
     for (executor, launcher), record in zip(reversed(sides), case.records, strict=True):
-        path = folder / f"{record}.json.gz"
-        job = ProfileJob(case=parsed, trace=str(path), cache=str(executor.cache_of(parsed)))
-        executor.inquire(job, Options(), parsed.device, launcher)
-        scenes.append(Scene(read(Path(path)), None))
+        path, _ = profile_case(executor, parsed, record, stacks=False, launcher=launcher)
+        scenes.append(Scene(read(path), None))
     found = changes(scenes[0], scenes[1])
     listed = [_differing(one) for one in (*found.kernels, *found.operators)]
     slowed = grown(scenes[0], scenes[1])

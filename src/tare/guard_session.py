@@ -14,8 +14,7 @@ from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput, TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor
-from tare.execute.launch import SpawnLauncher
+from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.protocol import Probed
 from tare.execute.workshop import open_executor
 from tare.guard.changes import Report
@@ -83,11 +82,9 @@ class CheckSession:
             now, probed = stack.enter_context(self._executor(progress, Version()))
             cases = self._cases(probed)
             executors = [(now, probed.environment)]
-            launchers = [_launcher(Version())]
             if version is not None:
                 before, was = stack.enter_context(self._executor(progress, version))
                 executors.append((before, was.environment))
-                launchers.append(_launcher(version))
             subjects, forced = self._differences(stored, probed.environment, version, executors, force)
             opener = _Opener(self._plan, self._options, store, executors, cases, again)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
@@ -96,6 +93,7 @@ class CheckSession:
                 report = check.run(cases)
                 opener.finish()
                 if version is not None and diff:
+                    launchers = [make_launcher("spawn", (), v.python, v.variables) for v in (Version(), version)]
                     sides = [(one, launcher) for (one, _), launcher in zip(executors, launchers, strict=True)]
                     add_profiles(report, sides, progress.stage)
             except KeyboardInterrupt:
@@ -200,11 +198,6 @@ class _Opener:
 def reproduce(arguments: Sequence[str]) -> str:
     """The command that gave a report."""
     return shlex.join(["tare", *arguments])
-
-
-def _launcher(version: Version) -> SpawnLauncher:
-    """A forked process would inherit what the profiler's library set up in its parent: these are started anew."""
-    return SpawnLauncher((version.python, "-m", "tare.execute.worker"), variables=version.variables)
 
 
 def _probe(executor: LocalExecutor, version: Version) -> Probed:

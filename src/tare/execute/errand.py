@@ -127,4 +127,4 @@ class ErrandExecutor(LocalExecutor):
         return heard if isinstance(heard, Failure) else None
 
     def _cache(self, case: Case) -> str | None:
-        return str(self._folder("cache", case)) if get_rung(case.rung).caches else None
+        return str(self.cache_of(case)) if get_rung(case.rung).caches else None

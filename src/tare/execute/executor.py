@@ -99,7 +99,7 @@ class LocalExecutor:
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             done = self._run_executable(rung, case, index, options, reference)
         else:
-            cache = str(self._folder("cache", case))
+            cache = str(self.cache_of(case))
             # Once is enough, and the profiler takes a second to begin.
             job = self._job(case, options, reference=_text(reference), cache=cache, kernels=index == 0)
             done = self._run(job, index, options)
@@ -112,7 +112,7 @@ class LocalExecutor:
             return StageJob(case=case, folder=str(self._folder("stage", case)))
         if not rung.caches or split_name(case.rung)[1] in rung.solitary:
             return None
-        return WarmJob(case=case, cache=str(self._folder("cache", case)))
+        return WarmJob(case=case, cache=str(self.cache_of(case)))
 
     def prepared(self, case: Case, ending: Ending) -> bool:
         """Takes note of how a preparation ended."""

@@ -5,7 +5,6 @@ everything warm. Nothing that is prepared here is timed.
 """
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -35,9 +34,7 @@ def warm(
     abandoned = threading.Event()
     # The compiler's own processes share the cores with those of the other cases.
     threads = max((os.cpu_count() or 1) // options.warm, 1)
-    launcher = SpawnLauncher(
-        (sys.executable, "-m", "tare.execute.worker"), variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
-    )
+    launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
 
     def prepare(job: Job) -> Ending:
         def look() -> None:
