@@ -74,6 +74,16 @@ def test_an_activation_alone_and_in_packs(name: str, channels: int, tmp_path: Pa
     same(make, "train", "channels-last", tmp_path, program, (channels, 5, 7))
 
 
+@pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
+def test_bounds_that_bfloat16_rounds(precision: Precision, tmp_path: Path, program: Path) -> None:
+    """0.7 is rounded to less: what was cut off there must not look as if it lay between the bounds."""
+
+    def make() -> nn.Module:
+        return activating(ACTIVATIONS["hardtanh"], 16)
+
+    same(make, "train", "channels-last", tmp_path, program, (16, 9, 7), precision)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "amp-bf16"])
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_a_network(mode: Mode, precision: Precision, tmp_path: Path, program: Path) -> None:

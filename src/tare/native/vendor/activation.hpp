@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "half.hpp"
 #include "step.hpp"
 
 #ifdef __CUDACC__
@@ -82,6 +83,12 @@ struct Curve {
   TARE_ANYWHERE static float inner(float x) { return root * (x + cubic * x * x * x); }
 };
 
+// A bound as the results keep it: one that was rounded inwards would pass for a number between the bounds.
+inline float bound(const Op& op, const char* name) {
+  const Value* kept = op.find("y") ? op.find("y") : op.find("x");
+  return kept_as(kept ? kept->dtype : "f32", static_cast<float>(op.number(name)));
+}
+
 // Calls `make` with the activation of an operator: one that is a clamp needs no choice at every number.
 template <class Make>
 auto activated(const Op& op, Make make) {
@@ -92,7 +99,7 @@ auto activated(const Op& op, Make make) {
   if (name.empty()) return make(Clamp{});
   if (name == "relu") return make(Clamp{0});
   if (name == "relu6") return make(Clamp{0, 6});
-  if (name == "hardtanh") return make(Clamp{static_cast<float>(op.number("low")), static_cast<float>(op.number("high"))});
+  if (name == "hardtanh") return make(Clamp{bound(op, "low"), bound(op, "high")});
   auto found = curves.find(name);
   if (found == curves.end()) throw Failure("unsupported", "the vendor rung has no activation " + name);
   return make(Curve{found->second, static_cast<float>(op.attributes["parameter"].as_number(0))});

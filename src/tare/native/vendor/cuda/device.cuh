@@ -7,6 +7,8 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
+#include <cstring>
+
 #include "../activation.hpp"
 #include "../program.hpp"
 
@@ -80,6 +82,10 @@ struct Device {
     peak = allocated;
   }
 
+  // Which of several ways to do the same is taken: the first, unless somebody times them.
+  std::function<int(const std::string& question, int count, const std::function<Call(int)>& candidate)> choose =
+      [](const std::string&, int, const std::function<Call(int)>&) { return 0; };
+
   cudaStream_t stream = nullptr;
   cudnnHandle_t cudnn = nullptr;
   cublasLtHandle_t cublas = nullptr;
@@ -114,10 +120,31 @@ __device__ inline __half rounded(float value) {
   return __float2half(value);
 }
 
-// As many neighbours as fit one load of 16 bytes.
-template <class T, int N>
+// As many neighbours as fit one load of 16 bytes. Halves are kept two a register, as they are loaded.
+template <class T, int N, bool two_a_word = sizeof(T) == 2 && N % 2 == 0>
 struct alignas(sizeof(T) * N) Pack {
   T values[N];
+
+  __device__ T get(int i) const { return values[i]; }
+  __device__ void set(int i, T value) { values[i] = value; }
+};
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack<T, N, true> {
+  uint32_t words[N / 2];
+
+  __device__ T get(int i) const {
+    uint16_t bits = static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16));
+    T value;
+    memcpy(&value, &bits, 2);
+    return value;
+  }
+  // In order: an even one takes the whole word.
+  __device__ void set(int i, T value) {
+    uint16_t bits;
+    memcpy(&bits, &value, 2);
+    words[i / 2] = i % 2 ? words[i / 2] | static_cast<uint32_t>(bits) << 16 : bits;
+  }
 };
 
 template <class T, int N>
@@ -128,7 +155,7 @@ __device__ inline Pack<T, N> fetch(const T* from) {
 template <class T, int N>
 __device__ inline void spread(float (&to)[N], const Pack<T, N>& pack) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = number(pack.values[i]);
+  for (int i = 0; i < N; ++i) to[i] = number(pack.get(i));
 }
 
 template <class T, int N>
@@ -140,7 +167,7 @@ template <class T, int N>
 __device__ inline void store(T* to, const float (&from)[N]) {
   Pack<T, N> pack;
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.values[i] = rounded<T>(from[i]);
+  for (int i = 0; i < N; ++i) pack.set(i, rounded<T>(from[i]));
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 

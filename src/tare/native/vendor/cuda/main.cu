@@ -13,6 +13,7 @@ class Cuda : public Backend {
       : device_(index, cache), search_(device_), exact_(precision == "fp32"), tf32_(precision == "tf32"), captured_(captured) {
     check(cudaEventCreate(&start_), "cudaEventCreate");
     check(cudaEventCreate(&end_), "cudaEventCreate");
+    device_.choose = [this](const auto& question, int count, const auto& candidate) { return search_.fastest(question, count, candidate); };
   }
 
   char* allocate(int64_t bytes) override { return device_.allocate(bytes); }
@@ -83,7 +84,6 @@ class Cuda : public Backend {
         for (auto& call : plain<T>(step, op)) now(std::move(call));
       names.resize(names.size() + bindings.size() - before, describe(op));
     }
-    partials_.allocate(device_);
     device_.settle(std::max(convolutions_->workspace, products_->workspace));
     std::vector<Call> calls;
     for (const auto& binding : bindings) calls.push_back(binding());

@@ -1,7 +1,7 @@
 // Batch norm in training, with the sum of a skip and the activation in the same pass over memory; affine maps.
 #pragma once
 
-#include "channels.cuh"
+#include "reduction.cuh"
 
 namespace tare::vendor {
 
@@ -75,7 +75,7 @@ struct Line {
 // y = activation(line(x) + z).
 template <class T, int N, class A>
 struct Affine {
-  static constexpr int ahead = 4, blocks = 2;
+  static constexpr int ahead = 2, blocks = 3;
   struct Kept {
     Pack<T, N> x, z;
   };
@@ -113,7 +113,7 @@ Call epilogue(Device& device, const Op& op, const T* x, bool with_bias = true) {
       constexpr int N = decltype(width)::value;
       Line<T, N> line = line_of<T, N>(op);
       if (!with_bias) line.bias = nullptr;
-      return visiting<N>(device, walk, Affine<T, N, decltype(activation)>{x, find<T>(op, "z"), op["y"].as<T>(), line, activation});
+      return visiting<N>(device, op, "epilogue", walk, Affine<T, N, decltype(activation)>{x, find<T>(op, "z"), op["y"].as<T>(), line, activation});
     });
   });
 }
@@ -126,7 +126,7 @@ void batch_norm(Device& device, Partials& partials, const Op& op, std::vector<Ca
     Moments<T, N> body{op["x"].as<T>(), op["mean"].as<float>(), op["var"].as<float>(), op["saved_mean"].as<float>(),
                        op["saved_invstd"].as<float>(), static_cast<float>(op.number("eps")),
                        static_cast<float>(op.number("momentum")), static_cast<double>(walk.count()), walk};
-    return reducing<N>(device, partials, walk, body);
+    return reducing<N>(device, partials, op, walk, body);
   }));
   calls.push_back(epilogue<T>(device, op, op["x"].as<T>()));
 }

@@ -94,25 +94,30 @@ struct InputGradient {
   const float *scale, *mean, *invstd, *dscale, *dshift;
   T* dx;
   float count;
-  float factor[N], level[N], slope[N], middle[N];
+  // dx = factor * (g - level - (x - mean) * slope), as one line through g and x: a number of each less to keep.
+  float factor[N], slope[N], offset[N];
 
   __device__ void begin(int c) {
     arriving.begin(c);
-    float inverse[N];
+    float inverse[N], middle[N];
     load<float, N>(inverse, invstd + c);
     load<float, N>(factor, scale + c);
-    load<float, N>(level, dshift + c);
+    load<float, N>(offset, dshift + c);
     load<float, N>(slope, dscale + c);
     load<float, N>(middle, mean + c);
 #pragma unroll
-    for (int i = 0; i < N; ++i) factor[i] *= inverse[i], level[i] /= count, slope[i] *= inverse[i] / count;
+    for (int i = 0; i < N; ++i) {
+      factor[i] *= inverse[i];
+      slope[i] *= -factor[i] * inverse[i] / count;
+      offset[i] = -factor[i] * offset[i] / count - slope[i] * middle[i];
+    }
   }
   __device__ void read(int64_t at, Kept& kept) const { arriving.read(at, kept); }
   __device__ void operator()(int64_t at, const Kept& kept) const {
     float values[N], g[N];
     arriving.spread_out(kept, values, g);
 #pragma unroll
-    for (int i = 0; i < N; ++i) g[i] = factor[i] * (g[i] - level[i] - (values[i] - middle[i]) * slope[i]);
+    for (int i = 0; i < N; ++i) g[i] = fmaf(factor[i], g[i], fmaf(slope[i], values[i], offset[i]));
     store<T, N>(dx + at, g);
   }
 };
@@ -139,14 +144,14 @@ template <class T, int N, class Arrives>
 Call gradient_sums(Device& device, Partials& partials, const Op& op, const Walk& walk, const Arrives& arriving) {
   GradientSums<T, N, Arrives> body{arriving,          op["saved_mean"].as<float>(), op["saved_invstd"].as<float>(),
                                    find<T>(op, "dz"), op["dscale"].as<float>(),     op["dshift"].as<float>()};
-  return reducing<N>(device, partials, walk, body);
+  return reducing<N>(device, partials, op, walk, body);
 }
 
 template <class T, int N, class Arrives>
 Call input_gradient(Device& device, const Op& op, const Walk& walk, const Arrives& arriving) {
   InputGradient<T, N, Arrives> body{arriving, op["scale"].as<float>(), op["saved_mean"].as<float>(), op["saved_invstd"].as<float>(),
                                     op["dscale"].as<float>(), op["dshift"].as<float>(), op["dx"].as<T>(), static_cast<float>(walk.count())};
-  return visiting<N>(device, walk, body);
+  return visiting<N>(device, op, "gradient", walk, body);
 }
 
 template <class T>
@@ -181,7 +186,7 @@ template <class T>
 Call bias_gradient(Device& device, Partials& partials, const Op& op) {
   Walk walk(op["dy"]);
   return packed<T>(walk, [&](auto width) {
-    return reducing<width()>(device, partials, walk, BiasSum<T, width()>{op["dy"].as<T>(), op["db"].as<T>()});
+    return reducing<width()>(device, partials, op, walk, BiasSum<T, width()>{op["dy"].as<T>(), op["db"].as<T>()});
   });
 }
 

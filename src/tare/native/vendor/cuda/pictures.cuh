@@ -1,7 +1,7 @@
 // What goes image by image: one factor a channel (squeeze and excitation), and sums over an image's pixels.
 #pragma once
 
-#include "channels.cuh"
+#include "reduction.cuh"
 
 namespace tare::vendor {
 
@@ -43,10 +43,10 @@ __global__ void __launch_bounds__(256) scale_picture(Picture picture, const T* x
 template <int N, class Body>
 __global__ void __launch_bounds__(256, 2) sum_picture(Picture picture, Body body) {
   constexpr int ahead = 4;
-  __shared__ float sums[1][256][N];
+  __shared__ Folding<1, N> shared;
   int c = channel_of<N>(picture.walk);
   bool inside = c < picture.walk.channels;
-  float sum[N] = {};
+  float own[1][N] = {};
   if (inside) {
     body.begin(picture.place(c));
     int lanes = static_cast<int>(blockDim.y);
@@ -57,14 +57,14 @@ __global__ void __launch_bounds__(256, 2) sum_picture(Picture picture, Body body
         if (pixel + k * lanes < picture.pixels) body.read(picture.at(pixel + k * lanes, c), kept[k]);
 #pragma unroll
       for (int k = 0; k < ahead; ++k)
-        if (pixel + k * lanes < picture.pixels) body(picture.at(pixel + k * lanes, c), kept[k], sum);
+        if (pixel + k * lanes < picture.pixels) body(picture.at(pixel + k * lanes, c), kept[k], own[0]);
     }
   }
-  int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  fold(own, shared);
+  if (threadIdx.y > 0 || !inside) return;
 #pragma unroll
-  for (int i = 0; i < N; ++i) sums[0][thread][i] = sum[i];
-  fold(sums);
-  if (threadIdx.y == 0 && inside) body.end(picture.place(c), sums[0][threadIdx.x]);
+  for (int i = 0; i < N; ++i) own[0][i] = shared.totals[i * blockDim.x + threadIdx.x];
+  body.end(picture.place(c), own[0]);
 }
 
 template <class T, int N>
@@ -114,7 +114,7 @@ struct ScaleGradient {
 // As many threads across as there are packs of channels, up to a warp; the others share out the pixels.
 template <int N>
 Launch picture_shape(const Picture& picture, int chunks) {
-  Launch launch = shape_of(picture.walk, N, 1, 1, 1);
+  Launch launch = launches_of(picture.walk, N, 1, 1).back();
   launch.grid.y = static_cast<unsigned>(std::clamp<int64_t>(picture.pixels / launch.block.y, 1, chunks));
   launch.grid.z = picture.images;
   return launch;

@@ -124,11 +124,12 @@ struct PoolBackward {
 };
 
 template <int N, class Body>
-Call over_pixels(Device& device, const Value& value, Body body) {
+Call over_pixels(Device& device, const Op& op, const Value& value, Body body) {
   Walk walk(value);
-  Launch launch = shape_of(walk, N, device.processors, 32, 2);
   int rows = static_cast<int>(value.shape[2]), columns = static_cast<int>(value.shape[3]);
-  return [=, stream = device.stream] { start(pixels<N, Body>, launch.grid, launch.block, stream, walk, rows, columns, body); };
+  return best_launch(device, op, "pixels", launches_of(walk, N, 8 * device.processors, 1), [&](const Launch& launch) -> Call {
+    return [=, stream = device.stream] { start(pixels<N, Body>, launch.grid, launch.block, stream, walk, rows, columns, body); };
+  });
 }
 
 template <class T, bool maximum>
@@ -139,7 +140,7 @@ Call pool(Device& device, const Op& op) {
   Window window(op, op["x"], op["y"]);
   return packed<T>(window.both(), [&](auto width) {
     constexpr int N = width();
-    return over_pixels<N>(device, op["y"], Pool<T, N, maximum>{window, op["x"].as<T>(), op["y"].as<T>(), find<uint8_t>(op, "index")});
+    return over_pixels<N>(device, op, op["y"], Pool<T, N, maximum>{window, op["x"].as<T>(), op["y"].as<T>(), find<uint8_t>(op, "index")});
   });
 }
 
@@ -148,7 +149,7 @@ Call pool_backward(Device& device, const Op& op) {
   Window window(op, op["dx"], op["dy"]);
   return packed<T>(window.both(), [&](auto width) {
     constexpr int N = width();
-    return over_pixels<N>(device, op["dx"], PoolBackward<T, N, maximum>{window, op["dy"].as<T>(), find<uint8_t>(op, "index"), op["dx"].as<T>()});
+    return over_pixels<N>(device, op, op["dx"], PoolBackward<T, N, maximum>{window, op["dy"].as<T>(), find<uint8_t>(op, "index"), op["dx"].as<T>()});
   });
 }
 
