@@ -1,6 +1,7 @@
 """The guard on real measurements: A/A repeats that must raise nothing, planted faults that must be found.
 
     python -m benchmarks.guard_real [--repeats 20] [--json results/guard/real.json]
+    python -m benchmarks.guard_real --device cuda --slower 0.03 --repeats 1 [--json results/guard/real-h200.json]
 
 Both sides are this checkout; a variable that nothing reads makes one of them "the baseline". Measured are the
 zoo's group @smoke and the planted workloads of the tests. With --json it can be interrupted at any time: every
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ parity = false
 [[grid]]
 workload = {workloads}
 rung = ["eager"]
-device = ["cpu"]
+device = ["{device}"]
 smoke = true
 """
 PLANTED = """
@@ -37,38 +39,58 @@ parity = false
 [[grid]]
 workload = ["{workload}"]
 rung = ["eager"]
-device = ["cpu"]
+device = ["{device}"]
 threads = [1]
 """
-# What is planted: the workload, what is set on the new side, and where it must show.
-FAULTS: dict[str, tuple[str, dict[str, str], str]] = {
-    "one operator that makes the step 7 % longer": ("planted_operator", {"PLANTED_UNITS": "114"}, "gross"),
-    "a leak of 64 KiB a step": ("planted_leak", {"PLANTED_LEAK": "65536"}, "leak"),
-    "an extra copy": ("planted_wait", {"PLANTED_EXTRA": "copy"}, "bytes_copied"),
-    "an extra synchronisation": ("planted_wait", {"PLANTED_EXTRA": "synchronisation"}, "synchronisations"),
-}
 USUAL = {"PLANTED_MS": "10", "PLANTED_LEAK": "0", "PLANTED_EXTRA": "", "PLANTED_UNITS": "100"}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured, and what is planted: the workload, what is set on the new side, where it must show."""
+
+    workloads: list[str]
+    device: str
+    slower: float
+
+    def faults(self) -> dict[str, tuple[str, dict[str, str], str]]:
+        # The operator is one of two that take equally long.
+        units = {"PLANTED_UNITS": str(round(100 * (1 + 2 * self.slower)))}
+        return {
+            f"one operator that makes the step {self.slower:.0%} longer": ("planted_operator", units, "gross"),
+            "a leak of 64 KiB a step": ("planted_leak", {"PLANTED_LEAK": "65536"}, "leak"),
+            "an extra copy": ("planted_wait", {"PLANTED_EXTRA": "copy"}, "bytes_copied"),
+            "an extra synchronisation": ("planted_wait", {"PLANTED_EXTRA": "synchronisation"}, "synchronisations"),
+        }
+
+    def thresholds(self) -> str:
+        """The usual 7 %, or what is just enough to have the planted step reported."""
+        return f"threshold = {min(0.07, self.slower)}\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=20, help="how many there are to be in all")
     parser.add_argument("--workloads", default="@smoke", help="groups and names, separated by commas")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--slower", type=float, default=0.07, help="by how much the planted operator makes the step longer"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    workloads = args.workloads.split(",")
-    found: dict[str, Any] = {"workloads": workloads, "faults": {}, "repeats": []}
+    subject = Subject(args.workloads.split(","), args.device, args.slower)
+    found: dict[str, Any] = {"subject": asdict(subject), "faults": {}, "repeats": []}
     if args.json and args.json.exists():
         found = json.loads(args.json.read_text())
-        if found["workloads"] != workloads:
-            raise SystemExit(f"{args.json} is about {found['workloads']}; name another file")
-    for name in FAULTS:
+        if found["subject"] != asdict(subject):
+            raise SystemExit(f"{args.json} is about {found['subject']}; name another file")
+    for name in subject.faults():
         if name not in found["faults"]:
-            found["faults"][name] = fault = plant(name)
+            found["faults"][name] = fault = plant(subject, name)
             print(f"{name}: {'found' if fault['found'] else 'MISSED'}, {fault['accused']}", flush=True)
             write(args.json, found)
     while len(found["repeats"]) < args.repeats:
-        found["repeats"].append(repeat := repeat_smoke(workloads))
+        found["repeats"].append(repeat := repeat_smoke(subject))
         said = f"ALARM {repeat['accused']}" if repeat["accused"] or repeat["exit_code"] else "nothing"
         seconds = f"{repeat['seconds']:.0f} s, {repeat['cases']} cases"
         print(f"A/A {len(found['repeats'])} of {args.repeats}: {said} ({seconds})", flush=True)
@@ -78,10 +100,11 @@ def main() -> int:
     return 1 if alarms or missed else 0
 
 
-def plant(name: str) -> dict[str, Any]:
+def plant(subject: Subject, name: str) -> dict[str, Any]:
     """One planted fault, and whether it is accused where it must show."""
-    workload, now, where = FAULTS[name]
-    code, report = check(PLANTED.format(workload=workload), {**USUAL, **now}, USUAL)
+    workload, now, where = subject.faults()[name]
+    plan = PLANTED.format(workload=workload, device=subject.device)
+    code, report = check(plan, subject.thresholds(), {**USUAL, **now}, USUAL)
     (case,) = report["cases"]
     accused = named(report)
     return {
@@ -94,10 +117,11 @@ def plant(name: str) -> dict[str, Any]:
     } | circumstances()
 
 
-def repeat_smoke(workloads: list[str]) -> dict[str, Any]:
+def repeat_smoke(subject: Subject) -> dict[str, Any]:
     """One A/A check of the smoke zoo."""
     began = time.monotonic()
-    code, report = check(SMOKE.format(workloads=json.dumps(workloads)), {}, {"TARE_SIDE": "baseline"})
+    plan = SMOKE.format(workloads=json.dumps(subject.workloads), device=subject.device)
+    code, report = check(plan, subject.thresholds(), {}, {"TARE_SIDE": "baseline"})
     changes = [change for case in report["cases"] for change in case["changes"]]
     return {
         "exit_code": code,
@@ -113,11 +137,12 @@ def circumstances() -> dict[str, Any]:
     return {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load_1min": os.getloadavg()[0]}
 
 
-def check(plan: str, now: dict[str, str], before: dict[str, str]) -> tuple[int, dict[str, Any]]:
+def check(plan: str, thresholds: str, now: dict[str, str], before: dict[str, str]) -> tuple[int, dict[str, Any]]:
     """One `tare check` of two sides of this checkout; its exit code and its report."""
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "plan.toml"
         path.write_text(plan)
+        path.with_name("plan.guard.toml").write_text(thresholds)
         paths = os.pathsep.join(filter(None, (str(SUPPORT), os.environ.get("PYTHONPATH", ""))))
         environment = {**os.environ, "TARE_HOME": home, "TARE_PLUGINS": "planted", "PYTHONPATH": paths, **now}
         command = [sys.executable, "-m", "tare", "check", str(path), "--json"]

@@ -224,7 +224,8 @@ _plant("wait", _wait)
 _plant("leak", _leak)
 
 
-# Two operators that the dispatcher and the profiler know by name, each of so many units of real work on the CPU.
+# Two operators that the dispatcher and the profiler know by name, each of so many units of real work. In place:
+# what an operator allocates or calls inside does not grow with its work.
 UNIT = 16384
 
 
@@ -240,9 +241,14 @@ def work(x: torch.Tensor) -> torch.Tensor:
 
 
 def _work_for(x: torch.Tensor, units: int) -> torch.Tensor:
+    if x.is_cuda:
+        # More numbers instead of more calls: a GPU would wait for the CPU to make them.
+        numbers = torch.linspace(0, 1, 200 * 64 * UNIT, device=x.device)
+        for _ in range(8):
+            numbers[: units * 64 * UNIT].sin_()
+        return x + 0 * numbers[0]
     numbers = torch.linspace(0, 1, UNIT)
     for _ in range(units):
-        # In place, in one call: what an operator allocates or calls inside does not grow with its work.
         numbers.sin_()
     return x + 0 * numbers[0]
 
