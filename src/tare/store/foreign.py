@@ -1,5 +1,6 @@
 """Points of other tools in the store."""
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -32,11 +33,15 @@ def add_foreign(store: Store, points: Iterable[ForeignPoint]) -> int:
 
 
 def find_foreign(store: Store, words: Iterable[str]) -> list[ForeignPoint]:
-    """Points whose name is, begins with (up to a slash) or matches every word, oldest first."""
+    """Points whose name has every word in it, or fits it where it has stars, oldest first.
+
+    A part is enough: other tools' names are long (`benchmarks/test_model.py::test_forward[64]`).
+    """
     table = schema.foreign_points
     statement = select(table.c.id, table.c.document).order_by(table.c.created, table.c.id)
     for word in words:
-        statement = statement.where(named(table.c.name, word))
+        part = table.c.name.regexp_match(re.escape(word))
+        statement = statement.where(named(table.c.name, word) if "*" in word else part)
     found = []
     for row in store.rows(statement):
         try:
