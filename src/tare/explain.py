@@ -30,7 +30,7 @@ from tare.report.progress import Progress
 from tare.report.terminal import make_console
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
-from tare.session import Outcome, Session
+from tare.session import Session, terminable
 from tare.trace.explanation import About, Explanation, explain, recorded_gross
 from tare.trace.floor import find_floor
 from tare.trace.group import Breakdowns, group
@@ -51,10 +51,11 @@ class Explained(msgspec.Struct, kw_only=True):
     failed: dict[str, str] = {}
     against: list[Against] = []
     peaks: list[Peaks] = []
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
-        return 1 if self.failed else 0
+        return 130 if self.interrupted else 1 if self.failed else 0
 
     @property
     def breakdowns(self) -> Breakdowns | None:
@@ -65,7 +66,18 @@ class Explained(msgspec.Struct, kw_only=True):
     def document(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}
         fields |= {"failed": self.failed, "against": self.against}
-        return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks}
+        return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks, "interrupted": self.interrupted}
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plan is to be explained."""
+
+    # A rung that is also compared with the first other one of its ladder.
+    against: str | None = None
+    # Whether a second recording finds the lines of source that things come from.
+    stacks: bool = True
+    # Whether what an interrupted run has measured and profiled is taken over.
+    resume: bool = False
 
 
 def is_trace(target: str) -> bool:
@@ -94,21 +106,14 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
 
 
 def explain_plan(
-    plan: Plan,
-    options: dict[str, Any],
-    quick: bool,
-    store: str | None,
-    show_progress: bool,
-    against: str | None = None,
+    plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool, wish: Wish
 ) -> Explained:
-    """Measures the plan like `tare run`, then profiles each case once and explains it.
-
-    `against` is a rung that is also compared with the first other one of its ladder."""
-    outcome = Session(plan, options, quick, store, show_progress).run(resume=False, fail_fast=False)
+    """Measures the plan like `tare run`, then profiles each case once and explains it."""
+    outcome = Session(plan, options, quick, store, show_progress).run(resume=wish.resume, fail_fast=False)
     if outcome.interrupted:
-        raise TareError("interrupted before anything was profiled")
+        return Explained(explanations=[], diagnoses=[], interrupted=True)
     with inquiry(show_progress) as (executor, probed, tell):
-        return _explain_all(outcome, executor, probed, tell, against)
+        return _Explaining(executor, probed, tell, wish).explain(outcome.records)
 
 
 def find_peaks(device: str, rounds: int, show_progress: bool) -> Peaks:
@@ -127,51 +132,74 @@ def inquiry(show_progress: bool) -> Iterator[tuple[LocalExecutor, Probed, Callab
         yield executor, executor.probe(), progress.stage
 
 
-def _explain_all(
-    outcome: Outcome, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], against: str | None
-) -> Explained:
-    found: list[tuple[Explanation, Diagnosis]] = []
-    first: dict[str, Explanation] = {}
-    differences: list[Against] = []
-    failed: dict[str, str] = {}
-    counted: dict[str, Work | None] = {}
-    peaks: dict[str, Peaks] = {}
-    # What is compared comes last, when there is something to compare it with.
-    for record in sorted(outcome.records, key=lambda record: record.case.rung == against):
-        case = record.case
-        if record.failure:
-            failed[case.key] = f"{record.failure.cause}: {record.failure.message}"
-            continue
+class _Explaining:
+    """Profiles the cases of a run one after the other. Ctrl-C and SIGTERM end it early with what is explained."""
+
+    def __init__(self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], wish: Wish) -> None:
+        self._executor, self._probed, self._tell, self._wish = executor, probed, tell, wish
+        self._made = Explained(explanations=[], diagnoses=[])
+        self._first: dict[str, Explanation] = {}
+        self._counted: dict[str, Work | None] = {}
+        self._peaks: dict[str, Peaks] = {}
+
+    def explain(self, records: list[Record]) -> Explained:
         try:
-            if case.device not in peaks:
-                known = load_peaks(case.device, probed.environment)
-                peaks[case.device] = known or _measure(executor, probed, case.device, 1, tell)
-            if case.ladder not in counted:
-                tell(f"counting {case.workload}")
-                counted[case.ladder] = _count(executor, case)
-            tell(f"profiling {case.workload} {case.rung}")
-            one = first.get(case.ladder) if case.rung == against else None
-            work, before = counted[case.ladder], Path(one.trace) if one else None
-            found.append(_explain_one(executor, record, work, peaks[case.device], before))
-            first.setdefault(case.ladder, found[-1][0])
-            if one:
-                differences += compare(one, found[-1][0])
+            with terminable():
+                # What is compared comes last, when there is something to compare it with.
+                for record in sorted(records, key=lambda record: record.case.rung == self._wish.against):
+                    self._try(record)
+        except KeyboardInterrupt:
+            self._made.interrupted = True
+        self._made.peaks = list(self._peaks.values())
+        return self._made
+
+    def _try(self, record: Record) -> None:
+        key = record.case.key
+        if record.failure:
+            self._made.failed[key] = f"{record.failure.cause}: {record.failure.message}"
+            return
+        try:
+            explanation, diagnosis = self._explain(record)
         except TareError as error:
-            failed[case.key] = str(error)
-    explanations, diagnoses = [one for one, _ in found], [other for _, other in found]
-    measured = list(peaks.values())
-    return Explained(
-        explanations=explanations, diagnoses=diagnoses, failed=failed, against=differences, peaks=measured
-    )
+            self._made.failed[key] = str(error)
+            return
+        self._made.explanations.append(explanation)
+        self._made.diagnoses.append(diagnosis)
+
+    def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
+        case = record.case
+        peaks, work = self._peaks_of(case.device), self._work_of(case)
+        self._tell(f"profiling {case.workload} {case.rung}")
+        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=not self._wish.resume)
+        trace, stacks = read(paths[0]), read(paths[1]) if self._wish.stacks else None
+        floor = find_floor(work, peaks, case.precision, case.rung) if work else None
+        found = explain(trace, _about(record), floor, stacks)
+        if record.parity.status not in ("same", "unchecked"):
+            differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
+            found = msgspec.structs.replace(found, notes=[differs, *found.notes])
+        one = self._first.setdefault(case.ladder, found)
+        before = read(Path(one.trace)) if case.rung == self._wish.against and one is not found else None
+        if before is not None:
+            self._made.against += compare(one, found)
+        step = gross(record)
+        return found, diagnose(trace, step.mid if step else None, peaks, stacks, before)
+
+    def _peaks_of(self, device: str) -> Peaks:
+        if device not in self._peaks:
+            known = load_peaks(device, self._probed.environment)
+            self._peaks[device] = known or _measure(self._executor, self._probed, device, 1, self._tell)
+        return self._peaks[device]
+
+    def _work_of(self, case: Case) -> Work | None:
+        if case.ladder not in self._counted:
+            self._tell(f"counting {case.workload}")
+            self._counted[case.ladder] = _count(self._executor, case)
+        return self._counted[case.ladder]
 
 
-def _explain_one(
-    executor: LocalExecutor, record: Record, work: Work | None, peaks: Peaks, before: Path | None
-) -> tuple[Explanation, Diagnosis]:
-    case = record.case
-    trace, stacks = (read(path) for path in profile_case(executor, case, record.id))
-    step = gross(record)
-    about = About(
+def _about(record: Record) -> About:
+    case, step = record.case, gross(record)
+    return About(
         title=f"{case.workload} {case.mode} {case.precision} batch {case.batch} on {case.rung}",
         gross=round(step.mid * 1e9) if step else None,
         case=case.key,
@@ -180,28 +208,34 @@ def _explain_one(
         domain=get_workload(case.workload).domain,
         rung=case.rung,
     )
-    floor = find_floor(work, peaks, case.precision, case.rung) if work else None
-    found = explain(trace, about, floor, stacks)
-    if record.parity.status not in ("same", "unchecked"):
-        differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
-        found = msgspec.structs.replace(found, notes=[differs, *found.notes])
-    return found, diagnose(trace, step.mid if step else None, peaks, stacks, read(before) if before else None)
 
 
 def profile_case(
-    executor: LocalExecutor, case: Case, name: str, stacks: bool = True, launcher: Launcher | None = None
+    executor: LocalExecutor,
+    case: Case,
+    name: str,
+    stacks: bool = True,
+    launcher: Launcher | None = None,
+    again: bool = True,
 ) -> tuple[Path, Path]:
-    """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id. `launcher`
-    starts the workers of another version; each must be started anew."""
+    """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id; those that are
+    there already only if `again`. `launcher` starts the workers of another version; each must be started anew."""
     rung = get_rung(case.rung)
     if isinstance(rung, NativeRung) and rung.is_executable(case):
         raise TareError(f"{case.rung} runs as an executable, which torch.profiler cannot see into")
     paths = trace_paths(name)
+    wanted = paths if stacks else paths[:1]
+    if not again and all(path.exists() for path in wanted):
+        return paths
     paths[0].parent.mkdir(parents=True, exist_ok=True)
+    # A trace that was cut off must not look like one.
+    partial = [path.with_name(f"partial-{path.name}") for path in wanted]
+    cache = str(executor.cache_of(case))
+    job = ProfileJob(case=case, trace=str(partial[0]), stacks=str(partial[1]) if stacks else None, cache=cache)
     # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
-    with_stacks = str(paths[1]) if stacks else None
-    job = ProfileJob(case=case, trace=str(paths[0]), stacks=with_stacks, cache=str(executor.cache_of(case)))
     executor.inquire(job, Options(), case.device, launcher or SpawnLauncher())
+    for path, written in zip(wanted, partial, strict=True):
+        written.replace(path)
     return paths
 
 

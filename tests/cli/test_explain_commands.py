@@ -34,6 +34,34 @@ def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     assert "<svg" in page.read_text()
 
 
+def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
+    """One trace is missing, as after a kill: it alone is recorded again, and nothing is measured again."""
+    asked = (
+        "explain",
+        "mlp",
+        "mnist_cnn",
+        "--device",
+        "cpu",
+        "--quick",
+        "--budget",
+        "0.3",
+        "--no-stacks",
+        "--json",
+    )
+    first = json.loads(tare(tmp_path, *asked).stdout)
+    paths = {Path(one["trace"]): one["workload"] for one in first["explanations"]}
+    assert sorted(paths.values()) == ["mlp", "mnist_cnn"]
+    assert all(one["places"] is None for one in first["explanations"])
+    lost = next(path for path, workload in paths.items() if workload == "mlp")
+    written = {path: path.stat().st_mtime_ns for path in paths}
+    lost.unlink()
+    done = tare(tmp_path, *asked, "--resume")
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)
+    assert {Path(one["trace"]) for one in again["explanations"]} == set(paths)
+    assert [path for path in paths if path.stat().st_mtime_ns != written[path]] == [lost]
+
+
 BAD = [
     (("explain", "none.json"), "No such file"),
     (("explain", "resnet5"), "resnet50"),

@@ -41,6 +41,10 @@ def explain(
     rounds: RoundsOption = None,
     budget: BudgetOption = None,
     quick: QuickOption = False,
+    stacks: Annotated[
+        bool, typer.Option("--stacks/--no-stacks", help="Also profile for the lines of source (default: yes).")
+    ] = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
     tables: Annotated[int, typer.Option(min=0, metavar="ROWS", help="Also operators, kernels and memory.")] = 0,
     sort: Annotated[str | None, typer.Option(help="The column that sorts the tables: host_self, calls...")] = None,
     annotate: Annotated[Path | None, typer.Option(help="Write the trace with idle causes and findings.")] = None,
@@ -51,7 +55,7 @@ def explain(
 ) -> int:
     """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
     from tare.cases.plan import make_plan
-    from tare.explain import explain_files, explain_plan, is_trace
+    from tare.explain import Wish, explain_files, explain_plan, is_trace
     from tare.report.explained import render, write_html, write_svg
     from tare.report.findings import MOST_ROWS, check_column
 
@@ -80,7 +84,8 @@ def explain(
         )  # fmt: skip
         plan = make_plan({"grid": [{"workload": targets, **grid}]}, "the command line", "explain")
         options = given(rounds=rounds, budget=budget)
-        explained = explain_plan(plan, options, quick, store, not as_json, against)
+        wish = Wish(against=against, stacks=stacks, resume=resume)
+        explained = explain_plan(plan, options, quick, store, not as_json, wish)
     if annotate:
         _annotate(explained, annotate)
     if html:

@@ -39,6 +39,8 @@ class Explained(Protocol):
     def against(self) -> list[Against]: ...
     @property
     def breakdowns(self) -> Breakdowns | None: ...
+    @property
+    def interrupted(self) -> bool: ...
 
 
 def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None:
@@ -59,6 +61,8 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
         console.print(group_view(explained.breakdowns))
     for key, why in explained.failed.items():
         console.print(Text(f"{key} has no explanation: {why}", style="red"))
+    if explained.interrupted:
+        console.print("interrupted: the same command with --resume goes on from here", style="yellow")
 
 
 def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:

@@ -1,0 +1,39 @@
+"""Ctrl-C while cases are profiled: what is explained is shown, and --resume goes on from there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from commandline import tare
+
+ASKED = ("explain", "mlp", "mnist_cnn", "--device", "cpu", "--quick", "--budget", "0.3", "--no-stacks", "--json")
+
+
+def test_an_interrupted_explanation_goes_on(tmp_path: Path) -> None:
+    environment = {**os.environ, "TARE_HOME": str(tmp_path)}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tare", *ASKED], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 240
+    while not list((tmp_path / "traces").glob("[!p]*.json.gz")):
+        assert running.poll() is None, "it ended before anything was profiled"
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    # The first is explained by then, and the second's process still imports torch.
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    cut = json.loads(running.communicate(timeout=120)[0])
+    assert running.returncode == 130
+    assert cut["interrupted"]
+    assert len(cut["explanations"]) == 1
+    done = tare(tmp_path, *ASKED, "--resume")
+    assert done.returncode == 0, done.stderr
+    whole = json.loads(done.stdout)
+    assert not whole["interrupted"]
+    assert [one["workload"] for one in whole["explanations"]] == ["mlp", "mnist_cnn"]
+    kept = {one["trace"] for one in cut["explanations"]}
+    assert kept < {one["trace"] for one in whole["explanations"]}
