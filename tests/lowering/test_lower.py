@@ -83,12 +83,13 @@ def test_half_precision_keeps_masters_in_float32_and_batch_norms_too() -> None:
         assert p.master.dtype == "f32"
         is_norm = "bn" in p.name or "downsample.1" in p.name
         assert p.value.dtype == p.gradient.dtype == ("f32" if is_norm else "bf16")
-    # Three colours become eight channels as the batch is cast; the filter is padded, its gradient cropped.
+    # Squares of four pixels in three colours become sixteen channels as the batch is cast, and so does the filter.
     found = kinds(step)
-    assert (found["cast"], found["pad_channels"], found["crop_channels"]) == (0, 2, 1)
+    assert (found["cast"], found["space_to_depth"], found["depth_to_space"]) == (0, 2, 1)
     first = next(op for op in step.ops if op.kind == "conv")
-    assert first.inputs["x"].shape == (4, 8, 64, 64)
-    assert first.inputs["w"].shape == (64, 8, 7, 7)
+    assert first.inputs["x"].shape == (4, 16, 35, 35)
+    assert first.inputs["w"].shape == (64, 16, 4, 4)
+    assert first.outputs["y"].shape == (4, 64, 32, 32)
 
 
 def flat_places(step: Step) -> list[tuple[str, int, int]]:

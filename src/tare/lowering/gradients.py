@@ -158,13 +158,13 @@ def reorder(backward: Backward, op: Op) -> None:
     backward.give(x, dx)
 
 
-@differentiates("pad_channels")
-def pad_channels(backward: Backward, op: Op) -> None:
+@differentiates("space_to_depth")
+def space_to_depth(backward: Backward, op: Op) -> None:
     x = op.inputs["x"]
     if not backward.wants(x):
         return
     dx = backward.weight_gradient(x) if backward.is_weight(x) else backward.step.make(x.shape)
-    backward.step.emit("crop_channels", {"x": backward.whole(op.outputs["y"])}, {"y": dx})
+    backward.step.emit("depth_to_space", {"x": backward.whole(op.outputs["y"])}, {"y": dx}, **op.attributes)
     if not backward.is_weight(x):
         backward.give(x, dx)
 

@@ -7,10 +7,10 @@ from typing import Any
 from tare.cases.case import Case
 from tare.errors import Unsupported
 from tare.lowering.capture import capture
+from tare.lowering.depth import deepen
 from tare.lowering.fuse import fold_batch_norms, fuse
 from tare.lowering.gradients import add_backward
 from tare.lowering.layout import add_update, lay_out
-from tare.lowering.pad import pad_channels
 from tare.lowering.step import Step, Value
 from tare.workloads.base import Workload
 from tare.workloads.objective import objective
@@ -42,13 +42,13 @@ def lower(
             capture(model, batch, step)
         fold_batch_norms(step)
         fuse(step, training=False)
-        pad_channels(step, training=False)
         # Folding has made other weights of them; nothing asks for a gradient by name.
         step.parameters.clear()
+        deepen(step)
     else:
         capture(objective(workload, model), batch, step, prefix="model.")
         fuse(step, training=True)
-        pad_channels(step, training=True)
+        deepen(step)
         _float_batch_norms(step)
         add_backward(step)
         add_update(step, learning_rate, workload.momentum, half_storage=storage != "float32")

@@ -33,39 +33,6 @@ Call cast(Device& device, const Op& op) {
   return for_each(device, op["x"].size, [=] __device__(int64_t i) { y[i] = rounded<T>(x[i]); });
 }
 
-// More or fewer channels, neighbours in memory: what is new is zero. A thread writes N of them at once.
-template <class From, class T, int N>
-struct ChangeChannels {
-  const From* x;
-  T* y;
-  unsigned before, after;
-
-  __device__ void operator()(int64_t i) const {
-    unsigned packs = after / N, pixel = static_cast<unsigned>(i) / packs, c = (static_cast<unsigned>(i) - pixel * packs) * N;
-    const From* from = x + static_cast<int64_t>(pixel) * before;
-    float values[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) values[k] = c + k < before ? number(from[c + k]) : 0.0f;
-    store<T, N>(y + i * N, values);
-  }
-};
-
-template <class From, class T>
-Call change_channels(Device& device, const Op& op) {
-  unsigned before = static_cast<unsigned>(op["x"].shape[1]), after = static_cast<unsigned>(op["y"].shape[1]);
-  int64_t size = op["y"].size;
-  if (size >> 32) throw Failure("unsupported", "images of more than four thousand million numbers");
-  return in_packs<T>({after}, [&](auto width) {
-    constexpr int N = width();
-    return for_each(device, size / N, ChangeChannels<From, T, N>{op["x"].as<From>(), op["y"].as<T>(), before, after});
-  });
-}
-
-template <class T>
-Call change_channels(Device& device, const Op& op) {
-  return op["x"].dtype == "f32" ? change_channels<float, T>(device, op) : change_channels<T, T>(device, op);
-}
-
 // By what came before the activation, or by its result.
 template <class T, int N, class A>
 struct ActivationBackward {

@@ -1,6 +1,7 @@
 // The operators that are kernels of our own, by kind.
 #pragma once
 
+#include "depth.cuh"
 #include "losses.cuh"
 #include "normalization_backward.cuh"
 #include "places.cuh"
@@ -19,7 +20,8 @@ std::vector<Call> own_calls(Device& device, Partials& partials, const Op& op) {
   else if (kind == "add" || kind == "activation" || kind == "affine") calls = {epilogue<T>(device, op, op["x"].as<T>())};
   else if (kind == "activation_backward") calls = {activation_backward<T>(device, op)};
   else if (kind == "cast") calls = {cast<T>(device, op)};
-  else if (kind == "pad_channels" || kind == "crop_channels") calls = {change_channels<T>(device, op)};
+  else if (kind == "space_to_depth") calls = {space_to_depth<T>(device, op)};
+  else if (kind == "depth_to_space") calls = {depth_to_space<T>(device, op)};
   else if (kind == "multiply") calls = {multiply<T>(device, op)};
   else if (kind == "scale_channels") calls = {scale_channels<T>(device, op)};
   else if (kind == "scale_channels_backward") calls = {scale_channels_backward<T>(device, op)};
