@@ -30,8 +30,8 @@ def export(module: Any, args: tuple[Any, ...]) -> Any:
         warnings.simplefilter("ignore")
         try:
             exported = torch.export.export(module, args)
-            # torch can rewrite calls in place and views, without a table of decompositions all others stay whole. It
-            # traces everything anew for that, which takes twice as long as the export.
+            # torch can rewrite what is in place; without a table of decompositions all other calls stay whole. But
+            # it traces everything anew for that, which takes twice as long as the export.
             return exported if is_readable(exported.graph) else exported.run_decompositions({})
         except Exception as error:  # torch raises whatever the module's own code runs into
             raise Unsupported(f"torch.export cannot export it: {brief(error)}") from error

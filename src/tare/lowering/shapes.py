@@ -24,7 +24,9 @@ def view(step: Step, self: Value, size: list[int]) -> Value:
 @lowers("aten.flatten.using_ints")
 def flatten(step: Step, self: Value, start_dim: int, end_dim: int) -> Value:
     first, last = start_dim % len(self.shape), end_dim % len(self.shape)
-    made: Value = view(step, self, [*self.shape[:first], prod(self.shape[first : last + 1]), *self.shape[last + 1 :]])
+    made: Value = view(
+        step, self, [*self.shape[:first], prod(self.shape[first : last + 1]), *self.shape[last + 1 :]]
+    )
     return made
 
 
