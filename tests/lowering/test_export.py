@@ -10,7 +10,7 @@ from tare.lowering.export import export, is_readable
 from tare.lowering.step import Step
 
 
-class Calling(nn.Module):
+class Calling(nn.Module):  # type: ignore[misc]
     """A convolution and whatever comes behind it."""
 
     def __init__(self, behind: Any) -> None:
