@@ -54,6 +54,17 @@ def test_what_was_prepared_ahead_is_warm_in_the_first_round(executor: LocalExecu
     assert done.cache == "warm"
 
 
+def test_cases_that_read_the_same_files_are_staged_once(executor: LocalExecutor) -> None:
+    plain, captured = (make("mlp", rung, "infer", device="cuda") for rung in ("vendor", "vendor:graph"))
+    assert executor.preparation(plain) == executor.preparation(captured) is not None
+    assert executor.preparation(plain) != executor.preparation(
+        make("mlp", "vendor", "infer", device="cuda", batch=5)
+    )
+    said: list[str] = []
+    assert warm([plain, captured], executor, OPTIONS, said.append) == 1
+    assert said == ["preparing ahead: 0 of 1", "preparing ahead: 1 of 1"]
+
+
 def test_what_fails_ahead_is_left_to_its_round(executor: LocalExecutor) -> None:
     case = Case(workload="planted_raise", rung="compile", batch=4)
     assert warm([case], executor, OPTIONS) == 0

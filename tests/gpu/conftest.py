@@ -1,9 +1,16 @@
 """Everything in this folder needs a CUDA device; without one it is skipped, with that reason."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from side_by_side import own_home
+
+from tare.execute.errand import ErrandExecutor
+from tare.execute.executor import make_launcher
+from tare.execute.preload import EXPORT, OPTIMIZERS
 
 HERE = Path(__file__).parent
 
@@ -14,3 +21,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.gpu)
             if not torch.cuda.is_available():
                 item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    with own_home(tmp_path_factory.mktemp("home")):
+        yield
+
+
+@pytest.fixture(scope="session")
+def executor(_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
+    """One fork server a process, and every reference and every export made once in it."""
+    launcher = make_launcher("fork", ("torchvision", "sklearn", OPTIMIZERS, EXPORT))
+    made = ErrandExecutor(launcher, tmp_path_factory.mktemp("scratch"))
+    made.probe()
+    yield made
+    made.close()

@@ -1,7 +1,7 @@
 """Fifty training steps on scikit-learn's digits on a GPU: every native rung that trains, and the Python ones
 beside."""
 
-from collections.abc import Iterator
+from operator import attrgetter
 
 import pytest
 from curves import STEPS, native_cases, training_case
@@ -9,18 +9,9 @@ from curves import STEPS, native_cases, training_case
 from tare.cases.case import Case, Precision
 from tare.cases.options import Options
 from tare.execute.errand import ErrandExecutor
-from tare.execute.executor import make_launcher
 
 pytest.importorskip("sklearn")
 OPTIONS = Options(rounds=1, timeout=600)
-
-
-@pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
-    made = ErrandExecutor(make_launcher("fork", ("torchvision", "sklearn")), tmp_path_factory.mktemp("scratch"))
-    made.probe()
-    yield made
-    made.close()
 
 
 def follow(executor: ErrandExecutor, case: Case) -> None:
@@ -31,7 +22,10 @@ def follow(executor: ErrandExecutor, case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", list(native_cases(device="cuda")), ids=lambda case: f"{case.rung}-{case.workload}"
+    "case",
+    # By workload: those that share a reference follow one another in one process.
+    sorted(native_cases(device="cuda"), key=attrgetter("workload")),
+    ids=lambda case: f"{case.rung}-{case.workload}",
 )
 def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -> None:
     follow(executor, case)

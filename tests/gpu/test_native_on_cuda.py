@@ -1,28 +1,19 @@
 """The C++ rungs on CUDA: built there, proved equal there, timed by device events, weighed."""
 
-from collections.abc import Iterator
-
 import pytest
 from proof import make
 
 from tare.cases.case import Mode, Precision
 from tare.cases.options import Options
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
 
 OPTIONS = Options(rounds=1, budget=0.6, timeout=600)
 
 
-@pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(make_launcher("fork", ("torchvision",)), tmp_path_factory.mktemp("scratch"))
-    made.probe()
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
+# The rungs vary fastest: they follow one another in one process, which makes their reference once.
 @pytest.mark.parametrize("rung", ["libtorch", "libtorch:script", "vendor", "vendor:graph"])
 @pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
 def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str, mode: Mode) -> None:
     done = executor.run_round(make(workload, rung, mode, device="cuda", batch=8), 0, OPTIONS, check=True)
     assert done.failure is None, done.failure
@@ -35,8 +26,8 @@ def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str
     assert done.device_memory.reserved_peak
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"])
 @pytest.mark.parametrize("rung", ["libtorch", "libtorch:script", "vendor"])
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"])
 def test_every_precision(executor: LocalExecutor, rung: str, precision: Precision) -> None:
     done = executor.run_round(make("mnist_cnn", rung, "infer", precision, device="cuda"), 0, OPTIONS, check=True)
     assert done.failure is None, done.failure

@@ -23,27 +23,37 @@ FIELDS = (
 )  # fmt: skip
 
 
-def gross_ns(steps: Sequence[Step], blocks: int = 5, most: float = 0.3) -> list[float]:
-    """The median of a few blocks of back-to-back steps, for each; in turns, for a machine changes its pace."""
-    counts = [_count(step, most / blocks) for step in steps]
+def gross_ns(
+    steps: Sequence[Step],
+    blocks: int = 5,
+    most: float = 0.3,
+    budget_s: float = 10.0,
+    synchronize: Step = torch.cuda.synchronize,
+) -> list[float]:
+    """The median of a few blocks of back-to-back steps, for each; in turns, for a machine changes its pace. A step
+    that compiles anew each time takes seconds: the blocks end with the budget, if there is one of each."""
+    counts = [_count(step, most / blocks, synchronize) for step in steps]
     taken: list[list[float]] = [[] for _ in steps]
-    for _ in range(blocks):
+    end = time.perf_counter() + budget_s
+    for block in range(blocks):
+        if block and time.perf_counter() > end:
+            break
         for step, count, times in zip(steps, counts, taken, strict=True):
             begin = time.perf_counter_ns()
             for _ in range(count):
                 step()
-            torch.cuda.synchronize()
+            synchronize()
             times.append((time.perf_counter_ns() - begin) / count)
     return [median(times) for times in taken]
 
 
-def _count(step: Step, seconds: float) -> int:
+def _count(step: Step, seconds: float, synchronize: Step) -> int:
     """How many steps take about so long, at most twenty."""
     for _ in range(2):
-        torch.cuda.synchronize()
+        synchronize()
         started = time.perf_counter()
         step()
-        torch.cuda.synchronize()
+        synchronize()
     return max(1, min(20, int(seconds / max(time.perf_counter() - started, 1e-6))))
 
 

@@ -107,9 +107,10 @@ class ErrandExecutor(LocalExecutor):
                 command = self._command(rung, case)
             except TareError as error:
                 return Failure(cause="not-installed", message=str(error), stage="build")
-            folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", case)
+            staged = rung.staged_as(case)
+            folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", staged)
             if not folder.exists():
-                staging = StageJob(case=case, folder=str(folder), data=data, steps=steps)
+                staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
                 failure = self._finish(staging, options)
                 if failure:
                     return failure

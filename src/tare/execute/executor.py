@@ -58,6 +58,7 @@ class LocalExecutor:
         self._gpus: dict[str, str] = {}
         self._unbuilt: dict[tuple[str, str], TareError] = {}
         self._staged: dict[str, Prepared] = {}
+        self._counted: set[str] = set()
 
     def probe(self, what: str = "this machine") -> Probed:
         """What this machine has, as its version of torch sees it; the first thing to ask."""
@@ -109,16 +110,17 @@ class LocalExecutor:
         """What can be done ahead for a case, beside other cases and untimed; None where that is nothing."""
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
-            return StageJob(case=case, folder=str(self._folder("stage", case)))
+            return self._staging(rung.staged_as(case))
         if not rung.caches or split_name(case.rung)[1] in rung.solitary:
             return None
         return WarmJob(case=case, cache=str(self.cache_of(case)))
 
-    def prepared(self, case: Case, ending: Ending) -> bool:
-        """Takes note of how a preparation ended."""
+    def prepared_ahead(self, case: Case, ending: Ending) -> bool:
+        """Takes note of how a preparation beside others ended: what it took says nothing."""
         staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
-        if staged:
-            self._staged[case.key] = staged
+        rung = get_rung(case.rung)
+        if staged and isinstance(rung, NativeRung):
+            self._staged[rung.staged_as(case).key] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
         return ending.status == 0 and ending.killed is None
 
     def cache_of(self, case: Case) -> Path:
@@ -154,30 +156,36 @@ class LocalExecutor:
             command = self._command(rung, case)
         except TareError as error:
             return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
-        folder, evidence = self._folder("stage", case), self._folder("evidence", case)
-        first = case.key not in self._staged
-        if first:
-            ending, _ = self._supervise(StageJob(case=case, folder=str(folder)), options, case.device)
+        staging = self._staging(rung.staged_as(case))
+        if staging.case.key not in self._staged:
+            ending, _ = self._supervise(staging, options, case.device)
             failure = failure_of(ending, options.timeout)
             if failure:
                 return _failed(index, failure, ending.seconds)
-            self.prepared(case, ending)
-        staged = self._staged[case.key]
+            self._staged[staging.case.key] = next(m for m in ending.messages if isinstance(m, Prepared))
+        staged = self._staged[staging.case.key]
+        # What was staged for another case is counted here as well: alone, this one would have taken as long.
+        cold = staged.cache == "cold" and case.key not in self._counted
+        self._counted.add(case.key)
+        evidence = self._folder("evidence", case)
         evidence.mkdir(parents=True, exist_ok=True)
         searched = str(home() / "native" / "searched")
         job = self._job(
-            case, options, stage=str(folder), evidence=str(evidence) if reference else None, cache=searched
+            case, options, stage=staging.folder, evidence=str(evidence) if reference else None, cache=searched
         )
         done = self._run(job, index, options, SpawnLauncher(command, "executable"))
         if done.failure:
             return done
         return msgspec.structs.replace(
             done,
-            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if first else 0.0),
-            cache="cold" if first else "warm",
+            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if cold else 0.0),
+            cache="cold" if cold else "warm",
             flags=staged.flags,
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
+
+    def _staging(self, case: Case) -> StageJob:
+        return StageJob(case=case, folder=str(self._folder("stage", case)))
 
     def _command(self, rung: NativeRung, case: Case) -> tuple[str, ...]:
         """The rung's executable; a build that failed is not tried again in this run."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from tare.rungs.registry import all_rungs, split_name
 from tare.workloads import all_workloads
 from tare.workloads.groups import OURS
 
@@ -10,6 +11,8 @@ BEHIND = {"transformers": ("transformers.modeling_utils",), "torch_geometric": (
 # torch's optimizers import this in their first step (a second or more). A compiler's first import of it is part of
 # its preparation, and stays there.
 OPTIMIZERS = "torch._dynamo"
+# What the vendor rung is lowered with: half a second of imports, and more where the disk is slow.
+EXPORT = "torch.export._trace"
 
 
 def preload(workloads: Collection[str], modes: Collection[str], rungs: Collection[str]) -> tuple[str, ...]:
@@ -20,6 +23,14 @@ def preload(workloads: Collection[str], modes: Collection[str], rungs: Collectio
     # Ours alone: who knows what a plug-in does when it is imported, and the server must touch no device.
     families = {type(known[name].definition).__module__ for name in workloads}
     modules += sorted(module for module in families if module.startswith(OURS))
-    if "train" in modes and set(rungs) == {"eager"}:
-        modules.append(OPTIMIZERS)
+    if any(_compiles(rung) for rung in rungs):
+        return tuple(modules)
+    modules += [OPTIMIZERS] if "train" in modes else []
+    modules += [EXPORT] if any(split_name(rung)[0] == "vendor" for rung in rungs) else []
     return tuple(modules)
+
+
+def _compiles(rung: str) -> bool:
+    """Whether a rung compiles in Python; who knows what one does that is not named or not known here."""
+    known = all_rungs().get(split_name(rung)[0])
+    return known is None or known.caches

@@ -28,7 +28,8 @@ def warm(
 ) -> int:
     """Prepares `options.warm` cases at a time, and says how many succeeded; those that fail will fail again in
     their first round, which keeps the cause."""
-    jobs = {case: job for case in cases if (job := executor.preparation(case)) is not None}
+    # Two cases that read the same files have the same job, which is done once.
+    jobs = {job: case for case in cases if (job := executor.preparation(case)) is not None}
     if not jobs:
         return 0
     abandoned = threading.Event()
@@ -47,10 +48,10 @@ def warm(
     good = 0
     with machine_lock(home(), lambda: tell("waiting for another tare")), ThreadPoolExecutor(options.warm) as pool:
         tell(f"preparing ahead: 0 of {len(jobs)}")
-        futures = {pool.submit(prepare, job): case for case, job in jobs.items()}
+        futures = {pool.submit(prepare, job): case for job, case in jobs.items()}
         try:
             for count, future in enumerate(as_completed(futures), 1):
-                good += executor.prepared(futures[future], future.result())
+                good += executor.prepared_ahead(futures[future], future.result())
                 tell(f"preparing ahead: {count} of {len(jobs)}")
         except BaseException:
             abandoned.set()

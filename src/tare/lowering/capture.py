@@ -1,11 +1,11 @@
 """A torch module, exported and read into a step: the forward pass, and the loss where it trains."""
 
 import operator
-import warnings
 from typing import Any
 
-from tare.errors import Unsupported, brief
+from tare.errors import Unsupported
 from tare.lowering import losses, operators, pointwise, pools, shapes
+from tare.lowering.export import export, functional_name, memory
 from tare.lowering.handlers import HANDLERS
 from tare.lowering.step import Parameter, Step, Value
 
@@ -17,7 +17,7 @@ _INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float1
 def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "") -> None:
     """Fills an empty step. The module is float32 on the CPU, whatever the step's type: only shapes and names
     count. `tensors` are the batch as the step will get it; `prefix` is cut off the names of weights."""
-    exported = _export(module, tuple(_exportable(t) for t in tensors))
+    exported = export(module, tuple(_exportable(t) for t in tensors))
     signature = exported.graph_signature
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     known: dict[Any, Any] = {}
@@ -33,27 +33,18 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "")
             else:
                 known[node] = _input(step, next(batch))
         elif node.op == "call_function":
-            known[node] = _call(step, node, known)
+            # A call in place gives its memory a new value: whoever reads it later, by whichever name, reads that.
+            known[memory(node)] = _call(step, node, known)
         elif node.op == "output":
             names = set(signature.user_outputs)
-            step.outputs = [known[n] for n in node.args[0] if n.name in names]
-
-
-def _export(module: Any, args: tuple[Any, ...]) -> Any:
-    import torch
-
-    with warnings.catch_warnings():
-        # An LSTM's list of its own weights is reported as state that export does not know; it is not used.
-        warnings.simplefilter("ignore")
-        # Without a table of decompositions the calls stay whole: convolutions, pools, losses, the LSTM.
-        try:
-            return torch.export.export(module, args).run_decompositions({})
-        except Exception as error:  # torch raises whatever the module's own code runs into
-            raise Unsupported(f"torch.export cannot export it: {brief(error)}") from error
+            step.outputs = [known[memory(n)] for n in node.args[0] if n.name in names]
 
 
 def _exportable(tensor: Any) -> Any:
-    return tensor.float() if tensor.is_floating_point() else tensor
+    """Only its shape is looked at: a float32 twin need not be filled."""
+    import torch
+
+    return torch.empty_like(tensor, dtype=torch.float32) if tensor.is_floating_point() else tensor
 
 
 def _weight(step: Step, name: str, tensor: Any) -> Value:
@@ -84,7 +75,7 @@ def _input(step: Step, tensor: Any) -> Value:
 def _call(step: Step, node: Any, known: dict[Any, Any]) -> Any:
     if node.target is operator.getitem:
         return known[node.args[0]][node.args[1]]
-    name = str(node.target)
+    name = functional_name(node)
     if name not in HANDLERS:
         raise Unsupported(f"the vendor rung has no operator for {name}")
     given = _bind(node, known)
@@ -104,5 +95,5 @@ def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:
         value = node.args[i] if i < len(node.args) else named
         # The step itself has the name that a slice's stride has in the schema.
         name = "step_" if argument.name == "step" else argument.name
-        bound[name] = map_arg(value, lambda n: known[n] if isinstance(n, Node) else n)
+        bound[name] = map_arg(value, lambda n: known[memory(n)] if isinstance(n, Node) else n)
     return bound

@@ -109,6 +109,27 @@ def batch_norm_training(
     return y, None, None, running_mean, running_var
 
 
+@lowers("aten.batch_norm.default")
+def batch_norm(
+    step: Step,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,  # noqa: ARG001
+) -> Value:
+    if running_mean is None or running_var is None:
+        raise Unsupported("a batch norm without running statistics")
+    made: tuple[Value, ...] = batch_norm_training(
+        step, input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    return made[0]
+
+
 @lowers("aten.linear.default")
 def linear(step: Step, input: Value, weight: Value, bias: Value | None) -> Value:
     if len(input.shape) == 4:

@@ -21,6 +21,15 @@ def view(step: Step, self: Value, size: list[int]) -> Value:
     return plain if plain.channels_last else _ordered(step, plain, step.make(shape, self.dtype))
 
 
+@lowers("aten.flatten.using_ints")
+def flatten(step: Step, self: Value, start_dim: int, end_dim: int) -> Value:
+    first, last = start_dim % len(self.shape), end_dim % len(self.shape)
+    made: Value = view(
+        step, self, [*self.shape[:first], prod(self.shape[first : last + 1]), *self.shape[last + 1 :]]
+    )
+    return made
+
+
 @lowers("aten.squeeze.dim")
 def squeeze(step: Step, self: Value, dim: int) -> Value:
     at = dim % len(self.shape)

@@ -5,7 +5,8 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,12 +17,14 @@ from tare.native.libraries import blas, cublas, cudnn, torch_folder
 
 SOURCES = Path(__file__).parent
 TIMEOUT_S = 1800.0
-# The folders that are built each for itself, and the programs that come out of them.
+# More compilers than these have nothing to do within one component.
+MOST_JOBS = 4
+# The folders that are built each for itself, and the programs that come out of them; the longest first.
 COMPONENTS = {
     "torch": ("tare-libtorch", "tare-script", "tare-aot"),
-    "frames": ("libtare-frames.so", "tare-descend"),
-    "vendor/cpu": ("tare-vendor-cpu",),
     "vendor/cuda": ("tare-vendor-cuda",),
+    "vendor/cpu": ("tare-vendor-cpu",),
+    "frames": ("libtare-frames.so", "tare-descend"),
 }
 
 
@@ -55,12 +58,30 @@ def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
     program = folder / name
     if not program.exists():
         on_build()
-        _build(component, folder)
+        _build(component, folder, min(os.cpu_count() or 1, MOST_JOBS))
     return program
 
 
+def build_all(components: Sequence[str], cores: int) -> dict[str, Path]:
+    """The folders of components, those that are missing built side by side; together they keep `cores` busy. One
+    that fails raises when the others have ended."""
+    folders = {component: build_folder(component) for component in components}
+    at_once = max(min(len(folders), cores), 1)
+    jobs = max(min(cores // at_once, MOST_JOBS), 1)
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(_build, component, folder, jobs) for component, folder in folders.items()]:
+            done.result()
+    return folders
+
+
 def build_folder(component: str) -> Path:
-    return home_folder("native") / f"{component.replace('/', '-')}-{build_key(component)}"
+    return home_folder("native") / f"{component.replace('/', '-')}-{_key_of_this_process(component)}"
+
+
+@cache
+def _key_of_this_process(component: str) -> str:
+    """A hundred files are read for it, and every round of an executable asks: once is enough."""
+    return build_key(component)
 
 
 def build_key(component: str = "torch") -> str:
@@ -85,7 +106,7 @@ def _belongs(path: Path, component: str) -> bool:
     return not any(folder == other or folder.startswith(f"{other}/") for other in others)
 
 
-def _build(component: str, folder: Path) -> None:
+def _build(component: str, folder: Path, jobs: int) -> None:
     # Two tares that need the same build at the same time: one builds, the other finds it built.
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -96,7 +117,7 @@ def _build(component: str, folder: Path) -> None:
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work), f"-DTARE_COMPONENT={component}"]
         _run([*configure, f"-DCMAKE_CXX_COMPILER={compiler()}", *_settings(component)], work)
-        _run(["cmake", "--build", str(work), "--parallel", str(min(os.cpu_count() or 1, 4))], work)
+        _run(["cmake", "--build", str(work), "--parallel", str(jobs)], work)
         work.rename(folder)
 
 

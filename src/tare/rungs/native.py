@@ -30,6 +30,10 @@ class NativeRung(Rung):
     def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
         return (str(executable(self.program, on_build)),)
 
+    def staged_as(self, case: Case) -> Case:
+        """The case whose staged files this one runs on: another's, where both read the very same."""
+        return case
+
     @abstractmethod
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         """Writes the model, its weights and the batch for the executable."""

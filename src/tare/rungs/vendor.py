@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from tare.cases.case import Case
 from tare.native.build import executable, missing_tools
 from tare.rungs.base import Missing
@@ -44,6 +46,10 @@ class Vendor(NativeRung):
     def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
         on_cpu = case.device.partition(":")[0] == "cpu"
         return (str(executable("tare-vendor-cpu" if on_cpu else "tare-vendor-cuda", on_build)),)
+
+    def staged_as(self, case: Case) -> Case:
+        # The graph is captured by the executable: what it reads is the plain variant's.
+        return msgspec.structs.replace(case, rung=self.name)
 
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.lowering.lower import lower, write

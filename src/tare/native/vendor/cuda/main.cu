@@ -1,9 +1,13 @@
 // vendor on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for products, kernels of our own for what lies
 // between them. As `vendor:graph`, the whole step is captured once and launched as one.
 #include "../../worker/worker.hpp"
-#include "own_calls.cuh"
+#include "kernels.cuh"
 #include "products.cuh"
 #include "recurrent.cuh"
+
+TARE_KERNELS(extern, float)
+TARE_KERNELS(extern, __nv_bfloat16)
+TARE_KERNELS(extern, __half)
 
 namespace tare::vendor {
 

@@ -1,0 +1,3 @@
+#include "kernels.cuh"
+
+TARE_KERNELS(, float)
