@@ -192,14 +192,16 @@ def test_the_vendor_rung_says_what_it_cannot() -> None:
     assert "mps" in missing.reason
 
 
-def test_cuda_sources_compile_where_they_can(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "source", sorted((build.SOURCES / "vendor" / "cuda").glob("*.cu")), ids=lambda path: path.stem
+)
+def test_cuda_sources_compile_where_they_can(source: Path, tmp_path: Path) -> None:
     lacking = build.missing_tools("vendor/cuda")
     if lacking:
         pytest.skip(f"no {lacking} here")
     includes = [f"-I{folder}/include" for folder in (cudnn(), cublas())]
     flags = ["-std=c++17", "-O0", "-arch=sm_90", "--expt-relaxed-constexpr", "--extended-lambda"]
-    source = build.SOURCES / "vendor" / "cuda" / "main.cu"
-    command = [str(build.nvcc()), *flags, *includes, "-c", str(source), "-o", str(tmp_path / "main.o")]
+    command = [str(build.nvcc()), *flags, *includes, "-c", str(source), "-o", str(tmp_path / "made.o")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
