@@ -1,12 +1,12 @@
 """The yardstick: how far off eager may be at a case's precision by rounding alone, tensor by tensor.
 
-One run does not tell. Where the input of a ReLU lies within rounding of zero, two correct programs take different
-sides; a few gradients then differ by a percent, and eager's own may be on float64's side by luck. So eager also
-runs from weights that are moved: in pairs, the one's weights up where the other's are down, each by `reach`
-roundings. To first order what is smooth moves the two results equally far in opposite directions: it is absent from
-their mean, and half their distance over `reach` is what one rounding does. A flip happens on one side only, and half
-of it is left in the mean. So a pair may reach far, to meet the flips of a rung that rounds more coarsely than eager,
-and yet widens nothing where nothing flips.
+One run does not tell. Where the input of a ReLU lies within rounding of zero, two correct programs take
+different sides; a few gradients then differ by a percent, and eager's own may be on float64's side by luck. So
+eager also runs from weights that are moved: in pairs, the one's weights up where the other's are down, each by
+`reach` roundings. To first order what is smooth moves the two results equally far in opposite directions: it is
+absent from their mean, and half their distance over `reach` is what one rounding does. A flip happens on one
+side only, and half of it is left in the mean. So a pair may reach far, to meet the flips of a rung that rounds
+more coarsely than eager, and yet widens nothing where nothing flips.
 """
 
 from collections.abc import Iterable, Mapping
