@@ -183,7 +183,7 @@ def test_an_inference_is_measured_by_one_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_pair_s_weights_lie_on_both_sides_of_what_they_were(precision: Any) -> None:
     case = make("mlp", "eager", "train", precision)
-    step = 4 * 2.0**-23 if precision == "fp32" else 2.0**-7
+    step = 2.0**-20 if precision == "fp32" else 2.0**-7
     moved = []
     for towards in (step, -step):
         program = TorchProgram(get_workload("mlp"), case)
@@ -195,6 +195,18 @@ def test_a_pair_s_weights_lie_on_both_sides_of_what_they_were(precision: Any) ->
         assert up.abs().min() >= 0.5
         assert up.abs().max() <= 1.6
         assert 0.3 < (up > 0).double().mean() < 0.7
+
+
+def test_jitter_moves_what_every_layer_returns_and_mirrors_it() -> None:
+    case = make("mlp", "eager", "train")
+    losses = []
+    for step in (2.0**-10, 0.0, -(2.0**-10)):
+        program = TorchProgram(get_workload("mlp"), case)
+        program.jitter(0, step)
+        losses.append(float(program.evidence()["loss/1"]))
+    up, middle, down = losses
+    assert up != middle
+    assert abs(up + down - 2 * middle) < 0.1 * abs(up - down)
 
 
 def test_two_names_of_one_tensor_are_moved_as_one(edge: Workload) -> None:

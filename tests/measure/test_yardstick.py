@@ -17,10 +17,14 @@ def of_pair(up: object, down: object, reach: float = 4.0) -> float:
     )["gradient/w"]
 
 
-def test_what_is_smooth_counts_as_one_rounding_however_far_the_pair_reaches() -> None:
-    once = float(np.linalg.norm(MOVED)) / SIZE
+def test_what_is_smooth_cancels_however_far_the_pair_reaches() -> None:
     for reach in (1, 4, 100):
-        assert of_pair(WANTED + reach * MOVED, WANTED - reach * MOVED, reach) == pytest.approx(once)
+        assert of_pair(WANTED + reach * MOVED, WANTED - reach * MOVED, reach) < 1e-12
+
+
+def test_a_single_number_counts_as_far_off_as_one_rounding_moves_it() -> None:
+    up, down = {"loss/1": np.array(2.08)}, {"loss/1": np.array(1.92)}
+    assert errors_of_pair({"loss/1": np.array(2.0)}, up, down, 4)["loss/1"] == pytest.approx(0.01)
 
 
 def test_half_of_a_flip_stays_whichever_side_it_happens_on() -> None:
@@ -40,8 +44,8 @@ def test_a_flip_is_seen_beside_what_is_smooth_and_larger() -> None:
 
 
 def test_numbers_of_half_the_width_are_averaged_without_rounding() -> None:
-    wanted = {"loss/1": np.float64(1.0)}
-    up, down = np.float32(1 + 2**-22), np.float32(1 - 2**-23)
+    wanted = {"loss/1": np.array(1.0)}
+    up, down = np.array(1 + 2**-22, dtype=np.float32), np.array(1 - 2**-23, dtype=np.float32)
     found = errors_of_pair(wanted, {"loss/1": up}, {"loss/1": down}, 1e9)
     assert found["loss/1"] == pytest.approx(2**-24, rel=1e-6)
 

@@ -2,11 +2,11 @@
 
 One run does not tell. Where the input of a ReLU lies within rounding of zero, two correct programs take
 different sides; a few gradients then differ by a percent, and eager's own may be on float64's side by luck. So
-eager also runs from weights that are moved: in pairs, the one's weights up where the other's are down, each by
-`reach` roundings. To first order what is smooth moves the two results equally far in opposite directions: it is
-absent from their mean, and half their distance over `reach` is what one rounding does. A flip happens on one
-side only, and half of it is left in the mean. So a pair may reach far, to meet the flips of a rung that rounds
-more coarsely than eager, and yet widens nothing where nothing flips.
+eager also runs with its weights and what its layers return moved: in pairs, up in the one where down in the
+other, each number by `reach` roundings. To first order what is smooth moves the two results equally far in
+opposite directions: it is absent from their mean, and half their distance over `reach` is what one rounding
+does. A flip happens on one side only, and half of it is left in the mean. So a pair may reach far, to meet the
+flips of a rung that rounds more coarsely than eager, and yet widens nothing where nothing flips.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,8 @@ from tare.measure.parity import Arrays, errors
 
 
 def errors_of_pair(reference: Arrays, up: Arrays, down: Arrays, reach: float) -> dict[str, float]:
-    """The error of a pair's mean (flips) or of one rounding along its distance (luck), whichever is larger."""
+    """The error of a pair's mean. A single number may lie near float64's by luck, as no norm of many does: a loss
+    has the error of one rounding along the pair's distance, if that is larger."""
     mean, single = {}, {}
     # What only one of the two has is missing from both, and infinitely far off.
     for name in reference.keys() & up.keys() & down.keys():
@@ -26,8 +27,10 @@ def errors_of_pair(reference: Arrays, up: Arrays, down: Arrays, reach: float) ->
             # Equal infinities (a mask) are no distance, and their mean is what they are.
             distance = np.where(one == other, 0, one - other)
             mean[name] = other + distance / 2
-            single[name] = reference[name] + distance / (2 * reach)
-    return widest([errors(reference, mean), errors(reference, single)])
+            if distance.size == 1:
+                single[name] = reference[name] + distance / (2 * reach)
+    numbers = {name: reference[name] for name in single}
+    return widest([errors(reference, mean), errors(numbers, single)])
 
 
 def widest(paths: Iterable[Mapping[str, float]]) -> dict[str, float]:

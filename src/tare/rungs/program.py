@@ -6,6 +6,7 @@ A rung changes as little as it must: `forward` (the model), `objective` (model a
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -110,6 +111,11 @@ class TorchProgram:
         # Two names of one tensor were moved apart, and the model has the last.
         self._initial = self._weights()
 
+    def jitter(self, seed: int, step: float) -> None:
+        """Moves what every layer returns likewise, in every step alike: as a layer that sums in another order."""
+        for i, layer in enumerate(module for module in self.model.modules() if not list(module.children())):
+            layer.register_forward_hook(partial(_move_output, seed + (i << 8), step))
+
     def reset(self) -> None:
         """The initial weights and optimizer state, in place: a captured graph keeps its addresses."""
         with torch.no_grad():
@@ -181,6 +187,14 @@ class TorchProgram:
     def _synchronize(self) -> None:
         if self.device.type != "cpu":
             getattr(torch, self.device.type).synchronize()
+
+
+def _move_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any) -> Any:
+    if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+        return output
+    chance = torch.Generator().manual_seed(seed)
+    towards = torch.randint(0, 2, output.shape, generator=chance, dtype=torch.int8).to(output.device)
+    return output * (1 + step * (towards.to(output.dtype) * 2 - 1))
 
 
 def _to_host(tensor: Any) -> Any:
