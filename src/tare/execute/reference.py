@@ -5,11 +5,11 @@ large batch would take minutes on a CPU. tests/gpu shows that it agrees with flo
 float64 gets it from the CPU; where float64 does not fit into memory, float32 without TF32 stands in, named so.
 
 The yardstick of a training is the widest of several paths of eager that nothing but rounding tells apart: they
-start from weights that are moved by a few roundings. For the first steps what the layers return is moved as well,
-and the paths come in pairs, which tell flips from what is smooth (measure/yardstick.py). Along a curve of losses rounding grows with every step, but passes
-through zero by chance, and where training is chaotic a single path may stay near float64 by luck: there the
-yardstick of a step is the largest error of any path until then. An inference has one path: what flips a ReLU or a
-maximum moves no output.
+start from weights that are moved by a few roundings. For the first steps what the layers return is moved as
+well, and the paths come in pairs, which tell flips from what is smooth (measure/yardstick.py). Along a curve of
+losses rounding grows with every step, but passes through zero by chance, and where training is chaotic a single
+path may stay near float64 by luck: there the yardstick of a step is the largest error of any path until then. An
+inference has one path: what flips a ReLU or a maximum moves no output.
 """
 
 from itertools import accumulate
