@@ -6,6 +6,7 @@ A rung changes as little as it must: `forward` (the model), `objective` (model a
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class TorchProgram:
         self.objective = self._objective
         self._scope = ExitStack()
         if self.trains:
-            self._initial = {name: t.detach().to("cpu", copy=True) for name, t in self.model.state_dict().items()}
+            self._initial = self._weights()
             self.optimizer = make_optimizer(self.model, workload, case, capturable)
             self.scaler = self._make_scaler()
         else:
@@ -98,13 +99,22 @@ class TorchProgram:
             found[f"loss/{i}"] = _to_host(self.step())
         return found
 
-    def nudge(self, seed: int) -> None:
-        """Moves every initial float32 number to one of its two neighbours: another path of the same rounding."""
+    def nudge(self, seed: int, step: float) -> None:
+        """Moves every initial number by that share of its size, up or down by chance; by the negative share, in
+        exactly the other direction."""
         chance = torch.Generator().manual_seed(seed)
         for name, tensor in self._initial.items():
-            if tensor.dtype == torch.float32:
-                towards = torch.randint(0, 2, tensor.shape, generator=chance) * 2.0 - 1.0
-                self._initial[name] = tensor.nextafter(tensor + towards)
+            if tensor.is_floating_point():
+                towards = torch.randint(0, 2, tensor.shape, generator=chance, dtype=torch.float64) * 2 - 1
+                self._initial[name] = (tensor.double() * (1 + step * towards)).to(tensor.dtype)
+        self.reset()
+        # Two names of one tensor were moved apart, and the model has the last.
+        self._initial = self._weights()
+
+    def jitter(self, seed: int, step: float) -> None:
+        """Moves what every layer returns likewise, in every step alike: as a layer that sums in another order."""
+        for i, layer in enumerate(module for module in self.model.modules() if not list(module.children())):
+            layer.register_forward_hook(partial(_move_output, seed + (i << 8), step))
 
     def reset(self) -> None:
         """The initial weights and optimizer state, in place: a captured graph keeps its addresses."""
@@ -126,6 +136,9 @@ class TorchProgram:
         model = model.train(self.trains)
         # What a workload has frozen (a target network, the first stages of a detector) stays so in training.
         return model if self.trains else model.requires_grad_(False)
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: t.detach().to("cpu", copy=True) for name, t in self.model.state_dict().items()}
 
     def _make_scaler(self) -> Any:
         if self.numerics.autocast != "float16":
@@ -174,6 +187,14 @@ class TorchProgram:
     def _synchronize(self) -> None:
         if self.device.type != "cpu":
             getattr(torch, self.device.type).synchronize()
+
+
+def _move_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any) -> Any:
+    if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+        return output
+    chance = torch.Generator().manual_seed(seed)
+    towards = torch.randint(0, 2, output.shape, generator=chance, dtype=torch.int8).to(output.device)
+    return output * (1 + step * (towards.to(output.dtype) * 2 - 1))
 
 
 def _to_host(tensor: Any) -> Any:
