@@ -25,17 +25,6 @@ PRECISIONS = {
     "amp-fp16": Numerics(autocast="float16"),
 }
 
-# What rounding typically does to a number of size one. Where numbers pass through a narrow type: a quarter of the
-# distance between neighbours. In fp32 rungs differ by the order of long sums, where such roundings add up.
-ROUNDING = {
-    "fp32": 2.0**-23,
-    "tf32": 2.0**-12,
-    "bf16": 2.0**-9,
-    "fp16": 2.0**-12,
-    "amp-bf16": 2.0**-9,
-    "amp-fp16": 2.0**-12,
-}
-
 
 def reference_numerics(precision: str, storage: str = "float64") -> Numerics:
     return Numerics(storage=storage, rounded_to=PRECISIONS[precision].storage)
