@@ -159,8 +159,7 @@ def test_resnet_where_an_h200_flips_a_relu_and_where_it_is_wrong(tmp_path: Path)
     own = errors(wanted, evidence(get_workload("resnet50"), case))
     assert compare(wanted, flipped, "fp32", own, "").status == "different", "one run of eager shows it"
     assert compare(wanted, flipped, "fp32", yardstick, "").status == "same"
-    for fault in FAULTS:
-        assert judge(case, tmp_path, fault).status == "different", fault
+    assert judge(case, tmp_path, scale_one_gradient).status == "different"
 
 
 @pytest.mark.parametrize(

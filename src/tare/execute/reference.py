@@ -9,8 +9,8 @@ start from weights that are moved by a few roundings. For the first steps what t
 well, and the paths come in pairs, which tell flips from what is smooth (measure/yardstick.py). Along a curve of
 losses rounding grows with every step, but passes through zero by chance, and where training is chaotic a single
 path may stay near float64 by luck: there the yardstick of a step is the largest error of any path until then. An
-inference has one path: what flips a ReLU or a maximum moves no output. So has training in less than float32: there so
-many things flip that eager's single run has its share, and a pair would only widen what is wide already.
+inference has one path: what flips a ReLU or a maximum moves no output. So has training in less than float32: there
+so many things flip that eager's single run has its share, and a pair would only widen what is wide already.
 """
 
 from itertools import accumulate
