@@ -77,7 +77,7 @@ def _idle(trace: Trace) -> Iterator[dict[str, Any]]:
     if device is None:
         return
     host = host_of(trace)
-    _, pieces = cut_gaps(trace, device, host)
+    _, pieces = cut_gaps(trace, device, windows(trace, device), host)
     texts, where = describe(trace, host, pieces)
     order = np.argsort(pieces.start, kind="stable")
     columns = (pieces.start, pieces.end, pieces.cause, where, pieces.gap)

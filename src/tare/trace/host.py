@@ -29,7 +29,7 @@ _CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
 _CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
 # Kinds of frames.
 LINE, MODULE, LOADER, LIBRARY = range(4)
-_LOADER = re.compile(r"DataLoader|torch/utils/data/")
+_LOADERS = ("DataLoader", "torch/utils/data/")
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
 _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
@@ -53,8 +53,14 @@ class Host:
     operator: Integers
 
     def timeline(self, thread: int) -> Timeline:
-        rows = np.flatnonzero(self.thread == thread)
-        return flatten(rows, self.start, self._enclosed, self.parent)
+        if thread not in self._timelines:
+            rows = np.flatnonzero(self.thread == thread)
+            self._timelines[thread] = flatten(rows, self.start, self._enclosed, self.parent)
+        return self._timelines[thread]
+
+    @cached_property
+    def _timelines(self) -> dict[int, Timeline]:
+        return {}
 
     @cached_property
     def _enclosed(self) -> Integers:
@@ -72,7 +78,7 @@ class Host:
 
 
 def host_of(trace: Trace) -> Host:
-    loaders = [code for code, name in enumerate(trace.names) if _LOADER.search(name)]
+    loaders = [code for code, name in enumerate(trace.names) if _loads(name)]
     marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
     tables: tuple[Spans, ...] = (trace.operators, trace.calls, marked)
     start, end, name, thread = (
@@ -88,7 +94,7 @@ def host_of(trace: Trace) -> Host:
     )
     operator = np.concatenate([np.arange(len(trace.operators)), np.full(len(trace.calls) + len(marked), -1)])
     rows = order(start, end)
-    start, end, name, thread = start[rows], end[rows], name[rows], thread[rows]
+    start, end, name, thread = (column.take(rows) for column in (start, end, name, thread))
     parent, depth = nest(thread, start, end)
     loading = np.where(np.isin(name, loaders), LOADING, -1)
     loading = inherit(loading, parent)
@@ -146,10 +152,14 @@ class Places:
         return dict(zip(operators.sequence[rows].tolist(), rows.tolist(), strict=True))
 
 
+def _loads(name: str) -> bool:
+    return any(part in name for part in _LOADERS)
+
+
 def _frame_kind(name: str) -> int:
     if name.startswith(_MODULE):
         return MODULE
-    if _LOADER.search(name):
+    if _loads(name):
         return LOADER
     found = _LINE.fullmatch(name)
     if not found or name.startswith("<"):

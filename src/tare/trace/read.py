@@ -27,7 +27,6 @@ from tare.trace.tables import (
     Spans,
     Steps,
     Trace,
-    Waits,
 )
 
 Columns = dict[str, Integers]
@@ -86,8 +85,6 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
         calls=calls,
         device=device,
         memory=Memory(**_sorted(collector.memory.finish())),
-        waits=Waits(**_sorted(collector.waits.finish())),
-        overhead=Annotations(**_sorted(collector.overhead.finish())),
         events=events,
         skipped=collector.skipped,
     )
@@ -95,7 +92,7 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
 
 def _sorted(columns: Columns) -> Columns:
     rows = order(columns["start"], columns["end"])
-    return {name: column[rows] for name, column in columns.items()}
+    return {name: column.take(rows) for name, column in columns.items()}
 
 
 def _operators(columns: Columns) -> Operators:
@@ -118,19 +115,21 @@ def _calls(columns: Columns, names: list[str], operators: Operators, frames: Fra
 
 def _by_name(codes: Integers, names: list[str], meaning: Callable[[str], int]) -> Integers:
     """What the name of each row means."""
-    distinct, inverse = np.unique(codes, return_inverse=True)
-    return np.array([meaning(names[code]) for code in distinct], dtype=np.int64)[inverse]
+    meanings = np.full(len(names), -1, dtype=np.int64)
+    used = np.flatnonzero(np.bincount(codes))
+    meanings[used] = [meaning(names[code]) for code in used.tolist()]
+    return meanings.take(codes)
 
 
 def _device(columns: Columns, names: list[str], calls: Calls) -> Device:
     grid = np.stack([columns.pop(name) for name in ("gx", "gy", "gz")], axis=1)
     block = np.stack([columns.pop(name) for name in ("bx", "by", "bz")], axis=1)
     call = _join(columns["correlation"], calls)
-    copied = columns["kind"] == COPY
-    direction, memory = (
-        np.where(copied, _by_name(columns["name"], names, meaning), -1)
-        for meaning in (copy_direction, copy_memory)
-    )
+    direction, memory = np.full((2, len(call)), -1, dtype=np.int64)
+    copies = np.flatnonzero(columns["kind"] == COPY)
+    # Of the copies only: names of kernels are long.
+    direction[copies] = _by_name(columns["name"][copies], names, copy_direction)
+    memory[copies] = _by_name(columns["name"][copies], names, copy_memory)
     return Device(**columns, call=call, grid=grid, block=block, direction=direction, memory=memory)
 
 
