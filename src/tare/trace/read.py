@@ -12,6 +12,7 @@ import numpy as np
 from tare.errors import BadInput, brief
 from tare.trace.chunks import Chunks
 from tare.trace.collect import Collector
+from tare.trace.columns import Interned
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
 from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, step_number
@@ -66,10 +67,10 @@ def parse(events: list[Event], source: str = "events", metadata: Mapping[str, An
 
 def build(collector: Collector, source: str, metadata: Mapping[str, Any], events: int) -> Trace:
     names = [str(name) for name in collector.names]
-    operators = _operators(_sorted(collector.operators.finish()))
+    operators = _operators(_sorted(collector.operators.finish()), collector.inputs)
     frames = _frames(_sorted(collector.frames.finish()))
     calls = _calls(_sorted(collector.calls.finish()), names, operators, frames)
-    device = _device(_sorted(collector.device.finish()), names, calls)
+    device = _device(_sorted(collector.device.finish()), collector.shapes, names, calls)
     annotations = Annotations(**_sorted(collector.annotations.finish()))
     trace_tables = (operators, frames, calls, device)
     return Trace(
@@ -92,12 +93,16 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
 
 def _sorted(columns: Columns) -> Columns:
     rows = order(columns["start"], columns["end"])
-    return {name: column.take(rows) for name, column in columns.items()}
+    # Each is given up when it is sorted, so that memory does not hold all of them twice.
+    return {name: columns.pop(name).take(rows) for name in list(columns)}
 
 
-def _operators(columns: Columns) -> Operators:
+def _operators(columns: Columns, inputs: Interned) -> Operators:
     parent, depth = nest(columns["thread"], columns["start"], columns["end"])
-    return Operators(**columns, parent=parent, depth=depth)
+    dims, types, concrete, strides = inputs.columns(columns.pop("inputs"))
+    return Operators(
+        **columns, parent=parent, depth=depth, dims=dims, types=types, concrete=concrete, strides=strides
+    )
 
 
 def _frames(columns: Columns) -> Frames:
@@ -121,9 +126,9 @@ def _by_name(codes: Integers, names: list[str], meaning: Callable[[str], int]) -
     return meanings.take(codes)
 
 
-def _device(columns: Columns, names: list[str], calls: Calls) -> Device:
-    grid = np.stack([columns.pop(name) for name in ("gx", "gy", "gz")], axis=1)
-    block = np.stack([columns.pop(name) for name in ("bx", "by", "bz")], axis=1)
+def _device(columns: Columns, shapes: Interned, names: list[str], calls: Calls) -> Device:
+    shape = shapes.columns(columns.pop("shapes"))
+    grid, block = shape[:3].T, shape[3:].T
     call = _join(columns["correlation"], calls)
     direction, memory = np.full((2, len(call)), -1, dtype=np.int64)
     copies = np.flatnonzero(columns["kind"] == COPY)
