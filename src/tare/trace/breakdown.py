@@ -213,5 +213,6 @@ def _launched_before(trace: Trace, ran: Mask, rows: iv.Integers) -> int:
 def _lost(trace: Trace, inside: iv.Intervals) -> int:
     """Launches in the windows whose kernels the profiler did not report."""
     calls = trace.calls
-    rows = np.flatnonzero(launching(trace) & iv.contains(inside, calls.start))
-    return int((~np.isin(rows, trace.device.call)).sum())
+    without = launching(trace) & iv.contains(inside, calls.start)
+    without[trace.device.call[trace.device.call >= 0]] = False
+    return int(without.sum())

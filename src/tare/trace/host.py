@@ -29,7 +29,6 @@ _CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
 _CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
 # Kinds of frames.
 LINE, MODULE, LOADER, LIBRARY = range(4)
-_LOADERS = ("DataLoader", "torch/utils/data/")
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
 _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
@@ -96,8 +95,10 @@ def host_of(trace: Trace) -> Host:
     rows = order(start, end)
     start, end, name, thread = (column.take(rows) for column in (start, end, name, thread))
     parent, depth = nest(thread, start, end)
-    loading = np.where(np.isin(name, loaders), LOADING, -1)
-    loading = inherit(loading, parent)
+    cause = own[rows]
+    if loaders:
+        loading = inherit(np.where(np.isin(name, loaders), LOADING, -1), parent)
+        cause = np.where(loading >= 0, loading, cause)
     top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent)
     return Host(
         trace=trace,
@@ -107,7 +108,7 @@ def host_of(trace: Trace) -> Host:
         parent=parent,
         depth=depth,
         name=name,
-        cause=np.where(loading >= 0, loading, own[rows]),
+        cause=cause,
         top=top,
         operator=operator[rows].astype(np.int64),
     )
@@ -153,7 +154,7 @@ class Places:
 
 
 def _loads(name: str) -> bool:
-    return any(part in name for part in _LOADERS)
+    return "DataLoader" in name or "torch/utils/data/" in name
 
 
 def _frame_kind(name: str) -> int:

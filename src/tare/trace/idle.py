@@ -72,7 +72,7 @@ def find_gaps(trace: Trace, device: int, rows: Integers) -> tuple[Integers, Mask
     end = np.minimum(limit[np.minimum(first[gap] + offset, len(cuts))], free[gap, 1])
     kept = end > start
     found = np.stack([start[kept], end[kept]], axis=1)
-    return found, np.isin(found[:, 1], cuts)
+    return found, limit[np.searchsorted(cuts, found[:, 1])] == found[:, 1]
 
 
 def cut_gaps(trace: Trace, device: int, rows: Integers, host: Host) -> tuple[Integers, Pieces]:

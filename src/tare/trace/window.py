@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 
-CHUNK = 1 << 19
+CHUNK = 1 << 17
 # How far from the end of the window to look for the end of an event.
 GUESS = 1 << 16
 # How writers of traces separate two events.
