@@ -105,7 +105,8 @@ class Interned(Codes):
 
     def __missing__(self, group: bytes) -> int:
         self._rows += integers(self._numbers(group.split(SEPARATOR)))
-        return super().__missing__(group)
+        self[group] = code = len(self)
+        return code
 
     def columns(self, codes: Integers) -> Integers:
         """The numbers of these groups, one array a column."""

@@ -10,7 +10,7 @@ import numpy as np
 from tare.trace.intervals import Integers
 from tare.trace.nesting import enclosed, inherit, innermost, nest, order
 from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Frames, Spans, Trace
-from tare.trace.timeline import BEGINNING, Timeline, flatten
+from tare.trace.timeline import BEGINNING, NOBODY, Timeline, flatten
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
 CAUSES = (
@@ -52,13 +52,20 @@ class Host:
     operator: Integers
 
     def timeline(self, thread: int) -> Timeline:
-        if thread not in self._timelines:
-            rows = np.flatnonzero(self.thread == thread)
-            self._timelines[thread] = flatten(rows, self.start, self._enclosed, self.parent)
-        return self._timelines[thread]
+        rows = np.flatnonzero(self.thread == thread)
+        return flatten(rows, self.start, self._enclosed, self.parent)
+
+    def reasons(self, thread: int) -> Timeline:
+        """The timeline, as far as it matters why the device is idle. Without stacks a place is an outermost event:
+        neighbours within one and of one cause are then one segment."""
+        if thread not in self._reasons:
+            line = self.timeline(thread)
+            alike = np.where(line.owner >= 0, self.top[line.owner] * len(CAUSES) + self.cause[line.owner], NOBODY)
+            self._reasons[thread] = line if self.trace.has_stacks else line.merged(alike)
+        return self._reasons[thread]
 
     @cached_property
-    def _timelines(self) -> dict[int, Timeline]:
+    def _reasons(self) -> dict[int, Timeline]:
         return {}
 
     @cached_property

@@ -123,7 +123,7 @@ def _explain(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> list[Pi
 
 def cut(host: Host, pieces: Pieces, thread: int) -> tuple[Pieces, Pieces]:
     """The pieces cut where the thread's innermost event changes: those in one, with its cause, and the rest."""
-    piece, start, end, owner = host.timeline(thread).cut(pieces.start, pieces.end)
+    piece, start, end, owner = host.reasons(thread).cut(pieces.start, pieces.end)
     inside, outside = np.flatnonzero(owner != NOBODY), np.flatnonzero(owner == NOBODY)
     mine = owner[inside]
     return (

@@ -4,6 +4,8 @@ A thread's intervals hold each other or lie apart, but for a few that the clock'
 around them. So all is counted with sorted arrays, and only the stretches with such an interval are walked.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -102,7 +104,8 @@ def _ranked(values: Integers) -> Integers:
 def levels(depth: Integers) -> list[Integers]:
     """The rows of each depth, from the outermost inwards."""
     rows = _ranked(depth)
-    return np.split(rows, np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
+    ends = np.cumsum(np.bincount(depth)).tolist()
+    return [rows[first:last] for first, last in pairwise([0, *ends])]
 
 
 def inherit(own: Integers, parent: Integers) -> Integers:

@@ -31,6 +31,13 @@ class Timeline:
         kept = np.flatnonzero(to > from_)
         return piece.take(kept), from_.take(kept), to.take(kept), self.owner.take(segment.take(kept))
 
+    def merged(self, kinds: Integers) -> "Timeline":
+        """Neighbours of one kind as one segment, which the first of them owns."""
+        first = np.ones(len(kinds), dtype=bool)
+        first[1:] = kinds[1:] != kinds[:-1]
+        rows = np.flatnonzero(first)
+        return Timeline(self.start.take(rows), self.owner.take(rows))
+
 
 def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers) -> Timeline:
     """The timeline of these rows, all of one thread, in `order` and nested by `nest`, with ends `enclosed`."""
