@@ -6,7 +6,7 @@
 recorded one of 3 MB, repeated with shifted times up to the given size, in the profiler's own layout. Each side
 runs in processes of its own, in turns. What counts is the least CPU time, without imports, and the peak memory
 above what there was after them. Ours also says why the device was idle, and theirs does too, stream by stream. The
-exit code is 1 if a promise is broken: the one of speed holds from 100 MB on, below which a fixed cost shows.
+exit code is 1 if a promise is broken: the one of speed holds from 20 MB on, below which a fixed cost shows.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any
 
 RECORDED = Path(__file__).parents[1] / "tests" / "trace" / "recorded" / "resnet50-train-b32-eager-amp.json.gz"
 # How many times faster, from how many megabytes on, and how many bytes an event may take at the peak.
-FASTER, FROM_MEGABYTES, BYTES_PER_EVENT = 10.0, 100, 1000.0
+FASTER, FROM_MEGABYTES, BYTES_PER_EVENT = 10.0, 20, 1000.0
 LARGE_MEGABYTES = 500
 
 PEAK = """

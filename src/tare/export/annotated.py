@@ -77,7 +77,7 @@ def _idle(trace: Trace) -> Iterator[dict[str, Any]]:
     if device is None:
         return
     host = host_of(trace)
-    _, pieces = cut_gaps(trace, device, host)
+    _, pieces = cut_gaps(trace, device, windows(trace, device), host)
     texts, where = describe(trace, host, pieces)
     order = np.argsort(pieces.start, kind="stable")
     columns = (pieces.start, pieces.end, pieces.cause, where, pieces.gap)
@@ -110,8 +110,12 @@ def _findings(trace: Trace, findings: Sequence[Finding]) -> Iterator[dict[str, A
 
 
 def _event(name: str, start: int, end: int, track: int, args: dict[str, Any]) -> dict[str, Any]:
-    """Times of the trace's own clock, in the microseconds of the format."""
-    times = {"ts": start / 1000, "dur": (end - start) / 1000}
+    """Times of the trace's own clock, in the microseconds of the format.
+
+    A trace's clock may count since 1970: a float then has steps of half a nanosecond. The duration is what leads
+    from the start as written to the end as written, so that neighbours touch in any viewer and never overlap."""
+    begin = start / 1000
+    times = {"ts": begin, "dur": end / 1000 - begin}
     return {"ph": "X", "cat": "tare", "name": name, "pid": PROCESS, "tid": track} | times | {"args": args}
 
 

@@ -11,18 +11,18 @@ import msgspec
 import numpy as np
 
 from tare.trace import intervals as iv
+from tare.trace.columns import distinct
 from tare.trace.tables import (
     COPY,
     DEVICE_TO_DEVICE,
     DIRECTIONS,
     GRAPH,
-    LAUNCH,
     PAGEABLE,
     PINNED,
     Mask,
     Trace,
 )
-from tare.trace.windows import check_kernels, main_device, windows
+from tare.trace.windows import check_kernels, launching, main_device, windows
 
 MEMORIES = {PAGEABLE: "pageable", PINNED: "pinned", -1: ""}
 
@@ -118,13 +118,13 @@ def breakdown(trace: Trace) -> Breakdown | None:
         copies=list(_copies(trace, ran & (work.kind == COPY), computing)),
         streams=list(_streams(trace, ran)),
         overlapped=_overlapped(trace, ran),
-        launching=iv.total(iv.intersection(trace.calls.intervals(_launches(trace)), inside)),
+        launching=iv.total(iv.intersection(trace.calls.intervals(launching(trace)), inside)),
         graph_launches=int(_calls_in(trace, GRAPH, inside)),
         graph_kernels=int((ran & work.kernels & (_call_kind(trace) == GRAPH)).sum()),
         orphans=int((ran & (work.call < 0)).sum()),
         launched_before=_launched_before(trace, ran, rows),
         lost_launches=_lost(trace, inside),
-        other_devices=[int(one) for one in np.unique(work.device) if one != device],
+        other_devices=[int(one) for one in distinct(work.device) if one != device],
     )
 
 
@@ -141,14 +141,10 @@ def _steps(
         movement,
         end - start - active - movement,
         _count(work.start[mine & work.kernels], start, end),
-        _count(calls.start[_launches(trace)], start, end),
+        _count(calls.start[launching(trace)], start, end),
     )
     names = Step.__struct_fields__
     return [Step(**dict(zip(names, map(int, row), strict=True))) for row in zip(*columns, strict=True)]
-
-
-def _launches(trace: Trace) -> Mask:
-    return np.isin(trace.calls.kind, (LAUNCH, GRAPH))
 
 
 def _count(times: iv.Integers, start: iv.Integers, end: iv.Integers) -> iv.Integers:
@@ -175,7 +171,7 @@ def _copies(trace: Trace, ran: Mask, computing: iv.Intervals) -> Iterable[Copies
 
 def _streams(trace: Trace, ran: Mask) -> Iterable[Stream]:
     work = trace.device
-    for stream in np.unique(work.stream[ran]):
+    for stream in distinct(work.stream[ran]):
         rows = ran & (work.stream == stream)
         yield Stream(
             stream=int(stream),
@@ -189,9 +185,7 @@ def _overlapped(trace: Trace, ran: Mask) -> int:
     """Kernel time summed stream by stream, less the device's: zero where one stream works at a time."""
     work = trace.device
     kernels = ran & work.kernels
-    apart = sum(
-        iv.total(work.intervals(kernels & (work.stream == one))) for one in np.unique(work.stream[kernels])
-    )
+    apart = sum(iv.total(work.intervals(kernels & (work.stream == one))) for one in distinct(work.stream[kernels]))
     return apart - iv.total(work.intervals(kernels))
 
 
@@ -219,5 +213,6 @@ def _launched_before(trace: Trace, ran: Mask, rows: iv.Integers) -> int:
 def _lost(trace: Trace, inside: iv.Intervals) -> int:
     """Launches in the windows whose kernels the profiler did not report."""
     calls = trace.calls
-    launching = np.flatnonzero(_launches(trace) & iv.contains(inside, calls.start))
-    return int((~np.isin(launching, trace.device.call)).sum())
+    without = launching(trace) & iv.contains(inside, calls.start)
+    without[trace.device.call[trace.device.call >= 0]] = False
+    return int(without.sum())

@@ -1,42 +1,87 @@
-"""Columns of numbers that grow piece by piece, and numbers for values that come again and again."""
+"""Columns of numbers that grow piece by piece, and numbers for values that come again and again.
 
-from collections.abc import Callable, Iterable
-from itertools import islice
+A piece is packed by `struct` and put behind the others: numpy's calls, and its way through a list, would cost more
+than all else that is done to a piece.
+"""
+
+from collections.abc import Callable
+from struct import error, pack
 from typing import Any
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tare.trace.intervals import Integers
 
 # Between texts of JSON, which never has this byte.
 SEPARATOR = b"\0"
+# Beyond this a number of microseconds does not fit an int64 of nanoseconds.
+LATEST = 4e15
+
+Floats = npt.NDArray[np.float64]
+
+
+def integers(values: list[Any]) -> bytes:
+    try:
+        return pack(f"{len(values)}q", *values)
+    except error:
+        return np.array(values, dtype=np.int64).tobytes()
+
+
+def floats(values: list[Any]) -> bytes:
+    """Numbers as they are, texts as the numbers they spell, and NaN for all else."""
+    try:
+        return pack(f"{len(values)}d", *values)
+    except error:
+        return np.array([_number(value) for value in values], dtype=np.float64).tobytes()
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def distinct(values: Integers) -> Integers:
+    """Each value once, in order. Numpy's own way hashes integers: sorting them is ten times as fast."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), dtype=bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
 
 
 class Columns:
-    """A table that grows by pieces."""
+    """A table of spans that grows by pieces. Their times come in microseconds, and leave in nanoseconds."""
 
     def __init__(self, *names: str) -> None:
-        self.names = names
-        self._pieces: list[list[Integers]] = []
+        self._times = bytearray(), bytearray()
+        self._columns = {name: bytearray() for name in names}
+        # Spans without usable times, which are left out; known at the end.
+        self.skipped = 0
 
-    def add(self, count: int, *columns: list[int] | Integers | int) -> None:
-        """A piece of so many rows; a number alone stands for a column of it."""
-        self._pieces.append(
-            [
-                np.full(count, column) if isinstance(column, int) else np.asarray(column, dtype=np.int64)
-                for column in columns
-            ]
-        )
+    def add(self, starts: list[Any], durations: list[Any], *columns: bytes) -> None:
+        for times, values in zip(self._times, (starts, durations), strict=True):
+            times += floats(values)
+        for column, piece in zip(self._columns.values(), columns, strict=True):
+            column += piece
 
     def finish(self) -> dict[str, Integers]:
-        """The columns whole; the pieces are given up one by one, so that memory never holds both."""
-        found = {}
-        for i, name in enumerate(self.names):
-            found[name] = np.concatenate([np.empty(0, dtype=np.int64), *(piece[i] for piece in self._pieces)])
-            for piece in self._pieces:
-                piece[i] = np.empty(0, dtype=np.int64)
-        return found
+        """The columns whole, with `start` and `end` before the others; the table is empty then."""
+        start, length = (np.frombuffer(times) for times in self._times)
+        good = (np.abs(start) < LATEST) & (length >= 0) & (length < LATEST)
+        found = {name: np.frombuffer(column, dtype=np.int64) for name, column in self._columns.items()}
+        self._columns, self._times = {}, (bytearray(), bytearray())
+        if not good.all():
+            self.skipped = int((~good).sum())
+            start, length = start[good], length[good]
+            found = {name: column[good] for name, column in found.items()}
+        begin = _nanoseconds(start)
+        return {"start": begin, "end": begin + _nanoseconds(length), **found}
+
+
+def _nanoseconds(microseconds: Floats) -> Integers:
+    return np.rint(microseconds * 1000).astype(np.int64)
 
 
 class Codes(dict[Any, int]):
@@ -46,21 +91,23 @@ class Codes(dict[Any, int]):
         self[value] = code = len(self)
         return code
 
+    def of(self, values: Any) -> bytes:
+        """The values' numbers, as a column."""
+        return integers(list(map(self.__getitem__, values)))
 
-class Interned:
-    """Equal groups of texts get equal rows of numbers, which are worked out once."""
+
+class Interned(Codes):
+    """Equal groups of texts, joined by SEPARATOR, get equal rows of numbers, which are worked out once."""
 
     def __init__(self, width: int, numbers: Callable[[list[bytes]], list[int]]) -> None:
-        self._numbers = numbers
-        self._codes = Codes()
-        self._columns = np.empty((width, 0), dtype=np.int64)
+        super().__init__()
+        self._width, self._numbers, self._rows = width, numbers, bytearray()
 
-    def columns(self, groups: Iterable[tuple[msgspec.Raw, ...]]) -> Integers:
-        """The numbers of each group, one array a column."""
-        codes, join = self._codes, SEPARATOR.join
-        found = [codes[join(group)] for group in groups]
-        known = self._columns.shape[1]
-        if known < len(codes):
-            new = [self._numbers(key.split(SEPARATOR)) for key in islice(codes, known, None)]
-            self._columns = np.concatenate([self._columns, np.array(new, dtype=np.int64).T], axis=1)
-        return self._columns[:, found]
+    def __missing__(self, group: bytes) -> int:
+        self._rows += integers(self._numbers(group.split(SEPARATOR)))
+        self[group] = code = len(self)
+        return code
+
+    def columns(self, codes: Integers) -> Integers:
+        """The numbers of these groups, one array a column."""
+        return np.frombuffer(self._rows, dtype=np.int64).reshape(-1, self._width).T.take(codes, axis=1)

@@ -17,7 +17,6 @@ NOTHING = msgspec.Raw(b"")
 class Args(msgspec.Struct, frozen=True, gc=False):
     """Of any span, in the order in which the profiler writes them: msgspec looks for a key behind the last."""
 
-    external: int = msgspec.field(name="External id", default=-1)
     # Operators.
     sequence: int = msgspec.field(name="Sequence number", default=-1)
     forward_thread: int = msgspec.field(name="Fwd thread id", default=-1)
@@ -27,7 +26,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
     # Traces of torch 1.x.
     dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
-    # Calls, kernels, copies, memsets, waits.
+    # Calls, kernels, copies, memsets.
     device: int = 0
     stream: int | str = -1
     correlation: int = -1
@@ -36,11 +35,6 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     shared: int = msgspec.field(name="shared memory", default=-1)
     grid: msgspec.Raw = NOTHING
     block: msgspec.Raw = NOTHING
-    graph: int = msgspec.field(name="graph id", default=-1)
-    node: int = msgspec.field(name="graph node id", default=-1)
-    # Python frames, builtins, modules' forwards.
-    identifier: int | None = msgspec.field(name="Python id", default=None)
-    module: int | None = msgspec.field(name="Python module id", default=None)
 
 
 class MemoryArgs(msgspec.Struct, frozen=True, gc=False):
@@ -105,11 +99,11 @@ _ARGS = msgspec.json.Decoder(Args, strict=False)
 _MEMORY_ARGS = msgspec.json.Decoder(MemoryArgs, strict=False)
 
 OPERATORS = ("cpu_op", "Operator", "operator")
-CALLS = ("cuda_runtime", "Runtime", "hip_runtime")
-DRIVER_CALLS = ("cuda_driver", "hip_driver")
+CALLS = ("cuda_runtime", "Runtime", "hip_runtime", "cuda_driver", "hip_driver")
 KERNELS, COPIES, MEMSETS = ("kernel", "Kernel"), ("gpu_memcpy", "Memcpy"), ("gpu_memset", "Memset")
 # Categories whose arguments are read. Old traces (torch 1.8 to 1.10) capitalise.
-WITH_ARGS = {*OPERATORS, *CALLS, *DRIVER_CALLS, *KERNELS, *COPIES, *MEMSETS, "python_function", "cuda_sync"}
+WITH_ARGS = {*OPERATORS, *CALLS, *KERNELS, *COPIES, *MEMSETS}
+FRAMES, ANNOTATIONS, DEVICE_ANNOTATIONS = "python_function", "user_annotation", "gpu_user_annotation"
 MEMORY = "[memory]"
 
 

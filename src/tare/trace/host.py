@@ -10,7 +10,7 @@ import numpy as np
 from tare.trace.intervals import Integers
 from tare.trace.nesting import enclosed, inherit, innermost, nest, order
 from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Frames, Spans, Trace
-from tare.trace.timeline import BEGINNING, Timeline, flatten
+from tare.trace.timeline import BEGINNING, NOBODY, Timeline, flatten
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
 CAUSES = (
@@ -29,7 +29,6 @@ _CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
 _CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
 # Kinds of frames.
 LINE, MODULE, LOADER, LIBRARY = range(4)
-_LOADER = re.compile(r"DataLoader|torch/utils/data/")
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
 _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
@@ -56,6 +55,19 @@ class Host:
         rows = np.flatnonzero(self.thread == thread)
         return flatten(rows, self.start, self._enclosed, self.parent)
 
+    def reasons(self, thread: int) -> Timeline:
+        """The timeline, as far as it matters why the device is idle. Without stacks a place is an outermost event:
+        neighbours within one and of one cause are then one segment."""
+        if thread not in self._reasons:
+            line = self.timeline(thread)
+            alike = np.where(line.owner >= 0, self.top[line.owner] * len(CAUSES) + self.cause[line.owner], NOBODY)
+            self._reasons[thread] = line if self.trace.has_stacks else line.merged(alike)
+        return self._reasons[thread]
+
+    @cached_property
+    def _reasons(self) -> dict[int, Timeline]:
+        return {}
+
     @cached_property
     def _enclosed(self) -> Integers:
         return enclosed(self.end, self.parent)
@@ -72,7 +84,7 @@ class Host:
 
 
 def host_of(trace: Trace) -> Host:
-    loaders = [code for code, name in enumerate(trace.names) if _LOADER.search(name)]
+    loaders = [code for code, name in enumerate(trace.names) if _loads(name)]
     marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
     tables: tuple[Spans, ...] = (trace.operators, trace.calls, marked)
     start, end, name, thread = (
@@ -88,10 +100,12 @@ def host_of(trace: Trace) -> Host:
     )
     operator = np.concatenate([np.arange(len(trace.operators)), np.full(len(trace.calls) + len(marked), -1)])
     rows = order(start, end)
-    start, end, name, thread = start[rows], end[rows], name[rows], thread[rows]
+    start, end, name, thread = (column.take(rows) for column in (start, end, name, thread))
     parent, depth = nest(thread, start, end)
-    loading = np.where(np.isin(name, loaders), LOADING, -1)
-    loading = inherit(loading, parent)
+    cause = own[rows]
+    if loaders:
+        loading = inherit(np.where(np.isin(name, loaders), LOADING, -1), parent)
+        cause = np.where(loading >= 0, loading, cause)
     top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent)
     return Host(
         trace=trace,
@@ -101,7 +115,7 @@ def host_of(trace: Trace) -> Host:
         parent=parent,
         depth=depth,
         name=name,
-        cause=np.where(loading >= 0, loading, own[rows]),
+        cause=cause,
         top=top,
         operator=operator[rows].astype(np.int64),
     )
@@ -146,10 +160,14 @@ class Places:
         return dict(zip(operators.sequence[rows].tolist(), rows.tolist(), strict=True))
 
 
+def _loads(name: str) -> bool:
+    return "DataLoader" in name or "torch/utils/data/" in name
+
+
 def _frame_kind(name: str) -> int:
     if name.startswith(_MODULE):
         return MODULE
-    if _LOADER.search(name):
+    if _loads(name):
         return LOADER
     found = _LINE.fullmatch(name)
     if not found or name.startswith("<"):

@@ -10,9 +10,11 @@ import msgspec
 import numpy as np
 
 from tare.trace import intervals as iv
+from tare.trace.columns import distinct
 from tare.trace.host import CALL, CAUSES, DISPATCH, LOADING, PYTHON, TAIL, WAITING, Host, host_of
 from tare.trace.intervals import Integers
 from tare.trace.nesting import enclosed
+from tare.trace.pieces import Pieces, join, make
 from tare.trace.tables import Mask, Trace
 from tare.trace.timeline import NOBODY, flatten
 from tare.trace.windows import main_device, windows
@@ -53,30 +55,8 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     longest: list[Gap]
 
 
-class Pieces(msgspec.Struct, frozen=True):
-    """Pieces of gaps, a row each: the gap, from, to, the cause, the thread, the host's row and the frame's."""
-
-    gap: Integers
-    start: Integers
-    end: Integers
-    cause: Integers
-    thread: Integers
-    host: Integers
-    frame: Integers
-    # The call that ended the gap, or -1.
-    call: Integers
-
-    def take(self, rows: object) -> "Pieces":
-        return Pieces(*(getattr(self, name)[rows] for name in self.__struct_fields__))
-
-    @property
-    def length(self) -> Integers:
-        return self.end - self.start
-
-
-def find_gaps(trace: Trace, device: int) -> tuple[Integers, Mask]:
-    """The gaps of a device in the windows, (start, end) a row, and for each whether it is its window's tail."""
-    rows = windows(trace, device)
+def find_gaps(trace: Trace, device: int, rows: Integers) -> tuple[Integers, Mask]:
+    """The gaps of a device in its windows, (start, end) a row, and for each whether it is its window's tail."""
     work = trace.device
     busy = work.intervals(work.device == device)
     free = iv.difference(iv.make(rows[:, 1], rows[:, 2]), busy)
@@ -92,12 +72,12 @@ def find_gaps(trace: Trace, device: int) -> tuple[Integers, Mask]:
     end = np.minimum(limit[np.minimum(first[gap] + offset, len(cuts))], free[gap, 1])
     kept = end > start
     found = np.stack([start[kept], end[kept]], axis=1)
-    return found, np.isin(found[:, 1], cuts)
+    return found, limit[np.searchsorted(cuts, found[:, 1])] == found[:, 1]
 
 
-def cut_gaps(trace: Trace, device: int, host: Host) -> tuple[Integers, Pieces]:
-    """The gaps and their pieces."""
-    gaps, tail = find_gaps(trace, device)
+def cut_gaps(trace: Trace, device: int, rows: Integers, host: Host) -> tuple[Integers, Pieces]:
+    """The gaps of a device in its windows, and their pieces."""
+    gaps, tail = find_gaps(trace, device, rows)
     call = np.where(tail, -1, _launching(trace, device, gaps[:, 1]))
     known = call >= 0
     at = np.maximum(call, 0)
@@ -107,67 +87,60 @@ def cut_gaps(trace: Trace, device: int, host: Host) -> tuple[Integers, Pieces]:
     stepping = int(trace.steps.thread[0]) if len(trace.steps) else -1
     if stepping < 0:
         stepping = _busiest(host)
-    thread = np.where(known, calls.thread[at], stepping) if len(calls) else np.full(len(gaps), stepping)
+    thread: Integers | int = np.where(known, calls.thread[at], stepping) if len(calls) else stepping
     before = np.clip(begun, gaps[:, 0], gaps[:, 1])
     during = np.clip(returned, before, gaps[:, 1])
-    number = np.arange(len(gaps))
-    nothing = np.full(len(gaps), -1, dtype=np.int64)
-    fixed = [
-        Pieces(number, before, during, np.full(len(gaps), CALL), thread, nothing, nothing, call),
-        Pieces(number, during, gaps[:, 1], np.full(len(gaps), WAITING), thread, nothing, nothing, call),
-    ]
-    open_ = Pieces(number, gaps[:, 0], before, np.full(len(gaps), PYTHON), thread, nothing, nothing, call)
-    pieces = join(*fixed, _explain(trace, host, open_, stepping))
-    pieces = pieces.take(pieces.end > pieces.start)
-    cause = np.where(tail[pieces.gap], TAIL, pieces.cause)
-    return gaps, msgspec.structs.replace(pieces, cause=cause)
+    whole = make(len(gaps), gap=np.arange(len(gaps)), thread=thread, call=call)
+
+    def part(start: Integers, end: Integers, cause: int) -> Pieces:
+        rows = np.flatnonzero(end > start)
+        return whole.take(rows, start=start[rows], end=end[rows], cause=cause)
+
+    called, waited = part(before, during, CALL), part(during, gaps[:, 1], WAITING)
+    pieces = join(called, waited, *_explain(trace, host, part(gaps[:, 0], before, PYTHON), stepping))
+    pieces.cause[tail[pieces.gap]] = TAIL
+    return gaps, pieces
 
 
-def _explain(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> Pieces:
+def _explain(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> list[Pieces]:
     """What the host did in these pieces: the launching thread first, then the thread that runs the steps."""
     done: list[Pieces] = []
-    alone: list[Pieces] = [pieces.take(slice(0, 0))]
-    for thread in np.unique(pieces.thread):
-        mine = cut(host, pieces.take(pieces.thread == thread), int(thread))
-        done.append(mine.take(mine.host != NOBODY))
-        free = mine.take(mine.host == NOBODY)
-        if thread == stepping:
-            alone.append(free)
-            continue
-        # Since the stepping thread's last event this thread has run operators: its own engine (autograd's) works.
-        engine = host.latest_end(int(thread), free.start) > host.latest_end(stepping, free.start)
-        done.append(msgspec.structs.replace(free.take(engine), cause=np.full(int(engine.sum()), DISPATCH)))
-        moved = free.take(~engine)
-        mine = cut(host, msgspec.structs.replace(moved, thread=np.full(len(moved.gap), stepping)), stepping)
-        done.append(mine.take(mine.host != NOBODY))
-        alone.append(mine.take(mine.host == NOBODY))
-    return join(*done, _python(trace, host, join(*alone), stepping))
+    alone: list[Pieces] = []
+    for thread in distinct(pieces.thread).tolist():
+        mine, free = cut(host, pieces.take(pieces.thread == thread), thread)
+        done.append(mine)
+        if thread != stepping:
+            # Since the stepping thread's last event this one has run operators: its own engine (autograd's) works.
+            engine = host.latest_end(thread, free.start) > host.latest_end(stepping, free.start)
+            done.append(free.take(engine, cause=DISPATCH))
+            mine, free = cut(host, free.take(~engine, thread=stepping), stepping)
+            done.append(mine)
+        alone.append(free)
+    if trace.has_stacks:
+        alone = [_python(trace, host, part, stepping) for part in alone]
+    return done + alone
 
 
-def cut(host: Host, pieces: Pieces, thread: int) -> Pieces:
-    """The pieces cut where the innermost event of the thread changes, with its cause."""
-    piece, start, end, owner = host.timeline(thread).cut(pieces.start, pieces.end)
-    found = pieces.take(piece)
-    cause = np.where(owner >= 0, host.cause[owner], PYTHON) if len(host.cause) else found.cause
-    return msgspec.structs.replace(found, start=start, end=end, cause=cause, host=owner)
+def cut(host: Host, pieces: Pieces, thread: int) -> tuple[Pieces, Pieces]:
+    """The pieces cut where the thread's innermost event changes: those in one, with its cause, and the rest."""
+    piece, start, end, owner = host.reasons(thread).cut(pieces.start, pieces.end)
+    inside, outside = np.flatnonzero(owner != NOBODY), np.flatnonzero(owner == NOBODY)
+    mine = owner[inside]
+    return (
+        pieces.take(piece[inside], start=start[inside], end=end[inside], cause=host.cause[mine], host=mine),
+        pieces.take(piece[outside], start=start[outside], end=end[outside], cause=PYTHON, host=NOBODY),
+    )
 
 
 def _python(trace: Trace, host: Host, pieces: Pieces, stepping: int) -> Pieces:
     """Where no operator runs, the frames say whose Python it is."""
-    if not trace.has_stacks:
-        return pieces
     frames = trace.frames
     mine = np.flatnonzero(frames.thread == stepping)
     line = flatten(mine, frames.start, enclosed(frames.end, frames.parent), frames.parent)
     piece, start, end, owner = line.cut(pieces.start, pieces.end)
-    found = pieces.take(piece)
-    loading = (owner >= 0) & (host.places.loading[np.maximum(owner, 0)] >= 0)
-    cause = np.where(loading, LOADING, found.cause)
-    return msgspec.structs.replace(found, start=start, end=end, cause=cause, frame=owner)
-
-
-def join(*parts: Pieces) -> Pieces:
-    return Pieces(*(np.concatenate([getattr(p, name) for p in parts]) for name in Pieces.__struct_fields__))
+    found = pieces.take(piece, start=start, end=end, frame=owner)
+    found.cause[(owner >= 0) & (host.places.loading[np.maximum(owner, 0)] >= 0)] = LOADING
+    return found
 
 
 def _launching(trace: Trace, device: int, ends: Integers) -> Integers:
@@ -189,15 +162,14 @@ def explain_idle(trace: Trace) -> Idle | None:
         return None
     from tare.trace.places import describe
 
-    host = host_of(trace)
-    gaps, pieces = cut_gaps(trace, device, host)
+    host, rows = host_of(trace), windows(trace, device)
+    gaps, pieces = cut_gaps(trace, device, rows, host)
     texts, where = describe(trace, host, pieces)
-    begin = int(windows(trace, device)[0, 1])
     return Idle(
         idle=int(pieces.length.sum()),
         gaps=len(gaps),
         causes=_causes(pieces, texts, where),
-        longest=_longest(gaps, pieces, texts, where, begin),
+        longest=_longest(gaps, pieces, texts, where, begin=int(rows[0, 1])),
     )
 
 
@@ -207,7 +179,7 @@ def _causes(pieces: Pieces, texts: list[str], where: Integers) -> list[Cause]:
     spot = pieces.cause * many + where
     times = np.zeros(len(CAUSES) * many, dtype=np.int64)
     np.add.at(times, spot, pieces.length)
-    pairs = np.unique(spot * gaps + pieces.gap)
+    pairs = distinct(spot * gaps + pieces.gap)
     spots, gap = np.divmod(pairs, gaps)
     counts = np.bincount(spots, minlength=len(times)).reshape(len(CAUSES), many)
     found = []
@@ -216,7 +188,7 @@ def _causes(pieces: Pieces, texts: list[str], where: Integers) -> list[Cause]:
         places = [Place(where=texts[i], idle=int(idle[i]), gaps=int(count[i])) for i in ranked[:MOST_PLACES]]
         rest = ranked[MOST_PLACES:]
         if len(rest):
-            several = len(np.unique(gap[np.isin(spots, number * many + rest)]))
+            several = len(distinct(gap[np.isin(spots, number * many + rest)]))
             places.append(Place(where=f"{len(rest)} other places", idle=int(idle[rest].sum()), gaps=several))
         found.append(Cause(cause=CAUSES[number], idle=int(idle.sum()), places=places))
     return found

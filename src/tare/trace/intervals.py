@@ -24,7 +24,13 @@ def make(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Intervals:
 
 def normal(intervals: Intervals) -> Intervals:
     """The same set, sorted, with what overlaps or touches merged."""
-    kept = intervals[intervals[:, 0] < intervals[:, 1]]
+    filled = intervals[:, 0] < intervals[:, 1]
+    if filled.all():
+        if (intervals[1:, 0] > intervals[:-1, 1]).all():
+            return intervals
+        kept = intervals
+    else:
+        kept = intervals[filled]
     if len(kept) == 0:
         return EMPTY
     kept = kept[np.argsort(kept[:, 0], kind="stable")]

@@ -4,6 +4,8 @@ A thread's intervals hold each other or lie apart, but for a few that the clock'
 around them. So all is counted with sorted arrays, and only the stretches with such an interval are walked.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +18,7 @@ LONGEST_LINE = 2**62
 def order(start: Integers, end: Integers) -> Integers:
     """By start; of two that start together the longer comes first, for it is around the other."""
     rows = np.argsort(start, kind="stable")
-    begin, finish = start[rows], end[rows]
+    begin, finish = start.take(rows), end.take(rows)
     if ((begin[1:] == begin[:-1]) & (finish[1:] > finish[:-1])).any():
         rows = np.lexsort((-end, start))
     return rows
@@ -28,7 +30,7 @@ def nest(thread: Integers, start: Integers, end: Integers) -> tuple[Integers, In
     A row that outlives the one it started in (clocks are rounded) is still its child, and taken as ending with it.
     """
     rows = _ranked(thread)
-    begin, finish = (times[rows] for times in _on_one_line(thread, start, end))
+    begin, finish = (times.take(rows) for times in _on_one_line(thread, start, end))
     above, level = _count(begin, finish)
     outlives = (above >= 0) & (finish > finish[above])
     if outlives.any():
@@ -102,21 +104,22 @@ def _ranked(values: Integers) -> Integers:
 def levels(depth: Integers) -> list[Integers]:
     """The rows of each depth, from the outermost inwards."""
     rows = _ranked(depth)
-    return np.split(rows, np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
+    ends = np.cumsum(np.bincount(depth)).tolist()
+    return [rows[first:last] for first, last in pairwise([0, *ends])]
 
 
 def inherit(own: Integers, parent: Integers) -> Integers:
     """For each row its own value, or where that is negative that of the nearest row around it that has one."""
     heir = np.where((own < 0) & (parent >= 0), parent, np.arange(len(own)))
-    return own[_follow(heir)]
+    return own.take(_follow(heir))
 
 
 def enclosed(end: Integers, parent: Integers) -> Integers:
     """The ends, none later than that of a row around it."""
     above = np.where(parent >= 0, parent, np.arange(len(end)))
     while True:
-        end = np.minimum(end, end[above])
-        further = above[above]
+        end = np.minimum(end, end.take(above))
+        further = above.take(above)
         if np.array_equal(further, above):
             return end
         above = further
@@ -125,7 +128,7 @@ def enclosed(end: Integers, parent: Integers) -> Integers:
 def _follow(link: Integers) -> Integers:
     """Where a chain of links ends, for each row: every turn doubles the distance."""
     while True:
-        further = link[link]
+        further = link.take(link)
         if np.array_equal(further, link):
             return link
         link = further

@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from tare.trace.host import Host
-from tare.trace.idle import Pieces
 from tare.trace.intervals import Integers
+from tare.trace.pieces import Pieces
 from tare.trace.tables import Mask, Trace
 
 UNKNOWN = "not known (no stack was recorded)"
@@ -15,28 +15,30 @@ _BUILTIN = re.compile(r"<built-in (?:method|function) ?(?P<name>\S*?)(?: of .*)?
 
 def describe(trace: Trace, host: Host, pieces: Pieces) -> tuple[list[str], Integers]:
     """Texts, and for each piece the number of its text."""
-    own = _operators(trace, host, pieces)
-    frame = _frames(trace, host, pieces)
-    known = frame >= 0
-    columns = np.full((len(own), 5), -1, dtype=np.int64)
-    columns[:, 0] = own
-    for column, nearest in ((1, host.places.line), (2, host.places.module)):
-        rows = np.where(known, nearest[np.maximum(frame, 0)], -1) if len(nearest) else frame
-        columns[:, column] = _names_of(trace, rows)
+    columns = np.full((5, len(pieces)), -1, dtype=np.int64)
+    own, line, module, innermost, following = columns
+    own[:] = _operators(trace, host, pieces)
     # Without an operator of its own, a piece of Python is named by the innermost frame, else by what followed.
-    columns[:, 3] = np.where(own < 0, _names_of(trace, frame), -1)
-    alone = (own < 0) & ~known & (pieces.call >= 0)
-    columns[alone, 4] = _around(trace, pieces.call[alone])
+    alone = (own < 0) & (pieces.call >= 0)
+    if trace.has_stacks:
+        frame = _frames(trace, host, pieces)
+        names = trace.frames.name
+        for column, nearest in ((line, host.places.line), (module, host.places.module)):
+            rows = np.where(frame >= 0, nearest[np.maximum(frame, 0)], -1)
+            column[:] = np.where(rows >= 0, names[np.maximum(rows, 0)], -1)
+        innermost[:] = np.where((own < 0) & (frame >= 0), names[np.maximum(frame, 0)], -1)
+        alone &= frame < 0
+    following[alone] = _around(trace, pieces.call[alone])
     first, code = _distinct(columns)
-    return [_text(trace, *map(int, columns[row])) for row in first], code
+    return [_text(trace, *columns[:, row].tolist()) for row in first.tolist()], code
 
 
 def _distinct(columns: Integers) -> tuple[Integers, Integers]:
-    """For rows of numbers: one row of each kind, and the kind of each row. Much faster than unique(axis=0)."""
-    code = np.zeros(len(columns), dtype=np.int64)
-    first = np.arange(min(1, len(columns)))
+    """For columns of numbers: one row of each kind, and the kind of each row. Much faster than unique(axis=0)."""
+    code = np.zeros(columns.shape[1], dtype=np.int64)
+    first = np.arange(min(1, len(code)))
     many = int(columns.max(initial=0)) + 2
-    for column in columns.T:
+    for column in columns:
         if len(column) and column.min() != column.max():
             first, code = _numbered(code * many + column + 1, len(first) * many)
     return first, code
@@ -74,15 +76,9 @@ def _short(frame: str) -> str:
     return f"built-in {found['name'] or 'function'}" if found else frame
 
 
-def _names_of(trace: Trace, rows: Integers) -> Integers:
-    if len(trace.frames) == 0:
-        return np.full(len(rows), -1, dtype=np.int64)
-    return np.where(rows >= 0, trace.frames.name[np.maximum(rows, 0)], -1)
-
-
 def _operators(trace: Trace, host: Host, pieces: Pieces) -> Integers:
     """The name of the outermost operator of each piece's own event, or of the call that launched."""
-    own = np.full(len(pieces.gap), -1, dtype=np.int64)
+    own = np.full(len(pieces), -1, dtype=np.int64)
     inside = pieces.host >= 0
     own[inside] = host.name[host.top[pieces.host[inside]]]
     called = ~inside & _since_the_call(trace, pieces)
@@ -107,14 +103,12 @@ def _around(trace: Trace, call: Integers) -> Integers:
 def _since_the_call(trace: Trace, pieces: Pieces) -> Mask:
     """Which pieces lie in or behind the call that launched what ended their gap."""
     if len(trace.calls) == 0:
-        return np.zeros(len(pieces.gap), dtype=bool)
+        return np.zeros(len(pieces), dtype=bool)
     return np.greater_equal(pieces.call, 0) & (pieces.start >= trace.calls.start[np.maximum(pieces.call, 0)])
 
 
 def _frames(trace: Trace, host: Host, pieces: Pieces) -> Integers:
     """The innermost frame of each piece; for autograd's threads that of the forward operator it goes back over."""
-    if not trace.has_stacks:
-        return np.full(len(pieces.gap), -1, dtype=np.int64)
     late = _since_the_call(trace, pieces)
     at = (
         np.where(late, trace.calls.start[np.maximum(pieces.call, 0)], pieces.start) if late.any() else pieces.start

@@ -12,6 +12,7 @@ import numpy as np
 from tare.errors import BadInput, brief
 from tare.trace.chunks import Chunks
 from tare.trace.collect import Collector
+from tare.trace.columns import Interned
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
 from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, step_number
@@ -27,7 +28,6 @@ from tare.trace.tables import (
     Spans,
     Steps,
     Trace,
-    Waits,
 )
 
 Columns = dict[str, Integers]
@@ -67,10 +67,10 @@ def parse(events: list[Event], source: str = "events", metadata: Mapping[str, An
 
 def build(collector: Collector, source: str, metadata: Mapping[str, Any], events: int) -> Trace:
     names = [str(name) for name in collector.names]
-    operators = _operators(_sorted(collector.operators.finish()))
+    operators = _operators(_sorted(collector.operators.finish()), collector.inputs)
     frames = _frames(_sorted(collector.frames.finish()))
     calls = _calls(_sorted(collector.calls.finish()), names, operators, frames)
-    device = _device(_sorted(collector.device.finish()), names, calls)
+    device = _device(_sorted(collector.device.finish()), collector.shapes, names, calls)
     annotations = Annotations(**_sorted(collector.annotations.finish()))
     trace_tables = (operators, frames, calls, device)
     return Trace(
@@ -86,8 +86,6 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
         calls=calls,
         device=device,
         memory=Memory(**_sorted(collector.memory.finish())),
-        waits=Waits(**_sorted(collector.waits.finish())),
-        overhead=Annotations(**_sorted(collector.overhead.finish())),
         events=events,
         skipped=collector.skipped,
     )
@@ -95,12 +93,16 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
 
 def _sorted(columns: Columns) -> Columns:
     rows = order(columns["start"], columns["end"])
-    return {name: column[rows] for name, column in columns.items()}
+    # Each is given up when it is sorted, so that memory does not hold all of them twice.
+    return {name: columns.pop(name).take(rows) for name in list(columns)}
 
 
-def _operators(columns: Columns) -> Operators:
+def _operators(columns: Columns, inputs: Interned) -> Operators:
     parent, depth = nest(columns["thread"], columns["start"], columns["end"])
-    return Operators(**columns, parent=parent, depth=depth)
+    dims, types, concrete, strides = inputs.columns(columns.pop("inputs"))
+    return Operators(
+        **columns, parent=parent, depth=depth, dims=dims, types=types, concrete=concrete, strides=strides
+    )
 
 
 def _frames(columns: Columns) -> Frames:
@@ -118,19 +120,21 @@ def _calls(columns: Columns, names: list[str], operators: Operators, frames: Fra
 
 def _by_name(codes: Integers, names: list[str], meaning: Callable[[str], int]) -> Integers:
     """What the name of each row means."""
-    distinct, inverse = np.unique(codes, return_inverse=True)
-    return np.array([meaning(names[code]) for code in distinct], dtype=np.int64)[inverse]
+    meanings = np.full(len(names), -1, dtype=np.int64)
+    used = np.flatnonzero(np.bincount(codes))
+    meanings[used] = [meaning(names[code]) for code in used.tolist()]
+    return meanings.take(codes)
 
 
-def _device(columns: Columns, names: list[str], calls: Calls) -> Device:
-    grid = np.stack([columns.pop(name) for name in ("gx", "gy", "gz")], axis=1)
-    block = np.stack([columns.pop(name) for name in ("bx", "by", "bz")], axis=1)
+def _device(columns: Columns, shapes: Interned, names: list[str], calls: Calls) -> Device:
+    shape = shapes.columns(columns.pop("shapes"))
+    grid, block = shape[:3].T, shape[3:].T
     call = _join(columns["correlation"], calls)
-    copied = columns["kind"] == COPY
-    direction, memory = (
-        np.where(copied, _by_name(columns["name"], names, meaning), -1)
-        for meaning in (copy_direction, copy_memory)
-    )
+    direction, memory = np.full((2, len(call)), -1, dtype=np.int64)
+    copies = np.flatnonzero(columns["kind"] == COPY)
+    # Of the copies only: names of kernels are long.
+    direction[copies] = _by_name(columns["name"][copies], names, copy_direction)
+    memory[copies] = _by_name(columns["name"][copies], names, copy_memory)
     return Device(**columns, call=call, grid=grid, block=block, direction=direction, memory=memory)
 
 

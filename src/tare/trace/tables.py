@@ -70,7 +70,6 @@ class Operators(Spans):
     parent: Integers
     depth: Integers
     sequence: Integers
-    external: Integers
     forward_thread: Integers
     # Numbers of Trace.texts: the JSON of the inputs' shapes, types, values and strides; use Trace.value().
     dims: Integers
@@ -94,8 +93,6 @@ class Frames(Spans):
     thread: Integers
     parent: Integers
     depth: Integers
-    identifier: Integers
-    module: Integers
 
 
 @dataclass(frozen=True)
@@ -104,9 +101,7 @@ class Calls(Spans):
 
     thread: Integers
     kind: Integers
-    driver: Integers
     correlation: Integers
-    external: Integers
     operator: Integers
     frame: Integers
 
@@ -119,7 +114,6 @@ class Device(Spans):
     device: Integers
     stream: Integers
     correlation: Integers
-    external: Integers
     call: Integers
     bytes: Integers
     direction: Integers
@@ -129,8 +123,6 @@ class Device(Spans):
     # Shape (n, 3).
     grid: Integers
     block: Integers
-    graph: Integers
-    node: Integers
 
     @property
     def kernels(self) -> Mask:
@@ -155,15 +147,6 @@ class Memory(Spans):
 
 
 @dataclass(frozen=True)
-class Waits(Spans):
-    """What the device's side reports of synchronisation (cuda_sync); the host's calls are in Calls, kind SYNC."""
-
-    device: Integers
-    stream: Integers
-    correlation: Integers
-
-
-@dataclass(frozen=True)
 class Trace:
     """One trace. `metadata` is everything in the document beside the events, unchecked."""
 
@@ -179,8 +162,6 @@ class Trace:
     calls: Calls
     device: Device
     memory: Memory
-    waits: Waits
-    overhead: Annotations
     # How many events were read in all, and how many of a known category had no usable time.
     events: int
     skipped: int

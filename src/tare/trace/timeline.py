@@ -26,10 +26,17 @@ class Timeline:
         offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         segment = first[piece] + offset
         following = np.append(self.start[1:], np.iinfo(np.int64).max)
-        from_ = np.maximum(begin[piece], self.start[segment])
-        to = np.minimum(end[piece], following[segment])
-        kept = to > from_
-        return piece[kept], from_[kept], to[kept], self.owner[segment][kept]
+        from_ = np.maximum(begin.take(piece), self.start.take(segment))
+        to = np.minimum(end.take(piece), following.take(segment))
+        kept = np.flatnonzero(to > from_)
+        return piece.take(kept), from_.take(kept), to.take(kept), self.owner.take(segment.take(kept))
+
+    def merged(self, kinds: Integers) -> "Timeline":
+        """Neighbours of one kind as one segment, which the first of them owns."""
+        first = np.ones(len(kinds), dtype=bool)
+        first[1:] = kinds[1:] != kinds[:-1]
+        rows = np.flatnonzero(first)
+        return Timeline(self.start.take(rows), self.owner.take(rows))
 
 
 def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers) -> Timeline:
@@ -42,4 +49,4 @@ def flatten(rows: Integers, start: Integers, end: Integers, parent: Integers) ->
     times = np.concatenate([end[inwards], start[rows]])
     owners = np.concatenate([parent[inwards], rows])
     order = np.argsort(times, kind="stable")
-    return Timeline(np.append(BEGINNING, times[order]), np.append(NOBODY, owners[order]))
+    return Timeline(np.append(BEGINNING, times.take(order)), np.append(NOBODY, owners.take(order)))

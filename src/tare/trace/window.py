@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 
-CHUNK = 1 << 19
+CHUNK = 1 << 17
 # How far from the end of the window to look for the end of an event.
 GUESS = 1 << 16
 # How writers of traces separate two events.
@@ -46,8 +46,11 @@ class Window:
     def guess(self) -> int:
         """Where, counted from the window's start, its last event may end; 0 where nothing looks like an end."""
         first = max(self._end - GUESS, self._start)
-        found = max(self._buffer.rfind(between, first, self._end) for between in BETWEEN)
-        return found + 1 - self._start if found >= 0 else 0
+        for between in BETWEEN:
+            found = self._buffer.rfind(between, first, self._end)
+            if found >= 0:
+                return found + 1 - self._start
+        return 0
 
     @contextmanager
     def as_list(self, end: int) -> Iterator[memoryview]:

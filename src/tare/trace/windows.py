@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from tare.errors import BadInput
+from tare.trace.columns import distinct
 from tare.trace.intervals import Integers
-from tare.trace.tables import GRAPH, LAUNCH, Trace
+from tare.trace.tables import GRAPH, LAUNCH, Mask, Trace
 
 # Of fewer steps than this none is left out; of more, those that took so many times the median.
 FEWEST_STEPS = 4
@@ -53,14 +54,19 @@ def main_device(trace: Trace) -> int | None:
     """The device that worked longest; a trace of several is explained for that one."""
     if not trace.has_device:
         return None
-    devices = np.unique(trace.device.device)
+    devices = distinct(trace.device.device)
     busy = [int(trace.device.duration[trace.device.device == one].sum()) for one in devices]
     return int(devices[int(np.argmax(busy))])
 
 
+def launching(trace: Trace) -> Mask:
+    """The calls that launch kernels."""
+    return np.equal(trace.calls.kind, LAUNCH) | np.equal(trace.calls.kind, GRAPH)
+
+
 def check_kernels(trace: Trace) -> None:
     """Launches without any kernel mean that the profiler lost them: such a trace says nothing about the device."""
-    launches = int(np.isin(trace.calls.kind, (LAUNCH, GRAPH)).sum())
+    launches = int(launching(trace).sum())
     if launches and not trace.device.kernels.any():
         raise BadInput(
             f"the trace {trace.source} has {launches} kernel launches and no kernel: the profiler lost the "
