@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small_modules import ACTIVATIONS, IMAGE, MODULES, activating
+from small_modules import ACTIVATIONS, FIRST_LAYERS, IMAGE, MODULES, activating, on_colours
 from small_step import prove
 from torch import nn
 
@@ -28,4 +28,14 @@ def test_an_activation_in_packs(name: str, precision: Precision, tmp_path: Path)
 
     program = executable("tare-vendor-cuda")
     parity = prove(make, (16, 9, 7), "train", "channels-last", tmp_path, program, precision, "cuda")
+    assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
+@pytest.mark.parametrize("layer", FIRST_LAYERS)
+def test_pixels_become_channels(layer: tuple[int, int, int], precision: Precision, tmp_path: Path) -> None:
+    program = executable("tare-vendor-cuda")
+    parity = prove(
+        lambda: on_colours(*layer), (3, 27, 22), "train", "channels-last", tmp_path, program, precision, "cuda"
+    )
     assert parity.status == "same", parity

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from counter import run_compiler
-from small_modules import ACTIVATIONS, IMAGE, MODULES, Features, activating
+from small_modules import ACTIVATIONS, FIRST_LAYERS, IMAGE, MODULES, Features, activating, on_colours
 from small_step import prove
 from torch import nn
 
@@ -90,18 +90,10 @@ def test_a_network(mode: Mode, precision: Precision, tmp_path: Path, program: Pa
     same(wide, mode, "channels-last", tmp_path, program, (3, 23, 21), precision)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(7, 2, 3), (3, 2, 1), (11, 4, 2), (1, 2, 0), (3, 3, 0)])
+@pytest.mark.parametrize("layer", FIRST_LAYERS)
 @pytest.mark.parametrize("mode", ["infer", "train"])
-def test_pixels_become_channels(
-    mode: Mode, kernel: int, stride: int, padding: int, tmp_path: Path, program: Path
-) -> None:
-    """The first layers of ResNets, MobileNets and AlexNet, and two that leave pixels out."""
-
-    def make() -> nn.Module:
-        first = nn.Conv2d(3, 8, kernel, stride, padding)
-        return nn.Sequential(first, nn.ReLU(), nn.Conv2d(8, 5, 1), nn.Conv2d(5, 8, 3, stride=2))
-
-    same(make, mode, "channels-last", tmp_path, program, (3, 27, 22), "amp-bf16")
+def test_pixels_become_channels(mode: Mode, layer: tuple[int, int, int], tmp_path: Path, program: Path) -> None:
+    same(lambda: on_colours(*layer), mode, "channels-last", tmp_path, program, (3, 27, 22), "amp-bf16")
 
 
 def test_features_side_by_side(tmp_path: Path, program: Path) -> None:

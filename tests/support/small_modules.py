@@ -152,3 +152,13 @@ def activating(activation: Callable[[], nn.Module], channels: int = 6) -> nn.Mod
         nn.Linear(channels, 4),
         activation(),
     )
+
+
+# Kernel, stride and padding of the first layers of ResNets, MobileNets and AlexNet, and of two that leave pixels out.
+FIRST_LAYERS = [(7, 2, 3), (3, 2, 1), (11, 4, 2), (1, 2, 0), (3, 3, 0)]
+
+
+def on_colours(kernel: int, stride: int, padding: int) -> nn.Module:
+    """A first layer on three colours, and a later one with few channels."""
+    first = nn.Conv2d(3, 8, kernel, stride, padding)
+    return nn.Sequential(first, nn.ReLU(), nn.Conv2d(8, 5, 1), nn.Conv2d(5, 8, 3, stride=2))
