@@ -154,7 +154,7 @@ def activating(activation: Callable[[], nn.Module], channels: int = 6) -> nn.Mod
     )
 
 
-# Kernel, stride and padding of the first layers of ResNets, MobileNets and AlexNet, and of two that leave pixels out.
+# Kernel, stride and padding of the first layers of ResNets, MobileNets and AlexNet, and of two that skip pixels.
 FIRST_LAYERS = [(7, 2, 3), (3, 2, 1), (11, 4, 2), (1, 2, 0), (3, 3, 0)]
 
 
