@@ -87,3 +87,13 @@ def test_what_torch_has_rewritten_changes_nothing_in_place() -> None:
     with torch.no_grad():
         exported = export(Calling(behind), (torch.randn(2, 2, 4, 4),))
     assert is_readable(exported.graph)
+
+
+def test_an_argument_may_have_another_name_in_place() -> None:
+    """`dropout(input, ...)` and `dropout_(self, ...)`; one that drops nothing changes nothing."""
+
+    def behind(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+        return torch.relu(nn.functional.dropout(y, 0.5, training=False, inplace=True))
+
+    assert readable(behind)
+    assert read(behind) == [("conv", ["input"]), ("activation", ["conv"]), ("output", ["activation"])]

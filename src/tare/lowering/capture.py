@@ -5,7 +5,7 @@ from typing import Any
 
 from tare.errors import Unsupported
 from tare.lowering import losses, operators, pointwise, pools, shapes
-from tare.lowering.export import export, functional_name, memory
+from tare.lowering.export import export, functional_name, memory, schema
 from tare.lowering.handlers import HANDLERS
 from tare.lowering.step import Parameter, Step, Value
 
@@ -90,7 +90,7 @@ def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:
     from torch.fx import Node, map_arg
 
     bound = {}
-    for i, argument in enumerate(node.target._schema.arguments):
+    for i, argument in enumerate(schema(node).arguments):
         named = node.kwargs.get(argument.name, argument.default_value)
         value = node.args[i] if i < len(node.args) else named
         # The step itself has the name that a slice's stride has in the schema.

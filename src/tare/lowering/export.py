@@ -54,6 +54,13 @@ def functional_name(node: Any) -> str:
     return name.replace(f".{base}.", f".{base[:-1]}.", 1) if base.endswith("_") else name
 
 
+def schema(node: Any) -> Any:
+    """The schema of the same call that leaves its argument as it was: in place it may have another name."""
+    import torch
+
+    return operator.attrgetter(functional_name(node))(torch.ops)._schema if in_place(node) else node.target._schema
+
+
 def memory(node: Any) -> Any:
     """The node that first stood for a node's memory: a call in place returns what it was given."""
     while in_place(node):
