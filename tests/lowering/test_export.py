@@ -97,3 +97,27 @@ def test_an_argument_may_have_another_name_in_place() -> None:
 
     assert readable(behind)
     assert read(behind) == [("conv", ["input"]), ("activation", ["conv"]), ("output", ["activation"])]
+
+
+class Tied(nn.Module):  # type: ignore[misc]
+    """One weight with two names, and a constant that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.second(self.first(x)) + torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2)
+        return made
+
+
+def test_a_weight_with_two_names_is_one_value() -> None:
+    step, module = Step("f32", channels_last=False), Tied()
+    with torch.no_grad():
+        capture(module, (torch.randn(2, 4),), step)
+    linear = [op for op in step.ops if op.kind == "linear"]
+    assert linear[0].inputs["w"] is linear[1].inputs["w"]
+    assert len(step.parameters) == 3
+    (add,) = (op for op in step.ops if op.kind == "add")
+    assert torch.equal(add.inputs["z"].content, torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2))

@@ -19,17 +19,24 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "")
     count. `tensors` are the batch as the step will get it; `prefix` is cut off the names of weights."""
     exported = export(module, tuple(_exportable(t) for t in tensors))
     signature = exported.graph_signature
-    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    # Two names of one weight are two inputs of the graph.
+    weights = dict(module.named_parameters(remove_duplicate=False))
+    buffers = {**dict(module.named_buffers(remove_duplicate=False)), **exported.constants}
     known: dict[Any, Any] = {}
+    values: dict[int, Value] = {}
     batch = iter(tensors)
     for node in exported.graph.nodes:
         if node.op == "placeholder":
             weight = signature.inputs_to_parameters.get(node.name)
-            buffer = signature.inputs_to_buffers.get(node.name)
+            constants = signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
+            buffer = constants.get(node.name)
             if weight is not None:
-                known[node] = _weight(step, weight.removeprefix(prefix), state[weight])
+                tensor = weights[weight]
+                if id(tensor) not in values:
+                    values[id(tensor)] = _weight(step, weight.removeprefix(prefix), tensor)
+                known[node] = values[id(tensor)]
             elif buffer is not None:
-                known[node] = _buffer(step, buffer.removeprefix(prefix), state[buffer])
+                known[node] = _buffer(step, buffer.removeprefix(prefix), buffers[buffer])
             else:
                 known[node] = _input(step, next(batch))
         elif node.op == "call_function":

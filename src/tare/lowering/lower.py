@@ -33,6 +33,8 @@ def lower(
 
     if any(tensor is None for tensor in batch):
         raise Unsupported("a loss without a target")
+    if not all(isinstance(tensor, torch.Tensor) for tensor in batch):
+        raise Unsupported("a batch or a target of several tensors in one")
     model = workload.build(case.sizes)
     # The very numbers of the other rungs: rounded to the type they are stored in.
     model = model.to(getattr(torch, storage)).float().train(case.mode == "train")
