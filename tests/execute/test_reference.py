@@ -227,3 +227,12 @@ def test_two_names_of_one_tensor_are_moved_as_one(edge: Workload) -> None:
     # The update is counted from the weights that the model really had.
     assert errors(plain, moved)["update/0.weight"] < 1e-3
     assert not np.array_equal(plain["gradient/0.weight"], moved["gradient/0.weight"])
+
+
+@pytest.mark.parametrize("workload", ["lennard_jones", "functorch_maml_omniglot"])
+def test_layers_that_are_called_under_vmap_are_moved_too(workload: str, tmp_path: Path) -> None:
+    found = get_workload(workload)
+    sizes, batch = found.smoke_sizes, found.smoke.get("batch", found.batch)
+    case = Case(workload=workload, rung="eager", mode="train", batch=batch, sizes=sizes, optimizer="sgd")
+    _, yardstick = known(case, tmp_path)
+    assert yardstick

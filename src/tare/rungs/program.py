@@ -9,6 +9,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -192,9 +193,9 @@ class TorchProgram:
 def _move_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any) -> Any:
     if not isinstance(output, torch.Tensor) or not output.is_floating_point():
         return output
-    chance = torch.Generator().manual_seed(seed)
-    towards = torch.randint(0, 2, output.shape, generator=chance, dtype=torch.int8).to(output.device)
-    return output * (1 + step * (towards.to(output.dtype) * 2 - 1))
+    # Not torch's own chance, which a layer may not ask under `vmap`.
+    towards = np.random.default_rng(seed).integers(0, 2, tuple(output.shape), dtype=np.int8)
+    return output * (1 + step * (torch.from_numpy(towards).to(output.device, output.dtype) * 2 - 1))
 
 
 def _to_host(tensor: Any) -> Any:
