@@ -1,28 +1,24 @@
 """Ctrl-C while cases are profiled: what is explained is shown, and --resume goes on from there."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from commandline import tare
+from commandline import start_tare, tare, wait_until
 
 ASKED = ("explain", "mlp", "mnist_cnn", "--device", "cpu", "--quick", "--budget", "0.3", "--no-stacks", "--json")
 
 
 def test_an_interrupted_explanation_goes_on(tmp_path: Path) -> None:
-    environment = {**os.environ, "TARE_HOME": str(tmp_path)}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "tare", *ASKED], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    end = time.monotonic() + 240
-    while not list((tmp_path / "traces").glob("[!p]*.json.gz")):
+    page = tmp_path / "page.html"
+    running = start_tare(tmp_path, *ASKED, "--html", str(page))
+
+    def profiled() -> bool:
         assert running.poll() is None, "it ended before anything was profiled"
-        assert time.monotonic() < end
-        time.sleep(0.005)
+        return bool(list((tmp_path / "traces").glob("[!p]*.json.gz")))
+
+    wait_until(profiled, 240)
     # The first is explained by then, and the second's process still imports torch.
     time.sleep(1)
     running.send_signal(signal.SIGINT)
@@ -30,6 +26,7 @@ def test_an_interrupted_explanation_goes_on(tmp_path: Path) -> None:
     assert running.returncode == 130
     assert cut["interrupted"]
     assert len(cut["explanations"]) == 1
+    assert not page.exists()
     done = tare(tmp_path, *ASKED, "--resume")
     assert done.returncode == 0, done.stderr
     whole = json.loads(done.stdout)

@@ -6,27 +6,17 @@ import os
 import resource
 import signal
 import sqlite3
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from commandline import Tare, planted_environment
+from commandline import Tare, start_tare, wait_until
 
 # Long enough rounds that a signal surely meets one, few enough that the test is short.
 ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "6",
         "--width", "0.000001", "--no-parity")  # fmt: skip
 ROUNDS = 6
-
-
-def _start(home: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tare", *args]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=planted_environment(home), stdout=pipe, stderr=pipe, text=True, **options)
 
 
 def _stored(home: Path) -> dict[tuple[str, int], str]:
@@ -46,13 +36,6 @@ def _stored(home: Path) -> dict[tuple[str, int], str]:
     return {name: json.dumps(done["series"]) for name, done in found.items()}
 
 
-def _wait(condition: Callable[[], bool], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def _descendants(pid: int) -> list[psutil.Process]:
     return list(psutil.Process(pid).children(recursive=True))
 
@@ -70,13 +53,13 @@ def _resume(tare: Tare, home: Path, before: dict[tuple[str, int], str]) -> dict[
 
 
 def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(home: Path, tare: Tare) -> None:
-    running = _start(home, *ARGS)
-    _wait(lambda: len(_stored(home)) >= 3)
+    running = start_tare(home, *ARGS)
+    wait_until(lambda: len(_stored(home)) >= 3)
     family = _descendants(running.pid)
     assert family
     running.kill()
     running.wait()
-    _wait(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family), 20)
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family), 20)
     before = _stored(home)
     assert 3 <= len(before) < ROUNDS
     document = _resume(tare, home, before)
@@ -87,8 +70,8 @@ def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(home: Path,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_so_and_goes_on_later(home: Path, tare: Tare, number: signal.Signals) -> None:
-    running = _start(home, *ARGS)
-    _wait(lambda: len(_stored(home)) >= 2)
+    running = start_tare(home, *ARGS)
+    wait_until(lambda: len(_stored(home)) >= 2)
     running.send_signal(number)
     stdout, stderr = running.communicate(timeout=30)
     assert running.returncode == 130
@@ -98,13 +81,13 @@ def test_an_interrupted_run_says_so_and_goes_on_later(home: Path, tare: Tare, nu
 
 
 def test_kill_9_of_a_worker_is_a_result(home: Path) -> None:
-    running = _start(home, *ARGS, "--json")
-    _wait(lambda: len(_stored(home)) >= 2)
+    running = start_tare(home, *ARGS, "--json")
+    wait_until(lambda: len(_stored(home)) >= 2)
 
     def workers() -> list[psutil.Process]:
         return [one for child in psutil.Process(running.pid).children() for one in child.children()]
 
-    _wait(lambda: bool(workers()))
+    wait_until(lambda: bool(workers()))
     workers()[0].kill()
     stdout, _ = running.communicate(timeout=120)
     records = json.loads(stdout)["records"]
@@ -114,9 +97,9 @@ def test_kill_9_of_a_worker_is_a_result(home: Path) -> None:
 
 
 def test_kill_9_of_the_fork_server_costs_one_round(home: Path) -> None:
-    running = _start(home, *ARGS, "--json")
+    running = start_tare(home, *ARGS, "--json")
     # Both cases have a good round by then, so that one failure is not the whole of either.
-    _wait(lambda: len(_stored(home)) >= 2)
+    wait_until(lambda: len(_stored(home)) >= 2)
     psutil.Process(running.pid).children()[0].kill()
     stdout, stderr = running.communicate(timeout=120)
     records = json.loads(stdout)["records"]
@@ -133,7 +116,7 @@ def test_a_full_disk_keeps_the_round_and_says_where(home: Path, tare: Tare) -> N
     def small_files_only() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
 
-    running = _start(home, *ARGS, preexec_fn=small_files_only)
+    running = start_tare(home, *ARGS, preexec_fn=small_files_only)
     _, stderr = running.communicate(timeout=120)
     assert running.returncode == 1
     assert "Traceback" not in stderr
@@ -150,7 +133,7 @@ def test_a_full_disk_keeps_the_round_and_says_where(home: Path, tare: Tare) -> N
 
 
 def test_two_at_the_same_time_take_turns_and_lose_nothing(home: Path) -> None:
-    both = [_start(home, *ARGS, "--json") for _ in range(2)]
+    both = [start_tare(home, *ARGS, "--json") for _ in range(2)]
     documents = [json.loads(one.communicate(timeout=200)[0]) for one in both]
     assert [one.returncode for one in both] == [0, 0]
     spans = []

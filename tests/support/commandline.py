@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 Done = subprocess.CompletedProcess[str]
@@ -23,6 +25,20 @@ def planted_tare(home: Path, *args: str, **variables: str) -> Done:
 def run_tare(args: tuple[str, ...], environment: Mapping[str, str], timeout: float = 500) -> Done:
     command = [sys.executable, "-m", "tare", *args]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+
+
+def start_tare(home: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
+    """With the planted workloads, and not waited for."""
+    command = [sys.executable, "-m", "tare", *args]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=planted_environment(home), stdout=pipe, stderr=pipe, text=True, **options)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
 
 
 def planted_environment(home: Path) -> dict[str, str]:

@@ -86,11 +86,13 @@ def explain(
         options = given(rounds=rounds, budget=budget)
         wish = Wish(against=against, stacks=stacks, resume=resume)
         explained = explain_plan(plan, options, quick, store, not as_json, wish)
-    if annotate:
+    # What is not whole yet takes the place of no file.
+    whole = not explained.interrupted
+    if annotate and whole:
         _annotate(explained, annotate)
-    if html:
+    if html and whole:
         write_html(explained, html)
-    if svg:
+    if svg and whole:
         write_svg(explained, svg)
     if as_json:
         print_json(explained.document())

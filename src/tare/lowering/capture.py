@@ -22,14 +22,15 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "")
     # Two names of one weight are two inputs of the graph.
     weights = dict(module.named_parameters(remove_duplicate=False))
     buffers = {**dict(module.named_buffers(remove_duplicate=False)), **exported.constants}
+    # The signature makes these tables anew whenever it is asked.
+    weight_names = signature.inputs_to_parameters
+    buffer_names = signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
     known: dict[Any, Any] = {}
     values: dict[int, Value] = {}
     batch = iter(tensors)
     for node in exported.graph.nodes:
         if node.op == "placeholder":
-            weight = signature.inputs_to_parameters.get(node.name)
-            constants = signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
-            buffer = constants.get(node.name)
+            weight, buffer = weight_names.get(node.name), buffer_names.get(node.name)
             if weight is not None:
                 tensor = weights[weight]
                 if id(tensor) not in values:

@@ -11,13 +11,8 @@ namespace tare::vendor {
 // What is chosen before the workspace has its final place, and bound to it afterwards.
 using Binding = std::function<Call()>;
 
-inline std::string words(const Op& op, std::initializer_list<const char*> roles, bool exact) {
-  std::string made = op.kind + (exact ? ":exact" : "") + (op.activation().empty() ? "" : ":" + op.activation());
-  for (const char* role : roles)
-    if (const Value* value = op.find(role)) {
-      made += std::string(":") + role + value->dtype + (value->channels_last() ? "l" : "");
-      for (int64_t n : value->shape) made += "," + std::to_string(n);
-    }
+inline std::string words(const Op& op, bool exact) {
+  std::string made = question_of(op, exact ? "exact" : "");
   for (const char* name : {"stride", "padding", "dilation"})
     for (int64_t n : op.integers(name)) made += "," + std::to_string(n);
   return made + ",g" + std::to_string(op.integer("groups"));
@@ -54,7 +49,7 @@ class Convolutions {
       if (!after) return call;
       return [call, after] { call(), after(); };
     };
-    int best = search_.fastest(words(op, {"x", "w", "y", "b", "z"}, exact_), first + plain->size(), candidate);
+    int best = search_.fastest(words(op, exact_), first + plain->size(), candidate);
     (best < first ? *fused : *plain).keep(best < first ? best : best - first);
     // The channels of a graph's tensors go with the call.
     return [=] { return candidate(best); };
@@ -172,7 +167,7 @@ class Convolutions {
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 0.0f);
     made.finish();
     auto choice = std::make_shared<Choice>(*this, std::vector<graph::Descriptor>{made}, pointers(op, roles));
-    int best = search_.fastest(words(op, roles, exact_), choice->size(), [=](int i) { return choice->call(i); });
+    int best = search_.fastest(words(op, exact_), choice->size(), [=](int i) { return choice->call(i); });
     choice->keep(best);
     return [=] { return choice->call(best); };
   }

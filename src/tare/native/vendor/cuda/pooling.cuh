@@ -47,7 +47,7 @@ struct Window {
 // `body(picture, row, column, channel)` for every pixel of a walk.
 template <int N, class Body>
 __global__ void __launch_bounds__(256) pixels(Walk walk, int rows, int columns, Body body) {
-  int c = walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+  int c = channel_of<N>(walk);
   if (c >= walk.channels) return;
   unsigned lanes = gridDim.y * blockDim.y, count = static_cast<unsigned>(walk.count());
   for (unsigned m = blockIdx.y * blockDim.y + threadIdx.y; m < count; m += lanes) {
