@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,17 +104,17 @@ def run(case: Case, folder: Path, program: Path) -> Arrays:
     evidence = folder / "evidence"
     evidence.mkdir()
     job = RoundJob(case=case, budget_s=0.0, width=1.0, stage=str(folder), evidence=str(evidence))
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as messages:
+    # A file: nobody reads while the program runs, and what it says may be more than a pipe holds.
+    with tempfile.TemporaryFile("w+") as messages:
         done = subprocess.run(
             [str(program)],
             input=msgspec.json.encode(job),
-            env={**os.environ, "TARE_FD": str(writing)},
-            pass_fds=(writing,),
+            env={**os.environ, "TARE_FD": str(messages.fileno())},
+            pass_fds=(messages.fileno(),),
             capture_output=True,
             timeout=120,
         )
-        os.close(writing)
+        messages.seek(0)
         said = messages.read()
     assert done.returncode == 0, said + done.stderr.decode()
     return read_evidence(evidence)

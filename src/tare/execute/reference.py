@@ -4,13 +4,12 @@ It runs on the case's own device: float64 there uses none of the low-precision p
 large batch would take minutes on a CPU. tests/gpu shows that it agrees with float64 on the CPU. A device without
 float64 gets it from the CPU; where float64 does not fit into memory, float32 without TF32 stands in, named so.
 
-The yardstick of a training is the widest of several paths of eager that nothing but rounding tells apart: they
-start from weights that are moved by a few roundings. For the first steps what the layers return is moved as
-well, and the paths come in pairs, which tell flips from what is smooth (measure/yardstick.py). Along a curve of
-losses rounding grows with every step, but passes through zero by chance, and where training is chaotic a single
-path may stay near float64 by luck: there the yardstick of a step is the largest error of any path until then. An
-inference has one path: what flips a ReLU or a maximum moves no output. So has training in less than float32: there
-so many things flip that eager's single run has its share, and a pair would only widen what is wide already.
+The yardstick of a training is the widest of several paths of eager that nothing but rounding tells apart: their
+weights and what their layers return are moved by a few roundings, in pairs, which tell flips from what is smooth
+(measure/yardstick.py). Along a curve of losses a flip grows with every step, but passes through zero by chance:
+there the yardstick of a step is the largest error of any path until then. An inference has one path: what flips a
+ReLU or a maximum moves no output. So has training in less than TF32: there so many things flip that eager's
+single run has its share, and a pair would only widen what is wide already.
 """
 
 from itertools import accumulate
@@ -29,11 +28,11 @@ from tare.rungs.program import TorchProgram
 from tare.workloads import Batch, get_workload
 
 WITHOUT_FLOAT64 = ("mps",)
-# Seeds of the moved weights. A curve has two more paths: of seven of ResNet-50's, one stayed near float64 for six
-# steps longer than the others. A step has two pairs, because one may by chance hardly move the input that flips.
+# Seeds of the pairs: two, because one may by chance hardly move the input that flips.
 NUDGES = (0, 1)
-# What a float32 is moved by: as far as its neighbour, for the order of long sums adds up many roundings.
-ROUNDING = 2.0**-23
+# What a number is moved by. A float32 as far as its neighbour, for the order of long sums adds up many roundings;
+# TF32 keeps ten bits of what it multiplies.
+ROUNDING = {"fp32": 2.0**-23, "tf32": 2.0**-11}
 # By how many roundings a pair is moved: as far as a rung may be off in units of eager's own error, since one that
 # sums in a worse order than eager also flips what lies further from zero.
 REACH = YARDSTICKS
@@ -54,25 +53,19 @@ def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> 
         storage = "float32"
         reference = _evidence(wanted, reference_numerics(case.precision, storage), batches)
     pin_flags(case)
-    yardstick = _curve_yardstick(case, reference, batches) if steps else _step_yardstick(case, reference)
-    save_reference(folder, reference, yardstick, f"eager {storage} on {device}")
+    save_reference(folder, reference, _yardstick(case, reference, batches), f"eager {storage} on {device}")
 
 
-def _step_yardstick(case: Case, reference: Arrays) -> dict[str, float]:
-    own = errors(reference, _evidence(case, None, []))
-    if case.mode == "infer" or case.precision != "fp32":
-        return own
-    step = REACH * ROUNDING
-    paths = [own]
-    for seed in NUDGES:
-        up, down = (_evidence(case, None, [], (seed, towards)) for towards in (step, -step))
-        paths.append(errors_of_pair(reference, up, down, REACH))
-    return widest(paths)
-
-
-def _curve_yardstick(case: Case, reference: Arrays, batches: list[Batch]) -> dict[str, float]:
-    nudges = [None, *((seed, ROUNDING) for seed in NUDGES)]
-    found = widest(errors(reference, _evidence(case, None, batches, nudge)) for nudge in nudges)
+def _yardstick(case: Case, reference: Arrays, batches: list[Batch]) -> dict[str, float]:
+    paths = [errors(reference, _evidence(case, None, batches))]
+    if case.mode == "train" and case.precision in ROUNDING:
+        step = REACH * ROUNDING[case.precision]
+        for seed in NUDGES:
+            up, down = (_evidence(case, None, batches, (seed, towards)) for towards in (step, -step))
+            paths.append(errors_of_pair(reference, up, down, REACH))
+    found = widest(paths)
+    if not batches:
+        return found
     return dict(zip(found, accumulate(found.values(), max), strict=True))
 
 
@@ -84,8 +77,7 @@ def _evidence(
     try:
         if nudge:
             program.nudge(*nudge)
-            if not batches:
-                program.jitter(*nudge)
+            program.jitter(*nudge)
         return program.curve(batches) if batches else program.evidence()
     finally:
         program.close()
