@@ -43,7 +43,7 @@ def repeated_item(device: str) -> tuple[Step, Step]:
 def validity_check(device: str) -> tuple[Step, Step]:
     """PR 61056: a distribution checks its parameters with .all() before it may be used.
 
-    Drawn as soft_actor_critic draws: sample() would call torch.normal, which looks at scale and waits by itself."""
+    Drawn as soft_actor_critic draws: sample() calls torch.normal, which looks at scale and waits by itself."""
     import torch
 
     loc, scale = torch.randn(512, device=device), torch.rand(512, device=device) + 1
