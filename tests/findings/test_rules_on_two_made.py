@@ -49,6 +49,28 @@ def test_another_library_behind_the_same_operator_is_a_changed_kernel() -> None:
     assert found.gain_s == pytest.approx(400e-6, rel=0.05)
 
 
+def many_launches(count: int, length: float) -> Any:
+    """A convolution of so many kernels, 30 µs of host time each: the device waits for every launch."""
+
+    def make(trace: TraceBuilder, at: float) -> None:
+        trace.op("aten::conv2d", at + 2, at + 10 + 30 * count, **{"Input Dims": [[8, 3, 32, 32], [16, 3, 3, 3]]})
+        for i in range(count):
+            begin = at + 10 + 30 * i
+            trace.launch(begin, begin + 8, begin + 12, begin + 12 + length, f"part_of_{count}")
+        trace.call("cudaDeviceSynchronize", at + 20 + 30 * count, at + 30 + 30 * count)
+
+    return make
+
+
+def test_many_small_kernels_for_one_are_priced_by_the_launches_that_they_take() -> None:
+    """Sixteen kernels of 5 µs for one of 20: the device has little more to do, the host has 450 µs more."""
+    fast, slow = steps(many_launches(1, 20), length=100), steps(many_launches(16, 5), length=600)
+    found = seen("kernel-changed", slow, fast)
+    assert found is not None
+    assert found.gain_s == pytest.approx(450e-6, rel=0.05)
+    assert seen("kernel-changed", fast, slow) is None
+
+
 def test_operator_slowed() -> None:
     fast = steps(product((512, 512, 512), "float", TF32, 100), length=140)
     slow = steps(product((512, 512, 512), "float", TF32, 300), length=340)

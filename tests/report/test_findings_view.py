@@ -61,6 +61,7 @@ def test_a_price_says_whether_it_is_a_bound() -> None:
     fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
     assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25)) == "2.5 ms 25%"
     assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25, at_most=True)) == "≤ 2.5 ms 25%"
+    assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25, at_least=True)) == "≥ 2.5 ms 25%"
     assert gain(Finding(**fields)) == "not priced"
 
 

@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from tare.errors import BadInput
-from tare.findings.finding import Finding
+from tare.findings.finding import Finding, bound_of
 from tare.report.files import replacing
 from tare.trace.host import CAUSES, host_of
 from tare.trace.idle import cut_gaps
@@ -104,7 +104,8 @@ def _findings(trace: Trace, findings: Sequence[Finding]) -> Iterator[dict[str, A
     for index, finding in enumerate(findings):
         args: dict[str, Any] = {"summary": finding.summary, "remedy": finding.remedy, "severity": finding.severity}
         if finding.gain_s is not None:
-            args["gives back a step"] = f"{'at most ' if finding.at_most else ''}{finding.gain_s * 1e6:.1f} µs"
+            bound = bound_of(finding, "at most ", "at least ")
+            args["gives back a step"] = f"{bound}{finding.gain_s * 1e6:.1f} µs"
         for start, end in finding.spans or steps:
             yield _event(finding.rule, start, end, FIRST_FINDING_TRACK + index, args)
 

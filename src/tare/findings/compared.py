@@ -2,12 +2,13 @@
 by name."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from tare.findings.finding import Hit, Place
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, spans_of
+from tare.findings.scene import Scene, merged, spans_of
 from tare.trace.nesting import inherit
 from tare.trace.tables import Integers
 
@@ -17,12 +18,14 @@ _WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOT
 
 @dataclass
 class Operation:
-    """One operator at one shape: how often a step calls it, its host time without children, its kernels' time."""
+    """One operator at one shape: how often a step calls it, its host time without children (with them, where only
+    outermost operators are counted), how many kernels it launches a step, and their time."""
 
     name: str
     shape: str
     calls: float = 0.0
     self_s: float = 0.0
+    launches: float = 0.0
     kernels: dict[str, float] = field(default_factory=dict)
     rows: list[int] = field(default_factory=list)
 
@@ -68,6 +71,7 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
         if launching is not None:
             kernel = trace.name(device, work)
             taken = float(device.duration[work]) / scene.steps / 1e9
+            launching.launches += 1 / scene.steps
             launching.kernels[kernel] = launching.kernels.get(kernel, 0.0) + taken
     return found
 
@@ -92,21 +96,42 @@ def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
     return found
 
 
-def slower_hit(after: Scene, summary: str, places: list[Place], left: dict[int, float]) -> Hit:
-    """Operators whose kernels take longer than before; `left` is the share of now that they took then, by row."""
+class Left(NamedTuple):
+    """What an operator took before, as shares of what it takes now: of its kernels' time and of its host time."""
+
+    device: float
+    host: float = 1.0
+
+
+def left(was: Operation, now: Operation) -> Left:
+    """Per call. Host time under a profiler is unsteady: it counts only where there are more launches than before,
+    which take host time for certain."""
+    device = (was.device_s / was.calls) / (now.device_s / now.calls)
+    if now.launches / now.calls < was.launches / was.calls + 1 or now.self_s <= 0:
+        return Left(device)
+    return Left(device, min((was.self_s / was.calls) / (now.self_s / now.calls), 1.0))
+
+
+def slower_hit(after: Scene, summary: str, places: list[Place], shares: dict[int, Left]) -> Hit:
+    """Operators that take longer than before, by row."""
     return Hit(
         summary=summary,
         evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
         places=places,
-        gain_s=_price(after, left),
-        spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(left))))),
+        gain_s=_price(after, shares),
+        spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(shares))))),
     )
 
 
-def _price(scene: Scene, left: dict[int, float]) -> float:
-    """Seconds of a step that are given back if of the kernels of these operators only so much were left."""
-    at = scene.script.work_at
-    works = scene.works_by(np.array(sorted(left), dtype=np.int64))
-    return scene.price(
-        Edit(factors={at[work]: left[row] for row, found in works.items() for work in found if work in at})
-    )
+def _price(scene: Scene, shares: dict[int, Left]) -> float:
+    """Seconds of a step that are given back if these operators took what they took before."""
+    table, at = scene.trace.operators, scene.script.work_at
+    works = scene.works_by(np.array(sorted(shares), dtype=np.int64))
+    # Which part of the operator's host time goes does not matter: its launches come out of what is left.
+    gone = [
+        (int(table.start[row] + share.host * table.duration[row]), int(table.end[row]))
+        for row, share in shares.items()
+        if share.host < 1
+    ]
+    factors = {at[work]: shares[row].device for row, found in works.items() for work in found if work in at}
+    return scene.price(Edit(removed=merged(gone), factors=factors))

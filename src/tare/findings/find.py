@@ -37,5 +37,6 @@ def _finding(rule: Rule, hit: Hit, scene: Scene) -> Finding | None:
         gain_s=hit.gain_s,
         gain_share=share,
         at_most=hit.at_most,
+        at_least=hit.at_least,
         spans=hit.spans,
     )

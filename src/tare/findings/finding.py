@@ -26,8 +26,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`gain_s` is what fixing gives back of one step (replayed, see replay.py), None where nothing in the trace
-    says;
-    `at_most` marks a bound. Gains of two findings do not add up: both may remove the same idle time."""
+    says; `at_most` and `at_least` mark a bound: the trace does not say how long the better way takes, or shows
+    only a part of what it saves. Gains of two findings do not add up: both may remove the same idle time."""
 
     rule: str
     severity: Severity
@@ -38,6 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     gain_s: float | None = None
     gain_share: float | None = None
     at_most: bool = False
+    at_least: bool = False
     # Where to show it on the trace's own clock, in ns.
     spans: list[tuple[int, int]] = []
 
@@ -53,8 +54,16 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     places: list[Place] = []
     gain_s: float | None = None
     at_most: bool = False
+    at_least: bool = False
     severity: Severity | None = None
     spans: list[tuple[int, int]] = []
+
+
+def bound_of(finding: Finding, most: str, least: str) -> str:
+    """The mark before a price that is a bound; nothing before an estimate."""
+    if finding.at_most:
+        return most
+    return least if finding.at_least else ""
 
 
 def severity_of(share: float | None) -> Severity:

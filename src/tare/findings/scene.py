@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tare.findings.around import Around
 from tare.findings.places import Places
 from tare.findings.replay import Edit, Timeline
 from tare.findings.script import make_script
@@ -26,6 +27,7 @@ class Scene:
         self.rates = rates or {}
         self.gross_s = gross_s
         self.places = Places(trace)
+        self.around = Around(trace)
         self.script = make_script(trace)
         self._matches: dict[tuple[str, str], Integers] = {}
         if gross_s and self.script.timeline.calls:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tare.errors import unknown
 from tare.findings.diagnosis import Diagnosis
-from tare.findings.finding import Finding
+from tare.findings.finding import Finding, bound_of
 from tare.report.numbers import seconds, several, short_size, size
 from tare.report.terminal import simple_table
 from tare.trace import kernel_table, operator_table
@@ -87,7 +87,7 @@ def _finding(finding: Finding) -> list[Text]:
 def gain(finding: Finding) -> str:
     if finding.gain_s is None or finding.gain_share is None:
         return "not priced"
-    return f"{'≤ ' if finding.at_most else ''}{seconds(finding.gain_s)} {finding.gain_share:.0%}"
+    return f"{bound_of(finding, '≤ ', '≥ ')}{seconds(finding.gain_s)} {finding.gain_share:.0%}"
 
 
 def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:

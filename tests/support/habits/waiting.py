@@ -41,14 +41,16 @@ def repeated_item(device: str) -> tuple[Step, Step]:
 
 @habit("validity-check", "repeated-sync", stack=True)
 def validity_check(device: str) -> tuple[Step, Step]:
-    """PR 61056: a distribution checks its parameters with .all() before it may be used."""
+    """PR 61056: a distribution checks its parameters with .all() before it may be used.
+
+    Drawn as soft_actor_critic draws: sample() calls torch.normal, which looks at scale and waits by itself."""
     import torch
 
     loc, scale = torch.randn(512, device=device), torch.rand(512, device=device) + 1
 
     def sample(check: bool) -> None:
         for _ in range(5):
-            torch.distributions.Normal(loc, scale, validate_args=check).sample()
+            torch.distributions.Normal(loc, scale, validate_args=check).rsample()
 
     return lambda: sample(True), lambda: sample(False)
 

@@ -6,13 +6,19 @@ import numpy as np
 
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.replay import Edit
 from tare.findings.rules.parameter_ping_pong import FEWEST, there_and_back
-from tare.findings.scene import Scene, merged, spans_of
+from tare.findings.scene import Scene, spans_of
+from tare.trace.counting import types
 from tare.trace.tables import COPY, DEVICE_TO_HOST, Integers
 
 # What comes back is a number or a few to print; more is a result that somebody wants.
 FEW_BYTES = 1024
+# Operators whose result is a truth value, or one for each element.
+TRUTHS = {
+    "all", "any", "_is_all_true", "_is_any_true", "eq", "ne", "lt", "le", "gt", "ge", "isclose",
+    "isfinite", "isnan", "isinf", "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and",
+    "bitwise_or", "bitwise_not", "__and__", "__or__",
+}  # fmt: skip
 
 
 @rule(
@@ -43,17 +49,15 @@ def by_place(scene: Scene) -> dict[str, list[int]]:
     return {where: rows for where, rows in found.items() if scene.in_every_step(calls, rows)}
 
 
-def hit(scene: Scene, found: dict[str, list[int]], what: str) -> Hit:
-    calls, device = scene.trace.calls, scene.trace.device
+def hit(scene: Scene, found: dict[str, list[int]], what: str, checks: bool = False) -> Hit:
+    """`checks`: with a truth value that is fetched, the comparisons go that only serve it."""
+    calls = scene.trace.calls
     waits = np.array(sorted(row for rows in found.values() for row in rows), dtype=np.int64)
-    fetches = scene.works_of(_fetching(scene, waits))
-    launching = np.unique(device.call[fetches])
-    pure = _only_fetching(scene, waits)
-    edit = Edit(
-        removed=merged(spans_of(calls, np.union1d(waits, launching), most=10**9) + pure),
-        unwaited=frozenset(scene.script.call_at[c] for c in np.union1d(waits, launching).tolist()),
-        factors={scene.script.work_at[w]: 0.0 for w in fetches.tolist()},
-    )
+    fetching = _fetching(scene, waits)
+    whole = _whole(scene, waits, checks)
+    rows = np.array(sorted({row for group in whole for row in group}), dtype=np.int64)
+    # The waits and fetches go; and of the operators that go, all.
+    gone = np.unique(np.concatenate([waits, fetching, scene.calls_under(rows)]))
     names = sorted({_operator(scene, int(row)) for row in waits.tolist()})
     return Hit(
         summary=f"{scene.per_step(len(waits)):.0f} times a step a value {what} ({', '.join(names[:3])})",
@@ -69,7 +73,7 @@ def hit(scene: Scene, found: dict[str, list[int]], what: str) -> Hit:
             )
             for where, rows in found.items()
         ],
-        gain_s=scene.price(edit),
+        gain_s=scene.price(scene.drop(gone, scene.around.spans(whole))),
         spans=spans_of(calls, waits),
     )
 
@@ -82,12 +86,29 @@ def _fetching(scene: Scene, waits: Integers) -> Integers:
     return copying[np.isin(calls.operator[copying], owners[owners >= 0]) & (copying >= 0)]
 
 
-def _only_fetching(scene: Scene, waits: Integers) -> list[tuple[int, int]]:
-    """The host time of the operators that do nothing but fetch (aten::item): they go as a whole."""
-    table, kind = scene.trace.operators, scene.trace.device.kind
-    roots = scene.works_by(scene.roots(np.unique(scene.trace.calls.operator[waits])))
-    pure = [root for root, works in roots.items() if (kind[works] == COPY).all()]
-    return [(int(table.start[root]), int(table.end[root])) for root in pure]
+def _whole(scene: Scene, waits: Integers, checks: bool) -> list[list[int]]:
+    """Operators that go as a whole: those that do nothing but fetch (aten::item), and the search for the places of
+    a mask (aten::nonzero, within y[mask] too), of which nobody needs anything if the mask stays on the device."""
+    kind = scene.trace.device.kind
+    owners = np.unique(scene.trace.calls.operator[waits])
+    roots = scene.works_by(scene.roots(owners))
+    fetching = [root for root, works in roots.items() if (kind[works] == COPY).all()]
+    searches = np.unique(scene.owners(scene.operators("aten::nonzero"))[owners[owners >= 0]])
+    groups = [_check(scene, root) if checks else [root] for root in fetching]
+    return groups + [[int(row)] for row in searches[searches >= 0]]
+
+
+def _check(scene: Scene, fetching: int) -> list[int]:
+    """An operator that fetches a truth value, and those straight before it that compute one."""
+    group = [fetching]
+    if "bool" in types(scene.trace, fetching)[:1]:
+        while (before := scene.around.before(group[0])) >= 0 and _is_truth(scene, before):
+            group.insert(0, before)
+    return group
+
+
+def _is_truth(scene: Scene, row: int) -> bool:
+    return scene.trace.name(scene.trace.operators, row).removeprefix("aten::") in TRUTHS
 
 
 def _operator(scene: Scene, call: int) -> str:

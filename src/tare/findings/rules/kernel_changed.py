@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tare.findings.compared import operations, slower_hit
+from tare.findings.compared import Left, left, operations, slower_hit
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.scene import Scene
@@ -19,7 +19,7 @@ SLOWER = 1.2
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
     old, places = operations(before, whole=True), []
-    left: dict[int, float] = {}
+    shares: dict[int, Left] = {}
     for key, now in operations(after, whole=True).items():
         was = old.get(key)
         if was is None or not was.kernels or not now.kernels or set(was.kernels) == set(now.kernels):
@@ -28,11 +28,11 @@ def look(before: Scene, after: Scene) -> Iterator[Hit]:
         each, then = now.device_s / now.calls, was.device_s / was.calls
         if each < SLOWER * then or each <= 0:
             continue
-        left |= dict.fromkeys(now.rows, then / each)
+        shares |= dict.fromkeys(now.rows, left(was, now))
         costliest = max(now.kernels, key=lambda name: now.kernels[name])
         formerly = max(was.kernels, key=lambda name: was.kernels[name])
         text = f"{now.label}: {costliest[:60]}, was {formerly[:60]}"
         places.append(Place(where=text, count=now.calls, seconds=now.device_s))
     if places:
         summary = f"{len(places)} operators run other, slower kernels than before"
-        yield slower_hit(after, summary, places, left)
+        yield slower_hit(after, summary, places, shares)

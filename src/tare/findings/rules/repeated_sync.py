@@ -17,4 +17,4 @@ from tare.findings.scene import Scene
 def look(scene: Scene) -> Iterator[Hit]:
     found = {where: rows for where, rows in by_place(scene).items() if len(rows) > scene.steps}
     if found:
-        yield hit(scene, found, "is waited for at one place")
+        yield hit(scene, found, "is waited for at one place", checks=True)
