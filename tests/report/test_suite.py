@@ -143,6 +143,13 @@ def test_many_records_are_a_table() -> None:
     assert rows[5][3] == "-"
 
 
+def test_rows_of_one_workload_say_in_which_sizes_they_differ() -> None:
+    sizes = ({"hidden": 256, "steps": 25}, {"hidden": 512, "steps": 25})
+    several = [record("w", "eager", 1e-3, case=make_case(workload="w", sizes=each)) for each in sizes]
+    heads, rows = table_cells([*several, record("v", "eager", 1e-3)])
+    assert [row[heads.index("sizes")] for row in rows] == ["hidden=256", "hidden=512", "-"]
+
+
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30))
 def test_a_geometric_mean_lies_between_and_turns_with_its_ratios(ratios: list[float]) -> None:
     mean = geometric_mean(ratios)

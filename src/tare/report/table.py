@@ -13,13 +13,15 @@ from tare.report.terminal import PARITY, STYLE, simple_table, where
 
 # Fields of a case that become a column where the records differ in them, and part of the title where not.
 SHARED = ("mode", "rung", "device", "precision")
-HEADS = ("workload", *SHARED, "batch", "gross", "latency", "host", "device memory", "status")
-LEFT = ("workload", *SHARED, "status")
+HEADS = ("workload", *SHARED, "sizes", "batch", "gross", "latency", "host", "device memory", "status")
+LEFT = ("workload", *SHARED, "sizes", "status")
+FOLDED = ("workload", "sizes")
 
 
 def table_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows, without the columns that say the same, or nothing, in every row."""
-    rows = [_row(record) for record in records]
+    telling = _telling_sizes(records)
+    rows = [_row(record, telling[record.case.workload]) for record in records]
     kept = [
         i
         for i, head in enumerate(HEADS)
@@ -60,7 +62,7 @@ def table_view(records: Sequence[Record]) -> RenderableType:
     table = simple_table(narrow=True)
     for head in heads:
         table.add_column(
-            head, justify="left" if head in LEFT else "right", no_wrap=head != "workload", overflow="fold"
+            head, justify="left" if head in LEFT else "right", no_wrap=head not in FOLDED, overflow="fold"
         )
     for row in rows:
         table.add_row(*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red")))
@@ -69,12 +71,23 @@ def table_view(records: Sequence[Record]) -> RenderableType:
     return Group(*parts)
 
 
-def _row(record: Record) -> list[str]:
+def _telling_sizes(records: Sequence[Record]) -> dict[str, list[str]]:
+    """By workload, the sizes in which its records differ."""
+    seen: dict[str, dict[str, set[object]]] = {}
+    for record in records:
+        values = seen.setdefault(record.case.workload, {})
+        for name, value in record.case.sizes.items():
+            values.setdefault(name, set()).add(value)
+    return {workload: [n for n, found in values.items() if len(found) > 1] for workload, values in seen.items()}
+
+
+def _row(record: Record, telling: Sequence[str]) -> list[str]:
     case = record.case
     step, delay = gross(record), latency(record)
     return [
         case.workload,
         *(str(getattr(case, name)) for name in SHARED),
+        " ".join(f"{name}={case.sizes[name]}" for name in telling if name in case.sizes) or "-",
         str(case.batch),
         duration(step) if step and record.ok else "-",
         duration(delay._replace(sound=False)) if delay and record.ok else "-",
