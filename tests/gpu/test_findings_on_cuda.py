@@ -17,8 +17,10 @@ from tare.trace.operator_table import operator_table
 from tare.trace.read import read
 
 pytestmark = pytest.mark.alone
-# What has no price, or only a bound that nobody reaches.
+# What has no price.
 UNPRICED = {"memory-growth"}
+# Of what these cost, a trace of the slow way shows only a part: a lower bound, from which the truth may be far.
+SHOWN_IN_PART = {"channels-first"}
 
 
 class Recorded:
@@ -63,10 +65,13 @@ def test_the_price_is_within_a_factor_of_two(recorded: Recorded) -> None:
     real = recorded.gross_s[0] - recorded.gross_s[1]
     if found.gain_s is None or recorded.habit.rule in UNPRICED:
         return
-    if found.at_most:
-        assert found.gain_s > real / 2
+    # A bound is marked as one, and right; a lower bound is also near, but for what is only shown in part.
+    assert not (found.at_most and found.at_least)
+    assert found.at_most or found.gain_s < 2 * real, (found.gain_s, real)
+    if recorded.habit.rule in SHOWN_IN_PART:
+        assert found.at_least
     else:
-        assert real / 2 < found.gain_s < 2 * real, (found.gain_s, real)
+        assert real / 2 < found.gain_s, (found.gain_s, real)
 
 
 def test_the_table_of_operators_is_that_of_key_averages(recorded: Recorded) -> None:
