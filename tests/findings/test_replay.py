@@ -108,8 +108,8 @@ def test_calibration_below_the_device_stops_at_the_device() -> None:
 
 
 def test_the_recording_of_python_frames_is_nobodys_time() -> None:
-    """Two frames of 30 µs around an operator each, and one that returns at once: 0.8 µs for each call and return, up
-    to where the next thing begins."""
+    """Two frames of 30 µs around an operator each, and one that returns at once: 0.8 µs for each call and return,
+    up to where the next thing begins."""
     trace = TraceBuilder()
     trace.step(0, 100)
     for at in (10, 50):
