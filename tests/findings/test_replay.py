@@ -108,8 +108,8 @@ def test_calibration_below_the_device_stops_at_the_device() -> None:
 
 
 def test_the_recording_of_python_frames_is_nobodys_time() -> None:
-    """Two frames of 30 µs around an operator each, and one that returns at once: 0.8 µs for each call and return,
-    up to where the next thing begins."""
+    """Two frames of 30 µs around an operator each, and one that returns at once: 0.27 µs for each call and
+    return, up to where the next thing begins."""
     trace = TraceBuilder()
     trace.step(0, 100)
     for at in (10, 50):
@@ -118,7 +118,7 @@ def test_the_recording_of_python_frames_is_nobodys_time() -> None:
         trace.launch(at + 8, at + 12, at + 14, at + 18)
     trace.frame("<built-in function id>", 90, 90.2)
     scene = Scene(trace.build())
-    recording = 4 * 0.8 + 0.2 + 0.8
+    recording = 4 * 0.27 + 0.2 + 0.27
     assert sum(end - start for start, end in scene.timeline.outside) == pytest.approx(recording * US)
     assert scene.step_s == pytest.approx((100 - recording) / 1e6)
 

@@ -21,7 +21,7 @@ import msgspec
 # Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
 # another cause.
 LONGEST_HANDOVER = 10_000
-# From the launching call to the start of the work on an idle device, where none was recorded (ns).
+# From the launching call to the start of the work on an idle device without a profiler (ns).
 USUAL_LATENCY = 5_000
 # Where calibration looks for the factor on host time.
 SLOWEST_HOST = 2.0
@@ -136,7 +136,9 @@ class Timeline:
         if factor == 0:
             # Nothing is left of it but its place in the order.
             return ends[bound.before] if bound.before >= 0 else launched
-        start = launched + bound.latency * self.host_factor
+        # A device takes its time to begin, whatever a profiler does to the host.
+        physical = min(bound.latency, USUAL_LATENCY)
+        start = launched + physical + (bound.latency - physical) * self.host_factor
         # One that runs apart waits only for its like, and the others not for it but for what it waited for.
         alone = index in edit.apart
         before, other = self._ahead(bound.before, alone, edit), self._ahead(bound.other, alone, edit)
