@@ -19,10 +19,10 @@ def assert_same_table(trace: Trace, averages: list[list[Any]], nested: bool = Tr
     """Ours has every row of the host's, with its calls and times.
 
     torch groups by kind of device too: kernels have rows of their own, and an annotation has one for the host and
-    one of the same name for its shadow on the device. Ours has another table for kernels, and leaves the shadows out.
+    one of the same name for its shadow on the device. Ours has another table for kernels and leaves shadows out.
 
-    Not `nested`: while it compiles, dynamo marks ranges that overlap in part. torch takes such a range for nobody's
-    child, and what it leaves to their self times depends on that.
+    Not `nested`: while it compiles, dynamo marks ranges that overlap in part. torch takes such a range for no
+    one's child, and what it leaves to their self times depends on that.
     """
     ours = {row.name: row for row in operator_table(trace)}
     # Torch takes it from the self time of what was around it.
