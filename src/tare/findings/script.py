@@ -13,8 +13,8 @@ MOST_CALLS = 20_000
 # Calls that hold the host until the device is done, beside those that say so.
 _HOLDING = ("cudaFree", "cudaMemcpy", "hipFree", "hipMemcpy", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2")
 # What recording a Python frame costs the host at its call and again at its return (ns), on Python only, not in the
-# operators that it calls. Beside an H200: 270 in a hot loop and 520 in formatting tracebacks (the profiled step less
-# the unprofiled one, habit against twin), 800 in ResNet-50 (with stacks against without). The least of them is taken.
+# operators that it calls. Beside an H200: 270 in a hot loop and 520 in formatting tracebacks (the profiled step
+# less the unprofiled one, habit against twin), 800 in ResNet-50 (with stacks against without). The least is taken.
 FRAME_NS = 270
 _WHOLE_DEVICE = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize")
 
