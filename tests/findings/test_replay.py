@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traces import TraceBuilder
 
 from tare.findings.replay import Call, Edit, Timeline, Work
 from tare.findings.scene import Scene
@@ -104,6 +105,22 @@ def test_calibration_below_the_device_stops_at_the_device() -> None:
     timeline = device_bound()
     timeline.calibrate(100 * US)
     assert timeline.replay() == pytest.approx(400 * US, rel=0.02)
+
+
+def test_the_recording_of_python_frames_is_nobodys_time() -> None:
+    """Two frames of 30 µs around an operator each, and one that returns at once: 0.27 µs for each call and
+    return, up to where the next thing begins."""
+    trace = TraceBuilder()
+    trace.step(0, 100)
+    for at in (10, 50):
+        trace.frame("train.py(1): step", at, at + 30)
+        trace.op("aten::mul", at + 5, at + 20)
+        trace.launch(at + 8, at + 12, at + 14, at + 18)
+    trace.frame("<built-in function id>", 90, 90.2)
+    scene = Scene(trace.build())
+    recording = 4 * 0.27 + 0.2 + 0.27
+    assert sum(end - start for start, end in scene.timeline.outside) == pytest.approx(recording * US)
+    assert scene.step_s == pytest.approx((100 - recording) / 1e6)
 
 
 spans = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=6)

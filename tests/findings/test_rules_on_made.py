@@ -281,8 +281,8 @@ def broken(own_us: float) -> Any:
 
 @pytest.mark.parametrize("own_us", [0, 300])
 def test_a_graph_break_costs_the_way_out_of_one_graph_and_into_the_next(own_us: float) -> None:
-    """15 µs out and 50 in, less the 5 that lie between two operators of one graph."""
+    """15 µs out of the one, 50 into the other, and 5 back from it, whatever the program does between them."""
     found = seen("graph-breaks", steps(broken(own_us)))
     assert found is not None
-    assert found.gain_s == pytest.approx(60e-6, abs=1e-6)
+    assert found.gain_s == pytest.approx(70e-6, abs=1e-6)
     assert found.at_least

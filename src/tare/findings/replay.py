@@ -17,11 +17,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+
+from tare.trace.intervals import Intervals, normal
 
 # Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
 # another cause.
 LONGEST_HANDOVER = 10_000
-# From the launching call to the start of the work on an idle device, where none was recorded (ns).
+# From the launching call to the start of the work on an idle device without a profiler (ns).
 USUAL_LATENCY = 5_000
 # Where calibration looks for the factor on host time.
 SLOWEST_HOST = 2.0
@@ -88,6 +91,8 @@ class Timeline:
         self.start, self.end, self.outside = start, end, list(outside)
         self.calls, self.works = calls, works
         self.host_factor = 1.0
+        self._outside = _as_intervals(self.outside)
+        self._nothing_more = _Removed(self._outside)
         self._launched: list[list[int]] = [[] for _ in calls]
         for index, work in enumerate(works):
             if work.call >= 0:
@@ -112,7 +117,9 @@ class Timeline:
 
     def replay(self, edit: Edit = NOTHING) -> float:
         """How long the window takes under the edit, in ns."""
-        removed = _Removed(_merged(edit.removed, self.outside))
+        removed = self._nothing_more
+        if edit.removed:
+            removed = _Removed(np.concatenate([_as_intervals(edit.removed), self._outside]))
         ends = [float(work.end - self.start) if work.call < 0 else 0.0 for work in self.works]
         host, at = 0.0, self.start
         for index, call in enumerate(self.calls):
@@ -136,7 +143,9 @@ class Timeline:
         if factor == 0:
             # Nothing is left of it but its place in the order.
             return ends[bound.before] if bound.before >= 0 else launched
-        start = launched + bound.latency * self.host_factor
+        # A device takes its time to begin, whatever a profiler does to the host.
+        physical = min(bound.latency, USUAL_LATENCY)
+        start = launched + physical + (bound.latency - physical) * self.host_factor
         # One that runs apart waits only for its like, and the others not for it but for what it waited for.
         alone = index in edit.apart
         before, other = self._ahead(bound.before, alone, edit), self._ahead(bound.other, alone, edit)
@@ -219,25 +228,19 @@ class Timeline:
         return targets
 
 
-def _merged(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(left + right):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
+def _as_intervals(spans: Sequence[tuple[int, int]]) -> Intervals:
+    return np.array(spans, dtype=np.int64).reshape(-1, 2)
 
 
 class _Removed:
     """How much of a stretch of host time vanishes."""
 
-    def __init__(self, intervals: list[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in intervals]
-        self._ends = [end for _, end in intervals]
-        self._before = [0]
-        for start, end in intervals:
-            self._before.append(self._before[-1] + end - start)
+    def __init__(self, spans: Intervals) -> None:
+        # With stacks there are two for every Python frame: too many for a loop in each replay.
+        united = normal(spans)
+        self._starts: list[int] = united[:, 0].tolist()
+        self._ends: list[int] = united[:, 1].tolist()
+        self._before: list[int] = [0, *np.cumsum(united[:, 1] - united[:, 0]).tolist()]
 
     def within(self, start: int, end: int) -> int:
         return self._up_to(end) - self._up_to(start)

@@ -20,9 +20,10 @@ def leak(device: str) -> tuple[Step, Step]:
 def allocator_churn(device: str) -> tuple[Step, Step]:
     import torch
 
-    # The sum takes 16 MiB: the allocator gives more than 10 MiB a segment of its own, which empty_cache can let
-    # go of. A smaller one shares its segment with what is kept, and stays.
-    a = torch.randn(2048, 2048, device=device)
+    # empty_cache lets go of segments of which nothing is in use. The sum takes 256 MiB: too much for what earlier
+    # programs left of their segments, so it gets one of its own, and `a` has another.
+    torch.cuda.empty_cache()
+    a = torch.randn(8192, 8192, device=device)
 
     def bad() -> None:
         a + 1

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
@@ -62,25 +61,30 @@ def _region_above(scene: Scene, region: int, regions: Integers) -> int:
 
 
 def _lost(scene: Scene, region: int, outer: int) -> list[tuple[int, int]]:
-    """Host time that one graph would not need: from the last launch before the break to the end of its graph, and
-    from the lookup of the compiled rest to that one's first launch. What the program does between them stays."""
+    """Host time that one graph would not need: from the last launch before the break to the end of its graph, from
+    the lookup of the compiled rest to that one's first launch, and from the end of its graph to its return.
+
+    What lies between the graph and the lookup stays: the program's own, and no less than the way that would lead
+    from one operator to the next within one graph."""
     table, calls = scene.trace.operators, scene.trace.calls
     lookups = scene.matching(table, _LOOKUP)
     before = lookups[(lookups < region) & (table.thread[lookups] == table.thread[region])]
     resumed = int(table.start[before[-1]]) if len(before) else int(table.start[region])
-    launching = _launching(scene, int(table.thread[region]))
-    spans = []
+    launching, graphs = _launching(scene, int(table.thread[region])), scene.marked(_GRAPH).tolist()
     rest = launching[(calls.start[launching] >= resumed) & (calls.end[launching] <= table.end[region])]
-    if len(rest):
-        # Within one graph there would still be a way from the one launch to the other.
-        first = _operator_of(scene, int(rest[0]))[0] - _way(scene, launching)
-        spans += [(resumed, first)] if first > resumed else []
     ahead = launching[(calls.start[launching] >= table.start[outer]) & (calls.end[launching] <= resumed)]
+    spans = []
     if len(ahead):
         done = _operator_of(scene, int(ahead[-1]))[1]
-        ends = [int(end) for start, end in scene.marked(_GRAPH) if start < done < end <= resumed]
-        spans += [(done, max(ends))] if ends else []
-    return spans
+        spans += [(done, end) for start, end in graphs if start < done < end <= resumed]
+    if len(rest):
+        spans.append((resumed, _operator_of(scene, int(rest[0]))[0]))
+    # Dynamo puts all that follows a break into the region of the rest: behind it nothing is left but to return.
+    inner = scene.matching(table, _REGION)
+    inner = inner[(inner > region) & (table.end[inner] <= table.end[region])]
+    ends = [*table.end[inner].tolist(), *(end for start, end in graphs if start > table.start[region])]
+    last = max((end for end in ends if end <= table.end[region]), default=int(table.end[region]))
+    return [*spans, (last, int(table.end[region]))]
 
 
 def _launching(scene: Scene, thread: int) -> Integers:
@@ -88,17 +92,6 @@ def _launching(scene: Scene, thread: int) -> Integers:
     calls = scene.trace.calls
     launched = np.isin(np.arange(len(calls)), scene.trace.device.call)
     return np.flatnonzero(launched & (calls.thread == thread) & scene.inside(calls))
-
-
-def _way(scene: Scene, launching: Integers) -> int:
-    """The median host time (ns) between two operators of one graph that launch something; 0 where each has one."""
-    graphs, found = scene.marked(_GRAPH), []
-    starts = scene.trace.calls.start[launching]
-    for start, end in graphs.tolist():
-        rows = launching[(starts >= start) & (starts < end)].tolist()
-        spans = list(dict.fromkeys(_operator_of(scene, row) for row in rows))
-        found += [later[0] - earlier[1] for earlier, later in pairwise(spans)]
-    return max(int(np.median(found)), 0) if found else 0
 
 
 def _operator_of(scene: Scene, call: int) -> tuple[int, int]:
