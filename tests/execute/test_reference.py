@@ -12,6 +12,7 @@ from proof import make
 
 from tare.cases.case import Case
 from tare.execute import reference
+from tare.execute.proof import prove
 from tare.measure.parity import compare, errors, load_reference
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
@@ -55,6 +56,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Workload:
 
 def known(case: Case, folder: Path) -> tuple[Arrays, dict[str, float]]:
     reference.make_reference(case, folder)
+    reference.widen_reference(case, folder)
     found = load_reference(folder)
     assert found is not None
     return found[0], found[1]
@@ -92,6 +94,35 @@ def test_whichever_side_of_zero_a_rung_takes_it_is_the_same(edge: Workload, tmp_
     assert [compare(wanted, side, "fp32", yardstick, "").status for side in sides] == ["same", "same"]
     # What lies behind the ReLU does not flip, and has not become more lenient.
     assert yardstick["gradient/2.weight"] < 1e-6
+
+
+def proved(
+    workload: Workload, case: Case, folder: Path, spoil: Callable[[TorchProgram], None]
+) -> tuple[str, bool]:
+    """The verdict on a rung that does what `spoil` does to eager, and whether it took a wider yardstick."""
+    if load_reference(folder) is None:
+        reference.make_reference(case, folder)
+    status = prove(lambda: evidence(workload, case, spoil), folder, case).status
+    found = load_reference(folder)
+    assert found is not None
+    return status, found.widened
+
+
+def test_the_yardstick_is_widened_only_for_what_seems_different(edge: Workload, tmp_path: Path) -> None:
+    case = Case(workload="edge", rung="eager", mode="train", batch=4, sizes={}, optimizer="sgd")
+    assert proved(edge, case, tmp_path / "a", lambda _: None) == ("same", False)
+    verdicts = {shift: proved(edge, case, tmp_path / str(shift), on_side(shift)) for shift in (1e-6, -1e-6)}
+    assert sorted(verdicts.values()) == [("same", False), ("same", True)], "eager is on one of the two sides"
+    assert proved(edge, case, tmp_path / "a", scale_one_gradient) == ("different", True)
+    assert proved(edge, case, tmp_path / "a", lambda _: None) == ("same", True)
+
+
+def test_an_inference_that_is_different_has_nothing_to_widen(tmp_path: Path) -> None:
+    def zero_a_bias(program: TorchProgram) -> None:
+        list(program.model.parameters())[-1].zero_()
+
+    case = make("mnist_cnn", "eager", "infer")
+    assert proved(get_workload("mnist_cnn"), case, tmp_path, zero_a_bias) == ("different", False)
 
 
 def scale_gradients(program: TorchProgram) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.measure.parity import compare, errors, load_reference, save_reference
+from tare.measure.parity import compare, errors, load_reference, save_reference, save_yardstick
 from tare.records.record import Parity
 
 RNG = np.random.default_rng(11)
@@ -143,11 +143,17 @@ def test_a_reference_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     save_reference(tmp_path / "new", arrays, {"output/0": 1e-7, "a/b c": float("inf")}, "eager float64 on cpu")
     loaded = load_reference(tmp_path / "new")
     assert loaded is not None
-    found, yardstick, described = loaded
-    assert list(found) == list(arrays)
-    assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
-    assert yardstick == {"output/0": 1e-7, "a/b c": 1e300}
-    assert described == "eager float64 on cpu"
+    assert list(loaded.arrays) == list(arrays)
+    assert all(np.array_equal(loaded.arrays[name], arrays[name]) for name in arrays)
+    assert loaded.yardstick == {"output/0": 1e-7, "a/b c": 1e300}
+    assert loaded.described == "eager float64 on cpu"
+    assert not loaded.widened
+    save_yardstick(tmp_path / "new", {"output/0": 1e-3, "a/b c": 0.0})
+    wider = load_reference(tmp_path / "new")
+    assert wider is not None
+    assert wider.widened
+    assert wider.yardstick == {"output/0": 1e-3, "a/b c": 0.0}
+    assert wider.described == loaded.described
 
 
 def test_a_half_written_reference_is_none(tmp_path: Path) -> None:

@@ -46,6 +46,6 @@ def check(case: Case, folder: Path) -> Parity:
     try:
         for _ in range(3):
             program.step()
-        return prove(program.evidence, folder, case.precision)
+        return prove(program.evidence, folder, case)
     finally:
         program.close()

@@ -24,9 +24,10 @@ def does(job: type) -> Callable[[Duty], Duty]:
 
 @does(jobs.ReferenceJob)
 def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
-    from tare.execute.reference import make_reference
+    from tare.execute.reference import make_reference, widen_reference
 
-    make_reference(job.case, Path(job.folder), job.data, job.steps)
+    make = widen_reference if job.widen else make_reference
+    make(job.case, Path(job.folder), job.data, job.steps)
 
 
 @does(jobs.StageJob)

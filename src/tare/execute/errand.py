@@ -2,10 +2,8 @@
 timed."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from numpy.typing import NDArray
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -15,7 +13,8 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CurveJob, FramesJob, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
-from tare.measure.parity import compare, errors, load_reference
+from tare.execute.proof import judge
+from tare.measure.parity import Reference, errors, load_reference
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
@@ -23,7 +22,6 @@ from tare.rungs.native import NativeRung
 COUNTED = "frames.json"
 # How a worker's message begins that refuses what the user gave.
 REFUSED = "BadInput: "
-Reference = tuple[dict[str, NDArray[Any]], dict[str, float], str]
 
 
 class Curve(msgspec.Struct, kw_only=True):
@@ -47,14 +45,17 @@ class ErrandExecutor(LocalExecutor):
         failure = self._send_staged(job, options, data=data, steps=steps)
         if failure:
             return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
-        wanted, yardstick, described = reference
-        found = read_evidence(evidence)
+        found, wanted = read_evidence(evidence), reference.arrays
+        parity = judge(found, reference, case.precision)
+        if parity.status == "different" and not reference.widened:
+            reference = self._curve_reference(reference_case(case), data, steps, options, widen=True)
+            parity = judge(found, reference, case.precision)
         return Curve(
             case=case,
             losses=[float(found[name]) for name in wanted if name in found],
             reference=[float(value) for value in wanted.values()],
             errors=[min(error, 1e300) for error in errors(wanted, found).values()],
-            parity=compare(wanted, found, case.precision, yardstick, described),
+            parity=parity,
         )
 
     def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
@@ -76,13 +77,16 @@ class ErrandExecutor(LocalExecutor):
             return Failure(cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)")
         return failure or folder
 
-    def _curve_reference(self, case: Case, data: str, steps: int, options: Options) -> Reference:
+    def _curve_reference(
+        self, case: Case, data: str, steps: int, options: Options, widen: bool = False
+    ) -> Reference:
         """Made once for all rungs. Data that do not fit the workload are the user's mistake, not a failure."""
         folder = self._folder(f"curve-reference-{data}-{steps}", case)
         found = load_reference(folder)
-        if found is None:
+        if found is None or widen:
             self._on_stage("reference")
-            failure = self._finish(ReferenceJob(case=case, folder=str(folder), data=data, steps=steps), options)
+            job = ReferenceJob(case=case, folder=str(folder), data=data, steps=steps, widen=widen)
+            failure = self._finish(job, options)
             if failure and failure.message.startswith(REFUSED):
                 raise BadInput(failure.message.removeprefix(REFUSED))
             if failure:

@@ -25,12 +25,13 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
 
 class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
     """Compute what a case should give, in float64, into a folder. With `steps`, the curve of losses over that many
-    batches of `data`."""
+    batches of `data`. With `widen`, make the yardstick of the reference that is there know flips."""
 
     case: Case
     folder: str
     data: str = ""
     steps: int = 0
+    widen: bool = False
 
 
 class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):

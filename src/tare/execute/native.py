@@ -28,4 +28,4 @@ def stage(job: StageJob) -> Prepared:
 
 
 def check(job: CheckJob) -> Checked:
-    return Checked(prove(lambda: read_evidence(Path(job.evidence)), Path(job.reference), job.case.precision))
+    return Checked(prove(lambda: read_evidence(Path(job.evidence)), Path(job.reference), job.case))

@@ -4,14 +4,19 @@ It runs on the case's own device: float64 there uses none of the low-precision p
 large batch would take minutes on a CPU. tests/gpu shows that it agrees with float64 on the CPU. A device without
 float64 gets it from the CPU; where float64 does not fit into memory, float32 without TF32 stands in, named so.
 
-The yardstick of a training is the widest of several paths of eager that nothing but rounding tells apart: their
-weights and what their layers return are moved by a few roundings, in pairs, which tell flips from what is smooth
-(measure/yardstick.py). Along a curve of losses a flip grows with every step, but passes through zero by chance:
-there the yardstick of a step is the largest error of any path until then. An inference has one path: what flips a
-ReLU or a maximum moves no output. So has training in less than TF32: there so many things flip that eager's
-single run has its share, and a pair would only widen what is wide already.
+The yardstick is eager's own error at the case's precision. In training that may be luck: where a ReLU's input
+lies within rounding of zero, a single run shows nothing of what two correct programs may differ by. So a rung
+that seems different is judged again by the widest of several paths of eager that nothing but rounding tells
+apart: their weights and what their layers return are moved by a few roundings, in pairs, which tell flips from
+what is smooth (measure/yardstick.py). That takes twice as long as all else here, and few rungs need it. Along a
+curve of losses a flip grows with every step, but passes through zero by chance: there the yardstick of a step is
+the largest error until then.
+
+An inference has one path: what flips a ReLU or a maximum moves no output. So has training in less than TF32:
+there so many things flip that eager's single run has its share, and a pair would only widen what is wide already.
 """
 
+from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,7 +25,7 @@ import torch
 
 from tare.cases.case import Case
 from tare.execute.curve import batches_of
-from tare.measure.parity import YARDSTICKS, errors, save_reference
+from tare.measure.parity import YARDSTICKS, errors, load_reference, save_reference, save_yardstick
 from tare.measure.yardstick import errors_of_pair, widest
 from tare.rungs.base import Arrays
 from tare.rungs.numerics import Numerics, pin_flags, reference_numerics
@@ -39,8 +44,8 @@ REACH = YARDSTICKS
 
 
 def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> None:
-    """Computes the reference and the yardstick (eager's own error at the case's precision) into a folder: for the
-    first steps on the workload's own batch or, with `steps`, for a curve of losses on real data."""
+    """Computes the reference and eager's own error at the case's precision into a folder: for the first steps on
+    the workload's own batch or, with `steps`, for a curve of losses on real data."""
     pin_flags(msgspec.structs.replace(case, precision="fp32"))
     device = "cpu" if case.device_type in WITHOUT_FLOAT64 else case.device
     batches = batches_of(case, data, steps) if steps else []
@@ -53,20 +58,29 @@ def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> 
         storage = "float32"
         reference = _evidence(wanted, reference_numerics(case.precision, storage), batches)
     pin_flags(case)
-    save_reference(folder, reference, _yardstick(case, reference, batches), f"eager {storage} on {device}")
+    own = errors(reference, _evidence(case, None, batches))
+    save_reference(folder, reference, _until_then(own) if steps else own, f"eager {storage} on {device}")
 
 
-def _yardstick(case: Case, reference: Arrays, batches: list[Batch]) -> dict[str, float]:
-    paths = [errors(reference, _evidence(case, None, batches))]
-    if case.mode == "train" and case.precision in ROUNDING:
-        step = REACH * ROUNDING[case.precision]
-        for seed in NUDGES:
-            up, down = (_evidence(case, None, batches, (seed, towards)) for towards in (step, -step))
-            paths.append(errors_of_pair(reference, up, down, REACH))
-    found = widest(paths)
-    if not batches:
-        return found
-    return dict(zip(found, accumulate(found.values(), max), strict=True))
+def widen_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> bool:
+    """Makes the yardstick of a reference know flips. False where it does so already, or has none to know."""
+    found = load_reference(folder)
+    if found is None or found.widened or case.mode != "train" or case.precision not in ROUNDING:
+        return False
+    pin_flags(case)
+    batches = batches_of(case, data, steps) if steps else []
+    step = REACH * ROUNDING[case.precision]
+    paths = [found.yardstick]
+    for seed in NUDGES:
+        up, down = (_evidence(case, None, batches, (seed, towards)) for towards in (step, -step))
+        paths.append(errors_of_pair(found.arrays, up, down, REACH))
+    yardstick = widest(paths)
+    save_yardstick(folder, _until_then(yardstick) if steps else yardstick)
+    return True
+
+
+def _until_then(errors_of_steps: Mapping[str, float]) -> dict[str, float]:
+    return dict(zip(errors_of_steps, accumulate(errors_of_steps.values(), max), strict=True))
 
 
 def _evidence(

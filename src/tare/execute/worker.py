@@ -122,7 +122,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
         return Failure(cause="unsynchronised", message=waiting, stage="audit")
     if job.reference:
         send(Stage("parity"))
-        send(Checked(prove(program.evidence, Path(job.reference), case.precision)))
+        send(Checked(prove(program.evidence, Path(job.reference), case)))
     if job.kernels and case.device_type == "cuda":
         _name_kernels(program, clock, send)
     program.close()

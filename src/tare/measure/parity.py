@@ -8,7 +8,7 @@ with depth, and a fixed bound is either blind on a small network or wrong on a d
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,17 +73,29 @@ def compare(
     )
 
 
+class Reference(NamedTuple):
+    """What a case should give, how far off eager is, tensor by tensor, and whether that knows of flips."""
+
+    arrays: dict[str, NDArray[Any]]
+    yardstick: dict[str, float]
+    described: str
+    widened: bool
+
+
 def save_reference(folder: Path, reference: Arrays, yardstick: Mapping[str, float], described: str) -> None:
     """Writes a reference for other processes; the manifest comes last, so a half-written one is never read."""
     folder.mkdir(parents=True, exist_ok=True)
     for i, values in enumerate(reference.values()):
         np.save(folder / f"{i}.npy", values, allow_pickle=False)
-    finite = {name: min(error, 1e300) for name, error in yardstick.items()}
-    manifest = {"names": list(reference), "yardstick": finite, "described": described}
-    (folder / _MANIFEST).write_text(json.dumps(manifest))
+    _write_manifest(folder, {"names": list(reference), "described": described, "widened": False}, yardstick)
 
 
-def load_reference(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, float], str] | None:
+def save_yardstick(folder: Path, yardstick: Mapping[str, float]) -> None:
+    """Puts a wider yardstick in the place of a reference's first."""
+    _write_manifest(folder, json.loads((folder / _MANIFEST).read_text()) | {"widened": True}, yardstick)
+
+
+def load_reference(folder: Path) -> Reference | None:
     """What `save_reference` wrote, or None where it did not finish."""
     path = folder / _MANIFEST
     if not path.exists():
@@ -93,7 +105,14 @@ def load_reference(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, flo
         name: np.load(folder / f"{i}.npy", mmap_mode="r", allow_pickle=False)
         for i, name in enumerate(manifest["names"])
     }
-    return arrays, manifest["yardstick"], manifest["described"]
+    return Reference(arrays, manifest["yardstick"], manifest["described"], manifest["widened"])
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any], yardstick: Mapping[str, float]) -> None:
+    finite = {name: min(error, 1e300) for name, error in yardstick.items()}
+    partial = folder / f"{_MANIFEST}.partial"
+    partial.write_text(json.dumps(manifest | {"yardstick": finite}))
+    partial.replace(folder / _MANIFEST)
 
 
 def _tolerance(precision: str, yardstick: float) -> float:
