@@ -117,8 +117,7 @@ def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
         a, b = interleaved(noise, rng, rounds, step if case == 0 else 0.0)
         processes += 2 * rounds
         again.append(compare(a, b, paired=True))
-    verdicts = confirm(again, [MARGIN] * len(again))
-    return _night(suspects, again, verdicts, step, processes)
+    return judged_night(suspects, again, step, processes)
 
 
 def stored_night(noise: Noise, rng: Rng, step: float) -> Night:
@@ -148,6 +147,13 @@ def seven_percent_night(noise: Noise, rng: Rng, step: float, rounds: int) -> Nig
     logs[0] += math.log1p(step)
     alarms = logs > math.log1p(THRESHOLD)
     return Night(bool(alarms[1 if step else 0 :].any()), bool(alarms[0]), bool(alarms[0]), 2 * rounds * CASES)
+
+
+def judged_night(
+    suspects: list[tuple[int, Comparison]], again: list[Comparison], step: float, processes: int
+) -> Night:
+    """What `check` says side by side to what the confirmations of its suspects found."""
+    return _night(suspects, again, confirm(again, [MARGIN] * len(again)), step, processes)
 
 
 def _night(

@@ -5,8 +5,9 @@
 
 Both sides are this checkout; a variable that nothing reads makes one of them "the baseline". Measured are the
 zoo's group @smoke and the planted workloads of the tests. With --json it can be interrupted at any time: every
-fault and every repeat is written when it is done, and the same command goes on from there. The exit code is 1 if
-an A/A repeat raised an alarm or a planted fault was missed.
+fault and every repeat is written when it is done, and the same command goes on from there. Of every repeat it
+keeps what was accused and what came nearest, with the figures of their rounds. The exit code is 1 if an A/A repeat
+raised an alarm or a planted fault was missed.
 """
 
 import argparse
@@ -19,6 +20,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.guard_evidence import evidence
 
 SUPPORT = Path(__file__).parents[1] / "tests" / "support"
 # As many rounds as `check` takes by itself.
@@ -104,7 +107,7 @@ def plant(subject: Subject, name: str) -> dict[str, Any]:
     """One planted fault, and whether it is accused where it must show."""
     workload, now, where = subject.faults()[name]
     plan = PLANTED.format(workload=workload, device=subject.device)
-    code, report = check(plan, subject.thresholds(), {**USUAL, **now}, USUAL)
+    code, report, _ = check(plan, subject.thresholds(), {**USUAL, **now}, USUAL)
     (case,) = report["cases"]
     accused = named(report)
     return {
@@ -121,7 +124,7 @@ def repeat_smoke(subject: Subject) -> dict[str, Any]:
     """One A/A check of the smoke zoo."""
     began = time.monotonic()
     plan = SMOKE.format(workloads=json.dumps(subject.workloads), device=subject.device)
-    code, report = check(plan, subject.thresholds(), {}, {"TARE_SIDE": "baseline"})
+    code, report, kept = check(plan, subject.thresholds(), {}, {"TARE_SIDE": "baseline"})
     changes = [change for case in report["cases"] for change in case["changes"]]
     return {
         "exit_code": code,
@@ -130,6 +133,7 @@ def repeat_smoke(subject: Subject) -> dict[str, Any]:
         "cases": len(report["cases"]),
         "figures": len(changes),
         "seconds": time.monotonic() - began,
+        **kept,
     } | circumstances()
 
 
@@ -137,8 +141,10 @@ def circumstances() -> dict[str, Any]:
     return {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "load_1min": os.getloadavg()[0]}
 
 
-def check(plan: str, thresholds: str, now: dict[str, str], before: dict[str, str]) -> tuple[int, dict[str, Any]]:
-    """One `tare check` of two sides of this checkout; its exit code and its report."""
+def check(
+    plan: str, thresholds: str, now: dict[str, str], before: dict[str, str]
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """One `tare check` of two sides of this checkout; its exit code, its report, what is kept of its rounds."""
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "plan.toml"
         path.write_text(plan)
@@ -149,9 +155,10 @@ def check(plan: str, thresholds: str, now: dict[str, str], before: dict[str, str
         for name, value in before.items():
             command += ["--baseline-env", f"{name}={value}"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode not in (0, 1) or not done.stdout:
-        raise SystemExit(f"tare check ended with {done.returncode}: {done.stderr[-3000:]}")
-    return done.returncode, json.loads(done.stdout)
+        if done.returncode not in (0, 1) or not done.stdout:
+            raise SystemExit(f"tare check ended with {done.returncode}: {done.stderr[-3000:]}")
+        report = json.loads(done.stdout)
+        return done.returncode, report, evidence(report, Path(home) / "records.db")
 
 
 def named(report: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput, TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor, make_launcher, renew_together
 from tare.execute.protocol import Probed
 from tare.execute.workshop import open_executor
 from tare.guard.changes import Report
@@ -88,7 +88,12 @@ class CheckSession:
             subjects, forced = self._differences(stored, probed.environment, version, executors, force)
             opener = _Opener(self._plan, self._options, store, executors, cases, again)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
-            check = Check(self._options, self._rules, opener.sides, progress, stored)
+
+            def renew() -> None:
+                progress.stage("new processes")
+                renew_together([executor for executor, _ in executors])
+
+            check = Check(self._options, self._rules, opener.sides, progress, stored, renew)
             try:
                 report = check.run(cases)
                 opener.finish()

@@ -13,7 +13,7 @@ import pytest
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor, make_launcher, renew_together
 from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, SpawnLauncher
 from tare.execute.protocol import Done
@@ -126,3 +126,35 @@ def test_what_a_worker_started_ends_with_it(home: Path, tmp_path: Path) -> None:
     # The kill is sent before the round is returned; the kernel may take a moment to carry it out.
     with contextlib.suppress(psutil.NoSuchProcess):
         assert psutil.Process(child).wait(10) is None or not psutil.pid_exists(child)
+
+
+def test_a_renewed_server_is_another_process_and_the_old_one_has_ended() -> None:
+    with contextlib.closing(ForkLauncher()) as launcher:
+        supervise(launcher.launch(ProbeJob()), Watchman(120))
+        first = launcher._server
+        assert first is not None
+        launcher.renew()
+        launcher.settle()
+        assert first.poll() is not None
+        second = launcher._server
+        assert second is not None
+        assert second.pid != first.pid
+        ending = supervise(launcher.launch(ProbeJob()), Watchman(120))
+        assert isinstance(ending.messages[-1], Done)
+        assert launcher._server is second, "the server that was renewed is the one that serves"
+
+
+def test_executors_are_renewed_together(home: Path) -> None:
+    executors = [LocalExecutor(ForkLauncher(), home / name) for name in ("now", "before")]
+    with contextlib.ExitStack() as stack:
+        for executor in executors:
+            stack.callback(executor.close)
+        servers = []
+        for _ in range(2):
+            renew_together(executors)
+            servers += [executor.launcher._server for executor in executors]  # type: ignore[attr-defined]
+        assert len({server.pid for server in servers}) == 4
+        assert [server.poll() is None for server in servers] == [False, False, True, True]
+        assert all(
+            executor.run_round(CASE, 0, Options(budget=0.2), check=False).failure is None for executor in executors
+        )

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks.guard_power import FALSE_ALARMS, FOUND, KINDS, PROMISED, RULES, broken_promises, table
+from benchmarks.guard_served import broken_promises as broken_by_servers
+from benchmarks.guard_served import measure as measure_served
+from benchmarks.guard_served import table as served_table
 from tare.guard.metrics import NAMES
 from tare.guard.thresholds import make_thresholds
 
@@ -36,6 +39,20 @@ def test_every_promise_was_kept_under_every_noise(found: dict[str, Any]) -> None
     assert all(row["false_alarm_share"] <= FALSE_ALARMS for row in (*promised, *found["loud"]))
     assert all(row["found_5_percent"] >= FOUND for row in promised)
     assert found["broken"] == broken_promises([*found["rows"], *found["loud"]]) == []
+
+
+def test_the_table_of_servers_is_the_results_and_they_keep_the_promises(text: str) -> None:
+    served = json.loads((ROOT / "results" / "guard" / "served.json").read_text())
+    assert served_table(served["rows"]) in text
+    assert served["broken"] == broken_by_servers(served["rows"]) == []
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_a_few_nights_with_servers_that_differ(common: bool) -> None:
+    renewed, kept = (measure_served(renewed, common, 10) for renewed in (True, False))
+    assert renewed["false_alarm_share"] == 0
+    assert renewed["found_5_percent"] >= 0.8
+    assert kept["false_alarm_share"] > 0.1
 
 
 def test_the_thresholds_of_the_document_are_valid(text: str) -> None:

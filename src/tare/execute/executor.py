@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -127,6 +127,10 @@ class LocalExecutor:
         """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
         return self._folder("cache", case)
 
+    @property
+    def launcher(self) -> Launcher:
+        return self._launcher
+
     def close(self) -> None:
         self._launcher.close()
 
@@ -242,6 +246,16 @@ class LocalExecutor:
             )
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch
+
+
+def renew_together(executors: Sequence[LocalExecutor]) -> None:
+    """What the workers of each executor share is drawn anew: of all at once, and while nothing is measured."""
+    launchers = [executor.launcher for executor in executors]
+    with machine_lock(home()):
+        for launcher in launchers:
+            launcher.renew()
+        for launcher in launchers:
+            launcher.settle()
 
 
 def _failed(index: int, failure: Failure, seconds: float = 0.0) -> Round:

@@ -36,6 +36,10 @@ class Launcher(Protocol):
     isolation: str
 
     def launch(self, job: Job) -> Process: ...
+    def renew(self) -> None:
+        """Gives up what workers share, and begins it anew; `settle` waits until that is done."""
+
+    def settle(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -46,7 +50,11 @@ def kill_group(pid: int) -> None:
 
 
 class ForkLauncher:
-    """Workers forked from a server that has torch imported: a fresh process for the price of a fork."""
+    """Workers forked from a server that has torch imported: a fresh process for the price of a fork.
+
+    But not in all: they share where the server's memory happens to lie and the seed of its hashes, and so a pace
+    that another server of the same version may not have. `renew` draws all that again.
+    """
 
     isolation = "fork"
 
@@ -68,12 +76,32 @@ class ForkLauncher:
         """A server that was killed meanwhile is replaced once; what it had forked dies with it."""
         for _ in range(2):
             if self._server is None or self._server.poll() is not None:
-                self._start()
+                self.renew()
+                self.settle()
             forked = self._fork(job)
             if forked is not None:
                 return forked
             self.close()
         raise TareError("the fork server died while starting a worker; try --isolation spawn")
+
+    def renew(self) -> None:
+        self.close()
+        ours, theirs = socket.socketpair()
+        command = [self._python, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
+        command += ["--preload", ",".join(self._preload)]
+        environment = {**os.environ, **self._variables}
+        self._server = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+        )
+        theirs.close()
+        self._socket = ours
+
+    def settle(self) -> None:
+        """Waits until a server that was begun has all imported: it would disturb whoever is measured."""
+        reply = self.read_reply(SERVER_START_S)
+        if reply is None or "ready" not in reply:
+            self.close()
+            raise TareError("the fork server did not start; try --isolation spawn")
 
     def _fork(self, job: Job) -> "_Forked | None":
         assert self._socket is not None
@@ -127,22 +155,6 @@ class ForkLauncher:
         self._server = self._socket = None
         self._buffer = b""
 
-    def _start(self) -> None:
-        self.close()
-        ours, theirs = socket.socketpair()
-        command = [self._python, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
-        command += ["--preload", ",".join(self._preload)]
-        environment = {**os.environ, **self._variables}
-        self._server = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
-        )
-        theirs.close()
-        self._socket = ours
-        reply = self.read_reply(SERVER_START_S)
-        if reply is None or "ready" not in reply:
-            self.close()
-            raise TareError("the fork server did not start; try --isolation spawn")
-
 
 class _Forked:
     def __init__(self, launcher: ForkLauncher, pid: int, messages: int, log: int) -> None:
@@ -195,6 +207,12 @@ class SpawnLauncher:
             process.stdin.write(msgspec.json.encode(job))
             process.stdin.close()
         return _Spawned(process, messages, log)
+
+    def renew(self) -> None:
+        """Its workers share nothing that could be."""
+
+    def settle(self) -> None:
+        pass
 
     def close(self) -> None:
         pass

@@ -1,6 +1,6 @@
 """A check: measure, suspect, measure the suspects again in fresh processes, and only then report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from tare.guard.compare import (
 )
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric
-from tare.guard.sides import Side, measure_sides
+from tare.guard.sides import Renew, Side, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record
 from tare.stats.comparison import Comparison
@@ -44,18 +44,25 @@ class Rules(NamedTuple):
 
 
 class Check:
-    """`open_sides` gives, for a stage, the side to check and, where it can be run, the baseline's side."""
+    """`open_sides` gives, for a stage, the side to check and, where it can be run, the baseline's side. `renew`
+    makes anew what the processes of a side share."""
 
     def __init__(
-        self, options: Options, rules: Rules, open_sides: OpenSides, listener: Listener, stored: Sequence[Record]
+        self,
+        options: Options,
+        rules: Rules,
+        open_sides: OpenSides,
+        listener: Listener,
+        stored: Sequence[Record],
+        renew: Renew,
     ) -> None:
         self._options, self._rules = options, rules
-        self._open, self._listener = open_sides, listener
+        self._open, self._listener, self._renew = open_sides, listener, renew
         self._stored = list(stored)
         self._interleaved = False
 
     def run(self, cases: Sequence[Case]) -> Report:
-        pairs, only_a, only_b = self._measure(cases, self._options, "first")
+        pairs, only_a, only_b = self._measure(dict.fromkeys(cases, self._options), "first")
         first = {b.case: self._test(a, b) for a, b in pairs if comparable(a, b)}
         suspects = self._suspects(first, pairs)
         again = self._measure_again(suspects, first) if suspects else []
@@ -74,11 +81,11 @@ class Check:
         )
 
     def _measure(
-        self, cases: Sequence[Case], options: Options, stage: StageName
+        self, cases: Mapping[Case, Options], stage: StageName
     ) -> tuple[list[tuple[Record, Record]], list[str], list[str]]:
         sides = self._open(stage)
         self._interleaved = len(sides) > 1
-        measured = measure_sides(cases, options, sides, self._listener)
+        measured = measure_sides(cases, sides, self._listener, self._renew)
         wanted = {case.key for case in cases}
         before = measured[1] if self._interleaved else [r for r in self._stored if r.case.key in wanted]
         return match(before, measured[0])
@@ -115,18 +122,14 @@ class Check:
         """The suspects in fresh processes, each as often as its noise asks for; equals take turns as before."""
         named = [one for tests in suspects.values() for one in tests]
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
-        groups: dict[int, list[Case]] = {}
+        cases: dict[Case, Options] = {}
         for case, tests in suspects.items():
             wanted = [rounds_to_confirm(noise_of(t.found), family, t.limits.margin) for t in tests if t.found]
             rounds = self._rules.confirm_rounds or max(wanted, default=self._options.rounds)
-            groups.setdefault(rounds, []).append(case)
-        pairs = []
-        for rounds, cases in groups.items():
             # As long a round as before, and parity is proved already.
             budget = self._options.round_budget * rounds
-            options = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
-            pairs += self._measure(cases, options, "confirmation")[0]
-        return pairs
+            cases[case] = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
+        return self._measure(cases, "confirmation")[0]
 
     def _conclude(
         self,

@@ -1,16 +1,18 @@
 """Measuring one version, or two of them side by side: round by round, in an order drawn for each pair."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.ladder import schedule
+from tare.execute.ladder import ladders
 from tare.execute.runner import Journal, Listener, advance
 from tare.records.environment import Environment
 from tare.records.record import Record
+
+Renew = Callable[[], None]
 
 
 class Side(NamedTuple):
@@ -22,14 +24,28 @@ class Side(NamedTuple):
 
 
 def measure_sides(
-    cases: Sequence[Case], options: Options, sides: Sequence[Side], listener: Listener
+    cases: Mapping[Case, Options], sides: Sequence[Side], listener: Listener, renew: Renew
 ) -> list[list[Record]]:
-    """Every case on every side. The sides take turns in each round, in random order: whatever the machine does
-    meanwhile, it cannot tell the versions apart, and that is what makes the comparison's test exact."""
+    """Every case on every side, each in as many rounds as its options say.
+
+    The sides take turns in each round, in random order: whatever the machine does meanwhile, it cannot tell the
+    versions apart, and that is what makes the comparison's test exact. It would not be if all rounds of a side had
+    something in common that those of the other have not; so what the processes of a side share is made anew for
+    every round. That takes seconds, and therefore a round is one of all cases.
+    """
     # Drawn from the run's own id, so that a resumed run goes on in the order in which it began.
     drawn = random.Random(sides[0].journal.run)
-    for case, index in schedule(cases, options.rounds):
-        order = drawn.sample(range(len(sides)), len(sides))
-        for side in (sides[i] for i in order):
-            advance(case, index, options, side.environment, side.executor, side.journal, listener)
+    in_order = [case for ladder in ladders(cases) for case in ladder]
+    for index in range(max((options.rounds for options in cases.values()), default=0)):
+        due = [case for case in in_order if index < cases[case].rounds]
+        orders = [drawn.sample(range(len(sides)), len(sides)) for _ in due]
+        if any(_is_missing(side.journal, case, index) for side in sides for case in due):
+            renew()
+        for case, order in zip(due, orders, strict=True):
+            for side in (sides[i] for i in order):
+                advance(case, index, cases[case], side.environment, side.executor, side.journal, listener)
     return [[record for case in cases if (record := side.journal.record(case))] for side in sides]
+
+
+def _is_missing(journal: Journal, case: Case, index: int) -> bool:
+    return journal.record(case) is None and index >= len(journal.rounds(case))

@@ -1,0 +1,72 @@
+"""What an A/A check leaves behind, so that an alarm can be understood when the machine has long gone on: whatever
+was accused, and what came nearest to it, each with the figures of its rounds. Small enough to be committed."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from tare.errors import TareError
+from tare.guard.metrics import get_metric, values
+from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
+from tare.records.record import Record
+from tare.store import schema
+from tare.store.database import Store
+from tare.store.query import Query
+
+# How many of the suspects that were not confirmed are kept.
+NEAREST = 3
+
+
+def evidence(report: dict[str, Any], store: Path) -> dict[str, Any]:
+    """`alarms`: all that is accused. `nearest`: suspects that were not confirmed, those with the smallest p first.
+    Where a figure was measured again, its rounds are those of the confirmation: the verdict stands on them."""
+    entries = [{"case": case["case"], "change": change} for case in report["cases"] for change in case["changes"]]
+    suspects = [one for one in entries if one["change"]["stage"] == "not confirmed"]
+    near = sorted(suspects, key=lambda one: _p(one["change"]))[:NEAREST]
+    accused = [one for one in entries if one["change"]["worse"]]
+    return {
+        "alarms": [_with_rounds(one, store) for one in accused] + _broken(report),
+        "nearest": [_with_rounds(one, store) for one in near],
+    }
+
+
+def _broken(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Cases that are accused of no figure: they leak, fail, or compute something else."""
+    kept = ("case", "state", "reason", "leaks")
+    return [
+        {name: case[name] for name in kept}
+        for case in report["cases"]
+        if case["leaks"] or case["state"] != "compared"
+    ]
+
+
+def _p(change: dict[str, Any]) -> tuple[float, float]:
+    """One-sided after all tests together, by which a check decides; many share one, so that its own p follows."""
+    return tuple(1.0 if change[name] is None else change[name] for name in ("adjusted_p", "p"))  # type: ignore[return-value]
+
+
+def _with_rounds(entry: dict[str, Any], store: Path) -> dict[str, Any]:
+    """With the figure of every round on either side, in their order, and with when they were taken."""
+    change = entry["change"]
+    sides = records_of(store, entry["case"], again=change["stage"] != "first")
+    metric = get_metric(change["metric"])
+    rounds = {
+        side: [float(f"{value:.5g}") for value in values(record, metric).values()]
+        for side, record in sides.items()
+    }
+    times = [done.started for record in sides.values() for done in record.rounds]
+    return {**entry, "rounds": rounds, "began": min(times, default=""), "last": max(times, default="")}
+
+
+def records_of(store: Path, case: str, again: bool) -> dict[str, Record]:
+    """A case's records of a check side by side, in a store with that check alone: of its first measurement, or of
+    its confirmation."""
+    with Store(str(store), reading=True) as opened:
+        named = {row.id: row.name for row in opened.rows(select(schema.runs.c.id, schema.runs.c.name))}
+        found = [record for record in opened.find(Query()) if record.case.key == case]
+    wanted = [record for record in found if (CONFIRMATION in named[record.run]) == again]
+    sides = {"baseline" if BASELINE_SIDE in named[record.run] else "now": record for record in wanted}
+    if len(sides) != len(wanted):
+        raise TareError(f"{store} holds more than one check of {case}")
+    return sides

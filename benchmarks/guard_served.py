@@ -1,0 +1,136 @@
+"""False alarms and power of `tare check` where a side's fork server gives its workers a pace, by simulation.
+
+    python -m benchmarks.guard_served [--nights 300] [--json results/guard/served.json]
+
+A night is as in benchmarks.guard_power, with Gaussian noise of 2 % between processes; half of its variance belongs
+to the server that forked them. A server's pace is its own for each case, or one for all cases. Beside `check`,
+which renews both servers for every round, stands what it would be with one server a side. The exit code is 1 if a
+promise is broken.
+"""
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.guard_power import (
+    CASES,
+    FALSE_ALARMS,
+    FOUND,
+    MARGIN,
+    NOISE,
+    ROUNDS,
+    SEED,
+    THRESHOLD,
+    Night,
+    Rng,
+    Values,
+    judged_night,
+)
+from tare.stats.comparison import Comparison, compare
+from tare.stats.suspicion import is_suspect, noise_of, rounds_to_confirm
+
+PART = NOISE / math.sqrt(2)
+MOST_ROUNDS = 30
+
+
+class Servers:
+    """The paces of both sides' servers in one stage: rounds by sides by cases. Without renewal they stay the same
+    for all rounds and in both stages."""
+
+    def __init__(self, rng: Rng, renewed: bool, common: bool) -> None:
+        self._rng, self._renewed, self._common = rng, renewed, common
+        self._kept = self._draw(1)
+
+    def paces(self) -> Values:
+        return self._draw(MOST_ROUNDS) if self._renewed else np.repeat(self._kept, MOST_ROUNDS, axis=0)
+
+    def _draw(self, rounds: int) -> Values:
+        drawn = self._rng.normal(0, PART, (rounds, 2, 1 if self._common else CASES))
+        return np.broadcast_to(drawn, (rounds, 2, CASES)).copy()
+
+
+def measured(rng: Rng, paces: Values, case: int, rounds: int, step: float) -> tuple[list[float], list[float]]:
+    logs = rng.normal(0, PART, (rounds, 2)) + paces[:rounds, :, case]
+    logs[:, 1] += math.log1p(step) if case == 0 else 0.0
+    return np.exp(logs[:, 0]).tolist(), np.exp(logs[:, 1]).tolist()
+
+
+def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
+    """The first case has the step; the others have nothing."""
+    servers = Servers(rng, renewed, common)
+    paces, suspects = servers.paces(), []
+    for case in range(CASES):
+        a, b = measured(rng, paces, case, ROUNDS, step)
+        first = compare(a, b, paired=True)
+        if is_suspect(a, b, first, MARGIN):
+            suspects.append((case, first))
+    again: list[Comparison] = []
+    paces, processes = servers.paces(), 2 * ROUNDS * CASES
+    for case, first in suspects:
+        rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN, MOST_ROUNDS)
+        again.append(compare(*measured(rng, paces, case, rounds, step), paired=True))
+        processes += 2 * rounds
+    return judged_night(suspects, again, step, processes)
+
+
+def measure(renewed: bool, common: bool, nights: int) -> dict[str, Any]:
+    rng = np.random.default_rng([SEED, 77, renewed, common])
+    quiet = [night(rng, renewed, common, 0.0) for _ in range(nights)]
+    stepped = [night(rng, renewed, common, 0.05) for _ in range(max(nights // 2, 1))]
+    return {
+        "servers": "renewed for every round" if renewed else "one a side",
+        "pace": "one for all cases" if common else "its own for each case",
+        "nights": nights,
+        "false_alarm_share": sum(one.false_alarm for one in quiet) / len(quiet),
+        "found_5_percent": sum(one.found for one in stepped) / len(stepped),
+        "processes_a_night": sum(one.processes for one in quiet) / len(quiet),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| servers | a server's pace is | nights with a false alarm | 5 % step found | processes a night |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['servers']} | {row['pace']} | {row['false_alarm_share']:.1%} | {row['found_5_percent']:.1%} "
+            f"| {row['processes_a_night']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def broken_promises(rows: list[dict[str, Any]]) -> list[str]:
+    """Of what `check` does; one server a side promises nothing."""
+    return [
+        f"{row['servers']}, {row['pace']}: {row['false_alarm_share']:.2%}, {row['found_5_percent']:.1%}"
+        for row in rows
+        if row["servers"] != "one a side"
+        and (row["false_alarm_share"] > FALSE_ALARMS or row["found_5_percent"] < FOUND)
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nights", type=int, default=300)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    began = time.monotonic()
+    rows = [measure(renewed, common, args.nights) for renewed in (True, False) for common in (False, True)]
+    broken = broken_promises(rows)
+    print(table(rows))
+    print("\n".join(broken) or "all promises kept")
+    if args.json:
+        setting = {"cases": CASES, "rounds": ROUNDS, "noise": NOISE, "of_servers": PART, "margin": MARGIN}
+        setting |= {"threshold": THRESHOLD, "seed": SEED, "seconds": round(time.monotonic() - began)}
+        args.json.write_text(json.dumps({"setting": setting, "rows": rows, "broken": broken}, indent=1) + "\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
