@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.stats.comparison import Comparison, compare
-from tare.stats.suspicion import confirm, is_suspect, noise_of, rounds_to_confirm
+from tare.stats.suspicion import LOOK, confirm, is_hopeless, is_suspect, noise_of, rounds_to_confirm
 
 Values = NDArray[np.float64]
 Rng = np.random.Generator
@@ -115,7 +115,9 @@ def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
     for case, first in suspects:
         rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN)
         a, b = interleaved(noise, rng, rounds, step if case == 0 else 0.0)
-        processes += 2 * rounds
+        if rounds > LOOK and is_hopeless(compare(a[:LOOK], b[:LOOK], paired=True)):
+            a, b = a[:LOOK], b[:LOOK]
+        processes += 2 * len(b)
         again.append(compare(a, b, paired=True))
     return judged_night(suspects, again, step, processes)
 

@@ -29,7 +29,7 @@ from tare.guard_diff import add_profiles
 from tare.records.environment import VARIABLE, Difference, Environment, differing
 from tare.records.record import Record
 from tare.report.progress import Progress
-from tare.session import preload_of, terminable
+from tare.session import preload_for, preload_of, terminable
 from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
@@ -89,9 +89,9 @@ class CheckSession:
             opener = _Opener(self._plan, self._options, store, executors, cases, again)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
 
-            def renew() -> None:
+            def renew(due: Sequence[Case]) -> None:
                 progress.stage("new processes")
-                renew_together([executor for executor, _ in executors])
+                renew_together([executor for executor, _ in executors], preload_for(due))
 
             check = Check(self._options, self._rules, opener.sides, progress, stored, renew)
             try:

@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -197,6 +197,11 @@ def preload_of(plan: Plan) -> tuple[str, ...]:
     names = {name for grid in grids for name in grid.workload}
     rungs = {rung for grid in grids for rung in grid.rung or ("a whole ladder",)}
     return preload(names, {mode for grid in grids for mode in grid.mode}, rungs)
+
+
+def preload_for(cases: Sequence[Case]) -> tuple[str, ...]:
+    """The same for cases that are known one by one."""
+    return preload({c.workload for c in cases}, {c.mode for c in cases}, {c.rung for c in cases})
 
 
 def _left_out(plan: Plan) -> dict[str, str]:

@@ -144,6 +144,19 @@ def test_a_renewed_server_is_another_process_and_the_old_one_has_ended() -> None
         assert launcher._server is second, "the server that was renewed is the one that serves"
 
 
+def test_a_renewed_server_imports_what_it_is_now_told() -> None:
+    with contextlib.closing(ForkLauncher(("no_such_module",))) as launcher:
+        launcher.renew(("json", "colorsys"))
+        launcher.settle()
+        assert launcher._server is not None
+        arguments = launcher._server.args
+        assert isinstance(arguments, list)
+        assert arguments[-1] == "json,colorsys"
+        launcher.renew()
+        launcher.settle()
+        assert list(launcher._server.args)[-1] == "json,colorsys", "what it was told last"  # type: ignore[arg-type]
+
+
 def test_executors_are_renewed_together(home: Path) -> None:
     executors = [LocalExecutor(ForkLauncher(), home / name) for name in ("now", "before")]
     with contextlib.ExitStack() as stack:
@@ -151,7 +164,7 @@ def test_executors_are_renewed_together(home: Path) -> None:
             stack.callback(executor.close)
         servers = []
         for _ in range(2):
-            renew_together(executors)
+            renew_together(executors, ())
             servers += [executor.launcher._server for executor in executors]  # type: ignore[attr-defined]
         assert len({server.pid for server in servers}) == 4
         assert [server.poll() is None for server in servers] == [False, False, True, True]

@@ -68,7 +68,7 @@ class Setting:
 
     def run(self, stored: list[Record] | None = None, rounds: int = 6) -> Report:
         options = Options(rounds=rounds)
-        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda: None).run(CASES)
+        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(CASES)
 
 
 def flat(_: Case, __: int) -> float:

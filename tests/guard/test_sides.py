@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,10 @@ from tare.cases.options import Options
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.metrics import chosen
-from tare.guard.sides import Side, measure_sides
+from tare.guard.sides import Renew, Side, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
+from tare.stats.suspicion import LOOK
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 
@@ -56,7 +57,7 @@ class Both:
         self._executors = [Served(2 * seed, self.said, "now", slower), Served(2 * seed + 1, self.said, "before")]
         self._journals: dict[str, list[StoreJournal]] = {}
 
-    def renew(self) -> None:
+    def renew(self, cases: Sequence[Case]) -> None:  # noqa: ARG002
         self.said.append("renewed")
         for executor in self._executors:
             executor.renew()
@@ -66,14 +67,17 @@ class Both:
             self._journals[stage] = [begin(self._store, stage, stage, []) for _ in self._executors]
         return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
 
-    def check(self, renew: Callable[[], None]) -> Report:
+    def records(self, stage: str) -> list[Record]:
+        return [r for case in CASES for j in self._journals.get(stage, []) if (r := j.record(case))]
+
+    def check(self, renew: Renew) -> Report:
         rules = Rules(Thresholds(), chosen(["gross"]))
         return Check(Options(rounds=6), rules, self.sides, Silent(), [], renew).run(CASES)
 
 
 def alarms(tmp_path: Path, renewed: bool, checks: int = 25) -> int:
     settings = [Both(tmp_path / str(seed), seed) for seed in range(checks)]
-    return sum(bool(one.check(one.renew if renewed else lambda: None).exit_code) for one in settings)
+    return sum(bool(one.check(one.renew if renewed else lambda _: None).exit_code) for one in settings)
 
 
 def test_a_pace_that_a_server_shares_with_its_workers_raises_nothing_where_servers_are_renewed(
@@ -120,3 +124,43 @@ def test_nothing_is_renewed_for_rounds_that_are_there_already(tmp_path: Path) ->
     both.said.clear()
     measure_sides(cases, both.sides("first"), Silent(), both.renew)
     assert both.said == []
+
+
+def let_go_of_the_first(case: Case, rounds: Sequence[list[Round]]) -> bool:
+    assert [len(side) for side in rounds] == [LOOK, LOOK]
+    return case == CASES[0]
+
+
+def test_what_is_let_go_has_no_more_rounds_and_still_a_record(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    cases = dict.fromkeys(CASES[:2], Options(rounds=LOOK + 3))
+    records = measure_sides(cases, both.sides("first"), Silent(), both.renew, let_go_of_the_first)
+    assert [[len(record.rounds) for record in side] for side in records] == [[LOOK, LOOK + 3]] * 2
+    assert both.said.count("renewed") == LOOK + 3
+
+
+def test_a_run_that_is_resumed_lets_go_of_the_same(tmp_path: Path) -> None:
+    """Interrupted behind the look, before the record of the one that is let go was written on the second side."""
+    both = Both(tmp_path)
+    cases = dict.fromkeys(CASES[:2], Options(rounds=LOOK + 3))
+
+    class Interrupted(Silent):
+        def records(self, record: Record) -> None:  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_sides(cases, both.sides("first"), Interrupted(), both.renew, let_go_of_the_first)
+    records = measure_sides(cases, both.sides("first"), Silent(), both.renew, let_go_of_the_first)
+    assert [[len(record.rounds) for record in side] for side in records] == [[LOOK, LOOK + 3]] * 2
+
+
+def test_noise_costs_few_rounds_of_confirmation_and_a_change_has_all(tmp_path: Path) -> None:
+    """One case is slower, the others are only noisy: what is suspected of these is let go at the look, mostly."""
+    lengths: dict[bool, list[int]] = {True: [], False: []}
+    for seed in range(12):
+        both = Both(tmp_path / str(seed), seed, slower=math.log(1.15))
+        both.check(both.renew)
+        for record in both.records("confirmation"):
+            lengths[record.case == CASES[0]].append(len(record.rounds))
+    assert min(lengths[True]) > LOOK
+    assert sum(length == LOOK for length in lengths[False]) > len(lengths[False]) / 2

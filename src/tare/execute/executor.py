@@ -248,12 +248,12 @@ class LocalExecutor:
             return supervise(process, watchman), watch
 
 
-def renew_together(executors: Sequence[LocalExecutor]) -> None:
+def renew_together(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
     """What the workers of each executor share is drawn anew: of all at once, and while nothing is measured."""
     launchers = [executor.launcher for executor in executors]
     with machine_lock(home()):
         for launcher in launchers:
-            launcher.renew()
+            launcher.renew(preload)
         for launcher in launchers:
             launcher.settle()
 

@@ -36,8 +36,9 @@ class Launcher(Protocol):
     isolation: str
 
     def launch(self, job: Job) -> Process: ...
-    def renew(self) -> None:
-        """Gives up what workers share, and begins it anew; `settle` waits until that is done."""
+    def renew(self, preload: tuple[str, ...] | None = None) -> None:
+        """Gives up what workers share, and begins it anew, with other modules if they are given; `settle` waits
+        until that is done."""
 
     def settle(self) -> None: ...
     def close(self) -> None: ...
@@ -84,8 +85,9 @@ class ForkLauncher:
             self.close()
         raise TareError("the fork server died while starting a worker; try --isolation spawn")
 
-    def renew(self) -> None:
+    def renew(self, preload: tuple[str, ...] | None = None) -> None:
         self.close()
+        self._preload = self._preload if preload is None else preload
         ours, theirs = socket.socketpair()
         command = [self._python, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
         command += ["--preload", ",".join(self._preload)]
@@ -208,7 +210,7 @@ class SpawnLauncher:
             process.stdin.close()
         return _Spawned(process, messages, log)
 
-    def renew(self) -> None:
+    def renew(self, preload: tuple[str, ...] | None = None) -> None:
         """Its workers share nothing that could be."""
 
     def settle(self) -> None:

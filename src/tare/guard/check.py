@@ -8,7 +8,7 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.runner import Listener
+from tare.execute.runner import Listener, make_record
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.compare import (
     Tested,
@@ -24,12 +24,12 @@ from tare.guard.compare import (
 )
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric
-from tare.guard.sides import Renew, Side, measure_sides
+from tare.guard.sides import LetGo, Renew, Side, measure_sides
 from tare.guard.thresholds import Thresholds
-from tare.records.record import Record
+from tare.records.record import Record, Round
 from tare.stats.comparison import Comparison
 from tare.stats.multiple import adjusted
-from tare.stats.suspicion import LEVEL, confirm, is_suspect, noise_of, rounds_to_confirm
+from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, noise_of, rounds_to_confirm
 
 # The stages of a check, as the runs in the store are told apart.
 StageName = str
@@ -81,11 +81,11 @@ class Check:
         )
 
     def _measure(
-        self, cases: Mapping[Case, Options], stage: StageName
+        self, cases: Mapping[Case, Options], stage: StageName, let_go: LetGo | None = None
     ) -> tuple[list[tuple[Record, Record]], list[str], list[str]]:
         sides = self._open(stage)
         self._interleaved = len(sides) > 1
-        measured = measure_sides(cases, sides, self._listener, self._renew)
+        measured = measure_sides(cases, sides, self._listener, self._renew, let_go if self._interleaved else None)
         wanted = {case.key for case in cases}
         before = measured[1] if self._interleaved else [r for r in self._stored if r.case.key in wanted]
         return match(before, measured[0])
@@ -129,7 +129,19 @@ class Check:
             # As long a round as before, and parity is proved already.
             budget = self._options.round_budget * rounds
             cases[case] = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
-        return self._measure(cases, "confirmation")[0]
+        return self._measure(cases, "confirmation", self._let_go(suspects))[0]
+
+    def _let_go(self, suspects: dict[Case, list[Tested]]) -> LetGo:
+        """Whether nothing that a case is suspected of is worth more rounds. A leak or a failure has them all."""
+
+        def decide(case: Case, rounds: Sequence[list[Round]]) -> bool:
+            environments = [side.environment for side in self._open("confirmation")]
+            now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
+            found = {one.metric.name: one.found for one in self._test(before, now)}
+            named = [found.get(one.metric.name) for one in suspects[case]]
+            return bool(named) and all(one is not None and is_hopeless(one) for one in named)
+
+        return decide
 
     def _conclude(
         self,

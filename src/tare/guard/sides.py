@@ -4,15 +4,21 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.ladder import ladders
 from tare.execute.runner import Journal, Listener, advance
 from tare.records.environment import Environment
-from tare.records.record import Record
+from tare.records.record import Record, Round
+from tare.stats.suspicion import LOOK
 
-Renew = Callable[[], None]
+# Makes anew what the processes of a side share, for these cases.
+Renew = Callable[[Sequence[Case]], None]
+# Whether a case, with so many rounds of each side, need not have the others that were planned for it.
+LetGo = Callable[[Case, Sequence[list[Round]]], bool]
 
 
 class Side(NamedTuple):
@@ -24,9 +30,13 @@ class Side(NamedTuple):
 
 
 def measure_sides(
-    cases: Mapping[Case, Options], sides: Sequence[Side], listener: Listener, renew: Renew
+    cases: Mapping[Case, Options],
+    sides: Sequence[Side],
+    listener: Listener,
+    renew: Renew,
+    let_go: LetGo | None = None,
 ) -> list[list[Record]]:
-    """Every case on every side, each in as many rounds as its options say.
+    """Every case on every side, each in as many rounds as its options say, or in LOOK if it is then let go.
 
     The sides take turns in each round, in random order: whatever the machine does meanwhile, it cannot tell the
     versions apart, and that is what makes the comparison's test exact. It would not be if all rounds of a side had
@@ -39,12 +49,31 @@ def measure_sides(
     for index in range(max((options.rounds for options in cases.values()), default=0)):
         due = [case for case in in_order if index < cases[case].rounds]
         orders = [drawn.sample(range(len(sides)), len(sides)) for _ in due]
-        if any(_is_missing(side.journal, case, index) for side in sides for case in due):
-            renew()
+        missing = [case for case in due if any(_is_missing(side.journal, case, index) for side in sides)]
+        if missing:
+            renew(missing)
         for case, order in zip(due, orders, strict=True):
-            for side in (sides[i] for i in order):
-                advance(case, index, cases[case], side.environment, side.executor, side.journal, listener)
+            options = cases[case]
+            _advance(case, index, options, [sides[i] for i in order], listener)
+            if let_go and index + 1 == LOOK < options.rounds and _is_hopeless(case, sides, let_go):
+                _advance(case, index, msgspec.structs.replace(options, rounds=LOOK), sides, listener)
     return [[record for case in cases if (record := side.journal.record(case))] for side in sides]
+
+
+def _advance(case: Case, index: int, options: Options, sides: Sequence[Side], listener: Listener) -> None:
+    for side in sides:
+        advance(case, index, options, side.environment, side.executor, side.journal, listener)
+
+
+def _is_hopeless(case: Case, sides: Sequence[Side], let_go: LetGo) -> bool:
+    """By the rounds until the look alone: a run that was interrupted later must come to the same answer."""
+    rounds = [_rounds(side.journal, case)[:LOOK] for side in sides]
+    return all(len(each) == LOOK for each in rounds) and let_go(case, rounds)
+
+
+def _rounds(journal: Journal, case: Case) -> list[Round]:
+    record = journal.record(case)
+    return record.rounds if record else journal.rounds(case)
 
 
 def _is_missing(journal: Journal, case: Case, index: int) -> bool:
