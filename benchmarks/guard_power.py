@@ -103,6 +103,12 @@ def interleaved(noise: Noise, rng: Rng, rounds: int, step: float) -> tuple[list[
     return np.exp(a).tolist(), np.exp(b).tolist()
 
 
+def confirmed(a: list[float], b: list[float]) -> Comparison:
+    """A confirmation side by side, which ends early where it is let go."""
+    look = compare(a[:LOOK], b[:LOOK], paired=True)
+    return look if len(b) > LOOK and is_hopeless(look) else compare(a, b, paired=True)
+
+
 def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
     """`tare check` with the baseline's version at hand. The first case has the step; the others have nothing."""
     suspects: list[tuple[int, Comparison]] = []
@@ -115,10 +121,8 @@ def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
     for case, first in suspects:
         rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN)
         a, b = interleaved(noise, rng, rounds, step if case == 0 else 0.0)
-        if rounds > LOOK and is_hopeless(compare(a[:LOOK], b[:LOOK], paired=True)):
-            a, b = a[:LOOK], b[:LOOK]
-        processes += 2 * len(b)
-        again.append(compare(a, b, paired=True))
+        again.append(confirmed(a, b))
+        processes += 2 * again[-1].rounds_b
     return judged_night(suspects, again, step, processes)
 
 

@@ -29,6 +29,7 @@ from benchmarks.guard_power import (
     Night,
     Rng,
     Values,
+    confirmed,
     judged_night,
 )
 from tare.stats.comparison import Comparison, compare
@@ -73,8 +74,8 @@ def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
     paces, processes = servers.paces(), 2 * ROUNDS * CASES
     for case, first in suspects:
         rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN, MOST_ROUNDS)
-        again.append(compare(*measured(rng, paces, case, rounds, step), paired=True))
-        processes += 2 * rounds
+        again.append(confirmed(*measured(rng, paces, case, rounds, step)))
+        processes += 2 * again[-1].rounds_b
     return judged_night(suspects, again, step, processes)
 
 
