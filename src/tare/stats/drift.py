@@ -41,7 +41,7 @@ def drift(candidates: Sequence[int], values: Sequence[float]) -> Drift:
         return Drift(np.zeros(y.size), 0.0)
     found, rest = _fit(y, levels)
     scale = NORMAL * float(np.median(np.abs(rest)))
-    if scale > 0:
+    if scale > SMALLEST:
         # One disturbed run is neither drift nor the noise of the others.
         found, _ = _fit(y - rest + np.clip(rest, -OUTLYING * scale, OUTLYING * scale), levels)
     return found
