@@ -11,20 +11,24 @@ from tare.rungs.base import Arrays
 
 
 def prove(evidence: Callable[[], Arrays], folder: Path, case: Case) -> Parity:
-    """The verdict on a case; a rung that seems different is judged once more, by a yardstick that knows flips."""
+    """The verdict on a case."""
     reference = load_reference(folder)
     if reference is None:
         return Parity(status="unchecked", reason="the reference could not be computed")
-    found = evidence()
-    parity = judge(found, reference, case.precision)
-    if parity.status == "different" and _widen(case, folder):
-        wider = load_reference(folder)
-        assert wider is not None, "a reference that was widened is there"
-        parity = judge(found, wider, case.precision)
+    return judge(
+        evidence(), reference, case.precision, lambda: load_reference(folder) if _widen(case, folder) else None
+    )
+
+
+def judge(found: Arrays, reference: Reference, precision: str, widened: Callable[[], Reference | None]) -> Parity:
+    """What seems different is judged once more, by a yardstick that knows flips, if there is a wider one."""
+    parity = _compare(found, reference, precision)
+    if parity.status == "different" and not reference.widened and (wider := widened()):
+        parity = _compare(found, wider, precision)
     return parity
 
 
-def judge(found: Arrays, reference: Reference, precision: str) -> Parity:
+def _compare(found: Arrays, reference: Reference, precision: str) -> Parity:
     return compare(reference.arrays, found, precision, reference.yardstick, reference.described)
 
 

@@ -30,7 +30,8 @@ def look(scene: Scene) -> Iterator[Hit]:
     inner = [row for row, outer in above.items() if outer >= 0]
     if scene.per_step(len(inner)) < 1:
         return
-    lost = {row: _lost(scene, row, above[row]) for row in inner}
+    launching = {thread: _launching(scene, thread) for thread in np.unique(table.thread[inner]).tolist()}
+    lost = {row: _lost(scene, row, above[row], launching[int(table.thread[row])]) for row in inner}
     spans = merged([span for found in lost.values() for span in found])
     yield Hit(
         summary=f"graph breaks: {scene.per_step(len(inner)):.3g} a step",
@@ -60,7 +61,7 @@ def _region_above(scene: Scene, region: int, regions: Integers) -> int:
     return above
 
 
-def _lost(scene: Scene, region: int, outer: int) -> list[tuple[int, int]]:
+def _lost(scene: Scene, region: int, outer: int, launching: Integers) -> list[tuple[int, int]]:
     """Host time that one graph would not need: from the last launch before the break to the end of its graph, from
     the lookup of the compiled rest to that one's first launch, and from the end of its graph to its return.
 
@@ -70,7 +71,7 @@ def _lost(scene: Scene, region: int, outer: int) -> list[tuple[int, int]]:
     lookups = scene.matching(table, _LOOKUP)
     before = lookups[(lookups < region) & (table.thread[lookups] == table.thread[region])]
     resumed = int(table.start[before[-1]]) if len(before) else int(table.start[region])
-    launching, graphs = _launching(scene, int(table.thread[region])), scene.marked(_GRAPH).tolist()
+    graphs = scene.marked(_GRAPH).tolist()
     rest = launching[(calls.start[launching] >= resumed) & (calls.end[launching] <= table.end[region])]
     ahead = launching[(calls.start[launching] >= table.start[outer]) & (calls.end[launching] <= resumed)]
     spans = []
