@@ -29,7 +29,7 @@ from tare.guard_diff import add_profiles
 from tare.records.environment import VARIABLE, Difference, Environment, differing
 from tare.records.record import Record
 from tare.report.progress import Progress
-from tare.session import preload_for, preload_of, terminable
+from tare.session import preload_for, terminable
 from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
@@ -111,9 +111,9 @@ class CheckSession:
 
     @contextlib.contextmanager
     def _executor(self, progress: Progress, version: Version) -> Iterator[tuple[LocalExecutor, Probed]]:
-        preload = preload_of(self._plan)
+        # This server only answers the probe: every round begins with one of its own, and what that needs.
         with open_executor(
-            self._options.isolation, progress.stage, preload, version.python, version.variables
+            self._options.isolation, progress.stage, (), version.python, version.variables
         ) as executor:
             yield executor, _probe(executor, version)
 
