@@ -63,9 +63,12 @@ class Aot(NativeRung):
 
 def _package(program: Any, path: Path) -> None:
     import torch
+    from torch._dynamo import config
     from torch._inductor import aoti_compile_and_package
 
-    # Export takes no tensors made under inference mode, and needs no gradients.
-    with torch.inference_mode(False), torch.no_grad():
+    # Export takes no tensors made under inference mode, and needs no gradients. While it traces, cuDNN is off, and
+    # without cuDNN a convolution of channels-last tensors is contiguous. torch remembers that answer, and Inductor
+    # would read what cuDNN writes in the wrong order, silently (torch 2.11). So nothing is remembered.
+    with torch.inference_mode(False), torch.no_grad(), config.patch(fake_tensor_cache_enabled=False):
         exported = torch.export.export(program.model, program.feed().args)
         aoti_compile_and_package(exported, package_path=str(path))
