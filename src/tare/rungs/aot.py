@@ -46,7 +46,9 @@ class Aot(NativeRung):
             _package(program, path)
         # Loading a package needs this module, and does not import it itself.
         import_module("torch._inductor.codecache")
-        program.forward = aoti_load_package(str(path))
+        # The device by its number, as the C++ program has it: loaded without, it crashed on CUDA (torch 2.11).
+        index = -1 if program.device.type == "cpu" else program.device.index or 0
+        program.forward = aoti_load_package(str(path), device_index=index)
         program.step = program.plain_step()
         return program
 
