@@ -28,7 +28,7 @@ def test_homes_of_processes_side_by_side_share_what_is_built_and_no_lock(
 @pytest.mark.parametrize(("budget_s", "blocks"), [(0.0, 1), (60.0, 5)])
 def test_a_step_is_timed_in_blocks_until_the_budget_is_spent(budget_s: float, blocks: int) -> None:
     waits: list[None] = []
-    found = gross_ns([lambda: None], most=0.0, budget_s=budget_s, synchronize=lambda: waits.append(None))
+    found = gross_ns([lambda: None], 5, most=0.0, budget_s=budget_s, synchronize=lambda: waits.append(None))
     # Twice around each of the two steps that find out how many make a block; then once a block.
     assert len(waits) == 4 + blocks
     assert found[0] > 0
