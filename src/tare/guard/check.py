@@ -66,7 +66,7 @@ class Check:
         first = {b.case: self._test(a, b) for a, b in pairs if comparable(a, b)}
         suspects = self._suspects(first, pairs)
         again = self._measure_again(suspects, first) if suspects else []
-        found = self._conclude(pairs, first, again)
+        found = self._conclude(pairs, first, suspects, again)
         return Report(
             a="baseline",
             b="now",
@@ -152,12 +152,13 @@ class Check:
         self,
         pairs: list[tuple[Record, Record]],
         first: dict[Case, list[Tested]],
+        suspects: dict[Case, list[Tested]],
         again: list[tuple[Record, Record]],
     ) -> list[CaseChange]:
         everything = [one for tests in first.values() for one in tests]
         ps = adjust(everything)
         changes = {case: [conclude(one, ps.get(id(one)), LEVEL) for one in tests] for case, tests in first.items()}
-        self._replace_confirmed(changes, first, again, len(everything))
+        self._replace_confirmed(changes, suspects, again, len(everything))
         found = [case_change(a, b, changes.get(b.case, []), self._rules.thresholds) for a, b in pairs]
         confirmed = {b.case.key: (a, b) for a, b in again}
         for one in found:
@@ -174,7 +175,7 @@ class Check:
     def _replace_confirmed(
         self,
         changes: dict[Case, list[Change]],
-        first: dict[Case, list[Tested]],
+        suspects: dict[Case, list[Tested]],
         again: list[tuple[Record, Record]],
         tests: int,
     ) -> None:
@@ -184,12 +185,11 @@ class Check:
             if not comparable(a, b):
                 continue
             renewed = {one.metric.name: one for one in self._test(a, b)}
-            looked_at = first.get(b.case, [])
-            named = {one.metric.name for one in self._suspected(looked_at)}
-            for position, one in enumerate(looked_at):
+            positions = {change.metric: position for position, change in enumerate(changes.get(b.case, []))}
+            for one in suspects[b.case]:
                 new = renewed.get(one.metric.name)
-                if new and new.found and one.metric.name in named:
-                    suspected.append((b.case, position, new, new.found))
+                if new and new.found:
+                    suspected.append((b.case, positions[one.metric.name], new, new.found))
         found = [comparison for *_, comparison in suspected]
         family = None if self._interleaved else tests
         verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)

@@ -54,9 +54,9 @@ def _step(kind: SeriesKind) -> Callable[[Round], float | None]:
 
 
 def _quiet_step(done: Round) -> float | None:
-    """What disturbs a shared machine comes and goes within seconds and makes it slower: by a third,
-    where a neighbour has the other half of a core. The median of a short round is then that of either state; its
-    fastest steps are nearly always those of the quiet one. Of few blocks they would be the luckiest instead."""
+    """What disturbs a shared machine comes and goes within seconds and makes it slower: by a third, where a
+    neighbour has the other half of a core. The median of a short round is then that of either state; its fastest
+    steps are nearly always those of the quiet one. Of few blocks they would be the luckiest instead."""
     seconds = sorted(clean_step_seconds(done, "pipelined"))
     return seconds[int(QUIET * len(seconds))] if len(seconds) >= QUIET_FROM else None
 

@@ -28,6 +28,8 @@ from tare.stats.ranks import (
 Verdict = Literal["higher", "lower", "same", "undecided"]
 Method = Literal["ranks", "student", "none"]
 Flags = NDArray[np.bool_]
+# Low, middle and high of a logarithm.
+Bounds = tuple[float, float, float]
 
 CONFIDENCE = 0.95
 # A rank test is used where it could reach this p: it must be able to stand out among some dozens of cases.
@@ -115,22 +117,18 @@ def _pairs(x: Values, y: Values, confidence: float) -> Comparison:
     kept = (y - x)[~far] if np.count_nonzero(~far) >= 2 else y - x
     aside = x.size - kept.size
     if smallest_p(kept.size, kept.size, paired=True) <= RANKS_FROM:
-        bounds, higher, lower = (
-            _ranks(kept, confidence) if kept.size < TWO_LOOKS_FROM else _looks(kept, confidence)
-        )
+        look = _ranks if kept.size < TWO_LOOKS_FROM else _two_looks
+        bounds, higher, lower = look(kept, confidence)
         return Comparison(_ratio(bounds), higher, lower, x.size, y.size, True, "ranks", aside)
     return _student(kept.mean(), kept.var(ddof=1) / kept.size if kept.size > 1 else np.nan, kept.size - 1,
                     confidence, (x.size, y.size), True, aside)  # fmt: skip
-
-
-Bounds = tuple[float, float, float]
 
 
 def _ranks(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
     return walsh_interval(kept, confidence), signed_rank_p(kept), signed_rank_p(-kept)
 
 
-def _looks(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
+def _two_looks(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
     """Both looks, each with its share of the level: what either rejects is rejected."""
     share = CAPPED_SHARE
     (low, middle, high), *ps = _ranks(kept, 1 - (1 - share) * (1 - confidence))
@@ -185,7 +183,7 @@ def _student(
     )
 
 
-def _ratio(bounds: tuple[float, float, float]) -> Interval:
+def _ratio(bounds: Bounds) -> Interval:
     with np.errstate(over="ignore"):
         low, middle, high = (float(np.exp(value)) for value in bounds)
     return Interval(low, middle, high, sound=bool(np.isfinite(high)))

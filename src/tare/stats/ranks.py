@@ -6,10 +6,9 @@ counted out. Ties cannot make a test liberal: midranks enter the count for pairs
 speaks for the difference.
 """
 
-import math
 from bisect import bisect_left
 from functools import lru_cache
-from math import comb
+from math import ceil, comb, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ def signed_rank_p(differences: Values, cap: float = 1.0) -> float:
     signed = differences[differences != 0]
     if signed.size == 0:
         return 1.0
-    doubled = np.minimum(_midranks(np.abs(signed)), 2 * math.ceil(cap * signed.size))
+    doubled = np.minimum(_midranks(np.abs(signed)), 2 * ceil(cap * signed.size))
     observed = int(doubled[signed > 0].sum())
     tail = _signed_rank_tail(tuple(sorted(doubled.tolist())))
     return float(tail[observed])
@@ -41,20 +40,22 @@ def walsh_interval(differences: Values, confidence: float) -> tuple[float, float
 
     Hodges and Lehmann (1963); the rank of the bounds comes from the signed-rank distribution.
     """
-    n = differences.size
-    i, j = np.triu_indices(n)
-    averages = np.sort((differences[i] + differences[j]) / 2)
-    tail = _signed_rank_tail(tuple(2 * rank for rank in range(1, n + 1)))
-    return _bounds(averages, tail[::2], confidence)
+    tail = _signed_rank_tail(tuple(2 * rank for rank in range(1, differences.size + 1)))
+    return _bounds(np.sort(_walsh_averages(differences)), tail[::2], confidence)
 
 
 def capped_interval(differences: Values, confidence: float, cap: float) -> tuple[float, float]:
     """The shifts of the differences that the capped test would not reject. Their ranks change order only at the
     Walsh averages, between which one shift stands for all."""
-    i, j = np.triu_indices(differences.size)
-    averages = np.unique((differences[i] + differences[j]) / 2)
+    averages = np.unique(_walsh_averages(differences))
     level = (1 - confidence) / 2
     return _first_kept(differences, averages, level, cap), -_first_kept(-differences, -averages[::-1], level, cap)
+
+
+def _walsh_averages(differences: Values) -> Values:
+    """The mean of every two differences, and of each with itself."""
+    i, j = np.triu_indices(differences.size)
+    return np.asarray((differences[i] + differences[j]) / 2)
 
 
 def _first_kept(differences: Values, averages: Values, level: float, cap: float) -> float:
@@ -63,7 +64,7 @@ def _first_kept(differences: Values, averages: Values, level: float, cap: float)
     # A larger shift leaves fewer differences above it: P rises with the shift, and halving finds where.
     rejected = bisect_left(middles, True, key=lambda shift: signed_rank_p(differences - shift, cap) > level)
     beyond = signed_rank_p(differences - (averages[0] - 1.0), cap) > level
-    return -math.inf if beyond else float(averages[rejected])
+    return -inf if beyond else float(averages[rejected])
 
 
 def rank_sum_p(a: Values, b: Values) -> float:
