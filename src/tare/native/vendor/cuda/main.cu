@@ -73,7 +73,7 @@ class Cuda : public Backend {
   template <class T>
   std::vector<Call> compile_as(const Step& step, std::vector<std::string>& names) {
     convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
-    products_ = std::make_unique<Products>(device_, search_, exact_, tf32_);
+    products_ = std::make_unique<Products>(device_, search_, tf32_);
     std::vector<Binding> bindings;
     auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
     for (const auto& op : step.ops) {
