@@ -59,9 +59,10 @@ class Explained(msgspec.Struct, kw_only=True):
 
     @property
     def breakdowns(self) -> Breakdowns | None:
-        """Side by side, where several workloads were explained."""
+        """Side by side, where several workloads were explained on a device: a host alone has no such parts."""
         several = len({one.workload or one.title for one in self.explanations}) > 1
-        return group(self.explanations, self.failed) if several else None
+        made = group(self.explanations, self.failed) if several else None
+        return made if made and made.bars else None
 
     def document(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}

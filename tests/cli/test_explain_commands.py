@@ -20,6 +20,15 @@ def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
     assert document["diagnoses"][0]["findings"]
 
 
+def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
+    names = ("habit-pageable-copy", "resnet50-train-b32-eager-amp")
+    done = tare(tmp_path, "explain", *(str(RECORDED / f"{name}.json.gz") for name in names), "--json")
+    assert done.returncode == 0, done.stderr
+    bars = json.loads(done.stdout)["breakdowns"]["bars"]
+    assert [bar["workload"] for bar in bars] == list(names)
+    assert all(bar["active"] + bar["movement"] + bar["idle"] == pytest.approx(1) for bar in bars)
+
+
 def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = tare(tmp_path, "explain", "mlp", *SMALL, "--json", "--html", str(page))
@@ -52,6 +61,8 @@ def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
     paths = {Path(one["trace"]): one["workload"] for one in first["explanations"]}
     assert sorted(paths.values()) == ["mlp", "mnist_cnn"]
     assert all(one["places"] is None for one in first["explanations"])
+    # A host alone has no parts to set side by side.
+    assert first["breakdowns"] is None
     lost = next(path for path, workload in paths.items() if workload == "mlp")
     written = {path: path.stat().st_mtime_ns for path in paths}
     lost.unlink()

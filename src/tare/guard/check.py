@@ -101,14 +101,18 @@ class Check:
             return {}
         found: dict[Case, list[Tested]] = {}
         for case, tests in first.items():
-            named = [one for one in tests if self._is_suspect(one)]
-            if named:
+            if named := self._suspected(tests):
                 found[case] = named
         for a, b in pairs:
             broken = a.ok and not b.ok
             if broken or (b.case in first and leaks(a, b, self._rules.thresholds)):
                 found.setdefault(b.case, [])
         return found
+
+    def _suspected(self, tests: Sequence[Tested]) -> list[Tested]:
+        """The suspects of a case. A suspect brings its twin, which may know better in more rounds."""
+        named = {one.metric.name for one in tests if self._is_suspect(one)}
+        return [one for one in tests if {one.metric.name, one.metric.twin} & named]
 
     def _is_suspect(self, one: Tested) -> bool:
         """A figure that a side has but once (a cold preparation) would not be known better by more rounds."""
@@ -124,7 +128,8 @@ class Check:
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
         cases: dict[Case, Options] = {}
         for case, tests in suspects.items():
-            wanted = [rounds_to_confirm(noise_of(t.found), family, t.limits.margin) for t in tests if t.found]
+            noises = [(noise_of(t.found), t.limits.margin) for t in tests if t.found and self._is_suspect(t)]
+            wanted = [rounds_to_confirm(noise, family, margin) for noise, margin in noises]
             rounds = self._rules.confirm_rounds or max(wanted, default=self._options.rounds)
             # As long a round as before, and parity is proved already.
             budget = self._options.round_budget * rounds
@@ -179,9 +184,11 @@ class Check:
             if not comparable(a, b):
                 continue
             renewed = {one.metric.name: one for one in self._test(a, b)}
-            for position, one in enumerate(first.get(b.case, [])):
+            looked_at = first.get(b.case, [])
+            named = {one.metric.name for one in self._suspected(looked_at)}
+            for position, one in enumerate(looked_at):
                 new = renewed.get(one.metric.name)
-                if new and new.found and self._is_suspect(one):
+                if new and new.found and one.metric.name in named:
                     suspected.append((b.case, position, new, new.found))
         found = [comparison for *_, comparison in suspected]
         family = None if self._interleaved else tests

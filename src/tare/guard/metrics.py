@@ -32,10 +32,12 @@ class Metric(NamedTuple):
     margin: float = MARGIN
     # What it is when it is lower, and when it is higher.
     words: tuple[str, str] = ("less", "more")
+    # Another that looks at the same thing: where one of them is suspected, both are confirmed or not.
+    twin: str = ""
 
 
-def _timed(name: str, title: str, of_round: Callable[[Round], float | None]) -> Metric:
-    return Metric(name, title, "s", of_round, words=("faster", "slower"))
+def _timed(name: str, title: str, of_round: Callable[[Round], float | None], twin: str = "") -> Metric:
+    return Metric(name, title, "s", of_round, words=("faster", "slower"), twin=twin)
 
 
 def _counted(name: str, title: str, unit: Unit = "") -> Metric:
@@ -60,8 +62,8 @@ def _quiet_step(done: Round) -> float | None:
 
 
 METRICS: tuple[Metric, ...] = (
-    _timed("gross", "time of one step, back to back", _step("pipelined")),
-    _timed("gross_quiet", "time of one step, back to back, in the quietest moments of a round", _quiet_step),
+    _timed("gross", "time of one step, back to back", _step("pipelined"), twin="gross_quiet"),
+    _timed("gross_quiet", "the same in the quietest moments of a round", _quiet_step, twin="gross"),
     _timed("latency", "time of one step alone", _step("latency")),
     _timed("preparation", "preparation, cold", lambda done: done.prepare_s if done.cache != "warm" else None),
     _timed("preparation_warm", "preparation, warm", lambda done: done.prepare_s if done.cache == "warm" else None),
