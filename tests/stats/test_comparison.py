@@ -128,3 +128,22 @@ def test_the_verdict_can_be_read_off_the_interval(result: Comparison, verdict: s
 
 def test_many_tests_ask_for_more() -> None:
     assert judge(found(1.03, 1.05, 1.07, p=0.04), 0.02, p=0.4) == "undecided"
+
+
+@pytest.mark.parametrize(("disturbed", "two", "ranks_alone"), [(1 / 8, 0.88, 0.77), (1 / 5, 0.64, 0.40)])
+def test_disturbed_processes_hide_less_from_two_looks(
+    disturbed: float, two: float, ranks_alone: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many processes take a third longer. Of true changes of 7 %, among three suspects with 30 pairs each, so
+    many are found: the figures of docs/guard.md."""
+    rng = np.random.default_rng(3)
+    noise = 0.285 * (rng.random((2, 300, 30)) < disturbed) + rng.normal(0, 0.012, (2, 300, 30))
+
+    def share_found() -> float:
+        pairs = zip(np.exp(noise[0]).tolist(), (1.07 * np.exp(noise[1])).tolist(), strict=True)
+        found = [compare(a, b, paired=True) for a, b in pairs]
+        return float(np.mean([judge(one, 0.02, 3 * one.higher, 0.005) == "higher" for one in found]))
+
+    assert share_found() == pytest.approx(two, abs=0.015)
+    monkeypatch.setattr("tare.stats.comparison.TWO_LOOKS_FROM", 1000)
+    assert share_found() == pytest.approx(ranks_alone, abs=0.015)

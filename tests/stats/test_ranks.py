@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, wilcoxon
 
-from tare.stats.ranks import rank_sum_p, shift_interval, signed_rank_p, smallest_p, walsh_interval
+from tare.stats.ranks import (
+    capped_interval,
+    rank_sum_p,
+    shift_interval,
+    signed_rank_p,
+    smallest_p,
+    walsh_interval,
+)
 
 numbers = st.floats(-100, 100, allow_nan=False).map(lambda x: round(x, 3))
 samples = st.lists(numbers, min_size=2, max_size=9, unique=True).map(np.array)
@@ -21,18 +28,55 @@ def test_the_signed_rank_p_is_scipys_exact_one(differences: np.ndarray) -> None:
     assert signed_rank_p(differences) == pytest.approx(expected, abs=1e-12)
 
 
-@given(st.lists(st.integers(-3, 3), min_size=1, max_size=8).map(lambda v: np.array(v, dtype=float)))
-@settings(max_examples=60)
-def test_with_ties_and_zeros_it_is_the_count_over_all_signs(differences: np.ndarray) -> None:
+@given(
+    st.lists(st.integers(-3, 3), min_size=1, max_size=8).map(lambda v: np.array(v, dtype=float)),
+    st.sampled_from([1.0, 0.5, 1 / 3]),
+)
+@settings(max_examples=120)
+def test_with_ties_zeros_and_a_cap_it_is_the_count_over_all_signs(differences: np.ndarray, cap: float) -> None:
     signed = differences[differences != 0]
     if signed.size == 0:
-        assert signed_rank_p(differences) == 1.0
+        assert signed_rank_p(differences, cap) == 1.0
         return
     sizes = np.abs(signed)
     ranks = np.array([(sizes < s).sum() + ((sizes == s).sum() + 1) / 2 for s in sizes])
+    ranks = np.minimum(ranks, np.ceil(cap * signed.size))
     observed = ranks[signed > 0].sum()
     sums = [ranks[np.array(signs) > 0].sum() for signs in product((-1, 1), repeat=signed.size)]
-    assert signed_rank_p(differences) == pytest.approx(np.mean(np.array(sums) >= observed - 1e-9))
+    assert signed_rank_p(differences, cap) == pytest.approx(np.mean(np.array(sums) >= observed - 1e-9))
+
+
+different = st.lists(numbers, min_size=8, max_size=20, unique=True).map(np.array)
+
+
+@given(different)
+@settings(max_examples=60)
+def test_without_a_cap_the_interval_is_that_of_the_walsh_averages(differences: np.ndarray) -> None:
+    expected = walsh_interval(differences, 0.95)[::2]
+    assert capped_interval(differences, 0.95, 1.0) == pytest.approx(expected)
+
+
+@given(different)
+@settings(max_examples=60)
+def test_the_capped_interval_holds_what_its_test_does_not_reject(differences: np.ndarray) -> None:
+    low, high = capped_interval(differences, 0.9, 1 / 3)
+    for shift in np.linspace(differences.min() - 1, differences.max() + 1, 41):
+        if min(abs(shift - low), abs(shift - high)) > 1e-6:
+            kept = min(signed_rank_p(d, 1 / 3) for d in (differences - shift, shift - differences)) > 0.05
+            assert kept == (low < shift < high)
+
+
+def test_too_few_values_bound_nothing_with_a_cap_either() -> None:
+    assert capped_interval(np.arange(1.0, 5), 0.95, 1 / 3) == (-np.inf, np.inf)
+
+
+def test_a_quarter_of_large_noise_does_not_drown_the_rest_of_a_capped_test() -> None:
+    """Eight of 32 pairs are disturbed, as often on one side as on the other; all others are a little above."""
+    differences = np.concatenate(
+        [np.linspace(0.05, 0.07, 24), np.linspace(0.28, 0.3, 4), -np.linspace(0.28, 0.3, 4)]
+    )
+    assert signed_rank_p(differences) > 1e-3
+    assert signed_rank_p(differences, 1 / 3) < 1e-4
 
 
 @given(samples, samples)

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.stats.intervals import Interval
-from tare.stats.ranks import Values, rank_sum_p, shift_interval, signed_rank_p, smallest_p, walsh_interval
+from tare.stats.ranks import (
+    Values,
+    capped_interval,
+    rank_sum_p,
+    shift_interval,
+    signed_rank_p,
+    smallest_p,
+    walsh_interval,
+)
 
 Verdict = Literal["higher", "lower", "same", "undecided"]
 Method = Literal["ranks", "student", "none"]
@@ -24,6 +32,12 @@ Flags = NDArray[np.bool_]
 CONFIDENCE = 0.95
 # A rank test is used where it could reach this p: it must be able to stand out among some dozens of cases.
 RANKS_FROM = 0.00125
+# With so many pairs there are two looks at them, which share the level: ranks, which see most where the noise is
+# Gaussian, and capped ranks, which see most where processes are disturbed now and then, on either side, by more
+# than the change is. With fewer pairs the second could not say anything.
+TWO_LOOKS_FROM = 16
+CAP = 0.2
+CAPPED_SHARE = 0.2
 # A process this many (robust) standard deviations from the middle of all, b's and a's together, is an outlier.
 OUTLIER = 4.0
 # The spread between these quantiles is 2.07 standard deviations of a Gaussian. Quartiles or the median deviation
@@ -101,11 +115,33 @@ def _pairs(x: Values, y: Values, confidence: float) -> Comparison:
     kept = (y - x)[~far] if np.count_nonzero(~far) >= 2 else y - x
     aside = x.size - kept.size
     if smallest_p(kept.size, kept.size, paired=True) <= RANKS_FROM:
-        bounds = walsh_interval(kept, confidence)
-        higher, lower = signed_rank_p(kept), signed_rank_p(-kept)
+        bounds, higher, lower = (
+            _ranks(kept, confidence) if kept.size < TWO_LOOKS_FROM else _looks(kept, confidence)
+        )
         return Comparison(_ratio(bounds), higher, lower, x.size, y.size, True, "ranks", aside)
     return _student(kept.mean(), kept.var(ddof=1) / kept.size if kept.size > 1 else np.nan, kept.size - 1,
                     confidence, (x.size, y.size), True, aside)  # fmt: skip
+
+
+Bounds = tuple[float, float, float]
+
+
+def _ranks(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
+    return walsh_interval(kept, confidence), signed_rank_p(kept), signed_rank_p(-kept)
+
+
+def _looks(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
+    """Both looks, each with its share of the level: what either rejects is rejected."""
+    share = CAPPED_SHARE
+    (low, middle, high), *ps = _ranks(kept, 1 - (1 - share) * (1 - confidence))
+    lowest, highest = capped_interval(kept, 1 - share * (1 - confidence), CAP)
+    capped = signed_rank_p(kept, CAP), signed_rank_p(-kept, CAP)
+    low, high = max(low, lowest), min(high, highest)
+    if low > high:
+        # Each rejects what the other holds true: then nothing is known better than by ranks alone.
+        low, middle, high = walsh_interval(kept, confidence)
+    higher, lower = (min(1.0, p / (1 - share), q / share) for p, q in zip(ps, capped, strict=True))
+    return (low, min(max(middle, low), high), high), higher, lower
 
 
 def _samples(x: Values, y: Values, confidence: float) -> Comparison:

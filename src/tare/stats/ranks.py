@@ -1,10 +1,13 @@
-"""Exact rank tests: the signed-rank test for pairs, the rank-sum test for two samples, and their intervals.
+"""Exact rank tests: the signed-rank test for pairs, plain and capped, the rank-sum test for two samples, and their
+intervals.
 
 With the three to twenty processes that a comparison rests on, nothing asymptotic holds: the null distributions are
 counted out. Ties cannot make a test liberal: midranks enter the count for pairs, and for two samples a tie never
 speaks for the difference.
 """
 
+import math
+from bisect import bisect_left
 from functools import lru_cache
 from math import comb
 
@@ -16,16 +19,18 @@ Values = NDArray[np.float64]
 MOST_EXACT = 80
 
 
-def signed_rank_p(differences: Values) -> float:
+def signed_rank_p(differences: Values, cap: float = 1.0) -> float:
     """P(a rank sum of the positive differences this large or larger) if they are symmetric about zero.
 
     Wilcoxon's signed-rank test without the zeros. Where the order within each pair was drawn at random, symmetry
     under "no difference" is not an assumption but a fact, whatever the noise: drift and correlation included.
+    `cap` is the share of the ranks above which all count alike. Pairs of which one process was disturbed have the
+    largest differences and the largest ranks, and know nothing: capped, a quarter of them do not drown the others.
     """
     signed = differences[differences != 0]
     if signed.size == 0:
         return 1.0
-    doubled = _midranks(np.abs(signed))
+    doubled = np.minimum(_midranks(np.abs(signed)), 2 * math.ceil(cap * signed.size))
     observed = int(doubled[signed > 0].sum())
     tail = _signed_rank_tail(tuple(sorted(doubled.tolist())))
     return float(tail[observed])
@@ -41,6 +46,24 @@ def walsh_interval(differences: Values, confidence: float) -> tuple[float, float
     averages = np.sort((differences[i] + differences[j]) / 2)
     tail = _signed_rank_tail(tuple(2 * rank for rank in range(1, n + 1)))
     return _bounds(averages, tail[::2], confidence)
+
+
+def capped_interval(differences: Values, confidence: float, cap: float) -> tuple[float, float]:
+    """The shifts of the differences that the capped test would not reject. Their ranks change order only at the
+    Walsh averages, between which one shift stands for all."""
+    i, j = np.triu_indices(differences.size)
+    averages = np.unique((differences[i] + differences[j]) / 2)
+    level = (1 - confidence) / 2
+    return _first_kept(differences, averages, level, cap), -_first_kept(-differences, -averages[::-1], level, cap)
+
+
+def _first_kept(differences: Values, averages: Values, level: float, cap: float) -> float:
+    """The lowest average above which a shift is not rejected for being too low; -inf if none is rejected."""
+    middles = (averages[1:] + averages[:-1]) / 2
+    # A larger shift leaves fewer differences above it: P rises with the shift, and halving finds where.
+    rejected = bisect_left(middles, True, key=lambda shift: signed_rank_p(differences - shift, cap) > level)
+    beyond = signed_rank_p(differences - (averages[0] - 1.0), cap) > level
+    return -math.inf if beyond else float(averages[rejected])
 
 
 def rank_sum_p(a: Values, b: Values) -> float:
