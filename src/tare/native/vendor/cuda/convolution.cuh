@@ -3,14 +3,11 @@
 #pragma once
 
 #include "graph.cuh"
-#include "matmul.cuh"
-#include "normalization_backward.cuh"
+#include "normalization.cuh"
+#include "products.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {
-
-// What is chosen before the workspace has its final place, and bound to it afterwards.
-using Binding = std::function<Call()>;
 
 inline std::string words(const Op& op, bool exact) {
   std::string made = question_of(op, exact ? "exact" : "");
@@ -31,25 +28,6 @@ inline graph::Descriptor geometry(const Op& op) {
   return made.finish();
 }
 
-// Whether a convolution takes every pixel by itself, and all its operands lie pixel after pixel: its window is one pixel,
-// and it goes over all of them.
-inline bool is_product(const Op& op, std::initializer_list<const char*> images, const char* filter) {
-  const Value& w = op[filter];
-  if (w.shape.size() != 4 || w.shape[2] != 1 || w.shape[3] != 1 || op.integer("groups") != 1) return false;
-  for (int64_t n : op.integers("stride"))
-    if (n != 1) return false;
-  for (int64_t n : op.integers("padding"))
-    if (n != 0) return false;
-  for (const char* role : images) {
-    const Value* value = op.find(role);
-    if (!value) continue;
-    const auto &shape = value->shape, &strides = value->strides;
-    bool dense = value->channels_last() && strides[1] == 1 && strides[3] == shape[1] && strides[2] == shape[3] * strides[3] && strides[0] == shape[2] * strides[2];
-    if (!dense) return false;
-  }
-  return true;
-}
-
 class Convolutions {
  public:
   Convolutions(Device& device, Search& search, bool exact) : device_(device), search_(search), exact_(exact) {}
@@ -62,7 +40,8 @@ class Convolutions {
     auto plain = std::make_shared<Choice>(*this, forward_operations(op, false), pointers(op, {"x", "w", "y"}));
     auto fused = fuses ? std::make_shared<Choice>(*this, forward_operations(op, true), pointers(op, {"x", "w", "y", "b", "z"})) : nullptr;
     Call after = ends ? epilogue<T>(device_, op, op["y"].as<T>()) : Call();
-    auto product = forward_product(op);
+    bool in_epilogue = op.activation().empty() || op.activation() == "relu";
+    auto product = in_epilogue ? matmul(op) : nullptr;
     int first = fused ? fused->size() : 0, second = first + plain->size();
     auto candidate = [=](int i) -> Call {
       if (i < first) return fused->call(i);
@@ -78,23 +57,8 @@ class Convolutions {
     return [=] { return candidate(best); };
   }
 
-  Binding input_gradient(const Op& op) {
-    std::shared_ptr<Matmul> product;
-    if (is_product(op, {"dx", "dy"}, "w")) {
-      int64_t out = op["w"].shape[0], in = op["w"].shape[1], pixels = op["dx"].size / in;
-      product = matmul({in, pixels, out, CUBLAS_OP_N, CUBLAS_OP_N, in, out, in}, op["w"], op["dy"], op["dx"]);
-    }
-    return backward(op, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, {"w", "dy", "dx"}, product);
-  }
-
-  Binding weight_gradient(const Op& op) {
-    std::shared_ptr<Matmul> product;
-    if (is_product(op, {"x", "dy"}, "dw")) {
-      int64_t out = op["dw"].shape[0], in = op["dw"].shape[1], pixels = op["x"].size / in;
-      product = matmul({in, out, pixels, CUBLAS_OP_N, CUBLAS_OP_T, in, out, in}, op["x"], op["dy"], op["dw"]);
-    }
-    return backward(op, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, {"x", "dy", "dw"}, product);
-  }
+  Binding input_gradient(const Op& op) { return backward(op, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, {"w", "dy", "dx"}); }
+  Binding weight_gradient(const Op& op) { return backward(op, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, {"x", "dy", "dw"}); }
 
   int64_t workspace = 0;
 
@@ -186,23 +150,18 @@ class Convolutions {
     return made;
   }
 
-  // Nothing where cuBLASLt has no algorithm for these types.
-  std::shared_ptr<Matmul> matmul(const MatmulShape& shape, const Value& a, const Value& b, const Value& d, const MatmulEnd& end = {}) {
+  // Nothing where it is no product, or where cuBLASLt cannot do it in these types.
+  std::shared_ptr<Matmul> matmul(const Op& op) {
+    auto plan = product_of(op);
+    if (!plan) return nullptr;
     try {
-      return std::make_shared<Matmul>(device_, shape, a, b, d, !exact_, end);
+      return std::make_shared<Matmul>(device_, *plan, !exact_);
     } catch (const std::exception&) {
       return nullptr;
     }
   }
 
-  std::shared_ptr<Matmul> forward_product(const Op& op) {
-    bool ends = op.activation().empty() || op.activation() == "relu";
-    if (!ends || !is_product(op, {"x", "y", "z"}, "w")) return nullptr;
-    int64_t out = op["w"].shape[0], in = op["w"].shape[1], pixels = op["x"].size / in;
-    return matmul({out, pixels, in, CUBLAS_OP_T, CUBLAS_OP_N, in, in, out}, op["w"], op["x"], op["y"], {op.find("b"), op.find("z"), op.activation() == "relu"});
-  }
-
-  Binding backward(const Op& op, cudnnBackendDescriptorType_t kind, std::initializer_list<const char*> roles, std::shared_ptr<Matmul> product) {
+  Binding backward(const Op& op, cudnnBackendDescriptorType_t kind, std::initializer_list<const char*> roles) {
     bool data = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
     graph::Descriptor made(kind);
     if (data)
@@ -221,6 +180,7 @@ class Convolutions {
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 0.0f);
     made.finish();
     auto choice = std::make_shared<Choice>(*this, std::vector<graph::Descriptor>{made}, pointers(op, roles));
+    auto product = matmul(op);
     int engines = choice->size();
     auto candidate = [=](int i) { return i < engines ? choice->call(i) : product->call(i - engines); };
     int best = search_.fastest(words(op, exact_), engines + (product ? product->size() : 0), candidate);

@@ -12,25 +12,28 @@ struct MatmulShape {
   int64_t lda, ldb, ldd;
 };
 
-struct MatmulEnd {
+// The product that an operator is: what is multiplied, what is added, what comes of it.
+struct MatmulPlan {
+  MatmulShape shape;
+  const Value &a, &b, &d;
   const Value *bias = nullptr, *sum = nullptr;
   bool relu = false;
 };
 
 class Matmul {
  public:
-  // Throws where cuBLASLt knows no algorithm.
-  Matmul(Device& device, const MatmulShape& shape, const Value& a, const Value& b, const Value& d, bool tf32, const MatmulEnd& end = {})
-      : device_(device), a_(a), b_(b), d_(d), sum_(end.sum), parts_(std::make_shared<Parts>()) {
-    auto compute = a.dtype == "f32" && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  // Throws where cuBLASLt cannot do it at all.
+  Matmul(Device& device, const MatmulPlan& plan, bool tf32) : device_(device), plan_(plan), parts_(std::make_shared<Parts>()) {
+    const MatmulShape& shape = plan.shape;
+    auto compute = plan.a.dtype == "f32" && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     check(cublasLtMatmulDescCreate(&parts_->kind, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, shape.a);
     set(CUBLASLT_MATMUL_DESC_TRANSB, shape.b);
-    set_epilogue(end);
+    set_epilogue();
     bool ta = shape.a == CUBLAS_OP_T, tb = shape.b == CUBLAS_OP_T;
-    parts_->a = layout(a, ta ? shape.k : shape.m, ta ? shape.m : shape.k, shape.lda);
-    parts_->b = layout(b, tb ? shape.n : shape.k, tb ? shape.k : shape.n, shape.ldb);
-    parts_->d = layout(d, shape.m, shape.n, shape.ldd);
+    parts_->a = layout(plan.a, ta ? shape.k : shape.m, ta ? shape.m : shape.k, shape.lda);
+    parts_->b = layout(plan.b, tb ? shape.n : shape.k, tb ? shape.k : shape.n, shape.ldb);
+    parts_->d = layout(plan.d, shape.m, shape.n, shape.ldd);
     find_algorithms();
   }
 
@@ -41,8 +44,8 @@ class Matmul {
   Call call(int i) const {
     const auto result = found_.at(i);
     char* room = device_.workspace(workspace(i));
-    const void* plus = sum_ ? sum_->data : d_.data;
-    return [=, parts = parts_, a = a_.data, b = b_.data, d = d_.data, sums = sum_ != nullptr, handle = device_.cublas, stream = device_.stream] {
+    const void* plus = plan_.sum ? plan_.sum->data : plan_.d.data;
+    return [=, parts = parts_, a = plan_.a.data, b = plan_.b.data, d = plan_.d.data, sums = plan_.sum != nullptr, handle = device_.cublas, stream = device_.stream] {
       float one = 1, beta = sums ? 1 : 0;
       check(cublasLtMatmul(handle, parts->kind, &one, a, parts->a, b, parts->b, &beta, plus, parts->d, d, parts->d, &result.algo, room, result.workspaceSize, stream),
             "cublasLtMatmul");
@@ -72,13 +75,14 @@ class Matmul {
     check(cublasLtMatmulDescSetAttribute(parts_->kind, name, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   }
 
-  void set_epilogue(const MatmulEnd& end) {
-    cublasLtEpilogue_t epilogue = end.relu ? (end.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
-                                           : (end.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  void set_epilogue() {
+    const Value* bias = plan_.bias;
+    cublasLtEpilogue_t epilogue = plan_.relu ? (bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
+                                             : (bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    if (!end.bias) return;
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(end.bias->data));
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(end.bias->dtype));
+    if (!bias) return;
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias->data));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias->dtype));
   }
 
   static cublasLtMatrixLayout_t layout(const Value& value, int64_t rows, int64_t columns, int64_t pitch) {
@@ -102,8 +106,7 @@ class Matmul {
   }
 
   Device& device_;
-  const Value &a_, &b_, &d_;
-  const Value* sum_;
+  MatmulPlan plan_;
   std::shared_ptr<Parts> parts_;
   std::vector<cublasLtMatmulHeuristicResult_t> found_;
 };

@@ -9,6 +9,9 @@
 
 namespace tare::vendor {
 
+// What is chosen before the workspace has its final place, and bound to it afterwards.
+using Binding = std::function<Call()>;
+
 class Search {
  public:
   explicit Search(Device& device) : device_(device) {
