@@ -96,5 +96,30 @@ def test_pixels_become_channels(mode: Mode, layer: tuple[int, int, int], tmp_pat
     same(lambda: on_colours(*layer), mode, "channels-last", tmp_path, program, (3, 27, 22), "amp-bf16")
 
 
+class Bottleneck(nn.Module):  # type: ignore[misc]
+    """Windows of one pixel before and behind, as in ResNet-50: products, the last with a sum and ReLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = ((8, 6, 1), (6, 6, 3), (6, 8, 1))
+        self.convs = nn.ModuleList(nn.Conv2d(i, o, k, padding=k // 2, bias=False) for i, o, k in sizes)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(o) for _, o, _ in sizes)
+
+    def forward(self, x: Any) -> Any:
+        y = x
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            y = norm(conv(y))
+            y = (y if i < 2 else y + x).relu()
+        return y
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "amp-bf16"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_a_window_of_one_pixel_is_a_product(
+    mode: Mode, precision: Precision, tmp_path: Path, program: Path
+) -> None:
+    same(Bottleneck, mode, "channels-last", tmp_path, program, (8, 5, 7), precision)
+
+
 def test_features_side_by_side(tmp_path: Path, program: Path) -> None:
     same(Features, "train", "contiguous", tmp_path, program, (6,))

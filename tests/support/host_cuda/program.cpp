@@ -1,7 +1,8 @@
-// The CUDA program's own kernels on a CPU, beside BLAS in the place of cuDNN and cuBLAS: leaves the evidence of a step.
+// The CUDA program's own kernels and products on a CPU, beside BLAS in the place of cuDNN: leaves the evidence of a step.
 #include "worker/worker.hpp"
 
 #include "vendor/cuda/own_calls.cuh"
+#include "vendor/cuda/products.cuh"
 
 #include "vendor/cpu/convolution.hpp"
 
@@ -44,28 +45,10 @@ class Widened {
   std::vector<Copy> copies_;
 };
 
-inline Call linear_product(const Op& op) {
-  if (op.kind == "linear") {
-    const float *x = op["x"].as<float>(), *w = op["w"].as<float>();
-    float* y = op["y"].as<float>();
-    int64_t out = op["w"].shape[0], in = op["w"].shape[1], rows = op["x"].size / in;
-    return [=] { gemm(false, true, rows, out, in, x, in, w, in, 0, y, out); };
-  }
-  const float* dy = op["dy"].as<float>();
-  bool by_weight = op.kind == "linear_weight_gradient";
-  const Value& w = op[by_weight ? "dw" : "w"];
-  const float* other = op[by_weight ? "x" : "w"].as<float>();
-  float* made = op[by_weight ? "dw" : "dx"].as<float>();
-  int64_t out = w.shape[0], in = w.shape[1], rows = op["dy"].size / out;
-  if (by_weight) return [=] { gemm(true, false, out, in, rows, dy, out, other, in, 0, made, in); };
-  return [=] { gemm(false, false, rows, in, out, dy, out, other, in, 0, made, in); };
-}
-
 inline Call library_call(const Op& op) {
   if (op.kind == "conv") return convolution(op);
   if (op.kind == "conv_input_gradient") return convolution_input_gradient(op);
   if (op.kind == "conv_weight_gradient") return convolution_weight_gradient(op);
-  if (op.kind.rfind("linear", 0) == 0) return linear_product(op);
   throw Failure("unsupported", "no stand-in for " + op.kind);
 }
 
@@ -95,6 +78,13 @@ class Host : public Backend {
       std::vector<Call> own = own_calls<T>(device_, partials_, op);
       for (auto& call : own) calls.push_back(std::move(call));
       if (!own.empty()) continue;
+      bool in_epilogue = op.activation().empty() || op.activation() == "relu";
+      auto product = product_of(op);
+      if (product && (in_epilogue || op.kind == "linear")) {
+        calls.push_back(Matmul(device_, *product, false).call(0));
+        if (!in_epilogue) calls.push_back(epilogue<T>(device_, op, op["y"].as<T>(), false));
+        continue;
+      }
       auto widened = std::make_shared<Widened<T>>(op);
       Call call = library_call(widened->op());
       calls.push_back([=] { widened->read(), call(), widened->write(); });

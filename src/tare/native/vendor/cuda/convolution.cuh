@@ -1,15 +1,13 @@
 // Convolutions by cuDNN's graphs: fused with bias, sum and activation where an engine does it, followed by our own kernel
-// where none does or where that is faster.
+// where none does or where that is faster. One of a single pixel is a product of matrices too, and cuBLASLt may be faster.
 #pragma once
 
 #include "graph.cuh"
-#include "normalization_backward.cuh"
+#include "normalization.cuh"
+#include "products.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {
-
-// What is chosen before the workspace has its final place, and bound to it afterwards.
-using Binding = std::function<Call()>;
 
 inline std::string words(const Op& op, bool exact) {
   std::string made = question_of(op, exact ? "exact" : "");
@@ -42,15 +40,19 @@ class Convolutions {
     auto plain = std::make_shared<Choice>(*this, forward_operations(op, false), pointers(op, {"x", "w", "y"}));
     auto fused = fuses ? std::make_shared<Choice>(*this, forward_operations(op, true), pointers(op, {"x", "w", "y", "b", "z"})) : nullptr;
     Call after = ends ? epilogue<T>(device_, op, op["y"].as<T>()) : Call();
-    int first = fused ? fused->size() : 0;
+    bool in_epilogue = op.activation().empty() || op.activation() == "relu";
+    auto product = in_epilogue ? matmul(op) : nullptr;
+    int first = fused ? fused->size() : 0, second = first + plain->size();
     auto candidate = [=](int i) -> Call {
       if (i < first) return fused->call(i);
+      if (i >= second) return product->call(i - second);
       Call call = plain->call(i - first);
       if (!after) return call;
       return [call, after] { call(), after(); };
     };
-    int best = search_.fastest(words(op, exact_), first + plain->size(), candidate);
-    (best < first ? *fused : *plain).keep(best < first ? best : best - first);
+    int best = search_.fastest(words(op, exact_), second + (product ? product->size() : 0), candidate);
+    if (best >= second) workspace = std::max(workspace, product->workspace(best - second));
+    else (best < first ? *fused : *plain).keep(best < first ? best : best - first);
     // The channels of a graph's tensors go with the call.
     return [=] { return candidate(best); };
   }
@@ -148,6 +150,17 @@ class Convolutions {
     return made;
   }
 
+  // Nothing where it is no product, or where cuBLASLt cannot do it in these types.
+  std::shared_ptr<Matmul> matmul(const Op& op) {
+    auto plan = product_of(op);
+    if (!plan) return nullptr;
+    try {
+      return std::make_shared<Matmul>(device_, *plan, !exact_);
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+  }
+
   Binding backward(const Op& op, cudnnBackendDescriptorType_t kind, std::initializer_list<const char*> roles) {
     bool data = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
     graph::Descriptor made(kind);
@@ -167,9 +180,13 @@ class Convolutions {
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 0.0f);
     made.finish();
     auto choice = std::make_shared<Choice>(*this, std::vector<graph::Descriptor>{made}, pointers(op, roles));
-    int best = search_.fastest(words(op, exact_), choice->size(), [=](int i) { return choice->call(i); });
-    choice->keep(best);
-    return [=] { return choice->call(best); };
+    auto product = matmul(op);
+    int engines = choice->size();
+    auto candidate = [=](int i) { return i < engines ? choice->call(i) : product->call(i - engines); };
+    int best = search_.fastest(words(op, exact_), engines + (product ? product->size() : 0), candidate);
+    if (best < engines) choice->keep(best);
+    else workspace = std::max(workspace, product->workspace(best - engines));
+    return [=] { return candidate(best); };
   }
 
   Device& device_;

@@ -100,7 +100,8 @@ class Graph {
   }
 
  private:
-  static constexpr int64_t most_engines = 10;
+  // Of those that round, which come first where they may not be taken, there are many.
+  static constexpr int64_t most_engines = 10, most_asked = 100;
 
   void add_engines(cudnnBackendHeurMode_t mode) {
     Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -108,16 +109,18 @@ class Graph {
     if (cudnnBackendFinalize(heuristic.raw()) != CUDNN_STATUS_SUCCESS) return;
     std::vector<Descriptor> found;
     std::vector<cudnnBackendDescriptor_t> raw;
-    for (int64_t i = 0; i < most_engines; ++i) {
+    int64_t asked = exact_ ? most_asked : most_engines;
+    for (int64_t i = 0; i < asked; ++i) {
       found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
       raw.push_back(found.back().raw());
     }
     int64_t count = 0;
-    if (cudnnBackendGetAttribute(heuristic.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, most_engines, &count, raw.data()) !=
+    if (cudnnBackendGetAttribute(heuristic.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, asked, &count, raw.data()) !=
         CUDNN_STATUS_SUCCESS)
       return;
-    for (int64_t i = 0; i < std::min(count, most_engines); ++i)
-      if (!exact_ || !rounds(found[i])) engines_.push_back(found[i]);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < std::min(count, asked) && kept < most_engines; ++i)
+      if (!exact_ || !rounds(found[i])) engines_.push_back(found[i]), ++kept;
   }
 
   // Whether an engine may compute float32 in fewer digits.

@@ -1,8 +1,9 @@
 // vendor on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for products, kernels of our own for what lies
 // between them. As `vendor:graph`, the whole step is captured once and launched as one.
 #include "../../worker/worker.hpp"
+#include "convolution.cuh"
 #include "kernels.cuh"
-#include "products.cuh"
+#include "linear.cuh"
 #include "recurrent.cuh"
 
 TARE_KERNELS(extern, float)
@@ -73,7 +74,7 @@ class Cuda : public Backend {
   template <class T>
   std::vector<Call> compile_as(const Step& step, std::vector<std::string>& names) {
     convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
-    products_ = std::make_unique<Products>(device_, search_, exact_, tf32_);
+    linears_ = std::make_unique<Linears>(device_, search_, tf32_);
     std::vector<Binding> bindings;
     auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
     for (const auto& op : step.ops) {
@@ -81,14 +82,12 @@ class Cuda : public Backend {
       if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
       else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
       else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
-      else if (op.kind == "linear") bindings.push_back(products_->forward<T>(op));
-      else if (op.kind == "linear_input_gradient") bindings.push_back(products_->input_gradient(op));
-      else if (op.kind == "linear_weight_gradient") bindings.push_back(products_->weight_gradient(op));
+      else if (op.kind.rfind("linear", 0) == 0) bindings.push_back(linears_->bind<T>(op));
       else
         for (auto& call : plain<T>(step, op)) now(std::move(call));
       names.resize(names.size() + bindings.size() - before, describe(op));
     }
-    device_.settle(std::max(convolutions_->workspace, products_->workspace));
+    device_.settle(std::max(convolutions_->workspace, linears_->workspace));
     std::vector<Call> calls;
     for (const auto& binding : bindings) calls.push_back(binding());
     search_.save();
@@ -117,7 +116,7 @@ class Cuda : public Backend {
   Partials partials_;
   bool exact_, tf32_, captured_;
   std::unique_ptr<Convolutions> convolutions_;
-  std::unique_ptr<Products> products_;
+  std::unique_ptr<Linears> linears_;
   std::map<int64_t, std::unique_ptr<Lstm>> lstms_;
   cudaEvent_t start_, end_;
 };

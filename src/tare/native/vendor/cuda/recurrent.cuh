@@ -1,7 +1,8 @@
 // LSTM by cuDNN, with whichever of its algorithms is fastest for the shape, forward and backward together.
 #pragma once
 
-#include "convolution.cuh"
+#include "graph.cuh"
+#include "search.cuh"
 
 namespace tare::vendor {
 

@@ -9,12 +9,16 @@
 
 namespace tare::vendor {
 
+// What is chosen before the workspace has its final place, and bound to it afterwards.
+using Binding = std::function<Call()>;
+
 class Search {
  public:
   explicit Search(Device& device) : device_(device) {
     if (device.cache_folder.empty()) return;
     std::filesystem::create_directories(device.cache_folder);
-    path_ = device.cache_folder + "/vendor-" + std::to_string(std::hash<std::string>()(device.name)) + ".txt";
+    // An answer is a candidate's number: where the candidates change, so does the name.
+    path_ = device.cache_folder + "/vendor2-" + std::to_string(std::hash<std::string>()(device.name)) + ".txt";
     std::ifstream file(path_);
     std::string question;
     for (int answer; file >> question >> answer;) known_[question] = answer;

@@ -1,0 +1,41 @@
+// Linear layers by cuBLASLt, with the bias and ReLU in the product's epilogue.
+#pragma once
+
+#include "normalization.cuh"
+#include "products.cuh"
+#include "search.cuh"
+
+namespace tare::vendor {
+
+class Linears {
+ public:
+  Linears(Device& device, Search& search, bool tf32) : device_(device), search_(search), tf32_(tf32) {}
+
+  template <class T>
+  Binding bind(const Op& op) {
+    Binding made = product(op);
+    if (op.kind != "linear" || op.activation().empty() || op.activation() == "relu") return made;
+    Call after = epilogue<T>(device_, op, op["y"].as<T>(), false);
+    return [=]() -> Call { return [call = made(), after] { call(), after(); }; };
+  }
+
+  int64_t workspace = 0;
+
+ private:
+  Binding product(const Op& op) {
+    MatmulPlan plan = *product_of(op);
+    auto made = std::make_shared<Matmul>(device_, plan, tf32_);
+    std::string ending = op.kind == "linear" ? op.activation() : "";
+    std::string question = op.kind + (tf32_ ? ":tf32" : "") + ending + (plan.bias ? ":b" : "") + ":" + plan.a.dtype + plan.d.dtype;
+    for (int64_t n : {plan.shape.m, plan.shape.n, plan.shape.k}) question += "," + std::to_string(n);
+    int best = search_.fastest(question, made->size(), [=](int i) { return made->call(i); });
+    workspace = std::max(workspace, made->workspace(best));
+    return [=] { return made->call(best); };
+  }
+
+  Device& device_;
+  Search& search_;
+  bool tf32_;
+};
+
+}  // namespace tare::vendor

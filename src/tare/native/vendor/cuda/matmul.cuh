@@ -1,0 +1,114 @@
+// One product by cuBLASLt, with what follows it in its epilogue. Its algorithms are candidates for a search.
+#pragma once
+
+#include "device.cuh"
+
+namespace tare::vendor {
+
+// d (m x n) = a (m x k) times b (k x n), columns first as cuBLAS has it.
+struct MatmulShape {
+  int64_t m, n, k;
+  cublasOperation_t a, b;
+  int64_t lda, ldb, ldd;
+};
+
+// The product that an operator is: what is multiplied, what is added, what comes of it.
+struct MatmulPlan {
+  MatmulShape shape;
+  const Value &a, &b, &d;
+  const Value *bias = nullptr, *sum = nullptr;
+  bool relu = false;
+};
+
+class Matmul {
+ public:
+  // Throws where cuBLASLt cannot do it at all.
+  Matmul(Device& device, const MatmulPlan& plan, bool tf32) : device_(device), plan_(plan), parts_(std::make_shared<Parts>()) {
+    const MatmulShape& shape = plan.shape;
+    auto compute = plan.a.dtype == "f32" && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescCreate(&parts_->kind, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, shape.a);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, shape.b);
+    set_epilogue();
+    bool ta = shape.a == CUBLAS_OP_T, tb = shape.b == CUBLAS_OP_T;
+    parts_->a = layout(plan.a, ta ? shape.k : shape.m, ta ? shape.m : shape.k, shape.lda);
+    parts_->b = layout(plan.b, tb ? shape.n : shape.k, tb ? shape.k : shape.n, shape.ldb);
+    parts_->d = layout(plan.d, shape.m, shape.n, shape.ldd);
+    find_algorithms();
+  }
+
+  int size() const { return static_cast<int>(found_.size()); }
+  int64_t workspace(int i) const { return static_cast<int64_t>(found_.at(i).workspaceSize); }
+
+  // Where the operands lie by now.
+  Call call(int i) const {
+    const auto result = found_.at(i);
+    char* room = device_.workspace(workspace(i));
+    const void* plus = plan_.sum ? plan_.sum->data : plan_.d.data;
+    return [=, parts = parts_, a = plan_.a.data, b = plan_.b.data, d = plan_.d.data, sums = plan_.sum != nullptr, handle = device_.cublas, stream = device_.stream] {
+      float one = 1, beta = sums ? 1 : 0;
+      check(cublasLtMatmul(handle, parts->kind, &one, a, parts->a, b, parts->b, &beta, plus, parts->d, d, parts->d, &result.algo, room, result.workspaceSize, stream),
+            "cublasLtMatmul");
+    };
+  }
+
+ private:
+  static constexpr int most_algorithms = 8;
+  static constexpr int64_t most_workspace = 32ll << 20;
+
+  struct Parts {
+    cublasLtMatmulDesc_t kind = nullptr;
+    cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+    Parts() = default;
+    Parts(const Parts&) = delete;
+    ~Parts() {
+      for (auto layout : {a, b, d})
+        if (layout) cublasLtMatrixLayoutDestroy(layout);
+      if (kind) cublasLtMatmulDescDestroy(kind);
+    }
+  };
+
+  static cudaDataType_t type_of(const std::string& dtype) { return dtype == "f32" ? CUDA_R_32F : dtype == "bf16" ? CUDA_R_16BF : CUDA_R_16F; }
+
+  template <class V>
+  void set(cublasLtMatmulDescAttributes_t name, V value) {
+    check(cublasLtMatmulDescSetAttribute(parts_->kind, name, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  }
+
+  void set_epilogue() {
+    const Value* bias = plan_.bias;
+    cublasLtEpilogue_t epilogue = plan_.relu ? (bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
+                                             : (bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (!bias) return;
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias->data));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias->dtype));
+  }
+
+  static cublasLtMatrixLayout_t layout(const Value& value, int64_t rows, int64_t columns, int64_t pitch) {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(cublasLtMatrixLayoutCreate(&made, type_of(value.dtype), rows, columns, pitch), "cublasLtMatrixLayoutCreate");
+    return made;
+  }
+
+  void find_algorithms() {
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    uint64_t most = most_workspace;
+    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most), "the workspace of products");
+    found_.resize(most_algorithms);
+    int count = 0;
+    auto status = cublasLtMatmulAlgoGetHeuristic(device_.cublas, parts_->kind, parts_->a, parts_->b, parts_->d, parts_->d, preference, most_algorithms,
+                                                 found_.data(), &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    found_.resize(count);
+  }
+
+  Device& device_;
+  MatmulPlan plan_;
+  std::shared_ptr<Parts> parts_;
+  std::vector<cublasLtMatmulHeuristicResult_t> found_;
+};
+
+}  // namespace tare::vendor
