@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -70,6 +72,36 @@ def test_the_server_has_torch_and_has_touched_no_device_and_has_one_thread(fork:
     threads = [(one / "comm").read_text().strip() for one in (server / "task").iterdir()]
     # OpenBLAS keeps threads of its own and takes care of a fork; nothing else may run in the server.
     assert len(threads) <= 1 + (os.cpu_count() or 1)
+
+
+DRIVER = """
+static int awake = 0;
+int cuInit(unsigned flags) { awake = 1; return 0; }
+int cuDeviceGetCount(int *count) { return awake ? 0 : 3; }
+"""
+# One loads the driver and asks nothing of it; one wakes it; one comes after.
+MODULES = {
+    "loads_it": "import ctypes; driver = ctypes.CDLL({library!r})",
+    "wakes_it": "import loads_it; loads_it.driver.cuInit(0)",
+    "comes_after": "",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="plants a driver, for Linux")
+def test_a_module_that_wakes_the_driver_of_the_gpu_is_left_to_the_workers(tmp_path: Path) -> None:
+    library = tmp_path / "libcuda.so.1"
+    (tmp_path / "driver.c").write_text(DRIVER)
+    build = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(library), str(tmp_path / "driver.c")]
+    subprocess.run(build, check=True)
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text.format(library=str(library)))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with contextlib.closing(ForkLauncher(tuple(MODULES), variables={"PYTHONPATH": path})) as launcher:
+        ending = supervise(launcher.launch(ProbeJob()), Watchman(120))
+        assert isinstance(ending.messages[-1], Done)
+        assert launcher._server is not None
+        command = Path(f"/proc/{launcher._server.pid}/cmdline").read_text().split("\0")
+    assert command[command.index("--preload") + 1] == "loads_it,comes_after"
 
 
 def test_a_server_that_dies_while_it_starts_a_worker_is_replaced() -> None:

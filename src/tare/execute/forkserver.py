@@ -16,9 +16,14 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
+CUDA_ERROR_NOT_INITIALIZED = 3
+QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+# What every worker needs.
+ALWAYS = ("torch", "scipy.special", "tare.execute.worker", "tare.rungs.program")
 
 
 def main() -> None:
@@ -28,19 +33,53 @@ def main() -> None:
     args = parser.parse_args()
     # Ctrl-C reaches the whole foreground group: the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _preload(["torch", "scipy.special", "tare.execute.worker", "tare.rungs.program", *args.preload.split(",")])
+    wanted = [name for name in args.preload.split(",") if name]
+    culprit = _preload([*ALWAYS, *wanted])
+    if culprit in wanted:
+        # Not to be undone in this process: it begins again and leaves that import to the workers.
+        wanted.remove(culprit)
+        program = [sys.executable, "-m", "tare.execute.forkserver", "--socket", str(args.socket)]
+        os.execv(sys.executable, [*program, "--preload", ",".join(wanted)])
     Server(socket.socket(fileno=args.socket)).serve()
 
 
-def _preload(modules: list[str]) -> None:
-    for name in filter(None, modules):
-        # What cannot be imported is the job's failure to report, with its cause, not the server's. A package that
-        # does not fit its torch raises more than ImportError.
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
+def _preload(modules: list[str]) -> str | None:
+    """Imports the modules, up to the first that wakes the GPU's driver: that one is returned."""
+    with _quiet_check():
+        for name in modules:
+            # What cannot be imported is the job's failure to report, with its cause, not the server's. A package
+            # that does not fit its torch raises more than ImportError.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+            if _driver_is_awake():
+                return name
     gc.collect()
     # The collector's marks would unshare every page it visits in the children.
     gc.freeze()
+    return None
+
+
+@contextlib.contextmanager
+def _quiet_check() -> Iterator[None]:
+    """Packages ask at its import whether there is a GPU: in here torch answers without waking the driver."""
+    before = os.environ.get(QUIET_CHECK)
+    os.environ[QUIET_CHECK] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[QUIET_CHECK]
+        if before is not None:
+            os.environ[QUIET_CHECK] = before
+
+
+def _driver_is_awake() -> bool:
+    """Whether anything here has initialised CUDA's driver: a process forked after that cannot use a GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
+    except OSError:
+        # Nobody has loaded it.
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != CUDA_ERROR_NOT_INITIALIZED)
 
 
 class Server:

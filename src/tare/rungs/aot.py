@@ -1,6 +1,9 @@
 """AOTInductor: the exported graph compiled ahead of time into a package, run from C++ or from Python."""
 
+import contextlib
+import ctypes
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,7 +49,7 @@ class Aot(NativeRung):
             _package(program, path)
         # Loading a package needs this module, and does not import it itself.
         import_module("torch._inductor.codecache")
-        # The device by its number, as the C++ program has it: loaded without, it crashed on CUDA (torch 2.11).
+        _share_torch_s_symbols()
         index = -1 if program.device.type == "cpu" else program.device.index or 0
         program.forward = aoti_load_package(str(path), device_index=index)
         program.step = program.plain_step()
@@ -61,6 +64,19 @@ class Aot(NativeRung):
             stage_batch(program, folder)
         finally:
             program.close()
+
+
+def _share_torch_s_symbols() -> None:
+    """A package built by another compiler than torch brings parts of the C++ library that do not fit the process's
+    own, and crashed in std::regex as it was loaded (torch 2.11, Ubuntu's g++ 13). Where it sees torch's parts it
+    takes those, as in a C++ program; Python hides them."""
+    if sys.platform != "linux":
+        return
+    import torch
+
+    for name in ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch.so"):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name), mode=ctypes.RTLD_GLOBAL)
 
 
 def _package(program: Any, path: Path) -> None:
