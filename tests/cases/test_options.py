@@ -16,7 +16,7 @@ def test_nothing_given_is_the_defaults() -> None:
 
 
 def test_quick_is_one_round() -> None:
-    assert make_options({**QUICK, "timeout": 5}) == Options(rounds=1, budget=2.0, width=0.05, timeout=5.0)
+    assert make_options({**QUICK, "timeout": 5}) == Options(rounds=1, budget=1.5, width=0.05, timeout=5.0)
 
 
 @pytest.mark.parametrize(

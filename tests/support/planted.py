@@ -176,7 +176,7 @@ class Unsynchronised(Rung):
 
     def prepare(self, workload: Workload, case: Case) -> Program:
         program = TorchProgram(workload, case)
-        right, fetch = program.step, program.fetch
+        right, look = program.step, program.has_nan
 
         def work(box: list[Any]) -> None:
             time.sleep(0.005)
@@ -189,12 +189,12 @@ class Unsynchronised(Rung):
             thread.start()
             return thread, box
 
-        def wait_and_fetch(result: Any) -> Any:
+        def wait_and_look(result: Any) -> bool:
             result[0].join()
-            return fetch(result[1][0])
+            return look(result[1][0])
 
         program.step = step
-        program.fetch = wait_and_fetch  # type: ignore[method-assign]
+        program.has_nan = wait_and_look  # type: ignore[method-assign]
         return program
 
 

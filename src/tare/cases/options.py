@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return fields
 
 
-QUICK: dict[str, Any] = {"rounds": 1, "budget": 2.0, "width": 0.05}
+QUICK: dict[str, Any] = {"rounds": 1, "budget": 1.5, "width": 0.05}
 
 
 def make_options(given: dict[str, Any], where: str = "options") -> Options:

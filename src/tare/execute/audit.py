@@ -3,10 +3,8 @@
 import time
 from typing import Any
 
-import numpy as np
-
 from tare.measure.clock import Clock
-from tare.rungs.base import Arrays, Program
+from tare.rungs.base import Program
 
 TRIES = 3
 # Work that goes on after the clock has stopped is an error if it is this much of the block, and no mere jitter.
@@ -14,21 +12,17 @@ SHARE = 0.10
 JITTER_NS = 50_000
 
 
-def has_nan(arrays: Arrays) -> bool:
-    return any(bool(np.isnan(values).any()) for values in arrays.values() if values.dtype.kind in "fc")
-
-
 def left_running(program: Program, clock: Clock, steps: int) -> str | None:
-    """Whether fetching the result right after the synchronised block waits for something.
+    """Whether looking at the result right after the synchronised block waits for something.
 
-    Nothing can be fetched before it exists. If the first fetch takes much longer than a second one, the block's
+    Nothing can be seen before it exists. If the first look takes much longer than a second one, the block's
     synchronisation did not wait for the work, and the times are too short.
     """
     worst: tuple[int, int] | None = None
     for _ in range(TRIES):
         block = clock.time(program.step, steps)
-        first = _fetch_ns(program, block.result)
-        extra = first - _fetch_ns(program, block.result)
+        first = _look_ns(program, block.result)
+        extra = first - _look_ns(program, block.result)
         if block.device_ns is not None and block.device_ns > 1.05 * block.wall_ns + JITTER_NS:
             return (
                 f"the device was busy for {block.device_ns / 1e6:.3g} ms of a block timed as "
@@ -44,7 +38,7 @@ def left_running(program: Program, clock: Clock, steps: int) -> str | None:
     )
 
 
-def _fetch_ns(program: Program, result: Any) -> int:
+def _look_ns(program: Program, result: Any) -> int:
     start = time.perf_counter_ns()
-    program.fetch(result)
+    program.has_nan(result)
     return time.perf_counter_ns() - start

@@ -14,7 +14,7 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
-from tare.execute.audit import has_nan, left_running
+from tare.execute.audit import left_running
 from tare.execute.cache import use_cache
 from tare.execute.duties import DUTIES
 from tare.execute.jobs import Job, RoundJob, read_job
@@ -115,7 +115,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
 
     send(Stage("audit"))
-    if has_nan(program.fetch(last)):
+    if program.has_nan(last):
         return Failure(cause="nan", message="the result is not a number after sampling", stage="audit")
     waiting = left_running(program, clock, max(taken[1].steps))
     if waiting:

@@ -31,8 +31,8 @@ class Program(Protocol):
     def step(self) -> Any:
         """One step, as the user of this rung would run it."""
 
-    def fetch(self, result: Any) -> Arrays:
-        """What a step returned, on the host: cannot be had before the step has really finished."""
+    def has_nan(self, result: Any) -> bool:
+        """Whether what a step returned is somewhere no number: not to be known before the step has ended."""
 
     def evidence(self) -> Arrays:
         """What parity compares: outputs, or the losses, gradients and updates of the first training steps."""

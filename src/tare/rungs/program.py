@@ -75,13 +75,14 @@ class TorchProgram:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=dtype(kind), cache_enabled=cache)
 
-    def fetch(self, result: Any) -> Arrays:
-        leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        return {f"output/{i}": _to_host(leaf) for i, leaf in enumerate(leaves)}
+    def has_nan(self, result: Any) -> bool:
+        # Where the tensors are: half a gigabyte of logits takes a second to the host.
+        numbers = (leaf for leaf in _tensors(result) if leaf.is_floating_point() or leaf.is_complex())
+        return any(bool(torch.isnan(leaf).any()) for leaf in numbers)
 
     def evidence(self) -> Arrays:
         if not self.trains:
-            return self.fetch(self.step())
+            return {f"output/{i}": _to_host(leaf) for i, leaf in enumerate(_tensors(self.step()))}
         self.reset()
         found: Arrays = {}
         for i in range(1, EVIDENCE_STEPS + 1):
@@ -196,6 +197,10 @@ def _move_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any)
     # Not torch's own chance, which a layer may not ask under `vmap`.
     towards = np.random.default_rng(seed).integers(0, 2, tuple(output.shape), dtype=np.int8)
     return output * (1 + step * (torch.from_numpy(towards).to(output.device, output.dtype) * 2 - 1))
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def _to_host(tensor: Any) -> Any:

@@ -1,7 +1,7 @@
 """Random weights without the wait: a billion normals take ten seconds on one core, which every process would pay.
 
-Tensors of millions of elements are filled from one block of random numbers, over and over. Its length is prime, so
-no row or column of a weight lines up with another, and every tensor begins at an offset of its own.
+Large tensors are filled from one block of random numbers, over and over. Its length is prime, so no row or column
+of a weight lines up with another, and every tensor begins at an offset of its own.
 """
 
 from typing import Any
@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LARGE = 1 << 22
-BLOCK = LARGE - 3  # a prime
+LARGE = 1 << 18
+BLOCK = (1 << 20) - 3  # a prime
 
 _aten = torch.ops.aten
 
 
 class QuickRandom(TorchDispatchMode):
-    """While active, `normal_` and `uniform_` of large CPU tensors repeat a block drawn from the same generator."""
+    """While active, `normal_` and `uniform_` of large CPU tensors scale a block drawn from the same generator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,14 +37,22 @@ class QuickRandom(TorchDispatchMode):
         )
 
     def _fill(self, func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        key = (func, args, tuple((name, value) for name, value in kwargs.items() if name != "generator"))
-        if key not in self._blocks:
-            self._blocks[key] = func(torch.empty(BLOCK), *args, **kwargs)
-        block = self._blocks[key]
+        shift, scale = _line(func, *args, **kwargs)
+        if func not in self._blocks:
+            self._blocks[func] = func(torch.empty(BLOCK), generator=kwargs.get("generator"))
+        block = self._blocks[func]
         flat = tensor.view(-1)
         begin, offset = 0, int(torch.randint(BLOCK, ()))
         while begin < flat.numel():
             length = min(BLOCK - offset, flat.numel() - begin)
-            flat[begin : begin + length].copy_(block[offset : offset + length])
+            torch.mul(block[offset : offset + length], scale, out=flat[begin : begin + length])
             begin, offset = begin + length, 0
-        return tensor
+        return flat.add_(shift).view_as(tensor) if shift else tensor
+
+
+def _line(func: Any, first: float | None = None, second: float = 1.0, **kwargs: Any) -> tuple[float, float]:
+    """What is added to a standard number, and what it is multiplied with before."""
+    if func is _aten.normal_.default:
+        return kwargs.get("mean", first or 0.0), kwargs.get("std", second)
+    low, high = kwargs.get("from", first or 0.0), kwargs.get("to", second)
+    return low, high - low
