@@ -4,6 +4,7 @@ import gzip
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,9 +175,10 @@ def test_odd_arguments_harm_only_where_they_matter(tmp_path: Path) -> None:
     assert trace.device.call.tolist() == [-1, 0, 1, 2]
 
 
-def test_numbers_beyond_all_bounds_are_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("odd", [{"correlation": 2**70}, {"grid": [1, 2**70, 1]}, {"block": [1, "many", 1]}])
+def test_numbers_that_are_none_or_beyond_all_bounds_are_one_line(tmp_path: Path, odd: dict[str, Any]) -> None:
     builder = small()
-    builder.kernel("huge", 1, 2, correlation=2**70)
+    builder.kernel("huge", 1, 2, **{"correlation": 3, **odd})
     with pytest.raises(BadInput, match="cannot be read"):
         read(builder.write(tmp_path / "t.json"))
 

@@ -17,6 +17,7 @@ KINDS = (
 )
 Taker = Callable[[list[Span]], None]
 _join = SEPARATOR.join
+_NUMBERS = msgspec.json.Decoder(list[int] | None)
 
 
 class Collector:
@@ -154,5 +155,5 @@ def _two_triples(texts: list[bytes]) -> list[int]:
 
 
 def _triple(text: bytes) -> list[int]:
-    numbers = msgspec.json.decode(text, type=list[int] | None) if text else None
+    numbers = _NUMBERS.decode(text) if text else None
     return numbers if numbers is not None and len(numbers) == 3 else [-1, -1, -1]

@@ -97,17 +97,13 @@ class Codes(dict[Any, int]):
 
 
 class Interned(Codes):
-    """Equal groups of texts, joined by SEPARATOR, get equal rows of numbers, which are worked out once."""
+    """Equal groups of texts, joined by SEPARATOR, get equal rows of numbers, worked out once, at the end."""
 
     def __init__(self, width: int, numbers: Callable[[list[bytes]], list[int]]) -> None:
         super().__init__()
-        self._width, self._numbers, self._rows = width, numbers, bytearray()
-
-    def __missing__(self, group: bytes) -> int:
-        self._rows += integers(self._numbers(group.split(SEPARATOR)))
-        self[group] = code = len(self)
-        return code
+        self._width, self._numbers = width, numbers
 
     def columns(self, codes: Integers) -> Integers:
         """The numbers of these groups, one array a column."""
-        return np.frombuffer(self._rows, dtype=np.int64).reshape(-1, self._width).T.take(codes, axis=1)
+        rows = [self._numbers(group.split(SEPARATOR)) for group in self]
+        return np.array(rows, dtype=np.int64).reshape(-1, self._width).T.take(codes, axis=1)

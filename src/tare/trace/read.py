@@ -41,9 +41,9 @@ def read(path: Path) -> Trace:
         with _uncollected():
             for events in chunks:
                 collector.take(events)
+        return build(collector, str(path), chunks.metadata, chunks.events)
     except (msgspec.DecodeError, OverflowError, TypeError) as error:
         raise BadInput(f"the trace {path} has an event that cannot be read: {brief(error)}") from None
-    return build(collector, str(path), chunks.metadata, chunks.events)
 
 
 @contextmanager
