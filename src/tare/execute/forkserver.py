@@ -61,7 +61,7 @@ def _preload(modules: list[str]) -> str | None:
 
 @contextlib.contextmanager
 def _quiet_check() -> Iterator[None]:
-    """Packages ask at its import whether there is a GPU: in here torch answers without waking the driver."""
+    """Packages ask when they are imported whether there is a GPU: here torch answers without waking the driver."""
     before = os.environ.get(QUIET_CHECK)
     os.environ[QUIET_CHECK] = "1"
     try:
