@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tare.workloads.networks.fill import BLOCK, LARGE, QuickRandom
+from tare.workloads.networks import fill
+from tare.workloads.networks.fill import BLOCK, LARGE, LARGE_BEHIND_MANY, QuickRandom
 
 
 def filled(rows: int, columns: int) -> torch.Tensor:
@@ -32,12 +33,23 @@ def test_two_tensors_begin_at_different_places() -> None:
     assert float((first * second).mean()) == pytest.approx(0.25, abs=0.002)
 
 
-def test_small_tensors_are_as_without_it() -> None:
+@pytest.mark.parametrize("length", [1000, LARGE - 1])
+def test_small_tensors_are_as_without_it(length: int) -> None:
     torch.manual_seed(5)
-    plain = torch.empty(1000).normal_()
+    plain = torch.empty(length).normal_()
     torch.manual_seed(5)
     with QuickRandom():
-        assert torch.equal(torch.empty(1000).normal_(), plain)
+        assert torch.equal(torch.empty(length).normal_(), plain)
+
+
+def test_in_a_large_model_smaller_tensors_are_filled_quickly_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fill, "MANY", 3 * LARGE_BEHIND_MANY)
+    with QuickRandom() as mode:
+        tensors = [torch.empty(LARGE_BEHIND_MANY).normal_(0, 0.1) for _ in range(6)]
+        torch.empty(LARGE_BEHIND_MANY - 1).normal_()
+    assert mode._drawn == 4 * LARGE_BEHIND_MANY - 1
+    for tensor in tensors:
+        assert float(tensor.std()) == pytest.approx(0.1, rel=0.01)
 
 
 def test_a_block_is_a_prime_so_that_no_row_length_divides_it() -> None:

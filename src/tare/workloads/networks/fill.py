@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LARGE = 1 << 18
+# From how many numbers on a tensor is large; and once a model has drawn so many, from how many.
+LARGE = 1 << 22
+MANY, LARGE_BEHIND_MANY = 1 << 26, 1 << 18
 BLOCK = (1 << 20) - 3  # a prime
 
 _aten = torch.ops.aten
@@ -21,16 +23,19 @@ class QuickRandom(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[Any, Any] = {}
+        self._drawn = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in (_aten.normal_.default, _aten.uniform_.default) and self._is_large(args[0]):
-            return self._fill(func, args[0], *args[1:], **kwargs)
+        if func in (_aten.normal_.default, _aten.uniform_.default):
+            if self._is_large(args[0]):
+                return self._fill(func, args[0], *args[1:], **kwargs)
+            self._drawn += args[0].numel()
         return func(*args, **kwargs)
 
     def _is_large(self, tensor: Any) -> bool:
         return bool(
-            tensor.numel() >= LARGE
+            tensor.numel() >= (LARGE if self._drawn < MANY else LARGE_BEHIND_MANY)
             and tensor.device.type == "cpu"
             and tensor.dtype == torch.float32
             and tensor.is_contiguous()
