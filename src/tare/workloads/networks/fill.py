@@ -52,7 +52,9 @@ class QuickRandom(TorchDispatchMode):
             length = min(BLOCK - offset, flat.numel() - begin)
             torch.mul(block[offset : offset + length], scale, out=flat[begin : begin + length])
             begin, offset = begin + length, 0
-        return flat.add_(shift).view_as(tensor) if shift else tensor
+        if shift:
+            flat.add_(shift)
+        return tensor
 
 
 def _line(func: Any, first: float | None = None, second: float = 1.0, **kwargs: Any) -> tuple[float, float]:
