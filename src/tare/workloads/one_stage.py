@@ -34,6 +34,8 @@ for _name, (_model, _resolution, _paper) in MODELS.items():
         sizes={"resolution": _resolution, "classes": 81},
         smoke={"batch": 1, "resolution": 128, "classes": 5},
         requires=("torchvision",),
+        # As for the two-stage ones: RetinaNet with a hundredth is no number after some hundred steps.
+        learning_rate=0.0001,
         unsupported=NO_HALF,
         groups=() if "fcos" in _name else ("mlperf",),
     )(OneStage(_model))
