@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct):
     def exit_code(self) -> int:
         if self.interrupted:
             return 130
-        return 1 if any(not record.ok for record in self.records) else 0
+        return 1 if any(record.failed for record in self.records) else 0
 
     def document(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -70,7 +70,11 @@ class Outcome(msgspec.Struct):
         for name, why in self.left_out.items():
             console.print(f"  {name} left out: {why}", style="dim")
         good = sum(record.ok for record in self.records)
-        console.print(f"{good} of {self.planned} cases measured; run {self.run} in {self.store}", style="dim")
+        refused = sum(record.refused for record in self.records)
+        cannot = f", {refused} cannot be run" if refused else ""
+        console.print(
+            f"{good} of {self.planned} cases measured{cannot}; run {self.run} in {self.store}", style="dim"
+        )
         if self.interrupted:
             console.print("interrupted: the same command with --resume goes on from here", style="yellow")
 
@@ -169,7 +173,7 @@ class _Work:
             self._fail_fast,
             searches,
         )
-        self._stopped = self._fail_fast and any(not record.ok for record in made)
+        self._stopped = self._fail_fast and any(record.failed for record in made)
 
     def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
         """Finds a batch on one rung of the ladder, and measures all of its rungs at it."""

@@ -61,6 +61,16 @@ def test_a_graph_is_launched_from_few_frames(counter: StackCounter) -> None:
     assert graph.total < eager.total
 
 
+@pytest.mark.parametrize(("rung", "entries"), [("vendor", CONVOLUTIONS), ("vendor:graph", ("cudaGraphLaunch",))])
+def test_the_lowest_rung_calls_the_library_from_its_own_step(
+    counter: StackCounter, rung: str, entries: tuple[str, ...]
+) -> None:
+    stack = counter.stack(case("resnet50", rung))
+    assert stack.entry in entries
+    assert not stack.python
+    assert stack.total <= 8
+
+
 def test_a_recurrent_network_leads_to_cudnn(counter: StackCounter) -> None:
     stack = counter.stack(case("lstm", "eager"))
     assert stack.entry == "cudnnRNNForward"

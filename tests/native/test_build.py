@@ -1,10 +1,13 @@
 """Builds side by side: how many at once, with how many compilers each, and what a failure leaves."""
 
+import json
 import threading
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tare.cli import app
 from tare.errors import TareError
 from tare.native import build
 
@@ -41,17 +44,47 @@ def test_no_component_gets_more_compilers_than_it_has_use_for(
 
 
 def test_one_that_fails_does_not_keep_the_others_from_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[str] = []
-
     def fail_first(component: str, folder: Path, jobs: int) -> None:  # noqa: ARG001
         if component == "torch":
             raise TareError("planted")
-        built.append(component)
 
     monkeypatch.setattr(build, "_build", fail_first)
-    with pytest.raises(TareError, match="planted"):
-        build.build_all(TWO, cores=1)
-    assert built == ["frames"]
+    made = build.build_all(TWO, cores=1)
+    assert str(made["torch"]) == "planted"
+    assert made["frames"] == build.build_folder("frames")
+
+
+def test_the_command_tells_of_each_component_and_fails_if_one_did(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lacking = {"vendor/cuda": "nvcc"}
+    monkeypatch.setattr(build, "missing_tools", lacking.get)
+    made: dict[str, Path | TareError] = {name: tmp_path / name for name in build.COMPONENTS if name not in lacking}
+    monkeypatch.setattr(build, "build_all", lambda components, cores: {name: made[name] for name in components})  # noqa: ARG005
+    well = CliRunner().invoke(app, ["build", "--json"])
+    assert well.exit_code == 0, well.output
+    assert json.loads(well.stdout)["not_built"] == {"vendor/cuda": "nvcc is missing"}
+    made["torch"] = TareError("planted")
+    ill = CliRunner().invoke(app, ["build", "--json"])
+    assert ill.exit_code == 1
+    said = json.loads(ill.stdout)
+    assert said["not_built"]["torch"] == "planted"
+    assert said["folders"]["frames"] == str(tmp_path / "frames")
+
+
+def test_cmake_s_error_is_told_with_what_it_is_about() -> None:
+    log = "-- ok\nCMake Error in a/CMakeLists.txt:\n  no such thing:\n  as this\n\n\nCMake Error: other\n"
+    assert build._first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
+    assert build._first_error("x.cpp:3: error: no\nmore\n") == "x.cpp:3: error: no"
+    assert build._first_error("silence\n") == "see the log"
+
+
+def test_a_build_belongs_to_the_gpus_it_was_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for wanted in ("80", "90", "80;90"):
+        monkeypatch.setenv("CUDAARCHS", wanted)
+        keys.add(build.build_key("vendor/cuda"))
+    assert len(keys) == 3
 
 
 def test_the_key_is_worked_out_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

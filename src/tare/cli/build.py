@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import typer
 
@@ -22,9 +23,13 @@ def build(as_json: JsonOption = False) -> None:
     possible = [component for component in COMPONENTS if not lacking[component]]
     with make_console(stderr=True).status("building the native rungs"):
         built = build_all(possible, os.cpu_count() or 1)
-    folders = {component: str(built[component]) if component in built else None for component in COMPONENTS}
+    folders = {component: str(made) for component, made in built.items() if isinstance(made, Path)}
+    failed = {component: str(made) for component, made in built.items() if isinstance(made, TareError)}
+    reasons = {component: f"{tools} is missing" for component, tools in lacking.items() if tools} | failed
     if as_json:
-        print_json({"folders": folders, "seconds": time.monotonic() - began})
-        return
-    for component, folder in folders.items():
-        typer.echo(f"{component}: {folder or f'not built: {lacking[component]} is missing'}")
+        print_json({"folders": folders, "not_built": reasons, "seconds": time.monotonic() - began})
+    else:
+        for component in COMPONENTS:
+            typer.echo(f"{component}: {folders.get(component) or f'not built: {reasons[component]}'}")
+    if failed:
+        raise typer.Exit(1)

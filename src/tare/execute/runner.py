@@ -50,7 +50,7 @@ def run_cases(
     for case, index in schedule(cases, options.rounds):
         search = (searches or {}).get(case)
         ended = advance(case, index, options, environment, executor, journal, listener, search)
-        if fail_fast and ended is not None and not ended.ok:
+        if fail_fast and ended is not None and ended.failed:
             break
     return [record for case in cases if (record := journal.record(case)) is not None]
 

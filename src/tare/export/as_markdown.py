@@ -20,5 +20,5 @@ def _ladder(ladder: Ladder) -> str:
     out = [f"### {title(ladder.case)}", "", escape(where(ladder)), ""]
     if lines:
         out.append(table(heads, lines))
-    failed = [f"{row.rung} failed: {row.failure}" for row in ladder.rows if row.failure]
+    failed = [row.trouble for row in ladder.rows if row.trouble]
     return "\n".join([*out, bullets([*failed, *ladder.notes])])

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tare.errors import TareError
 from tare.home import home_folder
+from tare.native.architectures import architectures
 from tare.native.libraries import blas, cublas, cudnn, torch_folder
 
 SOURCES = Path(__file__).parent
@@ -39,6 +41,7 @@ def missing_tools(component: str = "torch") -> str | None:
         lacking += ["nvcc"] if nvcc() is None else []
         lacking += ["cuDNN's headers"] if cudnn() is None else []
         lacking += ["cuBLAS's headers"] if cublas() is None else []
+        lacking += [] if architectures() else ["an NVIDIA GPU, or CUDAARCHS=90 to build for one elsewhere,"]
     return ", ".join(lacking) or None
 
 
@@ -62,16 +65,22 @@ def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
     return program
 
 
-def build_all(components: Sequence[str], cores: int) -> dict[str, Path]:
+def build_all(components: Sequence[str], cores: int) -> dict[str, Path | TareError]:
     """The folders of components, those that are missing built side by side; together they keep `cores` busy. One
-    that fails raises when the others have ended."""
-    folders = {component: build_folder(component) for component in components}
-    at_once = max(min(len(folders), cores), 1)
+    that fails does not keep the others from being built: its error stands in the place of its folder."""
+    at_once = max(min(len(components), cores), 1)
     jobs = max(min(cores // at_once, MOST_JOBS), 1)
+
+    def build(component: str) -> Path | TareError:
+        folder = build_folder(component)
+        try:
+            _build(component, folder, jobs)
+        except TareError as error:
+            return error
+        return folder
+
     with ThreadPoolExecutor(at_once) as pool:
-        for done in [pool.submit(_build, component, folder, jobs) for component, folder in folders.items()]:
-            done.result()
-    return folders
+        return dict(zip(components, pool.map(build, components), strict=True))
 
 
 def build_folder(component: str) -> Path:
@@ -95,7 +104,8 @@ def build_key(component: str = "torch") -> str:
     if component == "vendor/cpu":
         digest.update(str(blas()).encode())
     if component == "vendor/cuda":
-        digest.update(f"{cudnn()} {cublas()}".encode() + _first_line(nvcc() or "", "--version").encode())
+        digest.update(f"{cudnn()} {cublas()} {architectures()}".encode())
+        digest.update(_first_line(nvcc() or "", "--version").encode())
     return digest.hexdigest()[:16]
 
 
@@ -128,7 +138,8 @@ def _settings(component: str) -> list[str]:
         return [f"-DBLAS_LIBRARY={blas()}"]
     if component == "frames":
         return []
-    return [f"-DCMAKE_CUDA_COMPILER={nvcc()}", f"-DCUDNN_FOLDER={cudnn()}", f"-DCUBLAS_FOLDER={cublas()}"]
+    where = [f"-DCUDNN_FOLDER={cudnn()}", f"-DCUBLAS_FOLDER={cublas()}"]
+    return [f"-DCMAKE_CUDA_COMPILER={nvcc()}", f"-DCMAKE_CUDA_ARCHITECTURES={architectures()}", *where]
 
 
 def _run(command: list[str], work: Path) -> None:
@@ -142,8 +153,22 @@ def _run(command: list[str], work: Path) -> None:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TareError(f"cannot build the native rungs: {error}") from error
     if done.returncode != 0:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if "rror" in line]
-        raise TareError(f"cannot build the native rungs: {(lines or ['see the log'])[0][:300]} (log: {log})")
+        raise TareError(
+            f"cannot build the native rungs: {_first_error(log.read_text(errors='replace'))} (log: {log})"
+        )
+
+
+def _first_error(log: str) -> str:
+    """The first line that speaks of an error; CMake says what it is about on the lines behind."""
+    lines = log.splitlines()
+    first = next((index for index, line in enumerate(lines) if "rror" in line), None)
+    if first is None:
+        return "see the log"
+    said = [lines[first]]
+    if "CMake Error" in said[0]:
+        behind = [line.strip() for line in lines[first + 1 : first + 8]]
+        said += itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, behind))
+    return " ".join(said)[:300]
 
 
 def _version(package: str) -> str:

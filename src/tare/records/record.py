@@ -203,3 +203,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return self.failure is None
+
+    @property
+    def refused(self) -> bool:
+        """The rung found out, on its way, that it cannot run this workload: an answer, not a failure."""
+        return self.failure is not None and self.failure.cause == "unsupported"
+
+    @property
+    def failed(self) -> bool:
+        return not (self.ok or self.refused)

@@ -44,6 +44,16 @@ class Row(msgspec.Struct, kw_only=True):
     throttled: float
     rounds: str
     failure: str | None = None
+    refused: bool = False
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this rung has no time, in a sentence."""
+        if self.failure is None:
+            return None
+        return (
+            f"{self.rung} cannot run it: {self.failure}" if self.refused else f"{self.rung} failed: {self.failure}"
+        )
 
 
 class Ladder(msgspec.Struct, kw_only=True):
@@ -122,7 +132,12 @@ def _row(record: Record) -> Row:
         parity_error=record.parity.error,
         throttled=throttled_share(record),
         rounds=f"{good} of {len(record.rounds)}",
-        failure=f"{record.failure.cause} in {record.failure.stage or 'start'}: {record.failure.message}"
-        if record.failure
-        else None,
+        failure=_failure(record),
+        refused=record.refused,
     )
+
+
+def _failure(record: Record) -> str | None:
+    if record.failure is None or record.refused:
+        return record.failure.message if record.failure else None
+    return f"{record.failure.cause} in {record.failure.stage or 'start'}: {record.failure.message}"

@@ -113,8 +113,8 @@ def _row(ladder: Ladder, rung: str) -> Row | None:
 def _cause(rung: str, row: Row | None, reason: str) -> str | None:
     if row is None:
         return f"{rung} was not measured" + (f" ({reason})" if reason else "")
-    if row.failure:
-        return f"{rung} failed: {row.failure}"
+    if row.trouble:
+        return row.trouble
     if row.parity in ("different", "nan"):
         return f"{rung} does not compute the same ({row.parity})"
     return None if row.gross and row.gross.mid > 0 else f"{rung} has no time"

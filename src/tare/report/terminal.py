@@ -51,7 +51,8 @@ def ladder_view(ladder: Ladder) -> RenderableType:
     parts: list[RenderableType] = [Text(title(ladder.case), style="bold"), Text(where(ladder), style="dim")]
     if lines:
         parts.append(_ladder_table(heads, lines))
-    parts += [Text(f"  {row.rung} failed: {row.failure}", style="red") for row in ladder.rows if row.failure]
+    troubled = [row for row in ladder.rows if row.trouble]
+    parts += [Text(f"  {row.trouble}", style="dim" if row.refused else "red") for row in troubled]
     parts += [Text(f"  note: {note}", style="yellow") for note in ladder.notes]
     return Group(*parts)
 

@@ -19,8 +19,8 @@ struct Hook {
   void* real;
 };
 
-// The names of Arm Compute Library are its operators' run() as oneDNN calls them on aarch64; the last is what stands for
-// a whole step that was captured before.
+// The names of Arm Compute Library are its operators' run() as oneDNN calls them on aarch64; cudaGraphLaunch stands for a
+// whole step that was captured before; the last is what the vendor rung calls on a CPU.
 #define TARE_HOOKS(HOOK)                                      \
   HOOK(0, cudnnConvolutionForward, convolution)               \
   HOOK(1, cudnnConvolutionBiasActivationForward, convolution) \
@@ -47,7 +47,8 @@ struct Hook {
   HOOK(22, _ZN11arm_compute12experimental2op18CpuDepthwiseConv2d3runERNS_11ITensorPackE, convolution)      \
   HOOK(23, _ZN11arm_compute26NEWinogradConvolutionLayer3runEv, convolution)                                \
   HOOK(24, _ZN11arm_compute12experimental2op2ll23CpuGemmAssemblyDispatch3runERNS_11ITensorPackE, product)  \
-  HOOK(25, cudaGraphLaunch, graph)
+  HOOK(25, cudaGraphLaunch, graph)                            \
+  HOOK(26, scipy_cblas_sgemm, product)
 
 #define TARE_ROW(index, name, kind) {#name, Kind::kind, nullptr},
 Hook hooks[] = {TARE_HOOKS(TARE_ROW)};
