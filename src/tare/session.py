@@ -84,6 +84,8 @@ class Session:
         self, plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
     ) -> None:
         self._plan = open_plan(plan)
+        # By itself first: what a flag puts in its place would hide what is wrong in the plan.
+        make_options(dict(plan.options), f"the options of {plan.name}")
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.name}")
         self._quick = quick

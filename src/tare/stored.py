@@ -1,5 +1,6 @@
 """Records in a store, found and named, and results of other tools, brought in. Nothing here measures."""
 
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -13,22 +14,34 @@ from tare.records.record import Record
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.foreign import add_foreign, find_foreign
+from tare.store.journal import keep_records
 from tare.store.query import Query, parse_query
 from tare.workloads import all_workloads
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
-    """Stored records that match what the user wrote; all of them for no terms. A term that names an exported file
-    stands for the records in it."""
+    """Stored records that match what the user wrote; all of them for no terms. Where terms name exported files,
+    the others choose among the records in those."""
     files = [Path(term) for term in terms if names_file(term)]
-    if files:
-        if len(files) < len(terms):
-            raise BadInput("name files of records or query terms, not both")
-        return [record for path in files for record in read_records(path)]
+    words = [term for term in terms if not names_file(term)]
     sizes = {size for workload in all_workloads().values() for size in workload.sizes}
-    query = parse_query(terms, sizes)
+    query = parse_query(words, sizes)
+    if files:
+        read = [record for path in files for record in read_records(path)]
+        return _choose(read, query) if words else read
     with Store(where, reading=True) as store:
         return store.find(query, latest)
+
+
+def _choose(read: list[Record], query: Query) -> list[Record]:
+    """By the same rules as in a store: they are put into one for the purpose. A file may repeat an id."""
+    with tempfile.TemporaryDirectory() as folder, Store(str(Path(folder) / "chosen.db")) as store:
+        keep_records(store, {record.id: record for record in read}.values())
+        return store.find(query)
+
+
+def no_record(terms: list[str]) -> BadInput:
+    return BadInput(f"no record matches {' '.join(terms)}; tare list records")
 
 
 def newest_run(where: str | None) -> list[Record]:

@@ -60,7 +60,7 @@ def test_bounds(given: dict[str, Any], allowed: bool) -> None:
     if allowed:
         assert getattr(make_options(given), name) == value
         return
-    with pytest.raises(BadInput, match=rf"the plan: .*\$\.{name}"):
+    with pytest.raises(BadInput, match=rf"{name}.*the plan|the plan.*{name}"):
         make_options(given, "the plan")
 
 

@@ -52,6 +52,28 @@ def test_show_finds_by_field_key_and_id(home: Path, document: dict[str, Any]) ->
         assert [record["id"] for record in found] == [one["id"]]
 
 
+def test_terms_choose_among_the_records_of_a_file(home: Path, document: dict[str, Any], tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    assert tare(home, "export", "-o", str(kept)).returncode == 0
+    elsewhere = tmp_path / "empty home"
+    wanted = [r["id"] for r in document["records"] if r["case"]["mode"] == "train"]
+    found = json.loads(tare(elsewhere, "show", str(kept), "mode=train", "--json").stdout)["records"]
+    assert sorted(record["id"] for record in found) == sorted(wanted)
+    one = tare(elsewhere, "show", str(kept), wanted[0])
+    assert f"record {wanted[0]}" in one.stdout
+    nothing = tare(elsewhere, "show", str(kept), "rung=vendor")
+    assert nothing.returncode == 2
+    assert "no record matches" in nothing.stderr
+
+
+def test_what_is_wrong_in_a_plan_is_not_hidden_by_a_flag(home: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[options]\nrounds = "a"\n[[grid]]\nworkload = "mlp"\n')
+    done = tare(home, "run", str(plan), "--quick")
+    assert done.returncode == 2
+    assert "rounds" in done.stderr
+
+
 def test_list_gives_arrays(home: Path) -> None:
     workloads = json.loads(tare(home, "list", "workloads", "--json").stdout)
     assert {"resnet50", "lstm", "mnist_cnn", "mlp"} <= {entry["workload"] for entry in workloads}
@@ -99,7 +121,9 @@ BAD = [
     (("run", "mlp", "--size", "resolution=7"), "depth"),
     (("run", "mlp", "--size", "width"), "NAME=NUMBER"),
     (("run", "mlp", "--rounds", "0"), "rounds"),
-    (("run", "mlp", "--isolation", "thread"), "isolation"),
+    (("run", "mlp", "--isolation", "thread"), "valid: fork, spawn"),
+    (("run", "mlp", "--memory", "0"), "--memory"),
+    (("run", "mlp", "--optimizer", "adam"), "for training"),
     (("run", "mlp", "--device", "tpu"), "cuda"),
     (("run", "mlp", "--precision", "tf32", "--device", "cpu"), "TF32"),
     (("run", "nowhere.toml"), "nowhere.toml"),
@@ -108,6 +132,11 @@ BAD = [
     (("run", "mlp", "--frobnicate"), "--frobnicate"),
     (("run",), "argument"),
     (("list", "things"), "workloads"),
+    (("list", "rungs", "eagr"), "eager"),
+    (("list", "records", "nowhere"), "no record matches nowhere"),
+    (("show", "mode=training"), "infer, train"),
+    (("export", "nowhere"), "no record matches nowhere"),
+    (("export", "--format", "csv", "--json"), "two formats"),
     (("show", "colour=red"), "rung"),
     (("show", "nothing_like_it"), "nothing_like_it"),
     (("export", "--format", "xml"), "markdown"),

@@ -27,7 +27,7 @@ def about(mid: float, half: float, sound: bool = True) -> Interval:
         (about(1.0, 1e-9), "1.000 ±0.001 s"),
         (about(1.0, 0.0), "1.000 ±0.000 s"),
         # Two rounds that disagree by a hundred have an interval that no cell could hold.
-        (Interval(1e-3, 50e-3, 1e12), "50 ±5e+14 ms"),
+        (Interval(1e-3, 50e-3, 1e12), "50 ms ±>100%"),
         (about(6.3124e-3, 0.04e-3, sound=False), "6.31 ms"),
     ],
 )
@@ -42,9 +42,9 @@ def test_digits_follow_the_noise(interval: Interval, text: str) -> None:
 def test_a_duration_always_fits_into_its_cell(mid: float, spread: float) -> None:
     text = duration(Interval(mid, mid, mid + mid * spread))
     assert len(text) <= 17
-    value, half, _unit = text.replace("±", "").split()
-    assert float(half) > 0
-    assert float(value) >= 0
+    first, second, third = text.split()
+    assert float(first) >= 0
+    assert third == "±>100%" or float(second.removeprefix("±")) > 0
 
 
 @given(st.floats(min_value=1e-9, max_value=1e4), st.floats(min_value=1e-6, max_value=0.5))

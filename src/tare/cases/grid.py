@@ -119,6 +119,8 @@ def expand(grid: Grid, catalogue: Catalogue) -> Expansion:
     points = math.prod(len(values) for values in _axes(grid))
     if points > MOST_CASES:
         raise BadInput(f"the grid has {points} combinations; split it into plans of at most {MOST_CASES}")
+    if grid.optimizer and "train" not in grid.mode:
+        raise BadInput(f"optimizer {', '.join(grid.optimizer)} is for training: want mode train")
     found = Expansion()
     for case in _combinations(grid, catalogue):
         refused = catalogue.refusal(case)

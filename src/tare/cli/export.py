@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tare.cli.options import JsonOption, OutputOption, StoreOption
+from tare.errors import BadInput
 
 
 def export(
@@ -19,10 +20,15 @@ def export(
     """Export stored records (all of them, if nothing is named)."""
     from tare.export import get_exporter
     from tare.report.files import write_whole
-    from tare.stored import find_records
+    from tare.stored import find_records, no_record
 
-    exporter = get_exporter("json" if as_json else format)
-    text = exporter(find_records(terms or [], store))
+    if as_json and format != "json":
+        raise BadInput(f"--json and --format {format} are two formats: name one")
+    exporter = get_exporter(format)
+    records = find_records(terms or [], store)
+    if terms and not records:
+        raise no_record(terms)
+    text = exporter(records)
     if output is None:
         typer.echo(text, nl=False)
     else:

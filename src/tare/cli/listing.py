@@ -31,7 +31,7 @@ def list_(
     if what == "workloads":
         entries = _workloads(terms or [], domain)
     elif what == "rungs":
-        entries = _rungs()
+        entries = _rungs(terms or [])
     else:
         entries = _records(terms or [], store)
     if as_json:
@@ -49,15 +49,23 @@ def _workloads(terms: list[str], domain: str | None) -> list[dict[str, Any]]:
     return describe_workloads(terms, domain)
 
 
-def _rungs() -> list[dict[str, Any]]:
+def _rungs(names: list[str]) -> list[dict[str, Any]]:
     from tare.report.lists import describe_rungs
     from tare.survey import survey
 
-    return describe_rungs(survey())
+    entries = describe_rungs(survey())
+    known = {entry["rung"] for entry in entries}
+    for name in names:
+        if name not in known:
+            raise unknown("rung", name, known)
+    return [entry for entry in entries if not names or entry["rung"] in names]
 
 
 def _records(terms: list[str], store: str | None) -> list[dict[str, Any]]:
     from tare.report.lists import describe_record
-    from tare.stored import find_records
+    from tare.stored import find_records, no_record
 
-    return [describe_record(record) for record in find_records(terms, store)]
+    found = find_records(terms, store)
+    if terms and not found:
+        raise no_record(terms)
+    return [describe_record(record) for record in found]

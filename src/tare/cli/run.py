@@ -46,7 +46,7 @@ def run(
     timeout: TimeoutOption = None,
     width: Annotated[float | None, typer.Option(help="Stop when the median is known this well (0.01).")] = None,
     isolation: IsolationOption = None,
-    memory: Annotated[int | None, typer.Option(help="MiB of host memory a worker may use.")] = None,
+    memory: Annotated[int | None, typer.Option(min=1, help="MiB of host memory a worker may use.")] = None,
     parity: Annotated[bool | None, typer.Option("--parity/--no-parity", help="Prove the rungs equal.")] = None,
     warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time, ahead (default 0).")] = None,
     quick: QuickOption = False,

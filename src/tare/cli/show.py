@@ -23,20 +23,20 @@ def show(
     from tare.report.record import record_view
     from tare.report.suite import make_suites
     from tare.report.terminal import make_console
-    from tare.stored import find_records, newest_run
+    from tare.stored import find_records, newest_run, no_record
 
     if terms and terms[0] == "workload":
         _show_workload(terms[1:], as_json)
         return
 
     records = find_records(terms, store, latest=True) if terms else newest_run(store)
+    if terms and not records:
+        raise no_record(terms)
     if as_json:
         print_json({"records": records, "ladders": make_ladders(records), "suites": make_suites(records)})
         return
     if not records:
-        raise BadInput(
-            f"no record matches {' '.join(terms)}; tare list records" if terms else "the store is empty"
-        )
+        raise BadInput("the store is empty")
     console = make_console()
     if len(records) == 1 and not table:
         console.print(record_view(records[0]))

@@ -56,7 +56,8 @@ def _inputs(pixels: Array, shape: tuple[int, ...]) -> Array:
         return np.ascontiguousarray(np.repeat(picture[:, None], shape[1], axis=1))
     if len(shape) == 2:
         if shape[1] != size * size:
-            raise BadInput(f"a picture is {size * size} numbers: want --size features={size * size}")
+            fitting = f"--size features={size * size}, if the workload has that size"
+            raise BadInput(f"a picture is {size * size} numbers and a sample {shape[1]}: want {fitting}")
         return pixels.reshape(len(pixels), -1)
     raise BadInput(f"no picture fits an input of shape {shape}")
 

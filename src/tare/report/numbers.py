@@ -4,8 +4,6 @@ import math
 
 from tare.stats.intervals import Interval
 
-# A greater half width than this, in the unit of its value, is shown as a power of ten.
-MOST_HALF_WIDTH = 10_000
 # One process does not know its noise: two digits of a ratio are all it may show.
 UNKNOWN_NOISE = 0.05
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -29,6 +27,9 @@ def duration(interval: Interval) -> str:
     places = decimals(value, half)
     if not interval.sound:
         return f"{value:.{places}f} {unit}"
+    if half > value:
+        # Two rounds that disagree can have an interval of any size; how far beyond the value says nothing more.
+        return f"{value:.{places}f} {unit} ±>100%"
     return f"{value:.{places}f} ±{_half_width(half, places)} {unit}"
 
 
@@ -47,7 +48,10 @@ def ratio(value: float | None, relative_noise: float | None) -> str:
         return "-"
     if relative_noise is None:
         relative_noise = UNKNOWN_NOISE
-    return f"{value:.{decimals(value, max(value * relative_noise, 1e-3), 3)}f}x"
+    places = decimals(value, max(value * relative_noise, 1e-3), 3)
+    # Never "0x": one digit stays, however uncertain.
+    least = -math.floor(math.log10(value)) if 0 < value < 1 else 0
+    return f"{value:.{max(places, least)}f}x"
 
 
 def several(count: float, one: str, more: str = "") -> str:
@@ -75,8 +79,5 @@ def short_size(bytes_: int | None) -> str:
 
 
 def _half_width(half: float, places: int) -> str:
-    """Never zero unless it is: what is under the last digit shown is rounded up to it. Two rounds that disagree
-    can have an interval of any size, and a cell has not."""
-    if half >= MOST_HALF_WIDTH:
-        return f"{half:.0e}"
+    """Never zero unless it is: what is under the last digit shown is rounded up to it."""
     return f"{max(half, 10.0**-places) if half > 0 else 0:.{places}f}"

@@ -40,6 +40,8 @@ def _rounds(rounds: list[Round]) -> RenderableType:
 def _facts(record: Record) -> RenderableType:
     table = simple_table("", "")
     table.show_header = False
+    # A long fact goes on in a second line: nothing is cut.
+    table.columns[1].no_wrap, table.columns[1].overflow = False, "fold"
     for name, value in {**_meters(record), **_environment(record.environment)}.items():
         table.add_row(name, value)
     return table

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -109,6 +109,13 @@ class StoreJournal:
                     self.add_round(case, done)
             if whole:
                 path.unlink()
+
+
+def keep_records(store: Store, kept: Iterable[Record]) -> None:
+    """Records of any run, as they are."""
+    with store.transaction() as connection:
+        for record in kept:
+            connection.execute(insert(schema.records).values(**_columns(record)))
 
 
 def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> StoreJournal:

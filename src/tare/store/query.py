@@ -1,14 +1,23 @@
 """Queries as a user writes them: a key, the beginning of one, a record's id, a workload, or field=value."""
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from sqlalchemy import ColumnElement, Select, func, or_
 
+from tare.cases.case import Feed, Layout, Mode, Optimizer, Precision
 from tare.errors import BadInput, quote, unknown
 from tare.store.schema import records
 
 NUMBERS = ("batch", "threads")
+# The fields whose values are known beforehand; a rung or a status may come from a plug-in.
+CLOSED: dict[str, tuple[str, ...]] = {
+    "mode": get_args(Mode),
+    "precision": get_args(Precision),
+    "feed": get_args(Feed),
+    "layout": get_args(Layout),
+    "optimizer": get_args(Optimizer),
+}
 FIELDS = (
     "workload", "rung", "mode", "device", "precision", "batch", "feed", "layout", "optimizer", "threads",
     "status", "parity", "environment", "run", "id",
@@ -45,6 +54,9 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
         values = tuple(part for part in value.split(",") if part)
         if not values:
             raise BadInput(f"'{term}' names no value: write {name}=VALUE")
+        for part in values:
+            if name in CLOSED and part not in CLOSED[name]:
+                raise unknown(name, part, CLOSED[name])
         if name in NUMBERS or name in size_names:
             for part in values:
                 # At most 18 digits: a database's integer has 64 bits.
