@@ -1,17 +1,25 @@
 """The wheel builds, installs into an empty environment, and works there."""
 
+import ast
+import itertools
 import json
 import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+# What torch brings where it has a use for it.
+WITH_TORCH = {"triton"}
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +62,31 @@ def test_it_works_where_nothing_else_is(wheel: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["records"][0]["parity"]["status"] == "same"
+    built = subprocess.run(
+        [python, "-c", "from tare.native.build import executable; print(executable('tare-descend'))"],
+        env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=600,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    assert Path(built.stdout.strip()).is_file(), "the sources that the wheel carries build"
+
+
+def test_every_import_is_of_a_package_that_the_project_names() -> None:
+    """What the environment of the tests has by chance, a user's has not."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    named = {canonicalize_name(Requirement(text).name) for text in wanted}
+    providers = packages_distributions()
+    for path in (ROOT / "src").rglob("*.py"):
+        for module in imported(ast.parse(path.read_text())) - {"tare", *WITH_TORCH, *sys.stdlib_module_names}:
+            found = {canonicalize_name(name) for name in providers.get(module, [])}
+            assert found & named, f"{path.relative_to(ROOT)} imports {module}, of {found or 'nothing installed'}"
+
+
+def imported(tree: ast.AST) -> set[str]:
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.append(node.module)
+    return {name.partition(".")[0] for name in names}
