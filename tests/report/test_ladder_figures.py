@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
 
+from tare.records.environment import Environment
 from tare.records.record import Parity, Record, Telemetry
 from tare.report.ladder import Ladder, Row, make_ladders
 
@@ -93,6 +94,15 @@ def test_a_clean_ladder_has_no_notes() -> None:
 def test_runs_that_were_not_interleaved_are_named() -> None:
     found = notes(record("eager", run="monday"), record("compile", run="tuesday"))
     assert "measured in different runs, not interleaved" in found
+
+
+def test_two_gpus_of_one_kind_are_told_apart() -> None:
+    def on(uuid: str) -> Environment:
+        return msgspec.structs.replace(ENVIRONMENT, circumstances={"gpu_uuid": uuid})
+
+    apart = notes(record("eager", environment=on("a")), record("compile", environment=on("b")))
+    assert "on different GPUs of one kind" in apart
+    assert not notes(record("eager", environment=on("a")), record("compile", environment=on("a")))
 
 
 def test_what_comes_from_another_environment_stands_in_a_ladder_of_its_own() -> None:

@@ -98,10 +98,15 @@ def _variables() -> dict[str, str]:
 
 
 def _circumstances() -> dict[str, str]:
+    import torch
+
     facts = {"load_1min": f"{os.getloadavg()[0]:.2f}", "host": platform.node()}
     commit = _git("rev-parse", "HEAD")
     if commit:
         facts["tare_commit"] = commit + ("+changes" if _git("status", "--porcelain") else "")
+    if torch.cuda.is_available():
+        # Two machines of one kind are one environment, but a reader should be able to tell them apart.
+        facts["gpu_uuid"] = str(getattr(torch.cuda.get_device_properties(0), "uuid", "unknown"))
     container = _container()
     if container:
         facts["container"] = container

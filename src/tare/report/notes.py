@@ -38,6 +38,8 @@ def other_environment(first: Environment, second: Environment) -> str:
 def _of_the_ladder(records: list[Record]) -> Iterator[str]:
     if len({record.run for record in records}) > 1:
         yield "the rungs were measured in different runs, not interleaved"
+    if len({gpu for record in records if (gpu := record.environment.circumstances.get("gpu_uuid"))}) > 1:
+        yield "the rungs were measured on different GPUs of one kind"
     yield from (_of_the_search(record.search) for record in records if record.search)
     intervals = [step for record in records if (step := gross(record))]
     if any(not step.sound for step in intervals):
