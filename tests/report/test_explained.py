@@ -10,7 +10,8 @@ from rich.console import Console
 from tare.explain import explain_files, is_trace
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.explain import bar, explanation_view, percent, shorten
-from tare.report.explained import pictures, render, write_html, write_svg
+from tare.report.explained import render
+from tare.report.pictures import pictures, write_html, write_svg
 from tare.trace.group import Bar
 from tare.trace.waterfall import Segment, Waterfall
 
