@@ -86,8 +86,8 @@ def is_trace(target: str) -> bool:
 
 
 def explain_files(paths: list[str], against: str | None = None) -> Explained:
-    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown; of the GPU that they
-    name, ceilings are taken that were measured on one of that name.
+    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown; the ceilings are
+    those of a GPU of the name that they give, if any were measured.
 
     `against` is a later trace of what the only other one recorded."""
     found, diagnoses = [], []

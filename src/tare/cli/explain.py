@@ -51,7 +51,7 @@ def explain(
     ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
     tables: Annotated[int, typer.Option(min=0, metavar="ROWS", help="Also operators, kernels and memory.")] = 0,
-    sort: Annotated[str | None, typer.Option(help="The column that sorts the tables: host_self, calls...")] = None,
+    sort: Annotated[str | None, typer.Option(help="The column that sorts the tables, as printed.")] = None,
     annotate: Annotated[
         Path | None, typer.Option(help="Write the trace with idle causes and findings; of several one each.")
     ] = None,
@@ -67,7 +67,8 @@ def explain(
     from tare.explain import Wish, explain_files, explain_plan, is_trace
     from tare.report.explained import render
     from tare.report.files import check_writable
-    from tare.report.findings import MOST_ROWS, check_column
+    from tare.report.findings import MOST_ROWS
+    from tare.report.sorting import check_column
 
     check_column(sort)
     for path in filter(None, (annotate, html, svg)):

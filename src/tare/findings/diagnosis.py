@@ -61,8 +61,8 @@ def diagnose(
 
 
 def with_lines(found: list[Finding], named: list[Finding]) -> list[Finding]:
-    """The same findings with the places of a recording that kept stacks: there the lines are known, also those that
-    a remedy speaks of."""
+    """The same findings with the places of a recording that kept stacks: there the lines are known, also those
+    that a remedy speaks of."""
     known = {finding.rule: finding for finding in named if finding.places}
     return [
         msgspec.structs.replace(finding, places=line.places, remedy=line.remedy)

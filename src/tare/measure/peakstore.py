@@ -26,8 +26,8 @@ def load_peaks(device: str, environment: Environment) -> Peaks | None:
 
 
 def peaks_of_gpu(name: str) -> Peaks | None:
-    """The latest that were measured on a GPU of this name, on whatever machine: for a trace, which names its GPU and
-    not its host. None where there are none, or no folder to look in: reading a trace needs none."""
+    """The latest that were measured on a GPU of this name, on whatever machine: for a trace, which names its GPU
+    and not its host. None where there are none, or no folder to look in: reading a trace needs none."""
     try:
         paths = sorted((home() / "peaks").glob("cuda*.json"))
     except BadInput:
