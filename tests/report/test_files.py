@@ -62,6 +62,7 @@ def test_where_something_can_be_written_nothing_is(tmp_path: Path) -> None:
     check_writable(tmp_path / "page.html")
     os.mkfifo(tmp_path / "pipe")
     check_writable(tmp_path / "pipe")
+    assert several_files(tmp_path / "pipe", [["a"], ["b"]]) == [tmp_path / "pipe"] * 2
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 

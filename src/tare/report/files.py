@@ -24,7 +24,7 @@ def write_whole(path: Path, text: str) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write what takes the place of `path` at the end: a reader sees the old file or the new, no half."""
-    if path.exists() and not path.is_file():
+    if _is_special(path):
         # A pipe or /dev/stdout is written to, never replaced; a folder says that it is one.
         yield path
         return
@@ -38,15 +38,20 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
+def _is_special(path: Path) -> bool:
+    """Whether it is there and no plain file."""
+    return path.exists() and not path.is_file()
+
+
 def check_writable(path: Path) -> None:
     """Refuses a place where nothing can be written, before the work whose result should go there."""
-    folder = path.absolute().parent
+    folder = path.resolve().parent
     why = ""
     if path.is_dir():
         why = "it is a folder"
     elif not folder.is_dir():
         why = f"there is no folder {folder}"
-    elif not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
+    elif not os.access(path if _is_special(path) else folder, os.W_OK):
         why = f"{folder} is not yours to write to"
     if why:
         raise BadInput(f"cannot write {path}: {why}")
@@ -54,9 +59,9 @@ def check_writable(path: Path) -> None:
 
 def several_files(path: Path, parts: Sequence[Sequence[str]]) -> list[Path]:
     """A file for each: the path itself for one; for several its name and as many of the parts of each, from the
-    left, as tell it from the others: `out.svg` becomes `out-mlp.svg` and `out-dqn.svg`."""
-    if len(parts) == 1:
-        return [path]
+    left, as tell it from the others: `out.svg` becomes `out-mlp.svg` and `out-dqn.svg`. A pipe takes them all."""
+    if len(parts) == 1 or _is_special(path):
+        return [path] * len(parts)
     names = [""] * len(parts)
     for column in zip_longest(*parts, fillvalue=""):
         longer = ["-".join(filter(None, pair)) for pair in zip(names, column, strict=True)]
