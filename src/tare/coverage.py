@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tare.cases.grid import nothing_to_do
 from tare.cases.groups import open_names
 from tare.cases.options import DEFAULT_ISOLATION, Options
 from tare.cases.plan import expand_plan, make_plan
@@ -33,6 +34,8 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
         open_executor(options.isolation, preload=modules) as executor,
     ):
         found = expand_plan(plan, LocalCatalogue(executor.probe()))
+        if not found.cases:
+            raise nothing_to_do(found.skipped)
         registered = executor.ask(RegistryJob(), Registered, options)
         if isinstance(registered, Failure):
             raise TareError(f"cannot read torch's registries: {registered.message}")

@@ -22,7 +22,7 @@ from tare.execute.protocol import Counted, Probed
 from tare.execute.workshop import open_executor
 from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.home import trace_paths
-from tare.measure.peakstore import load_peaks, save_peaks
+from tare.measure.peakstore import load_peaks, peaks_of_gpu, save_peaks
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
@@ -86,10 +86,12 @@ def is_trace(target: str) -> bool:
 
 
 def explain_files(paths: list[str], against: str | None = None) -> Explained:
-    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown.
+    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown; the ceilings are
+    those of a GPU of the name that they give, if any were measured.
 
     `against` is a later trace of what the only other one recorded."""
     found, diagnoses = [], []
+    ceilings: dict[str, Peaks | None] = {}
     before: Trace | None = None
     with make_console(stderr=True).status("reading traces") as status:
         for path in (*paths, *([against] if against else [])):
@@ -99,11 +101,26 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
             for ending in sorted(ENDINGS, key=len, reverse=True):
                 name = name.removesuffix(ending)
             gross_ns = recorded_gross(trace)
-            found.append(explain(trace, About(title=name, gross=gross_ns)))
-            diagnoses.append(diagnose(trace, gross_ns / 1e9 if gross_ns else None, before=before))
+            one = explain(trace, About(title=name, gross=gross_ns))
+            if one.device not in ceilings:
+                ceilings[one.device] = peaks_of_gpu(one.device) if one.device else None
+            peaks = ceilings[one.device]
+            diagnosis = diagnose(trace, gross_ns / 1e9 if gross_ns else None, peaks, before=before)
+            found.append(_priced(one, diagnosis, peaks))
+            diagnoses.append(diagnosis)
             before = trace if against else None
     differences = compare(found[0], found[-1]) if against else []
-    return Explained(explanations=found, diagnoses=diagnoses, against=differences)
+    known = [peaks for peaks in ceilings.values() if peaks]
+    return Explained(explanations=found, diagnoses=diagnoses, against=differences, peaks=known)
+
+
+def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Explanation:
+    """Says by which ceilings the findings of a trace are priced: they need not be those of its machine."""
+    if peaks is None or not diagnosis.findings:
+        return one
+    where = peaks.environment.circumstances.get("host", "an unnamed machine")
+    note = f"prices by the ceilings of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"
+    return msgspec.structs.replace(one, notes=[*one.notes, note])
 
 
 def explain_plan(

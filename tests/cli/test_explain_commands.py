@@ -73,7 +73,52 @@ def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
     assert [path for path in paths if path.stat().st_mtime_ns != written[path]] == [lost]
 
 
+def test_every_case_has_its_files_and_small_sizes_do(tmp_path: Path) -> None:
+    asked = (
+        "explain",
+        "mlp",
+        "dqn",
+        "--smoke",
+        "--device",
+        "cpu",
+        "--batch",
+        "auto",
+        "--quick",
+        "--budget",
+        "0.3",
+    )
+    files = ("--svg", str(tmp_path / "f.svg"), "--annotate", str(tmp_path / "x.json"), "--no-stacks", "--json")
+    done = tare(tmp_path, *asked, *files)
+    assert done.returncode == 0, done.stderr
+    cases = [one["case"] for one in json.loads(done.stdout)["explanations"]]
+    assert len(cases) == 2
+    assert "width=128" in cases[0]
+    written = {"f-mlp.svg", "f-dqn.svg", "x-mlp.json", "x-dqn.json"}
+    assert written <= {path.name for path in tmp_path.iterdir()}
+    assert all(name in done.stderr for name in written)
+
+
+def test_what_was_explained_is_shown_even_if_nothing_can_be_written(tmp_path: Path) -> None:
+    trace, target = RECORDED / "habit-leak.json.gz", Path("/dev/full")
+    done = tare(tmp_path, "explain", str(trace), "--svg", str(target))
+    assert done.returncode == 2
+    assert "cannot write /dev/full" in done.stderr
+    assert "memory-growth" in done.stdout
+
+
+TRACE = str(RECORDED / "habit-leak.json.gz")
+MEASURING = [
+    ("--rung", "eager"), ("--mode", "infer"), ("--device", "foo"), ("--precision", "nope"), ("--batch", "zzz"),
+    ("--size", "q=1"), ("--feed", "x"), ("--layout", "x"), ("--optimizer", "x"), ("--rounds", "0"),
+    ("--budget", "-3"), ("--quick",), ("--resume",), ("--no-stacks",), ("--smoke",), ("--store", "x"),
+]  # fmt: skip
+
 BAD = [
+    *((("explain", TRACE, *option), f"{option[0]} is for workloads") for option in MEASURING),
+    (("explain", TRACE, "--svg", "/no/such/folder/f.svg"), "there is no folder /no/such/folder"),
+    (("explain", "mlp", "--annotate", "/"), "cannot write /: it is a folder"),
+    (("explain", TRACE, "--sort", "blok"), "'block'"),
+    (("explain", "mlp", "--batch", "auto,4"), "auto alone"),
     (("explain", "none.json"), "No such file"),
     (("explain", "resnet5"), "resnet50"),
     (("explain", "mlp", "--rung", "eagr"), "eager"),

@@ -92,6 +92,7 @@ BAD = [
     (("run", "mlp", "--batch", "auto,4"), "auto alone"),
     (("coverage", "@nothing"), "@zoo"),
     (("coverage", "mlpp"), "'mlp'"),
+    (("coverage", "mlp", "--device", "mps"), "no mps device"),
     (("list", "workloads", "--domain", "visoin"), "vision"),
     (("list", "rungs", "--domain", "vision"), "--domain"),
     (("show", "workload"), "NAME"),

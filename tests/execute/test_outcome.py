@@ -60,3 +60,15 @@ def test_an_exception_has_its_cause(error: Exception, expected: str) -> None:
     failure = classify(error)
     assert failure.cause == expected
     assert "\n" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("\n  first\nsecond"), "RuntimeError: first"),
+        (ValueError("boom\nmore"), "ValueError: boom"),
+        (AssertionError(), "AssertionError"),
+    ],
+)
+def test_the_first_line_that_says_something_is_kept(error: Exception, message: str) -> None:
+    assert classify(error).message == message

@@ -8,7 +8,7 @@ import pytest
 from torch_table import assert_same_table
 
 from tare.findings.find import find
-from tare.findings.finding import Finding
+from tare.findings.finding import Finding, severity_of
 from tare.findings.registry import all_rules
 from tare.findings.scene import Scene
 from tare.trace.read import read
@@ -34,7 +34,10 @@ def found(label: str, name: str) -> Finding | None:
 
 @pytest.mark.parametrize("name", HABITS)
 def test_the_habit_is_seen_and_its_twin_is_not(name: str) -> None:
-    assert found("habit", name) is not None
+    seen = found("habit", name)
+    assert seen is not None
+    assert seen.places
+    assert seen.severity == severity_of(seen.gain_share)
     assert found("twin", name) is None
 
 

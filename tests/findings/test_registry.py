@@ -85,6 +85,12 @@ def test_severity_follows_the_share_given_back(share: float | None, severity: st
     assert severity_of(share) == severity
 
 
+def test_a_rule_may_ask_for_more_severity_than_the_share_but_never_for_less() -> None:
+    assert severity_of(0.01, "medium") == "medium"
+    assert severity_of(0.2, "low") == "high"
+    assert severity_of(None, "high") == "high"
+
+
 def test_equal_places_are_one() -> None:
     places = [Place(where=f"line {i % 10}", count=1, seconds=i) for i in range(20)]
     joined = most_costly(places)

@@ -8,6 +8,8 @@ from made import HALF, SIMT, TF32, kernels, product, seen, steps
 from traces import TraceBuilder
 
 from tare.findings.find import find
+from tare.findings.finding import Finding
+from tare.findings.registry import get_rule
 from tare.findings.scene import Scene
 
 
@@ -134,6 +136,44 @@ def test_off_multiple_shapes(shape: tuple[int, int, int], kind: str, fires: bool
 )
 def test_tf32_off(kernel: str, kind: str, fires: bool) -> None:
     assert (seen("tf32-off", steps(product((512, 512, 512), kind, kernel))) is not None) == fires
+
+
+def priced(rule: str, made: TraceBuilder, **rates: float) -> Finding:
+    (found,) = find(
+        Scene(made.build(), rates={f"matrix:{name}": rate for name, rate in rates.items()}), None, [get_rule(rule)]
+    )
+    return found
+
+
+def test_small_products_do_not_reach_the_peak_and_their_price_stays_a_bound() -> None:
+    """At 1 TFLOP/s 512x511x512 takes 268 µs; at 100 TFLOP/s it would take 2.7, which none of that size does."""
+    odd = steps(product((512, 511, 512), "c10::BFloat16", HALF))
+    assert priced("off-multiple-shapes", odd, bf16=1e12).gain_s == pytest.approx(532e-6, rel=0.01)
+    assert not priced("off-multiple-shapes", odd, bf16=1e12).at_most
+    assert priced("off-multiple-shapes", odd, bf16=100e12).at_most
+    single = steps(product((512, 512, 512), "float", SIMT))
+    assert not priced("tf32-off", single, tf32=1e12).at_most
+    assert priced("tf32-off", single, tf32=100e12).at_most
+    assert priced("tf32-off", single).at_most
+
+
+def test_a_convolution_within_a_convolution_is_counted_once() -> None:
+    """2 x 56 x 56 x 64 x 64 x 9 operations, said by torch's operator and again by cuDNN's within it."""
+
+    def make(trace: TraceBuilder, at: float) -> None:
+        shapes = {"Input Dims": [[1, 64, 56, 56], [64, 64, 3, 3], []], "Input type": ["float", "float", ""]}
+        one = ["[1, 1]", "[1, 1]", "[1, 1]"]
+        trace.op(
+            "aten::convolution", at + 5, at + 40, **shapes, **{"Concrete Inputs": ["", "", "", *one, "False"]}
+        )
+        trace.op("aten::cudnn_convolution", at + 6, at + 30, **shapes, **{"Concrete Inputs": ["", "", *one, "1"]})
+        trace.launch(at + 10, at + 15, at + 20, at + 820, SIMT)
+        trace.call("cudaDeviceSynchronize", at + 45, at + 825)
+
+    found = seen("tf32-off", steps(make))
+    assert found is not None
+    assert found.evidence["flops_per_step"] == 2 * 56 * 56 * 64 * 64 * 9
+    assert [place.where for place in found.places] == ["aten::convolution > aten::cudnn_convolution"]
 
 
 def test_tf32_off_is_silent_where_there_is_no_tf32() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tare.findings.find import find
-from tare.findings.finding import Finding
+from tare.findings.finding import Finding, severity_of
 from tare.findings.registry import all_rules
 from tare.findings.scene import Scene
 from tare.trace.read import read
@@ -80,6 +80,10 @@ def test_a_finding_says_what_where_and_what_to_do(name: str) -> None:
         assert finding.summary
         assert finding.remedy.endswith(".")
         assert finding.evidence
+        assert finding.places
+        assert all(place.where and place.count > 0 for place in finding.places)
+        if finding.gain_share is not None:
+            assert finding.severity == severity_of(finding.gain_share)
         assert finding.gain_share is None or 0.005 <= finding.gain_share <= 1
         window = scene(name).timeline
         latest = max(work.end for work in window.works)
@@ -118,6 +122,16 @@ def test_a_matrix_rate_prices_odd_shapes() -> None:
     """137.5 GFLOP at a rate of 700 TFLOP/s need 0.196 of the step's 1.0 ms."""
     odd = find(Scene(scene("habit-odd-shapes").trace, gross("habit-odd-shapes"), {"matrix:bf16": 700e12}))[0]
     assert odd.gain_s == pytest.approx(gross("habit-odd-shapes") - 0.196e-3, rel=0.1)
+    assert not odd.at_most
+
+
+def test_a_matrix_rate_prices_products_without_tf32() -> None:
+    """137.4 GFLOP at a rate of 400 TFLOP/s need 0.344 ms: an estimate; without a rate all of it is a bound."""
+    name = "habit-fp32-matmul-tf32-off"
+    slow = find(Scene(scene(name).trace, gross(name), {"matrix:tf32": 400e12}))[0]
+    assert found(name)["tf32-off"].at_most
+    assert not slow.at_most
+    assert slow.gain_s == pytest.approx(gross(name) - 0.344e-3, rel=0.05)
 
 
 def test_stacks_name_the_line() -> None:
@@ -125,11 +139,40 @@ def test_stacks_name_the_line() -> None:
         "habit-item-each-step": ("repeated-sync", "record_traces.py", "items"),
         "habit-scalar-copies": ("scalar-copies", "record_traces.py", "scalars"),
         "habit-python-between-kernels-stack": ("host-bound", "record_traces.py", "python_bound"),
+        "resnet50-infer-b1-eager-stack": ("launch-bound", "record_traces.py", "infer1 (BatchNorm2d"),
     }
     for name, (rule, file, function) in places.items():
         where = found(name)[rule].places[0].where
         assert file in where, where
         assert function in where, where
+
+
+def test_without_stacks_operators_are_named() -> None:
+    copy = "aten::to > aten::_to_copy > aten::copy_"
+    places = {
+        ("habit-parameter-ping-pong", "parameter-ping-pong"): {
+            (f"{copy}: host to device", 14),
+            (f"{copy}: device to host", 14),
+        },
+        ("habit-pinned-exposed-copy", "exposed-copies"): {(f"{copy}: host to device", 1)},
+        ("habit-fp32-matmul-tf32-off", "tf32-off"): {("1x4096x4096x4096 at aten::matmul > aten::mm", 1)},
+        ("habit-leak", "launch-bound"): {("aten::linear", 15), ("aten::relu", 6), ("aten::repeat", 1)},
+    }
+    for (name, rule), expected in places.items():
+        assert {(place.where, place.count) for place in found(name)[rule].places} == expected
+
+
+def test_what_no_graph_can_hold_is_to_go_first() -> None:
+    advice = found("habit-item-each-step")["launch-bound"].remedy
+    assert advice.startswith("First take out what waits for the device 15 times a step")
+    assert "record_traces.py(85): items" in advice
+    assert found("resnet50-infer-b1-eager")["launch-bound"].remedy.startswith("Capture the step")
+
+
+def test_once_is_not_one_times() -> None:
+    assert found("habit-nonzero-stack")["hidden-sync"].summary.startswith("once a step a value")
+    assert found("habit-item-each-step")["repeated-sync"].summary.startswith("15 times a step a value")
+    assert found("habit-graph-break")["graph-breaks"].summary.endswith("once a step")
 
 
 def test_evidence_has_the_numbers_of_the_program() -> None:

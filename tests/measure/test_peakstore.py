@@ -8,7 +8,7 @@ from builders import ENVIRONMENT, STARTED
 
 from tare.errors import BadInput
 from tare.measure.peaks import ceilings
-from tare.measure.peakstore import load_peaks, save_peaks
+from tare.measure.peakstore import load_peaks, peaks_of_gpu, save_peaks
 from tare.records.work import Peak, Peaks
 
 PEAKS = Peaks(
@@ -54,3 +54,26 @@ def test_a_gpu_has_all_the_ceilings_of_the_issue() -> None:
     assert {"matrix:fp32", "matrix:tf32", "matrix:bf16", "matrix:fp16", "bandwidth", "launch", "dispatch"} <= names
     assert sum(name.startswith("copy:") for name in names) == 4
     assert "launch" not in {one.name for one in ceilings("cpu")}
+
+
+def test_peaks_are_found_by_the_name_of_the_gpu() -> None:
+    """On whatever machine they were measured, the latest; those of a CPU are nobody's."""
+    assert peaks_of_gpu("NVIDIA H200") is None
+    for device, gpu, cores, created in (
+        ("cuda", "NVIDIA H200", "8", "2026-01-01T00:00:00+00:00"),
+        ("cuda:1", "NVIDIA H200", "16", "2026-03-01T00:00:00+00:00"),
+        ("cuda", "NVIDIA A100", "8", "2026-04-01T00:00:00+00:00"),
+        ("cpu", "NVIDIA H200", "8", "2026-05-01T00:00:00+00:00"),
+    ):
+        where = msgspec.structs.replace(ENVIRONMENT, machine={"gpu": gpu, "cores": cores})
+        save_peaks(msgspec.structs.replace(PEAKS, device=device, created=created, environment=where))
+    found = peaks_of_gpu("NVIDIA H200")
+    assert found is not None
+    assert (found.device, found.environment.machine["cores"]) == ("cuda:1", "16")
+    assert peaks_of_gpu("NVIDIA L4") is None
+
+
+def test_a_trace_needs_no_folder_of_peaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TARE_HOME", str(tmp_path / "file" / "home"))
+    assert peaks_of_gpu("NVIDIA H200") is None

@@ -4,13 +4,18 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from tare.explain import explain_files, is_trace
+from tare.explain import Explained, explain_files, is_trace
+from tare.measure.peakstore import save_peaks
+from tare.records.environment import Environment
+from tare.records.work import Peak, Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.explain import bar, explanation_view, percent, shorten
-from tare.report.explained import pictures, render, write_html, write_svg
+from tare.report.explained import render
+from tare.report.pictures import pictures, write_html, write_svg
 from tare.trace.group import Bar
 from tare.trace.waterfall import Segment, Waterfall
 
@@ -86,9 +91,79 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "<script" not in page
     write_svg(explained, tmp_path / "one.svg")
     ElementTree.parse(tmp_path / "one.svg")
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html", "one.svg"] or len(
-        list(tmp_path.iterdir())
-    ) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.svg", "page.html"]
+
+
+def as_workloads(*names: str) -> Explained:
+    """A recorded trace as if it were that of each of these cases."""
+    found = explain_files([str(RECORDED / "habit-leak.json.gz")])
+    one, diagnosis = found.explanations[0], found.diagnoses[0]
+    cases = [f"{name}/cuda/fp32/batch=1/feed=device" for name in names]
+    made = [
+        msgspec.structs.replace(one, case=case, workload=case.split("/")[0], rung=case.split("/")[1], mode="infer")
+        for case in cases
+    ]
+    return Explained(explanations=made, diagnoses=[diagnosis] * len(made))
+
+
+def test_every_workload_has_its_picture(tmp_path: Path) -> None:
+    """Two rungs of one workload are one ladder; two workloads are two pictures, and their bars a third."""
+    explained = as_workloads("mlp/eager/infer", "dqn/eager/infer")
+    names = ["f-mlp.svg", "f-dqn.svg", "f-breakdown.svg"]
+    assert [path.name for path in write_svg(explained, tmp_path / "f.svg")] == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    ladder = as_workloads("mlp/eager/infer", "mlp/compile/infer")
+    assert [path.name for path in write_svg(ladder, tmp_path / "g.svg")] == ["g.svg"]
+    modes = as_workloads("mlp/eager/infer", "mlp/compile/infer", "mlp/eager/train")
+    assert [path.name for path in write_svg(modes, tmp_path / "h.svg")] == ["h-infer.svg", "h-train.svg"]
+    assert write_svg(Explained(explanations=[], diagnoses=[]), tmp_path / "i.svg") == []
+
+
+def test_no_rung_is_lost_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"r{i}" for i in range(14)]
+    explained = as_workloads(*(f"mlp/{name}/infer" for name in names))
+    render(explained)
+    heads = [line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("segment ")]
+    assert [len(head) for head in heads] == [6, 6, 2]
+    assert [name for head in heads for name in head] == names
+
+
+def test_without_a_device_operators_compute() -> None:
+    assert "the device computes for 250 ns of it" in waterfall_svg(FALL)
+    on_host = waterfall_svg(FALL, on_host=True)
+    assert "operators compute for 250 ns of it" in on_host
+    assert "device" not in on_host
+
+
+H200 = Peaks(
+    device="cuda",
+    created="2026-11-15T00:00:00+00:00",
+    environment=Environment(
+        machine={"gpu": "NVIDIA H200"}, software={}, flags={}, circumstances={"host": "somewhere"}
+    ),
+    peaks=[Peak(name="matrix:bf16", value=700e12, unit="FLOP/s", rounds=[700e12])],
+)
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", "NVIDIA L4", None])
+def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: str | None
+) -> None:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    if gpu:
+        where = msgspec.structs.replace(H200.environment, machine={"gpu": gpu})
+        save_peaks(msgspec.structs.replace(H200, environment=where))
+    explained = explain_files([str(RECORDED / "habit-odd-shapes.json.gz")])
+    (odd,) = explained.diagnoses[0].findings
+    notes = [note for note in explained.explanations[0].notes if "ceilings" in note]
+    if gpu == "NVIDIA H200":
+        assert odd.gain_s == pytest.approx(0.82e-3, rel=0.1)
+        assert notes == [
+            "prices by the ceilings of the NVIDIA H200 of somewhere, measured on 2026-11-15 (tare peaks)"
+        ]
+        assert len(explained.peaks) == 1
+    else:
+        assert (odd.gain_s, notes, explained.peaks) == (None, [], [])
 
 
 def test_small_texts() -> None:

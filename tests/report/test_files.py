@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tare.errors import BadInput
-from tare.report.files import replacing, write_whole
+from tare.report.files import check_writable, replacing, several_files, write_whole
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -53,4 +53,38 @@ def test_where_nothing_can_be_written_one_line_names_it(tmp_path: Path, name: st
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"cannot write .*: "):
         write_whole(tmp_path / name, "text")
+    with pytest.raises(BadInput, match=r"cannot write .*: "):
+        check_writable(tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_where_something_can_be_written_nothing_is(tmp_path: Path) -> None:
+    check_writable(tmp_path / "page.html")
+    os.mkfifo(tmp_path / "pipe")
+    check_writable(tmp_path / "pipe")
+    assert several_files(tmp_path / "pipe", [["a"], ["b"]]) == [tmp_path / "pipe"] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "expected"),
+    [
+        ("a.svg", [["mlp", "infer"]], ["a.svg"]),
+        ("a.svg", [["mlp", "infer"], ["dqn", "infer"]], ["a-mlp.svg", "a-dqn.svg"]),
+        ("a.svg", [["mlp", "infer"], ["mlp", "train"]], ["a-infer.svg", "a-train.svg"]),
+        ("a.svg", [["mlp", "x"], ["dqn", "x"], ["dqn", "y"]], ["a-mlp-x.svg", "a-dqn-x.svg", "a-dqn-y.svg"]),
+        ("a.v2.json.gz", [["p", "compile:max"], ["p", "e/f"]], ["a.v2-compile-max.json.gz", "a.v2-e-f.json.gz"]),
+        ("a.svg", [["t"], ["t"], ["u"]], ["a-t.svg", "a-t-2.svg", "a-u.svg"]),
+        ("a", [["t"], ["u", "long"]], ["a-t", "a-u"]),
+    ],
+)
+def test_several_files_are_told_apart_by_as_little_as_does(
+    tmp_path: Path, name: str, parts: list[list[str]], expected: list[str]
+) -> None:
+    assert several_files(tmp_path / name, parts) == [tmp_path / one for one in expected]
+
+
+def test_a_long_name_is_one_that_a_disk_takes(tmp_path: Path) -> None:
+    for path in several_files(tmp_path / "a.svg", [["x" * 300 + "1"], ["x" * 300 + "2"]]):
+        write_whole(path, "text")
+    assert len(list(tmp_path.iterdir())) == 2

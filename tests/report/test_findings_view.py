@@ -1,5 +1,7 @@
 """Findings, tables and memory on a terminal: what must be read is there, within 100 columns."""
 
+import re
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tare.findings.diagnosis import diagnose, with_lines
 from tare.findings.finding import Finding, Place
 from tare.report.findings import diagnosis_view, findings_view, gain, sparkline
 from tare.report.numbers import several
+from tare.report.sorting import check_column, sorted_by
 from tare.trace.read import read
 
 RECORDED = sorted((Path(__file__).parents[1] / "trace" / "recorded").glob("*.json.gz"))
@@ -57,6 +60,28 @@ def test_the_tables_sort_by_any_column() -> None:
         shown(path, "call")
 
 
+@pytest.mark.parametrize("head", ["operator ", "kernel "])
+def test_what_stands_over_a_column_sorts_by_it(head: str) -> None:
+    path = next(path for path in RECORDED if "resnet50-train" in path.name)
+    heads = next(line for line in shown(path).splitlines() if line.startswith(head))
+    # Columns of two words are closer to each other than to the next one: told apart by the words that begin them.
+    for column in re.findall(r"(?:host|device) \w+|\w+", heads):
+        check_column(column)
+        shown(path, column)
+
+
+def test_grids_and_blocks_sort_by_how_much_they_hold() -> None:
+    path = next(path for path in RECORDED if "resnet50-train" in path.name)
+    found = diagnose(read(path)).kernels
+    for column, field in (("block", "block"), ("grid", "grid")):
+        sizes = [prod(getattr(one, field) or (0,)) for one in sorted_by(found, column)]
+        assert sizes == sorted(sizes, reverse=True)
+    assert sorted_by(found, "tensor")[0].tensor_cores is True
+    names = [one.name for one in sorted_by(found, "kernel")]
+    assert names == sorted(names)
+    assert sorted_by(found, "host self") == found
+
+
 def test_a_price_says_whether_it_is_a_bound() -> None:
     fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
     assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25)) == "2.5 ms 25%"
@@ -76,10 +101,11 @@ def test_nothing_found_is_said() -> None:
 def test_lines_come_from_the_recording_with_stacks() -> None:
     fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
     plain = Finding(**fields, places=[Place(where="aten::item", count=1, seconds=0)], gain_s=1.0)
+    fields["remedy"] = "m at train.py."
     named = Finding(**fields, places=[Place(where="train.py(3): step", count=1, seconds=0)], gain_s=2.0)
     joined = with_lines([plain], [named])
     assert [place.where for place in joined[0].places] == ["train.py(3): step"]
-    assert joined[0].gain_s == 1.0
+    assert (joined[0].gain_s, joined[0].remedy) == (1.0, "m at train.py.")
     assert with_lines([plain], []) == [plain]
 
 

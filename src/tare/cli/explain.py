@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tare.cli.options import (
+    BatchOption,
     BudgetOption,
     DeviceOption,
     FeedOption,
@@ -17,6 +18,7 @@ from tare.cli.options import (
     QuickOption,
     RoundsOption,
     SizeOption,
+    SmokeOption,
     StoreOption,
     given,
     make_table,
@@ -27,14 +29,17 @@ from tare.errors import BadInput
 
 
 def explain(
-    targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD...|TRACE.json[.gz]...", show_default=False)],
+    targets: Annotated[
+        list[str], typer.Argument(metavar="WORKLOAD|@GROUP...|TRACE.json[.gz]...", show_default=False)
+    ],
     rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: eager).")] = None,
     against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
     mode: ModeOption = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
-    batch: Annotated[list[str] | None, typer.Option(help="Batch sizes (default: the workload's).")] = None,
+    batch: BatchOption = None,
     size: SizeOption = None,
+    smoke: SmokeOption = False,
     feed: FeedOption = None,
     layout: LayoutOption = None,
     optimizer: OptimizerOption = None,
@@ -46,26 +51,40 @@ def explain(
     ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
     tables: Annotated[int, typer.Option(min=0, metavar="ROWS", help="Also operators, kernels and memory.")] = 0,
-    sort: Annotated[str | None, typer.Option(help="The column that sorts the tables: host_self, calls...")] = None,
-    annotate: Annotated[Path | None, typer.Option(help="Write the trace with idle causes and findings.")] = None,
+    sort: Annotated[str | None, typer.Option(help="The column that sorts the tables, as printed.")] = None,
+    annotate: Annotated[
+        Path | None, typer.Option(help="Write the trace with idle causes and findings; of several one each.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the charts to an HTML page.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the waterfall as an SVG picture.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write the waterfall as an SVG picture; of several workloads one each.")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
     from tare.cases.plan import make_plan
     from tare.explain import Wish, explain_files, explain_plan, is_trace
-    from tare.report.explained import render, write_html, write_svg
-    from tare.report.findings import MOST_ROWS, check_column
+    from tare.report.explained import render
+    from tare.report.files import check_writable
+    from tare.report.findings import MOST_ROWS
+    from tare.report.sorting import check_column
 
     check_column(sort)
+    for path in filter(None, (annotate, html, svg)):
+        check_writable(path)
 
     files = [target for target in targets if is_trace(target)]
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
-    if files and rung:
-        raise BadInput("--rung is for workloads: a trace is of one rung")
+    if files:
+        _refuse(
+            {
+                "rung": rung, "mode": mode, "device": device, "precision": precision, "batch": batch, "size": size,
+                "smoke": smoke, "feed": feed, "layout": layout, "optimizer": optimizer, "rounds": rounds,
+                "budget": budget, "quick": quick, "no-stacks": not stacks, "resume": resume, "store": store,
+            }
+        )  # fmt: skip
     if against and is_trace(against) != bool(files):
         kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
@@ -79,33 +98,59 @@ def explain(
             raise BadInput(f"--against {against}: that rung is explained itself; name another")
         rungs += [against] if against else []
         grid = make_table(
-            rung=list(dict.fromkeys(rungs)), mode=mode, device=device, precision=precision, batch=batch, size=size,
-            feed=feed, layout=layout, optimizer=optimizer,
+            rung=list(dict.fromkeys(rungs)), mode=mode, device=device, precision=precision, batch=batch, auto=True,
+            size=size, feed=feed, layout=layout, optimizer=optimizer,
         )  # fmt: skip
+        grid |= {"smoke": True} if smoke else {}
         plan = make_plan({"grid": [{"workload": targets, **grid}]}, "the command line", "explain")
         options = given(rounds=rounds, budget=budget)
         wish = Wish(against=against, stacks=stacks, resume=resume)
         explained = explain_plan(plan, options, quick, store, not as_json, wish)
-    # What is not whole yet takes the place of no file.
-    whole = not explained.interrupted
-    if annotate and whole:
-        _annotate(explained, annotate)
-    if html and whole:
-        write_html(explained, html)
-    if svg and whole:
-        write_svg(explained, svg)
+    # Shown first: a file that cannot be written loses nothing of what was measured.
     if as_json:
         print_json(explained.document())
     else:
         render(explained, tables or (MOST_ROWS if sort else 0), sort)
+    # What is not whole yet takes the place of no file.
+    if not explained.interrupted:
+        _write(explained, html, svg, annotate)
     return explained.exit_code
 
 
-def _annotate(explained: Any, target: Path) -> None:
+def _refuse(options: dict[str, Any]) -> None:
+    """Options that say how a workload is measured mean nothing for a trace."""
+    for name, value in options.items():
+        # Zero is a value that somebody gave; what was not given is nothing, no, or an empty list.
+        if value is not None and value is not False and value != []:
+            raise BadInput(f"--{name} is for workloads: a trace is explained as it was recorded")
+
+
+def _write(explained: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
+    from tare.report.pictures import write_html, write_svg
+
+    if not explained.explanations and (html or svg or annotate):
+        typer.echo("nothing was explained: no file is written", err=True)
+        return
+    if html:
+        write_html(explained, html)
+    for written in (
+        write_svg(explained, svg) if svg else [],
+        _annotate(explained, annotate) if annotate else [],
+    ):
+        # The names are ours, so they are said.
+        if len(written) > 1:
+            typer.echo(f"written: {', '.join(map(str, written))}", err=True)
+
+
+def _annotate(explained: Any, path: Path) -> list[Path]:
+    """A trace for each that was explained."""
     from tare.export.annotated import write_annotated
+    from tare.report.files import several_files
+    from tare.report.pictures import case_parts
     from tare.trace.read import read
 
-    if len(explained.explanations) != 1:
-        raise BadInput("--annotate writes one trace: explain one workload on one rung, or one trace")
-    source = Path(explained.explanations[0].trace)
-    write_annotated(read(source), source, target, explained.diagnoses[0].findings)
+    targets = several_files(path, [case_parts(one) for one in explained.explanations])
+    for one, diagnosis, target in zip(explained.explanations, explained.diagnoses, targets, strict=True):
+        source = Path(one.trace)
+        write_annotated(read(source), source, target, diagnosis.findings)
+    return targets

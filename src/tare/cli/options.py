@@ -15,7 +15,7 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON to standard output, and nothing else there.")]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")]
 
-# The fields of a grid. Rungs and batches have another default in each verb, so that their help is there.
+# The fields of a grid. Rungs have another default in each verb, so that their help is there.
 Texts = list[str] | None
 ModeOption = Annotated[Texts, typer.Option("--mode", help="infer, train.")]
 DeviceOption = Annotated[Texts, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps, xpu, all.")]
@@ -24,6 +24,8 @@ SizeOption = Annotated[Texts, typer.Option("--size", help="Sizes of the workload
 FeedOption = Annotated[Texts, typer.Option("--feed", help="device, pinned, pageable.")]
 LayoutOption = Annotated[Texts, typer.Option("--layout", help="contiguous, channels-last.")]
 OptimizerOption = Annotated[Texts, typer.Option("--optimizer", help="sgd, adam, adamw.")]
+SmokeOption = Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")]
+BatchOption = Annotated[Texts, typer.Option("--batch", help="Batch sizes, or auto (default: its own).")]
 ThreadsOption = Annotated[Texts, typer.Option("--threads", help="CPU threads (default: torch's).")]
 
 # How a case is measured.
@@ -33,7 +35,7 @@ TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds 
 IsolationOption = Annotated[
     str | None, typer.Option("--isolation", help="fork (cheap) or spawn (nothing shared).")
 ]
-QuickOption = Annotated[bool, typer.Option("--quick", help="One round, two seconds a case.")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="One round, a second and a half a case.")]
 
 
 def make_table(

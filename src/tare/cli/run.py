@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tare.cli.options import (
+    BatchOption,
     BudgetOption,
     DeviceOption,
     FeedOption,
@@ -18,6 +19,7 @@ from tare.cli.options import (
     QuickOption,
     RoundsOption,
     SizeOption,
+    SmokeOption,
     StoreOption,
     ThreadsOption,
     TimeoutOption,
@@ -34,9 +36,9 @@ def run(
     mode: ModeOption = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
-    batch: Annotated[list[str] | None, typer.Option(help="Batch sizes, or auto (default: its own).")] = None,
+    batch: BatchOption = None,
     size: SizeOption = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")] = False,
+    smoke: SmokeOption = False,
     feed: FeedOption = None,
     layout: LayoutOption = None,
     optimizer: OptimizerOption = None,

@@ -142,7 +142,9 @@ def classify(error: BaseException) -> Failure:
         cause = "host-oom"
     elif isinstance(error, ModuleNotFoundError):
         cause = "not-installed"
-    message = next((line.strip() for line in text.splitlines() if line.strip()), text)[:500]
+    # Some libraries begin what they say with an empty line.
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    message = (f"{type(error).__name__}: {said}" if said else type(error).__name__)[:500]
     return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
 
 

@@ -61,9 +61,12 @@ def diagnose(
 
 
 def with_lines(found: list[Finding], named: list[Finding]) -> list[Finding]:
-    """The same findings with the places of a recording that kept stacks: there the lines are known."""
-    places = {finding.rule: finding.places for finding in named if finding.places}
+    """The same findings with the places of a recording that kept stacks: there the lines are known, also those
+    that a remedy speaks of."""
+    known = {finding.rule: finding for finding in named if finding.places}
     return [
-        msgspec.structs.replace(finding, places=places[finding.rule]) if finding.rule in places else finding
+        msgspec.structs.replace(finding, places=line.places, remedy=line.remedy)
+        if (line := known.get(finding.rule))
+        else finding
         for finding in found
     ]

@@ -29,9 +29,9 @@ def _finding(rule: Rule, hit: Hit, scene: Scene) -> Finding | None:
         return None
     return Finding(
         rule=rule.id,
-        severity=hit.severity or severity_of(share),
+        severity=severity_of(share, hit.severity),
         summary=hit.summary,
-        remedy=rule.remedy,
+        remedy=hit.remedy or rule.remedy,
         evidence=hit.evidence,
         places=most_costly(hit.places),
         gain_s=hit.gain_s,

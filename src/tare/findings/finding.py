@@ -46,7 +46,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule's function yields; the rest of the finding follows from the rule and from the price.
 
-    `gain_s` None means that the trace does not say: such a hit needs a severity of its own.
+    `gain_s` None means that the trace does not say: such a hit needs a severity of its own. With a price it is
+    the least severity: the finding is shown however little of its gain the trace shows. `remedy` takes the place
+    of the rule's where this trace asks for more.
     """
 
     summary: str
@@ -56,6 +58,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     at_most: bool = False
     at_least: bool = False
     severity: Severity | None = None
+    remedy: str | None = None
     spans: list[tuple[int, int]] = []
 
 
@@ -66,10 +69,12 @@ def bound_of(finding: Finding, most: str, least: str) -> str:
     return least if finding.at_least else ""
 
 
-def severity_of(share: float | None) -> Severity:
-    if share is None or share < MEDIUM:
-        return "low"
-    return "high" if share >= HIGH else "medium"
+def severity_of(share: float | None, least: Severity | None = None) -> Severity:
+    """By the share that fixing gives back, and no less than `least`."""
+    found: Severity = "low"
+    if share is not None and share >= MEDIUM:
+        found = "high" if share >= HIGH else "medium"
+    return max(found, least or found, key=("low", "medium", "high").index)
 
 
 def most_costly(places: list[Place]) -> list[Place]:

@@ -18,14 +18,18 @@ class Places:
 
     def of_call(self, row: int) -> str:
         calls = self._trace.calls
-        operator, frame = int(calls.operator[row]), int(calls.frame[row])
-        if frame < 0 and operator >= 0:
-            frame = self._frames.forward_frame(operator) if self._trace.has_stacks else -1
-        return self._text(frame) or self.path(operator) or self._trace.name(calls, row)
+        return self.line_of_call(row) or self.path(int(calls.operator[row])) or self._trace.name(calls, row)
+
+    def line_of_call(self, row: int) -> str:
+        """The user's line and module alone; empty without stacks."""
+        calls = self._trace.calls
+        frame = int(calls.frame[row])
+        return self._text(frame if frame >= 0 else self._forward(int(calls.operator[row])))
 
     def of_operator(self, row: int) -> str:
         table = self._trace.operators
-        return self.at(int(table.thread[row]), int(table.start[row])) or self.path(row)
+        own = self.at(int(table.thread[row]), int(table.start[row]))
+        return own or self._text(self._forward(row)) or self.path(row)
 
     def of_calls(self, rows: Integers) -> dict[str, list[int]]:
         """Rows of calls by place."""
@@ -39,6 +43,10 @@ class Places:
         if not self._trace.has_stacks:
             return ""
         return self._text(int(self._frames.frame_at(np.array([thread]), np.array([moment]))[0]))
+
+    def _forward(self, operator: int) -> int:
+        """The frame of the forward operator that a backward one goes back over, or -1."""
+        return self._frames.forward_frame(operator) if operator >= 0 and self._trace.has_stacks else -1
 
     def path(self, row: int) -> str:
         """The operators around a place, outermost first; of a long path the ends."""

@@ -140,15 +140,15 @@ class Scene:
 
     def roots(self, rows: Integers) -> Integers:
         """The outermost operators around these that are not autograd's engine."""
-        table = self.trace.operators
-        found = []
-        for row in rows.tolist():
-            if row < 0:
-                continue
-            while (above := int(table.parent[row])) >= 0 and "::engine::" not in self.trace.name(table, above):
-                row = above
-            found.append(row)
+        found = [self.root(row) for row in rows.tolist() if row >= 0]
         return np.unique(np.array(found, dtype=np.int64))
+
+    def root(self, row: int) -> int:
+        """The same for one operator."""
+        table = self.trace.operators
+        while (above := int(table.parent[row])) >= 0 and "::engine::" not in self.trace.name(table, above):
+            row = above
+        return row
 
     def in_every_step(self, table: Spans, rows: Any) -> bool:
         """Whether each of the steps looked at has one of these rows: what happened once is an accident."""
@@ -160,6 +160,11 @@ class Scene:
 
     def per_step(self, count: int) -> float:
         return count / self.steps
+
+    def times(self, count: int) -> str:
+        """How often in words: 'once a step', '15 times a step'."""
+        shown = f"{self.per_step(count):.3g}"
+        return "once a step" if shown == "1" else f"{shown} times a step"
 
 
 def spans_of(table: Spans, rows: Integers, most: int = 200) -> list[tuple[int, int]]:

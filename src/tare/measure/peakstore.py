@@ -22,7 +22,21 @@ def save_peaks(peaks: Peaks) -> Path:
 
 def load_peaks(device: str, environment: Environment) -> Peaks | None:
     """What was measured on this machine, with whatever software; None where nothing was."""
-    path = _path(device, environment)
+    return _read(_path(device, environment))
+
+
+def peaks_of_gpu(name: str) -> Peaks | None:
+    """The latest that were measured on a GPU of this name, on whatever machine: for a trace, which names its GPU
+    and not its host. None where there are none, or no folder to look in: reading a trace needs none."""
+    try:
+        paths = sorted((home() / "peaks").glob("cuda*.json"))
+    except BadInput:
+        return None
+    found = [peaks for path in paths if (peaks := _read(path)) and peaks.environment.machine.get("gpu") == name]
+    return max(found, key=lambda peaks: peaks.created, default=None)
+
+
+def _read(path: Path) -> Peaks | None:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Peaks)
     except FileNotFoundError:

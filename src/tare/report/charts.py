@@ -19,24 +19,33 @@ PAPER, INK, FAINT, GRID, LINE = "white", "#222", "#666", "#e4e4e4", "#aaa"
 DARK = {PAPER: "#16181d", INK: "#e8e8e8", FAINT: "#a6a6a6", GRID: "#33363d", LINE: "#777"}
 WIDTH = 900
 LONGEST_LABEL = 48
+# Where there is no device, operators do what kernels do on one.
+ON_HOST = {
+    "kernels": "operators compute (no floor: nothing was counted, or no peaks are known)",
+    "kernel inefficiency": "operators that take longer than their operations and bytes would",
+    "unfused traffic": "results written to memory and read again because operators are not fused",
+}
 ROW = 30
 
 
-def waterfall_svg(fall: Waterfall) -> str:
-    """One bar a segment, each beginning where the one before it ended; gross at the bottom."""
+def waterfall_svg(fall: Waterfall, on_host: bool = False) -> str:
+    """One bar a segment, each beginning where the one before it ended; gross at the bottom. `on_host` where there
+    is no device, and operators compute."""
     left, right, top = 170, 150, 64
     scale = (WIDTH - left - right) / fall.gross
     height = top + ROW * (len(fall.segments) + 1) + 34
-    body = [_text(16, 26, fall.title, size=17, weight="600"), _text(16, 46, _subtitle(fall), fill=FAINT, size=12)]
+    body = [
+        _text(16, 26, fall.title, size=17, weight="600"),
+        _text(16, 46, _subtitle(fall, on_host), fill=FAINT, size=12),
+    ]
     body += _grid(fall.gross, scale, left, top, height - 30, fall.profiled)
     at = 0
     for i, segment in enumerate(fall.segments):
         y = top + ROW * i
         x = left + at * scale
         body.append(_text(left - 10, y + 19, segment.name, anchor="end"))
-        body.append(
-            _box(x, y + 4, max(segment.ns * scale, 1), ROW - 8, colour(segment.name), MEANING[segment.name])
-        )
+        tip = _meaning(segment.name, on_host)
+        body.append(_box(x, y + 4, max(segment.ns * scale, 1), ROW - 8, colour(segment.name), tip))
         end = x + max(segment.ns * scale, 1)
         body.append(_text(end + 6, y + 19, _amount(segment.ns, fall), size=12))
         at += segment.ns
@@ -52,7 +61,7 @@ def waterfall_svg(fall: Waterfall) -> str:
     return _svg(WIDTH, height, body)
 
 
-def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str) -> str:
+def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str, on_host: bool = False) -> str:
     """One column a rung, on one scale of time, with a legend of the segments that occur."""
     present = [name for name in ORDER if any(fall.find(name) for fall in falls)]
     left, top, plot, foot = 70, 60, 360, 60
@@ -82,7 +91,7 @@ def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str) -> 
             body.append(_text(x + step * 0.35, top + plot + 20 + 15 * line, part, anchor="middle", size=12))
     for i, name in enumerate(reversed(present)):
         y = top + 22 * i
-        body.append(_box(width - legend + 24, y, 13, 13, colour(name), MEANING[name]))
+        body.append(_box(width - legend + 24, y, 13, 13, colour(name), _meaning(name, on_host)))
         body.append(_text(width - legend + 44, y + 11, name, size=12))
     return _svg(width, top + plot + foot, body)
 
@@ -116,10 +125,15 @@ def _wrapped(name: str, longest: int) -> list[str]:
     return lines
 
 
-def _subtitle(fall: Waterfall) -> str:
+def _meaning(name: str, on_host: bool) -> str:
+    return ON_HOST.get(name, MEANING[name]) if on_host else MEANING[name]
+
+
+def _subtitle(fall: Waterfall, on_host: bool) -> str:
     if fall.profiled:
         return "shares of a profiled step: how long it takes without a profiler is not known"
-    return f"one step takes {seconds(fall.gross / 1e9)}; the device computes for {seconds(fall.net / 1e9)} of it"
+    who = "operators compute" if on_host else "the device computes"
+    return f"one step takes {seconds(fall.gross / 1e9)}; {who} for {seconds(fall.net / 1e9)} of it"
 
 
 def _amount(ns: int, fall: Waterfall) -> str:

@@ -1,19 +1,14 @@
-"""All of what was explained: printed, or written as a page or a picture."""
+"""All of what was explained, printed."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
-from pathlib import Path
 from typing import Protocol
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.errors import BadInput
 from tare.findings.diagnosis import Diagnosis
-from tare.report.charts import DARK, FAINT, PAPER, breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
-from tare.report.files import write_whole
 from tare.report.findings import diagnosis_view, findings_view
 from tare.report.numbers import seconds
 from tare.report.terminal import make_console, simple_table
@@ -21,6 +16,7 @@ from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
 from tare.trace.waterfall import ORDER, Against
 
+# So many rungs fit side by side; the others follow in further tables.
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
 LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
@@ -88,15 +84,23 @@ def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
     for one in rungs:
         parts = {segment.name: segment.ns / most for segment in one.waterfall.segments}
         bars.add_row(shorten(rung_of(one), 34), stacked(parts, 50), seconds(one.waterfall.gross / 1e9))
-    table = simple_table("segment", *(rung_of(one) for one in rungs[:MOST_COLUMNS]))
+    views: list[RenderableType] = [bars]
+    for start in range(0, len(rungs), MOST_COLUMNS):
+        views += [Text(""), _segments(rungs[start : start + MOST_COLUMNS])]
+    return Group(*views)
+
+
+def _segments(rungs: Sequence[Explanation]) -> RenderableType:
+    """The segments of as many rungs as fit side by side."""
+    table = simple_table("segment", *(rung_of(one) for one in rungs))
     for column in table.columns[1:]:
         column.justify, column.no_wrap, column.overflow = "right", False, "fold"
     for name in ORDER:
-        times = [one.waterfall.find(name) for one in rungs[:MOST_COLUMNS]]
+        times = [one.waterfall.find(name) for one in rungs]
         if any(times):
             table.add_row(Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times))
-    table.add_row("gross", *(seconds(one.waterfall.gross / 1e9) for one in rungs[:MOST_COLUMNS]), style="bold")
-    return Group(bars, Text(""), table)
+    table.add_row("gross", *(seconds(one.waterfall.gross / 1e9) for one in rungs), style="bold")
+    return table
 
 
 def stacked(parts: Mapping[str, float], width: int) -> Text:
@@ -125,40 +129,3 @@ def group_view(found: Breakdowns) -> RenderableType:
     if found.missing:
         parts.append(Text(f"not in the means: {', '.join(found.missing)}", style="yellow"))
     return Group(*parts)
-
-
-def pictures(explained: Explained) -> list[str]:
-    made = [ladder_svg([o.waterfall for o in g], [rung_of(o) for o in g], _ladder_title(g))
-            for g in ladders(explained.explanations)]  # fmt: skip
-    if explained.breakdowns:
-        for mode in dict.fromkeys(one.mode for one in explained.breakdowns.bars):
-            bars = [one for one in explained.breakdowns.bars if one.mode == mode]
-            made.append(breakdown_svg(bars, f"active, movement, idle{f': {mode}' if mode else ''}"))
-    return made + [waterfall_svg(one.waterfall) for one in explained.explanations]
-
-
-def write_svg(explained: Explained, path: Path) -> None:
-    """The ladder where there are several rungs, else the waterfall."""
-    made = pictures(explained)
-    if not made:
-        raise BadInput(f"nothing was explained: no picture to write to {path}")
-    write_whole(path, made[0])
-
-
-def write_html(explained: Explained, path: Path) -> None:
-    """A page that needs nothing beside itself: no script, no font, no link."""
-    titles = ", ".join(dict.fromkeys(one.title for one in explained.explanations))
-    notes = dict.fromkeys(note for one in explained.explanations for note in (*one.notes, *one.waterfall.notes))
-    body = [f"<figure>{svg}</figure>" for svg in pictures(explained)]
-    body += [f"<p class='note'>{escape(note)}</p>" for note in notes]
-    style = (
-        "body{font-family:system-ui,sans-serif;margin:2rem auto;max-width:960px;color:#222}figure{margin:2rem 0}"
-    )
-    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}:root{color-scheme:light dark}"
-    style += f"@media (prefers-color-scheme:dark){{body{{background:{DARK[PAPER]}}}.note{{color:{DARK[FAINT]}}}}}"
-    head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>tare explain: {escape(titles)}</title>"
-    write_whole(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
-
-
-def _ladder_title(rungs: Sequence[Explanation]) -> str:
-    return rungs[0].title.rpartition(" on ")[0] or "one step"

@@ -1,11 +1,16 @@
 """Files written whole or not at all."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 
 from tare.errors import BadInput
+
+# The longest that a file's name may be on most file systems, less what replacing() puts around it.
+LONGEST_NAME = 255 - 30
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -19,7 +24,7 @@ def write_whole(path: Path, text: str) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write what takes the place of `path` at the end: a reader sees the old file or the new, no half."""
-    if path.exists() and not path.is_file():
+    if _is_special(path):
         # A pipe or /dev/stdout is written to, never replaced; a folder says that it is one.
         yield path
         return
@@ -31,3 +36,44 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is there and no plain file."""
+    return path.exists() and not path.is_file()
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a place where nothing can be written, before the work whose result should go there."""
+    folder = path.resolve().parent
+    why = ""
+    if path.is_dir():
+        why = "it is a folder"
+    elif not folder.is_dir():
+        why = f"there is no folder {folder}"
+    elif not os.access(path if _is_special(path) else folder, os.W_OK):
+        why = f"{folder} is not yours to write to"
+    if why:
+        raise BadInput(f"cannot write {path}: {why}")
+
+
+def several_files(path: Path, parts: Sequence[Sequence[str]]) -> list[Path]:
+    """A file for each: the path itself for one; for several its name and as many of the parts of each, from the
+    left, as tell it from the others: `out.svg` becomes `out-mlp.svg` and `out-dqn.svg`. A pipe takes them all."""
+    if len(parts) == 1 or _is_special(path):
+        return [path] * len(parts)
+    names = [""] * len(parts)
+    for column in zip_longest(*parts, fillvalue=""):
+        longer = ["-".join(filter(None, pair)) for pair in zip(names, column, strict=True)]
+        if len(set(longer)) > len(set(names)):
+            names = longer
+    ending = path.suffix if path.suffix != ".gz" else Path(path.stem).suffix + path.suffix
+    stem = path.name.removesuffix(ending)
+    made: list[Path] = []
+    for name in names:
+        fitting = f"{stem}-{re.sub(r'[^A-Za-z0-9_.=+]+', '-', name)}"[: LONGEST_NAME - len(ending)]
+        found = path.with_name(fitting + ending)
+        if found in made:
+            found = path.with_name(f"{fitting}-{len(made) + 1}{ending}")
+        made.append(found)
+    return made

@@ -1,18 +1,16 @@
 """Findings, tables and memory for the terminal: at most 100 columns."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tare.errors import unknown
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding, bound_of
 from tare.report.numbers import seconds, several, short_size, size
+from tare.report.sorting import check_column, memory, sorted_by
 from tare.report.terminal import simple_table
-from tare.trace import kernel_table, operator_table
 from tare.trace.kernel_names import short_name
 from tare.trace.kernel_table import Kernel
 from tare.trace.memory import MemoryUse
@@ -23,7 +21,6 @@ MOST_ROWS = 15
 MOST_PLACES = 3
 PLACE = 68
 BARS = "▁▂▃▄▅▆▇█"
-Row = TypeVar("Row", Operator, Kernel)
 CORES = {True: "yes", False: "no", None: "-"}
 
 
@@ -31,25 +28,12 @@ def diagnosis_view(found: Diagnosis, rows: int = MOST_ROWS, sort: str | None = N
     """`sort` is a column of the table of operators or of kernels, or of both."""
     check_column(sort)
     parts: list[RenderableType] = [findings_view(found), Text("")]
-    parts += [operators_view(_by(found.operators, sort), found.recorded_steps, rows), Text("")]
+    parts += [operators_view(sorted_by(found.operators, sort), found.recorded_steps, rows), Text("")]
     if found.kernels:
-        parts += [kernels_view(_by(found.kernels, sort), found.recorded_steps, rows), Text("")]
+        parts += [kernels_view(sorted_by(found.kernels, sort), found.recorded_steps, rows), Text("")]
     if found.memory:
         parts.append(memory_view(found.memory))
     return Group(*parts)
-
-
-def check_column(sort: str | None) -> None:
-    valid = dict.fromkeys((*operator_table.COLUMNS, *kernel_table.COLUMNS))
-    if sort is not None and sort not in valid:
-        raise unknown("column", sort, valid, "the tables of operators and kernels")
-
-
-def _by(rows: Sequence[Row], sort: str | None) -> Sequence[Row]:
-    """Sorted by the column, the greatest first, where the table has it."""
-    if sort is None or not rows or not hasattr(rows[0], sort):
-        return rows
-    return sorted(rows, key=lambda row: getattr(row, sort) or 0, reverse=sort != "name")
 
 
 def findings_view(found: Diagnosis) -> RenderableType:
@@ -102,7 +86,7 @@ def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_R
             _end_of(one.name, 38),
             f"{one.calls / steps:.3g}",
             *(seconds(ns / 1e9 / steps) if ns else "-" for ns in times),
-            _signed((one.device_memory_self or one.host_memory_self) // steps),
+            _signed(memory(one) // steps),
         )
     head = Text(f"operators, a step of the profiled run ({len(operators)} in all)", style="dim")
     return Group(head, table)

@@ -148,9 +148,17 @@ class Places:
         while row >= 0:
             origin = self.forward.get(int(operators.sequence[row]), -1)
             if origin >= 0 and origin != row:
-                return int(self.frame_at(operators.thread[[origin]], operators.start[[origin]])[0])
+                return self._forward_frames[origin]
             row = int(operators.parent[row])
         return -1
+
+    @cached_property
+    def _forward_frames(self) -> dict[int, int]:
+        """The frame of every operator of the forward pass, found at once: one by one takes a sort each."""
+        operators = self._trace.operators
+        rows = np.array(list(self.forward.values()), dtype=np.int64)
+        frames = self.frame_at(operators.thread[rows], operators.start[rows])
+        return dict(zip(rows.tolist(), frames.tolist(), strict=True))
 
     @cached_property
     def forward(self) -> dict[int, int]:

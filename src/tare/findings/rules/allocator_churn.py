@@ -23,7 +23,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     if not scene.in_every_step(calls, rows):
         return
     yield Hit(
-        summary=f"{scene.per_step(len(rows)):.0f} times a step memory is taken from the driver or given back",
+        summary=f"{scene.times(len(rows))} memory is taken from the driver or given back",
         evidence={"calls_per_step": scene.per_step(len(rows))},
         places=[
             Place(

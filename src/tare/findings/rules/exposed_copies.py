@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.copies import copy_places
 from tare.findings.finding import Hit
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
@@ -37,6 +38,7 @@ def look(scene: Scene) -> Iterator[Hit]:
             "exposed_s_per_step": exposed / scene.steps / 1e9,
             "bytes_per_step": int(device.bytes[copies].sum()) / scene.steps,
         },
+        places=copy_places(scene, copies),
         gain_s=scene.price(edit),
         spans=spans_of(device, copies),
     )

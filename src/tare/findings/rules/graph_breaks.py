@@ -34,7 +34,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     lost = {row: _lost(scene, row, above[row], launching[int(table.thread[row])]) for row in inner}
     spans = merged([span for found in lost.values() for span in found])
     yield Hit(
-        summary=f"graph breaks: {scene.per_step(len(inner)):.3g} a step",
+        summary=f"a compiled function goes back to Python in its middle {scene.times(len(inner))}",
         evidence={"breaks_per_step": scene.per_step(len(inner)), "regions_per_step": scene.per_step(len(regions))},
         places=[
             Place(
@@ -45,7 +45,8 @@ def look(scene: Scene) -> Iterator[Hit]:
             for row, found in lost.items()
         ],
         gain_s=scene.price(Edit(removed=spans)),
-        # A break also keeps kernels from being fused across it, which a trace cannot price: shown in any case.
+        # A break also keeps kernels from being fused across it, which a trace cannot price: shown in any case, and
+        # more severe for several than for one.
         at_least=True,
         severity="medium" if scene.per_step(len(inner)) >= 3 else "low",
         spans=spans[:200],

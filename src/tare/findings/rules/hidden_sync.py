@@ -60,7 +60,7 @@ def hit(scene: Scene, found: dict[str, list[int]], what: str, checks: bool = Fal
     gone = np.unique(np.concatenate([waits, fetching, scene.calls_under(rows)]))
     names = sorted({_operator(scene, int(row)) for row in waits.tolist()})
     return Hit(
-        summary=f"{scene.per_step(len(waits)):.0f} times a step a value {what} ({', '.join(names[:3])})",
+        summary=f"{scene.times(len(waits))} a value {what} ({', '.join(names[:3])})",
         evidence={
             "waits_per_step": scene.per_step(len(waits)),
             "waiting_s_per_step": float(calls.duration[waits].sum()) / scene.steps / 1e9,

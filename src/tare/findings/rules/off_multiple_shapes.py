@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tare.findings.finding import Hit, Place
+from tare.findings.products import product_place, reaches
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
@@ -24,7 +25,7 @@ RATE = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
     remedy="Pad the dimension to a multiple of 8 (better 64): vocabulary, classes, channels, sequence.",
 )
 def look(scene: Scene) -> Iterator[Hit]:
-    guilty: dict[tuple[int, ...], list[int]] = {}
+    guilty: dict[str, list[int]] = {}
     good_rate = 0.0
     launched = scene.works_by(scene.operators(*PRODUCTS))
     for row, mine in launched.items():
@@ -34,8 +35,8 @@ def look(scene: Scene) -> Iterator[Hit]:
         if not misaligned(found):
             taken = float(scene.trace.device.duration[mine].sum())
             good_rate = max(good_rate, found.flops / taken * 1e9 if taken else 0.0)
-        else:
-            guilty.setdefault((found.batch, found.m, found.k, found.n), []).append(row)
+        elif mine:
+            guilty.setdefault(product_place(scene, row, mine[0]), []).append(row)
     rows = np.array(sorted(row for rows in guilty.values() for row in rows), dtype=np.int64)
     works = np.array([work for row in rows.tolist() for work in launched[row]], dtype=np.int64)
     share = scene.device_share(works)
@@ -43,21 +44,24 @@ def look(scene: Scene) -> Iterator[Hit]:
         return
     kind = product(scene.trace, int(rows[0]))
     assert kind is not None
-    rate = scene.rates.get(f"matrix:{RATE[kind.type]}") or good_rate
-    gain = _gain(scene, rows, works, rate) if rate else None
+    peak = scene.rates.get(f"matrix:{RATE[kind.type]}")
+    rate = peak or good_rate
+    counted = [found.flops for row in rows.tolist() if (found := product(scene.trace, row))]
+    gain = _gain(scene, sum(counted), works, rate) if rate else None
+    evidence: dict[str, float | int | str] = {"device_share": share, "type": kind.type}
     yield Hit(
         summary=f"matrix products have dimensions off the multiple of 8: {scene.per_step(len(rows)):.3g} a step",
-        evidence={"device_share": share, "type": kind.type},
+        evidence=evidence | ({"flops_per_s": rate} if rate else {}),
         places=[
             Place(
-                where=f"{'x'.join(map(str, shape))} at {scene.places.of_operator(found[0])}",
-                count=scene.per_step(len(found)),
-                seconds=scene.device_s(np.array([work for row in found for work in launched[row]])),
+                where=where,
+                count=scene.per_step(len(mine)),
+                seconds=scene.device_s(np.array([work for row in mine for work in launched[row]])),
             )
-            for shape, found in guilty.items()
+            for where, mine in guilty.items()
         ],
         gain_s=gain,
-        at_most=gain is not None,
+        at_most=gain is not None and not reaches(counted, peak),
         severity=None if gain is not None else ("medium" if share >= 0.2 else "low"),
         spans=spans_of(scene.trace.device, works),
     )
@@ -75,10 +79,9 @@ def misaligned(found: Product) -> bool:
     return any(one > 1 and one * item % BYTES for one in leading)
 
 
-def _gain(scene: Scene, rows: Integers, works: Integers, rate: float) -> float:
+def _gain(scene: Scene, flops: int, works: Integers, rate: float) -> float:
     """At the rate of well-shaped products."""
-    needed = sum(found.flops for row in rows.tolist() if (found := product(scene.trace, row))) / rate / scene.steps
-    left = min(needed / scene.device_s(works), 1.0)
+    left = min(flops / rate / scene.steps / scene.device_s(works), 1.0)
     return scene.price(
         Edit(factors={scene.script.work_at[w]: left for w in works.tolist() if w in scene.script.work_at})
     )

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tare.findings.finding import Hit, Place
+from tare.findings.copies import copy_places
+from tare.findings.finding import Hit
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.rules.parameter_ping_pong import FEWEST, there_and_back
 from tare.findings.scene import Scene, merged, spans_of
-from tare.trace.tables import COPY, DIRECTIONS, HOST_TO_DEVICE, PAGEABLE, PINNED, Integers
+from tare.trace.tables import COPY, HOST_TO_DEVICE, PAGEABLE, PINNED, Integers
 
 # A smaller copy is taken into the command itself: pinning changes nothing.
 LEAST_BYTES = 64 << 10
@@ -45,14 +46,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     yield Hit(
         summary=f"copies touch pageable memory: {scene.per_step(len(copies)):.3g} a step",
         evidence=evidence | ({"pinned_bytes_per_s": rate} if rate else {}),
-        places=[
-            Place(
-                where=f"{where}: {DIRECTIONS[int(device.direction[scene.works_of(np.array(rows))[0]])]}",
-                count=scene.per_step(len(rows)),
-                seconds=scene.device_s(scene.works_of(np.array(rows))),
-            )
-            for where, rows in scene.places.of_calls(launching).items()
-        ],
+        places=copy_places(scene, copies),
         gain_s=scene.price(edit),
         at_most=rate is None,
         spans=spans_of(device, copies),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.copies import copy_places
 from tare.findings.finding import Hit
 from tare.findings.registry import rule
 from tare.findings.scene import Scene, spans_of
@@ -35,6 +36,7 @@ def look(scene: Scene) -> Iterator[Hit]:
             "tensors_per_step": scene.per_step(len(back)),
             "device_share": scene.device_share(works),
         },
+        places=copy_places(scene, works),
         gain_s=scene.price(
             scene.drop(
                 np.union1d(calls, scene.calls_under(roots)),

@@ -29,7 +29,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     started = [scene.inside(trace.calls) & (trace.calls.start >= s) & (trace.calls.end <= e) for s, e in spans]
     calls = np.flatnonzero(np.logical_or.reduce(started))
     yield Hit(
-        summary=f"compilations: {scene.per_step(max(len(whole), 1)):.3g} a step",
+        summary=f"torch.compile compiles {scene.times(max(len(whole), 1))}",
         evidence={
             "compilations_per_step": scene.per_step(len(whole)),
             "compiling_s_per_step": sum(end - start for start, end in spans) / scene.steps / 1e9,

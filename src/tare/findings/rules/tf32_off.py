@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tare.findings.finding import Hit, Place
+from tare.findings.products import product_place, reaches
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
@@ -28,38 +29,47 @@ def look(scene: Scene) -> Iterator[Hit]:
     device = scene.trace.device
     candidates = scene.operators(*PRODUCTS, *CONVOLUTIONS)
     single = np.array([row for row in candidates.tolist() if _single(scene, row)], dtype=np.int64)
-    slow = [
-        work
-        for work in scene.works_of(scene.calls_under(single)).tolist()
-        if work in scene.script.work_at
-        and matrix(name := scene.trace.name(device, work))
-        and tensor_cores(name) is False
-    ]
-    works = np.array(slow, dtype=np.int64)
-    if scene.device_share(works) < LEAST_SHARE:
+    slow = {row: mine for row, works in scene.works_by(single).items() if (mine := _without_cores(scene, works))}
+    works = np.array([work for mine in slow.values() for work in mine], dtype=np.int64)
+    share = scene.device_share(works)
+    if share < LEAST_SHARE:
         return
-    names = {scene.trace.name(device, int(work)) for work in works}
-    seconds = scene.device_s(works)
-    counted = [n for row in single.tolist() if (n := flops(scene.trace, row))]
+    counted = {row: flops(scene.trace, row) for row in slow}
     rate = scene.rates.get("matrix:tf32")
-    left = min(sum(counted) / rate / scene.steps / seconds, 1.0) if rate else 0.0
-    edit = Edit(factors={scene.script.work_at[work]: max(left, 1e-9) for work in slow})
+    factors = {
+        scene.script.work_at[work]: _left(counted[row], rate, int(device.duration[mine].sum()))
+        for row, mine in slow.items()
+        for work in mine
+    }
+    computed = sum(found or 0 for found in counted.values()) / scene.steps
+    evidence: dict[str, float | int | str] = {"device_share": share, "flops_per_step": computed}
     yield Hit(
         summary=f"float32 matrix kernels run without tensor cores: {scene.per_step(len(works)):.3g} a step",
-        evidence={"device_share": scene.device_share(works), "flops_per_step": sum(counted) / scene.steps},
+        evidence=evidence | ({"flops_per_s": rate} if rate else {}),
         places=[
             Place(
-                where=name,
+                where=product_place(scene, row, mine[0]),
                 count=scene.per_step(len(mine)),
-                seconds=scene.device_s(mine),
+                seconds=float(device.duration[mine].sum()) / scene.steps / 1e9,
             )
-            for name in names
-            if len(mine := works[[scene.trace.name(device, int(work)) == name for work in works]])
+            for row, mine in slow.items()
         ],
-        gain_s=scene.price(edit),
-        at_most=True,
+        gain_s=scene.price(Edit(factors=factors)),
+        at_most=not reaches(list(counted.values()), rate),
         spans=spans_of(device, works),
     )
+
+
+def _without_cores(scene: Scene, works: list[int]) -> list[int]:
+    """Those that multiply matrices, and by their names not on tensor cores."""
+    names = {work: scene.trace.name(scene.trace.device, work) for work in works if work in scene.script.work_at}
+    return [work for work, name in names.items() if matrix(name) and tensor_cores(name) is False]
+
+
+def _left(count: int | None, rate: float | None, ns: int) -> float:
+    """How much of an operator's time is left at the rate of TF32; next to nothing where that is not known."""
+    needed = count / rate * 1e9 / max(ns, 1) if count and rate else 0.0
+    return min(max(needed, 1e-9), 1.0)
 
 
 def _has_tf32(scene: Scene) -> bool:
