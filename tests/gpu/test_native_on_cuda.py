@@ -45,7 +45,7 @@ def test_compiled_ahead_of_time(executor: LocalExecutor, rung: str) -> None:
 
 
 @pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
-@pytest.mark.parametrize("precision", ["tf32", "bf16", "amp-bf16"])
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16", "amp-bf16"])
 def test_the_vendor_s_libraries_train_in_every_precision(
     executor: LocalExecutor, workload: str, precision: Precision
 ) -> None:
