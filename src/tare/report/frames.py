@@ -35,9 +35,7 @@ def depth_view(depths: list[Depth]) -> RenderableType:
         seed = SEED.get(depth.case.rung, "-")
         table.add_row(depth.case.rung, *counts, str(depth.stack.total), spread, seed, short(depth.stack.entry, 24))
     parts: list[RenderableType] = [Text(title(depths[0].case), style="bold")]
-    head = (
-        "frames from the user's call to the step's first call of the vendor; range: over all; seed: 000, figure 4"
-    )
+    head = "frames from the user's call to the step's first vendor call; range: over all; seed: 000, figure 4"
     parts += [Text(head, style="dim"), table]
     for depth in depths:
         if depth.failure:
