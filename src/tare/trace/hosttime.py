@@ -23,6 +23,8 @@ _NAMING = re.compile(
     r"|narrow|detach|alias|resolve_|unsqueeze|squeeze|result_type|lift|flatten|unflatten|unbind|split|chunk)"
 )
 _PREPARING = re.compile(r"aten::(copy_|fill_|zero_|zeros|clone|contiguous|to$|_to_copy|item$|_local_scalar_dense)")
+# What calling takes at most, in calls that do nothing else: arguments and checks (aten::lstm takes 5.5 for each).
+_DEAREST_CALL = 8
 # Nodes of autograd's graph, and whatever else is no operator of its own.
 _AROUND = re.compile(r"autograd::|Backward\d*$|^Optimizer|^cuda|^hip|DataLoader")
 
@@ -80,16 +82,42 @@ def host_time(trace: Trace) -> HostTime | None:
 
 
 def _computing(trace: Trace, host: Host) -> Mask:
-    """Which events compute in their self time: operators that call no other but to prepare their operands."""
+    """Which events compute in their self time: operators that call no other but to prepare their operands, and
+    those that do and keep more for themselves than their callees take and than so many calls can cost.
+
+    What only calls others hands its time on (aten::lstm to aten::mkldnn_rnn_layer); that layer's one aten::add, of
+    two biases, does not make its products dispatch."""
 
     def named(pattern: re.Pattern[str]) -> Mask:
         return np.isin(host.name, [code for code, name in enumerate(trace.names) if pattern.search(name)])
 
     naming, compiled = named(_NAMING), named(_COMPILED)
+    inner = host.parent >= 0
+    real = inner & ~naming & ~named(_PREPARING)
     calling = np.zeros(len(host.start), dtype=bool)
-    real = (host.parent >= 0) & ~naming & ~named(_PREPARING)
     calling[host.parent[real]] = True
-    return compiled | ~(calling | naming | named(_AROUND))
+    keeping = _keeping(host, naming, inner)
+    return compiled | ~((calling & ~keeping) | naming | named(_AROUND))
+
+
+def _keeping(host: Host, naming: Mask, inner: Mask) -> Mask:
+    """Events of names whose calls, all together, keep more time than they hand on and than dispatch takes. What a
+    call costs is told by the operators that do nothing but that: those that only name memory."""
+    length = host.end - host.start
+    calls = np.bincount(host.parent[inner], minlength=len(length))
+    handed = np.zeros(len(length), dtype=np.int64)
+    np.add.at(handed, host.parent[inner], length[inner])
+    bare = length[naming & (calls == 0)]
+    cost = _DEAREST_CALL * float(np.median(bare)) if len(bare) else 0.0
+    _, name = np.unique(host.name, return_inverse=True)
+
+    def by_name(values: Integers) -> Integers:
+        sums = np.zeros(int(name.max(initial=-1)) + 1, dtype=np.int64)
+        np.add.at(sums, name, values)
+        return sums
+
+    kept = by_name(length - handed)
+    return np.asarray((kept > by_name(handed)) & (kept > cost * by_name(calls + 1)), dtype=bool)[name]
 
 
 def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, length: Integers) -> None:
