@@ -49,12 +49,12 @@ def diagnose(
     return Diagnosis(
         trace=trace.source,
         steps=scene.steps,
-        recorded_steps=max(len(trace.steps), 1),
+        recorded_steps=max(int(trace.steps.counted.sum()), 1),
         step_s=scene.step_s,
         profiled=gross_s is None,
         findings=found,
-        operators=operator_table(trace, "device_self" if trace.has_device else "host_self"),
-        kernels=kernel_table(trace),
+        operators=operator_table(trace, "device_self" if trace.has_device else "host_self", counted=True),
+        kernels=kernel_table(trace, counted=True),
         # The recording with stacks knows the modules.
         memory=memory_use(stacks if stacks is not None else trace),
     )

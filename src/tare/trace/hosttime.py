@@ -13,6 +13,7 @@ from tare.trace.host import Host, host_of
 from tare.trace.intervals import Integers
 from tare.trace.tables import Mask, Trace
 from tare.trace.timeline import NOBODY
+from tare.trace.windows import in_counted_steps
 
 OUTSIDE = "(no operator)"
 # What a compiler made computes by itself, without telling the profiler of its kernels.
@@ -131,8 +132,5 @@ def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, lengt
 
 def _calls(trace: Trace, host: Host) -> dict[str, int]:
     """How often each operator began within a step."""
-    step = np.searchsorted(trace.steps.start, host.start, side="right") - 1
-    at = np.maximum(step, 0)
-    inside = (step >= 0) & (host.start < trace.steps.end[at]) & (trace.steps.counted[at] == 1)
-    codes, counts = np.unique(host.name[inside], return_counts=True)
+    codes, counts = np.unique(host.name[in_counted_steps(trace, host.start)], return_counts=True)
     return {trace.names[code]: int(count) for code, count in zip(codes, counts, strict=True)}

@@ -37,6 +37,16 @@ def windows(trace: Trace, device: int | None = None) -> Integers:
     return rows[np.flatnonzero(steps.counted)]
 
 
+def in_counted_steps(trace: Trace, at: Integers) -> Mask:
+    """Which of these moments on the host lie in a step that counts."""
+    steps = trace.steps
+    if len(steps) == 0:
+        return np.zeros(len(at), dtype=bool)
+    step = np.searchsorted(steps.start, at, side="right") - 1
+    row = np.maximum(step, 0)
+    return np.asarray((step >= 0) & (at < steps.end[row]) & (steps.counted[row] == 1), dtype=bool)
+
+
 def typical(trace: Trace) -> Trace:
     """The trace without the steps that took far longer than most, for steps that are known to do all the same.
 
