@@ -15,6 +15,7 @@ from tare.records.record import Record
 from tare.stored import find_records
 from tare.trace.explanation import recorded_gross
 from tare.trace.read import read
+from tare.trace.windows import usual
 
 # What the beginning of a trace holds, and no file of records.
 MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
@@ -71,7 +72,7 @@ def is_trace(term: str) -> bool:
 
 
 def _scene(path: Path, gross_s: float | None) -> Scene:
-    trace = read(path)
+    trace = usual(read(path))
     recorded = recorded_gross(trace)
     return Scene(trace, gross_s or (recorded / 1e9 if recorded else None))
 

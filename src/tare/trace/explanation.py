@@ -11,7 +11,7 @@ from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
-from tare.trace.windows import typical
+from tare.trace.windows import typical, usual
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +49,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trace | None = None) -> Explanation:
     """Everything there is to say; BadInput where the trace holds no step and no event."""
-    if "tare_profiled" in trace.metadata:
-        trace = typical(trace)
+    trace = usual(trace)
     host = host_time(trace)
     if host is None or host.window == 0:
         raise BadInput(f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain")

@@ -5,6 +5,7 @@ one runs none) or to no operator: Python, or whatever the profiler does not see.
 """
 
 import re
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -48,36 +49,56 @@ class HostTime(msgspec.Struct, frozen=True, kw_only=True):
     operators: list[OperatorTime]
 
 
-def host_time(trace: Trace) -> HostTime | None:
-    """None for a trace in which no step and no operator was recorded."""
-    if len(trace.steps) == 0:
-        return None
-    host = host_of(trace)
-    stepping = int(trace.steps.thread[0])
+class Pieces(NamedTuple):
+    """The host's time in the steps that count, cut at every change: the step (from 0, of those that count), the
+    row of Host that the piece belongs to or NOBODY, and its nanoseconds. They add up to the steps."""
+
+    step: Integers
+    owner: Integers
+    length: Integers
+
+
+def host_pieces(trace: Trace, host: Host) -> Pieces:
+    stepping = int(trace.steps.thread[0]) if len(trace.steps) else -1
     threads = [int(one) for one in np.unique(host.thread)]
     if stepping not in threads:
         stepping = int(np.bincount(host.thread).argmax()) if threads else -1
     counted = trace.steps.counted == 1
     start, end = trace.steps.start[counted], trace.steps.end[counted]
-    window, steps = int((end - start).sum()), int(counted.sum())
-    times: dict[str, int] = {}
-    computing = _computing(trace, host)
-    computed = 0
+    step = np.arange(len(start))
+    found = []
     for thread in [stepping, *(one for one in threads if one != stepping)]:
-        _, start, end, owner = host.timeline(thread).cut(start, end)
-        _add(trace, host, times, owner, end - start)
-        free = owner == NOBODY
-        computed += int((end - start)[~free][computing[owner[~free]]].sum())
-        start, end = start[free], end[free]
-    times[OUTSIDE] = int((end - start).sum())
+        piece, start, end, owner = host.timeline(thread).cut(start, end)
+        step, taken = step[piece], owner != NOBODY
+        found.append((step[taken], owner[taken], (end - start)[taken]))
+        step, start, end = step[~taken], start[~taken], end[~taken]
+    found.append((step, np.full(len(step), NOBODY, dtype=np.int64), end - start))
+    return Pieces(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+
+def host_time(trace: Trace) -> HostTime | None:
+    """None for a trace in which no step and no operator was recorded."""
+    if len(trace.steps) == 0:
+        return None
+    host = host_of(trace)
+    pieces = host_pieces(trace, host)
+    owned = pieces.owner != NOBODY
+    owner, length = pieces.owner[owned], pieces.length[owned]
+    window, outside = int(pieces.length.sum()), int(pieces.length[~owned].sum())
+    codes, inverse = np.unique(host.name[owner], return_inverse=True)
+    sums = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(sums, inverse, length)
+    times = {trace.names[code]: total for code, total in zip(codes.tolist(), sums.tolist(), strict=True)}
+    computed = int(length[_computing(trace, host)[owner]].sum())
+    times[OUTSIDE] = outside
     calls = _calls(trace, host)
     ranked = sorted(times, key=lambda name: -times[name])
     return HostTime(
         window=window,
-        steps=steps,
+        steps=int((trace.steps.counted == 1).sum()),
         computed=computed,
-        around=window - computed - times[OUTSIDE],
-        outside=times[OUTSIDE],
+        around=window - computed - outside,
+        outside=outside,
         operators=[OperatorTime(name=n, self_time=times[n], calls=calls.get(n, 0)) for n in ranked if times[n]],
     )
 
@@ -119,15 +140,6 @@ def _keeping(host: Host, naming: Mask, inner: Mask) -> Mask:
 
     kept = by_name(length - handed)
     return np.asarray((kept > by_name(handed)) & (kept > cost * by_name(calls + 1)), dtype=bool)[name]
-
-
-def _add(trace: Trace, host: Host, times: dict[str, int], owner: Integers, length: Integers) -> None:
-    known = owner != NOBODY
-    codes, inverse = np.unique(host.name[owner[known]], return_inverse=True)
-    sums = np.zeros(len(codes), dtype=np.int64)
-    np.add.at(sums, inverse, length[known])
-    for code, total in zip(codes.tolist(), sums.tolist(), strict=True):
-        times[trace.names[code]] = times.get(trace.names[code], 0) + total
 
 
 def _calls(trace: Trace, host: Host) -> dict[str, int]:
