@@ -64,7 +64,7 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
     gross = round(gross_s * 1e9) if gross_s else None
     explained = explain(trace, About(title=trace.source, gross=gross))
     steps = explained.host.steps
-    host_scale, device_scale = _scales(explained)
+    host_scale, device_scale = _scales(explained, trace.steps.duration[trace.steps.counted == 1])
     table, calls, work = trace.operators, trace.calls, trace.device
     named = ~np.isin(table.name, [i for i, name in enumerate(trace.names) if name.startswith(WRAPPERS)])
     rows = np.flatnonzero(work.kernels & (work.call >= 0))
@@ -82,7 +82,8 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
     mine = np.flatnonzero((owner >= 0) & named[owner]) if len(table) else owner[:0]
     top = outermost(trace)
     above = top[owner[mine]] if len(table) else mine
-    lengths, at = pieces.length[mine] * host_scale, pieces.step[mine]
+    at = pieces.step[mine]
+    lengths = pieces.length[mine] * host_scale[at]
     users = named & (top == np.arange(len(table)))
     return Weighed(
         step_s=explained.waterfall.gross / 1e9,
@@ -95,14 +96,15 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
     )
 
 
-def _scales(explained: Explanation) -> tuple[float, float]:
-    """What a nanosecond of the recorded host and of the recorded device is in the waterfall."""
-    fall, parts, host = explained.waterfall, explained.breakdown, explained.host
-    ratio = fall.gross * host.steps / host.window
+def _scales(explained: Explanation, lengths: Integers) -> tuple[Floats, float]:
+    """What a nanosecond of the host in each recorded step, of these lengths, and one of the device is in the
+    waterfall. Every step's shares are its own: one that took longer has no larger ones."""
+    fall, parts = explained.waterfall, explained.breakdown
+    ratio = fall.gross / np.maximum(lengths, 1)
     if parts is None:
         return ratio, 1.0
     # A host that is ahead of its device takes less than gross, and is no slower without a profiler.
-    return min(ratio, 1.0), fall.net * len(parts.steps) / parts.active if parts.active else 1.0
+    return np.minimum(ratio, 1.0), fall.net * len(parts.steps) / parts.active if parts.active else 1.0
 
 
 def _operator_of(host: Host, owner: Integers) -> Integers:

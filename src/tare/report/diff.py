@@ -57,10 +57,11 @@ def changes_view(found: Changes, rows: int) -> RenderableType:
     head = simple_table("a step", "A", "B", right=slice(1, None))
     whole = "as profiled" if found.profiled else "gross"
     head.add_row(whole, seconds(found.before_step_s), seconds(found.after_step_s))
-    net = "of it in kernels" if found.has_device else "of it computing"
-    head.add_row(net, seconds(found.before_device_s), seconds(found.after_device_s))
+    if found.has_device:
+        head.add_row("of it in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
     parts: list[RenderableType] = [head, Text(PROFILED if found.profiled else SHARES, style="dim")]
-    for title, changes in (("kernels", found.kernels), ("operators", found.operators)):
+    tables = [("kernels", found.kernels)] if found.has_device else []
+    for title, changes in (*tables, ("operators", found.operators)):
         parts += [Text(""), _table(title, changes, rows)]
     if found.findings:
         parts += [Text(""), finding_rows(found.findings)]
