@@ -143,7 +143,7 @@ def test_without_a_device_the_host_s_memory_is_told_event_by_event() -> None:
 
 
 def test_weights_and_optimizer_state_belong_to_their_modules() -> None:
-    modules = {"weights": {"fc": 600, "": 100}, "optimizer state": {"fc": 400}}
+    modules = {"weights": {"fc": 600, "Net": 100}, "optimizer state": {"fc": 400}}
     known = {"weights": 800, "optimizer state": 400, "device": "cpu", "modules": modules}
     use = memory_use(on_the_host(**known).build())
     assert use is not None
@@ -151,7 +151,7 @@ def test_weights_and_optimizer_state_belong_to_their_modules() -> None:
     assert (use.by_kind["weights"], use.by_kind["optimizer state"], use.by_kind["resident"]) == (800, 400, 300)
     assert {(owner.where, owner.kind, owner.bytes) for owner in use.owners if not owner.blocks} == {
         ("fc", "weights", 600),
-        ("the model itself", "weights", 100),
+        ("Net", "weights", 100),
         ("other modules", "weights", 100),
         ("fc", "optimizer state", 400),
         ("before the trace began", "resident", 300),

@@ -15,13 +15,15 @@ def resident_bytes(program: Any) -> dict[str, Any]:
     if not (hasattr(model, "named_parameters") and hasattr(model, "named_buffers")):
         return {}
     device = program.device.type
-    named = [(_module(name), tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())]
+    classes = {path: _class(module) for path, module in model.named_modules()}
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    named = [(_label(name.rpartition(".")[0], classes), tensor) for name, tensor in tensors]
     modules = {"weights": by_module(named, device)}
     optimizer = getattr(program, "optimizer", None)
     if optimizer is not None:
         states = getattr(optimizer, "state", {}).items()
         owner = {id(tensor): name for name, tensor in named}
-        held = [(owner.get(id(key), ""), value) for key, state in states for value in state.values()]
+        held = [(owner.get(id(key), "no module"), value) for key, state in states for value in state.values()]
         modules["optimizer state"] = by_module(held, device)
     sums = {kind: sum(found.values()) for kind, found in modules.items()}
     return {**sums, "device": device, "modules": {kind: _largest(found) for kind, found in modules.items()}}
@@ -42,9 +44,15 @@ def by_module(held: Iterable[Held], device: str) -> dict[str, int]:
     return found
 
 
-def _module(name: str) -> str:
-    """Of a parameter's name that of its module; torch.compile wraps a model into another."""
-    return name.removeprefix("_orig_mod.").rpartition(".")[0]
+def _label(path: str, classes: dict[str, str]) -> str:
+    """`layer1.0.conv1 (Conv2d)`; torch.compile wraps a model into another."""
+    name = path.removeprefix("_orig_mod").removeprefix(".")
+    return f"{name} ({classes[path]})" if name else classes[path]
+
+
+def _class(module: Any) -> str:
+    """A scripted module is of no class of its own, and remembers whose it was."""
+    return str(getattr(module, "original_name", type(module).__name__))
 
 
 def _largest(found: dict[str, int]) -> dict[str, int]:

@@ -40,9 +40,7 @@ class Known(msgspec.Struct, frozen=True):
             by_kind[kind] += part
             by_kind["resident"] -= part
             named = self.modules.get(kind, {}) if part == size else {}
-            owners += [
-                Owner(where=name or "the model itself", kind=kind, bytes=n, blocks=0) for name, n in named.items()
-            ]
+            owners += [Owner(where=name, kind=kind, bytes=n, blocks=0) for name, n in named.items()]
             if (rest := part - sum(named.values())) > 0:
                 owners.append(Owner(where="other modules" if named else BEFORE, kind=kind, bytes=rest, blocks=0))
         if by_kind["resident"] > 0:
