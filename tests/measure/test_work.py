@@ -5,7 +5,7 @@ import torch
 
 from tare.execute.inspection import _count
 from tare.measure.flops import FORMULAS
-from tare.measure.work import count_work
+from tare.measure.work import count_work, is_heavy
 from tare.records.work import Work
 
 
@@ -85,3 +85,21 @@ def test_what_is_not_counted_is_listed() -> None:
     work = count_work(lambda: torch.linalg.svd(matrix))
     assert work.uncounted == ["aten::_linalg_svd"]
     assert work.flops == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "heavy"),
+    [
+        ("aten::_thnn_fused_gru_cell", True),
+        ("mkldnn::_convolution_pointwise", True),
+        ("quantized::conv2d", True),
+        ("baddbmm", True),
+        ("aten::_linalg_svd", True),
+        ("aten::linalg_vector_norm", False),
+        ("aten::upsample_bilinear2d", False),
+        ("aten::native_batch_norm", False),
+        ("aten::add", False),
+    ],
+)
+def test_what_makes_a_count_a_lower_bound(name: str, heavy: bool) -> None:
+    assert is_heavy(name) is heavy

@@ -11,10 +11,14 @@ from typing import Any
 
 from tare.records.work import OperatorWork, Work
 
-# What computes much more than it touches; without a formula for it the count is a lower bound.
+# Words in the names of operators that compute much more than they touch; without a formula for one the count is a
+# lower bound.
 HEAVY = re.compile(
-    r"rnn|lstm|gru|attention|encoder|conv|mm\b|matmul|fft|linalg|cholesky|svd|einsum|cdist|bilinear"
+    r"\w*mm|matmul|linear|trilinear|conv(\dd)?|convolution|rnn|lstm|gru|attention|encoder|fft|linalg|cholesky|svd"
+    r"|einsum|cdist"
 )
+# A norm is no product, whatever it is called beside.
+LIGHT = "norm"
 # What makes or names memory without touching it.
 FREE = re.compile(
     r"^aten::(empty|new_empty|detach|alias|lift_fresh|_unsafe_view|resize_|set_|_local_scalar_dense)"
@@ -48,7 +52,7 @@ def count_work(step: Callable[[], Any]) -> Work:
         after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(result)}
         changed = _changed(func, args, kwargs, tensors)
         touched = {**before, **after}
-        if flops is None and HEAVY.search(name):
+        if flops is None and is_heavy(name):
             uncounted.add(name)
         size = sum(_bytes(t) for t in touched.values()) + sum(_bytes(t) for t in changed)
         if size:
@@ -75,6 +79,12 @@ def count_work(step: Callable[[], Any]) -> Work:
         written=sum(written.values()),
         uncounted=sorted(uncounted),
     )
+
+
+def is_heavy(name: str) -> bool:
+    """Whether an operator of this name multiplies matrices or the like."""
+    words = re.split("[_:.]+", name)
+    return LIGHT not in words and any(HEAVY.fullmatch(word) for word in words)
 
 
 def _bytes(tensor: Any) -> int:
