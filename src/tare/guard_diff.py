@@ -7,6 +7,7 @@ from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
 from tare.explain import profile_case
+from tare.findings.amounts import Weighed
 from tare.findings.changes import Change, changes, weigh_both
 from tare.findings.scene import Scene
 from tare.guard.changes import CaseChange, Differing, Report
@@ -15,6 +16,8 @@ from tare.trace.windows import usual
 
 # A night that is all red needs no fifty profiles.
 MOST_CASES = 4
+# Noise lives between processes: one of them may be slow in one operator from its first step to its last.
+PROFILES = 3
 # An operator that grew by less than this share of the step is not named.
 LEAST_SHARE = 0.03
 # Nor is what became slower or faster by less than this share of the step's own change.
@@ -41,22 +44,29 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
 def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
     parsed = Case.parse(case.case)
     step = next((change for change in case.changes if change.metric == "gross"), None)
-    scenes = []
-    # The sides are now and before, the records before and now.
-    for (executor, launcher), record, gross in zip(
-        reversed(sides), case.records, (step.a, step.b) if step else (None, None), strict=True
-    ):
-        path, _ = profile_case(executor, parsed, record, stacks=False, launcher=launcher)
-        scenes.append(Scene(usual(read(path)), gross))
-    return step_differences(scenes[0], scenes[1], any(c.unit == "s" for c in case.regressions))
+    grosses = (step.a, step.b) if step else (None, None)
+    scenes: tuple[list[Scene], list[Scene]] = ([], [])
+    for number in range(PROFILES):
+        # The sides are now and before, the records before and now.
+        for (executor, launcher), record, gross, found in zip(
+            reversed(sides), case.records, grosses, scenes, strict=True
+        ):
+            name = f"{record}-{number}" if number else record
+            path, _ = profile_case(executor, parsed, name, stacks=False, launcher=launcher)
+            found.append(Scene(usual(read(path)), gross))
+            if number:
+                path.unlink()
+    return step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
 
 
-def step_differences(before: Scene, now: Scene, slower: bool) -> list[Differing]:
-    """What a step does otherwise than before, and what takes a good part of the time by which it changed. Where it
-    is `slower`, what takes more time than before comes first: what takes less is not why."""
-    found = changes(before, now)
+def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool) -> list[Differing]:
+    """What a step does otherwise than before, and what takes a good part of the time by which it changed, by as
+    many profiles of each. Where it is `slower`, what takes more time than before comes first: what takes less is
+    not why."""
+    weighed = weigh_both(before, now)
+    found = changes(before[0], now[0], weighed)
     least = LEAST_OF_CHANGE * abs(found.after_step_s - found.before_step_s)
-    slowed = grown(before, now)
+    slowed = grown(*weighed)
     known = {one.name for one in slowed}
     listed = [
         one
@@ -70,13 +80,12 @@ def step_differences(before: Scene, now: Scene, slower: bool) -> list[Differing]
     return slowed + [_differing(one) for one in listed]
 
 
-def grown(before: Scene, now: Scene) -> list[Differing]:
+def grown(one: Weighed, other: Weighed) -> list[Differing]:
     """On a CPU, the operators that a user calls, as often as before, and that take a good part of what the step
     takes longer. A profile of a few steps is noisy: what grew less, or no more than it differs from step to step,
     is not named."""
-    if len(now.trace.device):
+    if other.kernels:
         return []
-    one, other = weigh_both(before, now)
     more = {
         name: other.whole[name].seconds - was.seconds
         for name, was in one.whole.items()

@@ -5,7 +5,9 @@ gross. Device time is the device's own, shortened only where the waterfall short
 contained in the step that stands above it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -45,11 +47,13 @@ Amounts = dict[str, Amount]
 
 @dataclass(frozen=True)
 class Weighed:
-    """`step_s` is gross, or where that is `profiled` the recorded step; `net_s` is the part that computes.
+    """`step_s` is gross, or where that is `profiled` the recorded step; `net_s` is the part that computes. Each
+    amount is of as many `steps`.
 
     `host` is each operator's self time with its calls of the runtime, `device` that of the kernels it launches;
     `whole` is the host time of the operators that a user calls, with all that they call."""
 
+    steps: int
     step_s: float
     net_s: float
     profiled: bool
@@ -86,6 +90,7 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
     lengths = pieces.length[mine] * host_scale[at]
     users = named & (top == np.arange(len(table)))
     return Weighed(
+        steps=steps,
         step_s=explained.waterfall.gross / 1e9,
         net_s=explained.waterfall.net / 1e9,
         profiled=explained.waterfall.profiled,
@@ -93,6 +98,29 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
         device=made.amounts(table.name[named], begun[named], *launching),
         host=made.amounts(table.name[named], begun[named], table.name[owner[mine]], at, lengths),
         whole=made.amounts(table.name[users], begun[users], table.name[above], at, lengths),
+    )
+
+
+def pooled(rounds: Sequence[Weighed]) -> Weighed:
+    """Several recordings of one program as one: noise lives between processes, and then is between the steps."""
+    steps = sum(one.steps for one in rounds)
+
+    def join(part: str) -> Amounts:
+        tables: list[Amounts] = [getattr(one, part) for one in rounds]
+        absent = [Amount(0.0, np.zeros(one.steps)) for one in rounds]
+        found = {}
+        for name in dict.fromkeys(name for table in tables for name in table):
+            amounts = [table.get(name, none) for table, none in zip(tables, absent, strict=True)]
+            calls = sum(one.calls * len(one.each) for one in amounts) / steps
+            found[name] = Amount(calls, np.concatenate([one.each for one in amounts]))
+        return found
+
+    return Weighed(
+        steps=steps,
+        step_s=median(one.step_s for one in rounds),
+        net_s=median(one.net_s for one in rounds),
+        profiled=any(one.profiled for one in rounds),
+        **{part: join(part) for part in ("kernels", "device", "host", "whole")},
     )
 
 

@@ -1,12 +1,13 @@
 """What is different between two traces, per step: operators and kernels that appeared, vanished, slowed or sped
 up."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from tare.findings.amounts import Amount, Amounts, Weighed, weigh
+from tare.findings.amounts import Amount, Amounts, Weighed, pooled, weigh
 from tare.findings.find import find
 from tare.findings.finding import Finding
 from tare.findings.registry import all_rules
@@ -56,8 +57,9 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
-def changes(before: Scene, after: Scene) -> Changes:
-    one, other = weigh_both(before, after)
+def changes(before: Scene, after: Scene, weighed: tuple[Weighed, Weighed] | None = None) -> Changes:
+    """`weighed` are both with further recordings of the same programs."""
+    one, other = weighed or weigh_both([before], [after])
     least = LEAST_SHARE * max(one.step_s, other.step_s)
     pair_rules = [rule for rule in all_rules().values() if rule.pair]
     return Changes(
@@ -75,10 +77,13 @@ def changes(before: Scene, after: Scene) -> Changes:
     )
 
 
-def weigh_both(before: Scene, after: Scene) -> tuple[Weighed, Weighed]:
-    """On the same terms: as profiled, both of them, where one does not know its gross."""
-    known = before.gross_s is not None and after.gross_s is not None
-    one, other = (weigh(scene.trace, scene.gross_s if known else None) for scene in (before, after))
+def weigh_both(before: Sequence[Scene], after: Sequence[Scene]) -> tuple[Weighed, Weighed]:
+    """Recordings of two programs on the same terms: all as profiled, where one does not know its gross."""
+    known = all(scene.gross_s is not None for scene in (*before, *after))
+    one, other = (
+        pooled([weigh(scene.trace, scene.gross_s if known else None) for scene in side])
+        for side in (before, after)
+    )
     return one, other
 
 
