@@ -22,10 +22,10 @@ STYLE = {"high": "bold red", "medium": "yellow", "low": "dim"}
 MOST_ROWS = 15
 MOST_PLACES = 3
 PLACE = 68
-BARS = "▁▂▃▄▅▆▇█"
-Row = TypeVar("Row", Operator, Kernel)
 NO_MEMORY = "memory: the trace has no allocations in it (profile_memory=True records them)"
 UNKNOWN_BEFORE = "  whose memory that is, no trace says: tare explain WORKLOAD knows its own weights by module"
+BARS = "▁▂▃▄▅▆▇█"
+Row = TypeVar("Row", Operator, Kernel)
 CORES = {True: "yes", False: "no", None: "-"}
 
 
@@ -36,7 +36,10 @@ def diagnosis_view(found: Diagnosis, rows: int = MOST_ROWS, sort: str | None = N
     parts += [operators_view(_by(found.operators, sort), found.recorded_steps, rows), Text("")]
     if found.kernels:
         parts += [kernels_view(_by(found.kernels, sort), found.recorded_steps, rows), Text("")]
-    parts.append(memory_view(found.memory) if found.memory else Text(NO_MEMORY, style="dim"))
+    if found.memory:
+        parts.append(memory_view(found.memory))
+    else:
+        parts.append(Text(NO_MEMORY, style="dim"))
     return Group(*parts)
 
 
