@@ -15,6 +15,7 @@ from tare.records.record import Record
 from tare.stored import find_records
 from tare.trace.explanation import recorded_gross
 from tare.trace.read import read
+from tare.trace.windows import usual
 
 # What the beginning of a trace holds, and no file of records.
 MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
@@ -35,7 +36,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(before: str, after: str, store: str | None) -> Diff:
     kinds = [is_trace(term) for term in (before, after)]
     if all(kinds):
-        return Diff(trace=changes(*(_scene(Path(term), None) for term in (before, after))))
+        return Diff(trace=changes(_scene(Path(before), None), _scene(Path(after), None)))
     if any(kinds):
         record = before if kinds[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
@@ -51,8 +52,7 @@ def diff(before: str, after: str, store: str | None) -> Diff:
         return Diff(records=found, notes=notes)
     times = [next((f for f in found.figures if f.name == "gross"), None)] * 2
     grosses = (times[0].before if times[0] else None, times[1].after if times[1] else None)
-    scenes = [_scene(path, gross) for path, gross in zip(kept, grosses, strict=True)]
-    return Diff(records=found, trace=changes(*scenes))
+    return Diff(records=found, trace=changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1])))
 
 
 def is_trace(term: str) -> bool:
@@ -71,7 +71,7 @@ def is_trace(term: str) -> bool:
 
 
 def _scene(path: Path, gross_s: float | None) -> Scene:
-    trace = read(path)
+    trace = usual(read(path))
     recorded = recorded_gross(trace)
     return Scene(trace, gross_s or (recorded / 1e9 if recorded else None))
 

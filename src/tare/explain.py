@@ -31,7 +31,7 @@ from tare.report.terminal import make_console
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 from tare.session import Session, terminable
-from tare.trace.explanation import About, Explanation, explain, recorded_gross
+from tare.trace.explanation import About, Explanation, explain, on_one_floor, recorded_gross
 from tare.trace.floor import find_floor
 from tare.trace.group import Breakdowns, group
 from tare.trace.read import read
@@ -39,6 +39,8 @@ from tare.trace.tables import Trace
 from tare.trace.waterfall import Against, difference
 from tare.workloads import get_workload
 
+# What a rung's parity says where it computes what the others do, as far as anybody knows.
+SAME = ("same", "unchecked")
 ENDINGS = (".json", ".json.gz", ".pt.trace.json", ".pt.trace.json.gz")
 
 
@@ -156,7 +158,9 @@ class _Explaining:
     def __init__(self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], wish: Wish) -> None:
         self._executor, self._probed, self._tell, self._wish = executor, probed, tell, wish
         self._made = Explained(explanations=[], diagnoses=[])
-        self._first: dict[str, Explanation] = {}
+        # By ladder, the positions among the explanations: all, and those that compute what the reference does.
+        self._rungs: dict[str, list[int]] = {}
+        self._same: dict[str, list[int]] = {}
         self._counted: dict[str, Work | None] = {}
         self._peaks: dict[str, Peaks] = {}
 
@@ -168,6 +172,7 @@ class _Explaining:
                     self._try(record)
         except KeyboardInterrupt:
             self._made.interrupted = True
+        self._compare()
         self._made.peaks = list(self._peaks.values())
         return self._made
 
@@ -181,8 +186,23 @@ class _Explaining:
         except TareError as error:
             self._made.failed[key] = str(error)
             return
+        at = len(self._made.explanations)
+        self._rungs.setdefault(record.case.ladder, []).append(at)
+        if record.parity.status in SAME:
+            self._same.setdefault(record.case.ladder, []).append(at)
         self._made.explanations.append(explanation)
         self._made.diagnoses.append(diagnosis)
+
+    def _compare(self) -> None:
+        """What takes several rungs: the floor on which they all stand, and what one removed of another."""
+        made = self._made.explanations
+        for rungs in self._same.values():
+            for at, levelled in zip(rungs, on_one_floor([made[i] for i in rungs]), strict=True):
+                made[at] = levelled
+        for first, *others in self._rungs.values():
+            for at in others:
+                if made[at].rung == self._wish.against:
+                    self._made.against += compare(made[first], made[at])
 
     def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
         case = record.case
@@ -192,13 +212,11 @@ class _Explaining:
         trace, stacks = read(paths[0]), read(paths[1]) if self._wish.stacks else None
         floor = find_floor(work, peaks, case.precision, case.rung) if work else None
         found = explain(trace, _about(record), floor, stacks)
-        if record.parity.status not in ("same", "unchecked"):
+        if record.parity.status not in SAME:
             differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
             found = msgspec.structs.replace(found, notes=[differs, *found.notes])
-        one = self._first.setdefault(case.ladder, found)
-        before = read(Path(one.trace)) if case.rung == self._wish.against and one is not found else None
-        if before is not None:
-            self._made.against += compare(one, found)
+        first = self._rungs.get(case.ladder) if case.rung == self._wish.against else None
+        before = read(Path(self._made.explanations[first[0]].trace)) if first else None
         step = gross(record)
         return found, diagnose(trace, step.mid if step else None, peaks, stacks, before)
 

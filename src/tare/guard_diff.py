@@ -7,16 +7,21 @@ from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
 from tare.explain import profile_case
-from tare.findings.changes import Change, changes
-from tare.findings.compared import operations
+from tare.findings.amounts import Weighed
+from tare.findings.changes import Change, changes, weigh_both
 from tare.findings.scene import Scene
 from tare.guard.changes import CaseChange, Differing, Report
 from tare.trace.read import read
+from tare.trace.windows import usual
 
 # A night that is all red needs no fifty profiles.
 MOST_CASES = 4
+# Noise lives between processes: one of them may be slow in one operator from its first step to its last.
+PROFILES = 3
 # An operator that grew by less than this share of the step is not named.
 LEAST_SHARE = 0.03
+# Nor is what became slower or faster by less than this share of the step's own change.
+LEAST_OF_CHANGE = 0.1
 
 Profiled = tuple[LocalExecutor, Launcher]
 
@@ -38,43 +43,68 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
 
 def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
     parsed = Case.parse(case.case)
-    scenes = []
-    # The sides are now and before, the records before and now.
-    for (executor, launcher), record in zip(reversed(sides), case.records, strict=True):
-        path, _ = profile_case(executor, parsed, record, stacks=False, launcher=launcher)
-        scenes.append(Scene(read(path), None))
-    found = changes(scenes[0], scenes[1])
-    listed = [_differing(one) for one in (*found.kernels, *found.operators)]
-    slowed = grown(scenes[0], scenes[1])
+    step = next((change for change in case.changes if change.metric == "gross"), None)
+    grosses = (step.a, step.b) if step else (None, None)
+    scenes: tuple[list[Scene], list[Scene]] = ([], [])
+    for number in range(PROFILES):
+        # The sides are now and before, the records before and now.
+        for (executor, launcher), record, gross, found in zip(
+            reversed(sides), case.records, grosses, scenes, strict=True
+        ):
+            name = f"{record}-{number}" if number else record
+            path, _ = profile_case(executor, parsed, name, stacks=False, launcher=launcher)
+            found.append(Scene(usual(read(path)), gross))
+            if number:
+                path.unlink()
+    return step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
+
+
+def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool) -> list[Differing]:
+    """What a step does otherwise than before, and what takes a good part of the time by which it changed, by as
+    many profiles of each. Where it is `slower`, what takes more time than before comes first: what takes less is
+    not why."""
+    weighed = weigh_both(before, now)
+    found = changes(before[0], now[0], weighed)
+    least = LEAST_OF_CHANGE * abs(found.after_step_s - found.before_step_s)
+    slowed = grown(*weighed)
     known = {one.name for one in slowed}
-    return slowed + [one for one in listed if one.name not in known]
+    listed = [
+        one
+        for one in (*found.kernels, *found.operators)
+        if one.name not in known
+        # Other calls are a fact, however little time they take.
+        and (one.status not in ("slower", "faster") or abs(one.difference_s) >= least)
+    ]
+    if slower:
+        listed.sort(key=lambda one: one.difference_s <= 0)
+    return slowed + [_differing(one) for one in listed]
 
 
-def grown(before: Scene, now: Scene) -> list[Differing]:
+def grown(one: Weighed, other: Weighed) -> list[Differing]:
     """On a CPU, the operators that a user calls, as often as before, and that take a good part of what the step
-    takes longer. A profile of a few steps is noisy: what grew less is not named."""
-    if len(now.trace.device):
+    takes longer. A profile of a few steps is noisy: what grew less, or no more than it differs from step to step,
+    is not named."""
+    if other.kernels:
         return []
-    old, new = _whole_operators(before), _whole_operators(now)
-    more = {name: new[name][1] - old[name][1] for name in old.keys() & new.keys()}
-    least = max(LEAST_SHARE * before.step_s, sum(more.values()) / 3)
+    more = {
+        name: other.whole[name].seconds - was.seconds
+        for name, was in one.whole.items()
+        if name in other.whole and was.clearly_less(other.whole[name])
+    }
+    least = max(LEAST_SHARE * one.step_s, (other.step_s - one.step_s) / 3)
     return [
         Differing(
-            what="operator", name=name, status="slower",
-            before_calls=old[name][0], after_calls=new[name][0], before_s=old[name][1], after_s=new[name][1],
+            what="operator",
+            name=name,
+            status="slower",
+            before_calls=_calls(one.whole[name].calls),
+            after_calls=_calls(other.whole[name].calls),
+            before_s=one.whole[name].seconds,
+            after_s=other.whole[name].seconds,
         )
         for name in sorted(more, key=lambda name: -more[name])
-        if old[name][0] == new[name][0] and more[name] >= least
-    ]  # fmt: skip
-
-
-def _whole_operators(scene: Scene) -> dict[str, tuple[float, float]]:
-    """Calls and seconds a step of each operator that a user calls, with all that it calls itself."""
-    found: dict[str, tuple[float, float]] = {}
-    for each in operations(scene, whole=True).values():
-        calls, taken = found.get(each.name, (0.0, 0.0))
-        found[each.name] = (calls + each.calls, taken + each.self_s)
-    return {name: (_calls(calls), taken) for name, (calls, taken) in found.items()}
+        if _calls(one.whole[name].calls) == _calls(other.whole[name].calls) and more[name] >= least
+    ]
 
 
 def _calls(number: float) -> float:

@@ -25,6 +25,11 @@ def files(tmp_path: Path) -> tuple[str, str]:
 def test_two_traces(tmp_path: Path) -> None:
     done = tare(tmp_path, "diff", EAGER, GRAPH, "--rows", "3")
     assert done.returncode == 0, done.stderr
+    # The step is what explain says it is.
+    assert next(line for line in done.stdout.splitlines() if line.startswith("gross")).split() == [
+        "gross", "5.6", "ms", "884", "µs",
+    ]  # fmt: skip
+    assert "shares of gross" in done.stdout
     assert "kernels: no change" in done.stdout
     assert done.stdout.count("vanished") == 3
     assert max(len(line) for line in done.stdout.splitlines()) <= 100

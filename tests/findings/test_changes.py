@@ -7,6 +7,7 @@ from traces import TraceBuilder
 
 from tare.findings.changes import Change, changes
 from tare.findings.scene import Scene
+from tare.trace.explanation import About, explain, recorded_gross
 from tare.trace.read import read
 
 RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
@@ -64,3 +65,40 @@ def test_compiling_replaces_kernels_by_fused_ones() -> None:
     eager, compiled = (Scene(read(RECORDED / f"mlp-train-{rung}.json.gz")) for rung in ("eager-stack", "compile"))
     appeared = {change.name for change in changes(eager, compiled).kernels if change.status == "appeared"}
     assert "triton_poi_fused_addmm_relu_0" in appeared
+
+
+@pytest.mark.parametrize("name", ["resnet50-infer-b1-cudagraph", "habit-parameter-ping-pong", "mlp-train-compile"])
+def test_diff_and_explain_agree_and_the_step_contains_its_parts(name: str) -> None:
+    trace = read(RECORDED / f"{name}.json.gz")
+    gross = recorded_gross(trace)
+    assert gross is not None
+    shown = explain(trace, About(title=name, gross=gross)).waterfall
+    nothing = TraceBuilder()
+    nothing.step(0, 1)
+    found = changes(Scene(trace, gross / 1e9), Scene(nothing.build(), 1e-6))
+    assert found.before_step_s == shown.gross / 1e9 == gross / 1e9
+    assert found.before_device_s == shown.net / 1e9
+    assert not found.profiled
+    host = [one.before_s for one in found.operators if one.clock == "host"]
+    assert sum(host) <= found.before_step_s
+    assert sum(one.before_s for one in found.kernels) <= found.before_device_s * (1 + 1e-9)
+
+
+def test_host_times_are_shares_of_gross_on_a_cpu() -> None:
+    """A recorded step of 200 µs with an operator of 50, and gross is 100: it takes 25, and another with 80 of them
+    40. Where one side does not know its gross, both are as they were recorded."""
+
+    def scene(length: float, gross_s: float | None) -> Scene:
+        trace = TraceBuilder()
+        trace.step(0, 200)
+        trace.op("aten::a", 0, length)
+        return Scene(trace.build(), gross_s)
+
+    found = changes(scene(50, 100e-6), scene(80, 100e-6))
+    assert (found.before_step_s, found.profiled, found.has_device) == (100e-6, False, False)
+    (one,) = found.operators
+    assert (one.status, one.clock) == ("slower", "host")
+    assert (one.before_s, one.after_s) == (pytest.approx(25e-6), pytest.approx(40e-6))
+    found = changes(scene(50, 100e-6), scene(80, None))
+    assert (found.before_step_s, found.profiled) == (200e-6, True)
+    assert found.operators[0].before_s == pytest.approx(50e-6)

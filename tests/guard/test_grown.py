@@ -1,9 +1,13 @@
 """Which operator of a step on the CPU took longer, by two profiles of it."""
 
+import pytest
 from traces import TraceBuilder
 
+from tare.findings.changes import weigh_both
 from tare.findings.scene import Scene
-from tare.guard_diff import grown
+from tare.guard.changes import Differing
+from tare.guard_diff import grown, step_differences
+from tare.trace.windows import usual
 
 
 def made(**lengths: float) -> Scene:
@@ -18,12 +22,95 @@ def made(**lengths: float) -> Scene:
     return Scene(trace.build())
 
 
+def both(before: Scene, now: Scene) -> list[Differing]:
+    return grown(*weigh_both([before], [now]))
+
+
 def test_the_operator_that_took_most_of_it_is_named_with_all_that_it_calls() -> None:
-    (one,) = grown(made(work=400, steady=400), made(work=470, steady=405))
+    (one,) = both(made(work=400, steady=400), made(work=470, steady=405))
     assert (one.name, one.status, one.before_calls, one.after_calls) == ("planted::work", "slower", 1, 1)
     assert (one.before_s, one.after_s) == (400e-6, 470e-6)
 
 
 def test_what_grew_little_or_came_anew_is_not_named() -> None:
-    assert grown(made(work=400, steady=400), made(work=415, steady=405)) == []
-    assert grown(made(work=400), made(work=400, more=300)) == []
+    assert both(made(work=400, steady=400), made(work=415, steady=405)) == []
+    assert both(made(work=400), made(work=400, more=300)) == []
+
+
+def steps(works: list[float], others: list[float], gross_s: float | None = None) -> Scene:
+    """As tare profiles it: steps in which planted::work and aten::transpose take so many µs, and as much as both
+    again is nobody's."""
+    trace = TraceBuilder(tare_profiled={"case": "made"})
+    at = 0.0
+    for work, other in zip(works, others, strict=True):
+        trace.step(at, at + 2 * (work + other))
+        trace.op("planted::work", at, at + work)
+        trace.op("aten::transpose", at + work, at + work + other)
+        at += 2 * (work + other)
+    return Scene(usual(trace.build()), gross_s)
+
+
+def test_a_disturbed_step_makes_no_operator_faster() -> None:
+    """In the first profile another process took the processor in one step, within aten::transpose; in the second,
+    in a slow hour, everything takes twice as long. By its share of gross, planted::work takes a third more."""
+    before = steps([20, 20, 20, 20], [10, 10, 1500, 10], gross_s=60e-6)
+    now = steps([60, 60, 60, 60], [20, 20, 20, 20], gross_s=70e-6)
+    (one,) = step_differences([before], [now], slower=True)
+    assert (one.name, one.status) == ("planted::work", "slower")
+    assert (one.before_s, one.after_s) == (pytest.approx(20e-6), pytest.approx(26.25e-6))
+
+
+def test_what_varies_as_much_from_step_to_step_is_no_change() -> None:
+    before = steps([100, 100, 100, 100], [10, 40, 12, 38])
+    now = steps([100, 100, 100, 100], [40, 70, 38, 12])
+    assert step_differences([before], [now], slower=True) == []
+
+
+def test_what_differs_as_much_between_two_processes_is_no_change() -> None:
+    """One process of three had a slow aten::transpose in all its steps; planted::work is slower in all three."""
+    before = [steps([100] * 4, [others] * 4) for others in (50, 90, 50)]
+    now = [steps([140] * 4, [others] * 4) for others in (50, 50, 90)]
+    assert [one.name for one in step_differences(before[:1], now[2:], slower=True)] == ["aten::transpose"]
+    (one,) = step_differences(before, now, slower=True)
+    assert (one.name, one.status) == ("planted::work", "slower")
+
+
+def test_of_a_slower_step_what_takes_longer_comes_first() -> None:
+    def scene(quick: float, slow: float) -> Scene:
+        trace = TraceBuilder()
+        trace.step(0, 1000)
+        trace.op("aten::a", 0, 4)
+        trace.launch(1, 2, 3, 3 + quick, "quick")
+        trace.op("aten::b", 400, 404)
+        trace.launch(401, 402, 403, 403 + slow, "slow")
+        return Scene(trace.build())
+
+    before, now = scene(quick=300, slow=100), scene(quick=100, slow=200)
+    assert [one.name for one in step_differences([before], [now], slower=True)] == [
+        "slow",
+        "aten::b",
+        "quick",
+        "aten::a",
+    ]
+    assert [one.name for one in step_differences([before], [now], slower=False)] == [
+        "quick",
+        "slow",
+        "aten::a",
+        "aten::b",
+    ]
+
+
+def test_what_is_little_of_the_steps_own_change_is_not_listed() -> None:
+    """The step takes 1 ms more, and a kernel 20 µs: that is not why, though it is a change."""
+
+    def scene(kernel: float, length: float) -> Scene:
+        trace = TraceBuilder()
+        trace.step(0, length)
+        trace.op("aten::a", 0, 4)
+        trace.launch(1, 2, 3, 3 + kernel, "kernel")
+        return Scene(trace.build())
+
+    assert step_differences([scene(100, 1000)], [scene(120, 2000)], slower=True) == []
+    assert [one.name for one in step_differences([scene(100, 1000)], [scene(120, 1100)], slower=True)] == [
+        "kernel", "aten::a",
+    ]  # fmt: skip

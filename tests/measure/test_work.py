@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from tare.measure.work import count_work
+from tare.execute.inspection import _count
+from tare.measure.flops import FORMULAS
+from tare.measure.work import count_work, is_heavy
 from tare.records.work import Work
 
 
@@ -50,8 +52,54 @@ def test_views_are_free_and_a_broadcast_counts_once() -> None:
     assert traffic(work) == 4 * (64 * 64 + 64 + 64 * 64)
 
 
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_recurrent_layer_is_counted_as_show_workload_counts_it(trains: bool) -> None:
+    layer, batch = torch.nn.LSTM(8, 16), torch.randn(3, 2, 8)
+
+    def step() -> None:
+        with torch.set_grad_enabled(trains):
+            out = layer(batch)[0]
+            if trains:
+                out.sum().backward()
+
+    work = count_work(step)
+    forward = 2 * 3 * 2 * 4 * 16 * (8 + 16)
+    assert (work.flops, work.uncounted) == (3 * forward if trains else forward, [])
+    assert _count(step).total == work.flops
+
+
+def test_cudnn_s_recurrent_layer_by_its_shapes() -> None:
+    """Two layers of 16, from 8: the matrices of each, and not the biases; packed steps are one dimension."""
+    shapes = [(64, 8), (64, 16), (64,), (64,), (64, 16), (64, 16), (64,), (64,)]
+    weights = [torch.empty(shape, device="meta") for shape in shapes]
+    formulas = [FORMULAS[getattr(torch.ops.aten, f"_cudnn_rnn{way}")] for way in ("", "_backward")]
+    for given in ((3, 2, 8), (6, 8)):
+        x = torch.empty(given, device="meta")
+        counted = [formula(x, weights, 4, out_val=None) for formula in formulas]
+        assert counted[0] == 2 * 6 * 64 * (8 + 3 * 16)
+        assert counted[1] == 2 * counted[0]
+
+
 def test_what_is_not_counted_is_listed() -> None:
-    layer, batch = torch.nn.LSTM(8, 8), torch.randn(3, 2, 8)
-    with torch.inference_mode():
-        work = count_work(lambda: layer(batch)[0])
-    assert any("rnn" in name or "lstm" in name for name in work.uncounted) or work.flops >= 2 * 3 * 2 * 4 * 8 * 16
+    matrix = torch.randn(8, 8)
+    work = count_work(lambda: torch.linalg.svd(matrix))
+    assert work.uncounted == ["aten::_linalg_svd"]
+    assert work.flops == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "heavy"),
+    [
+        ("aten::_thnn_fused_gru_cell", True),
+        ("mkldnn::_convolution_pointwise", True),
+        ("quantized::conv2d", True),
+        ("baddbmm", True),
+        ("aten::_linalg_svd", True),
+        ("aten::linalg_vector_norm", False),
+        ("aten::upsample_bilinear2d", False),
+        ("aten::native_batch_norm", False),
+        ("aten::add", False),
+    ],
+)
+def test_what_makes_a_count_a_lower_bound(name: str, heavy: bool) -> None:
+    assert is_heavy(name) is heavy

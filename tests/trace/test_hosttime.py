@@ -53,5 +53,37 @@ def test_an_operator_that_prepares_its_operands_still_computes() -> None:
     assert (found.computed, found.around, found.outside) == (74_000, 16_000, 10_000)
 
 
+def recurrent(layer: int, add: int = 3) -> TraceBuilder:
+    """aten::lstm, which calls a layer that lasts so long and adds two biases in it, as torch does on a CPU."""
+    builder = TraceBuilder()
+    builder.step(0, 1000)
+    builder.op("aten::lstm", 0, 40 + layer)
+    builder.op("aten::zeros", 5, 10)
+    builder.op("aten::empty", 6, 8)
+    builder.op("aten::mkldnn_rnn_layer", 20, 20 + layer)
+    builder.op("aten::empty", 21, 23)
+    builder.op("aten::add", 24, 24 + add)
+    return builder
+
+
+def test_a_layer_that_adds_its_biases_on_the_way_computes() -> None:
+    found = host_time(recurrent(layer=900).build())
+    assert found is not None
+    # The layer but for its aten::empty, and aten::zeros but for its own; aten::lstm has 35 of its own.
+    assert (found.computed, found.around, found.outside) == (898_000 + 3_000, 35_000 + 4_000, 60_000)
+
+
+def test_what_calls_can_cost_is_dispatch_and_so_is_what_is_handed_on() -> None:
+    # The layer keeps 25 of 30 µs, and aten::lstm 35 of 70: three calls each, of which one may take 8 times what
+    # aten::empty does, 2 µs.
+    short = host_time(recurrent(layer=30, add=3).build())
+    assert short is not None
+    assert short.computed == 3_000 + 3_000
+    # It keeps 45 µs of 100 and hands on 55.
+    caller = host_time(recurrent(layer=100, add=53).build())
+    assert caller is not None
+    assert caller.computed == 53_000 + 3_000
+
+
 def test_an_empty_trace_has_nothing_to_say() -> None:
     assert host_time(TraceBuilder().build()) is None

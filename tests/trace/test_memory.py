@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
-from tare.trace.memory import memory_use
+from tare.trace.memory import HOST, memory_use
 from tare.trace.read import read
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json.gz"))
@@ -80,6 +80,21 @@ def test_with_stacks_gradients_belong_to_the_module_they_are_of() -> None:
     assert {"Linear_0", "Linear_6"} <= owners or {"Linear_1", "Linear_5"} <= owners, owners
 
 
+def test_a_backward_on_the_stepping_thread_belongs_to_the_module_too() -> None:
+    """On a CPU autograd runs where backward() was called: within a frame of its own, and in no module."""
+    trace = TraceBuilder()
+    trace.step(0, 100)
+    trace.frame("nn.Module: Linear_0", 5, 20)
+    trace.op("aten::linear", 8, 18, **{"Sequence number": 7})
+    trace.frame("torch/_tensor.py(570): backward", 30, 90)
+    trace.op("autograd::engine::evaluate_function: AddmmBackward0", 40, 80)
+    trace.op("AddmmBackward0", 45, 75, **{"Sequence number": 7, "Fwd thread id": 1})
+    trace.memory(50, 300, 0xA0, 300, cuda=False)
+    use = memory_use(trace.build())
+    assert use is not None
+    assert [(owner.where, owner.kind) for owner in use.owners] == [("Linear_0", "gradients")]
+
+
 def test_growth_is_the_slope_over_the_steps() -> None:
     trace = TraceBuilder()
     for i in range(8):
@@ -96,8 +111,56 @@ def test_a_trace_without_memory_events_says_nothing() -> None:
     trace = TraceBuilder()
     trace.step(0, 10)
     assert memory_use(trace.build()) is None
+    trace.launch(1, 2, 3, 4)
     trace.memory(5, 64, 1, 64, cuda=False)
+    # What a program on a device allocates on its host is not what is asked for.
     assert memory_use(trace.build()) is None
+
+
+def on_the_host(**resident: Any) -> TraceBuilder:
+    """A block of 300 bytes from before is released, one of 500 is held and one of 200 for a moment. The totals of
+    the allocator go on from an earlier recording."""
+    trace = TraceBuilder(tare_profiled={"resident": resident})
+    trace.step(0, 100)
+    trace.op("aten::linear", 10, 60)
+    trace.memory(20, 500, 0xA0, 777_500, cuda=False)
+    trace.op("aten::addmm", 25, 45)
+    trace.memory(30, 200, 0xB0, 777_700, cuda=False)
+    trace.memory(40, -200, 0xB0, 777_500, cuda=False)
+    trace.memory(50, -300, 0xC0, 777_200, cuda=False)
+    return trace
+
+
+def test_without_a_device_the_host_s_memory_is_told_event_by_event() -> None:
+    use = memory_use(on_the_host().build())
+    assert use is not None
+    assert (use.device, use.start_bytes, use.peak_bytes, use.end_bytes) == (HOST, 300, 1000, 500)
+    assert {(owner.where, owner.kind, owner.bytes) for owner in use.owners} == {
+        ("before the trace began", "resident", 300),
+        ("aten::linear", "activations", 500),
+        ("aten::linear", "workspace", 200),
+    }
+
+
+def test_weights_and_optimizer_state_belong_to_their_modules() -> None:
+    modules = {"weights": {"fc": 600, "Net": 100}, "optimizer state": {"fc": 400}}
+    known = {"weights": 800, "optimizer state": 400, "device": "cpu", "modules": modules}
+    use = memory_use(on_the_host(**known).build())
+    assert use is not None
+    assert use.peak_bytes == 1200 + 1000
+    assert (use.by_kind["weights"], use.by_kind["optimizer state"], use.by_kind["resident"]) == (800, 400, 300)
+    assert {(owner.where, owner.kind, owner.bytes) for owner in use.owners if not owner.blocks} == {
+        ("fc", "weights", 600),
+        ("Net", "weights", 100),
+        ("other modules", "weights", 100),
+        ("fc", "optimizer state", 400),
+        ("before the trace began", "resident", 300),
+    }
+    assert sum(owner.bytes for owner in use.owners) == use.peak_bytes
+    # What a program holds on a device is none of the host's.
+    elsewhere = memory_use(on_the_host(**(known | {"device": "mps"})).build())
+    assert elsewhere is not None
+    assert elsewhere.peak_bytes == 1000
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])

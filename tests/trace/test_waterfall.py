@@ -9,7 +9,7 @@ from tare.records.work import OperatorWork, Peak, Peaks, Work
 from tare.trace.breakdown import breakdown
 from tare.trace.floor import find_floor
 from tare.trace.idle import explain_idle
-from tare.trace.waterfall import Waterfall, apportion, device_waterfall, difference
+from tare.trace.waterfall import Waterfall, apportion, device_waterfall, difference, lowered
 
 # 1 TFLOP/s and 1 GB/s: 1000 FLOPs take 1 ns, one byte takes 1 ns.
 PEAKS = Peaks(
@@ -92,6 +92,21 @@ def test_the_difference_adds_up_to_the_difference_of_gross() -> None:
     found = difference(one, other)
     assert sum(part.removed for part in found) == 5000
     assert {part.name: part.removed for part in found}["unfused traffic"] == 2000
+
+
+def test_a_floor_that_another_rung_went_under_is_the_floor_of_neither() -> None:
+    """30 µs of work at the peaks. One rung's kernels took 20 µs of it, another's 40: both stand on 20."""
+    much = Work(operators=WORK.operators * 5, read=0, written=0)
+    floor = find_floor(much, PEAKS, "fp32", "eager")
+    assert floor is not None
+    fast, slow = waterfall(50_000, much), waterfall(200_000, much)
+    assert (fast.find("floor"), slow.find("floor")) == (20_000, 30_000)
+    shared = lowered(slow, floor, fast.find("floor"))
+    assert (shared.find("floor"), shared.net, shared.gross) == (20_000, slow.net, slow.gross)
+    assert sum(segment.ns for segment in shared.segments) == 200_000
+    assert {part.name: part.removed for part in difference(fast, shared)}["floor"] == 0
+    assert any("0.02 ms" in note for note in shared.notes)
+    assert lowered(fast, floor, 20_000) == fast
 
 
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**12), min_size=1, max_size=9))

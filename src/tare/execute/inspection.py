@@ -6,44 +6,13 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import FlopCounterMode
 
 from tare.cases.case import Case
 from tare.execute.protocol import Flops, Inspected, Uncounted
-from tare.measure.interception import OperatorCalls
+from tare.measure.flops import CountedCalls
 from tare.workloads import Workload, get_workload
 
-_aten = torch.ops.aten
 SHAPES, RUN = "from shapes, nothing was computed", "counted while it ran"
-
-
-def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """The scores and the weighted sum, for every head of the query: heads may share a key and a value, which the
-    formula in torch refuses."""
-    batch, heads, length, width = query
-    return int(2 * batch * heads * length * key[-2] * (width + value[-1]))
-
-
-def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
-    """The gradients of a product are two products of its size; that scores are computed again is not counted, as
-    in torch's own formulas."""
-    return 2 * _attention(query, key, value)
-
-
-def _recurrent(x: Any, into: Any, again: Any, *_: Any, **__: Any) -> int:
-    """Two products a step and item: the gates of the input, and of the state before."""
-    steps, batch, _features = x
-    return int(2 * steps * batch * (into[0] * into[1] + again[0] * again[1]))
-
-
-# Operators of the CPU that torch's counter has no formula for. They are given shapes.
-FORMULAS = {
-    _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
-    _aten.mkldnn_rnn_layer: _recurrent,
-    # The gradients of a product are two products of its size.
-    _aten.mkldnn_rnn_layer_backward: lambda *args, **_: 2 * _recurrent(*args),
-}
 
 
 def inspect(case: Case) -> Inspected:
@@ -86,11 +55,13 @@ def _count(step: Callable[[], None]) -> Flops:
 
 
 def _counted(step: Callable[[], None], fake: bool) -> Flops:
+    total = 0
     calls: dict[str, list[int]] = {}
-    counter = FlopCounterMode(display=False, custom_mapping=FORMULAS)
 
-    def note(func: Any, made: Any) -> None:
-        if func._overloadpacket in counter.flop_registry or func.is_view:
+    def note(func: Any, _: Any, __: Any, made: Any, flops: int | None) -> None:
+        nonlocal total
+        total += flops or 0
+        if flops is not None or func.is_view:
             return
         entry = calls.setdefault(str(func._schema.name).removeprefix("aten::"), [0, 0])
         entry[0] += 1
@@ -101,13 +72,11 @@ def _counted(step: Callable[[], None], fake: bool) -> Flops:
             from torch._subclasses.fake_tensor import FakeTensorMode
 
             modes.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        # The mode entered last sees an operator first: what the counter has taken apart arrives here in parts.
-        modes.enter_context(OperatorCalls(note))
-        modes.enter_context(counter)
+        modes.enter_context(CountedCalls(note))
         step()
     uncounted = [Uncounted(operator=name, calls=n, elements=e) for name, (n, e) in calls.items()]
     return Flops(
-        total=int(counter.get_total_flops()),
+        total=total,
         how=SHAPES if fake else RUN,
         uncounted=sorted(uncounted, key=lambda one: -one.elements),
     )

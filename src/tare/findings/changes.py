@@ -1,11 +1,13 @@
 """What is different between two traces, per step: operators and kernels that appeared, vanished, slowed or sped
 up."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from tare.findings.compared import kernel_times, operations
+from tare.findings.amounts import Amount, Amounts, Weighed, pooled, weigh
 from tare.findings.find import find
 from tare.findings.finding import Finding
 from tare.findings.registry import all_rules
@@ -16,10 +18,12 @@ Status = Literal["appeared", "vanished", "slower", "faster", "more calls", "fewe
 DEVICE_RATIO, HOST_RATIO = 1.1, 1.5
 # What changes the step by less than this share is not listed.
 LEAST_SHARE = 0.001
+NONE = Amount(0.0, np.zeros(1))
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator or kernel. Seconds and calls are per step; of an operator on a device its kernels' time."""
+    """One operator or kernel. Calls are those of the mean step, seconds those of the median one, on the clock of
+    the device (of an operator, its kernels) or of the host."""
 
     what: Literal["operator", "kernel"]
     name: str
@@ -36,10 +40,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """`step_s` are the steps as profiled, or gross where the traces know it; findings are those that need both."""
+    """`step_s` are the steps as `explain` has them: gross, or the recorded steps (`profiled`) where a trace does
+    not know its gross. `device_s` is the part of it in which the device (without one: an operator) computes; all
+    that is listed lies within `step_s`. Findings are those that need both."""
 
     before: str
     after: str
+    profiled: bool
+    has_device: bool
     before_step_s: float
     after_step_s: float
     before_device_s: float
@@ -49,41 +57,42 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
-def changes(before: Scene, after: Scene) -> Changes:
-    least = LEAST_SHARE * max(before.step_s, after.step_s)
-    one, other = kernel_times(before), kernel_times(after)
+def changes(before: Scene, after: Scene, weighed: tuple[Weighed, Weighed] | None = None) -> Changes:
+    """`weighed` are both with further recordings of the same programs."""
+    one, other = weighed or weigh_both([before], [after])
+    least = LEAST_SHARE * max(one.step_s, other.step_s)
     pair_rules = [rule for rule in all_rules().values() if rule.pair]
     return Changes(
         before=before.trace.source,
         after=after.trace.source,
-        before_step_s=before.step_s,
-        after_step_s=after.step_s,
-        before_device_s=sum(seconds for _, seconds in one.values()),
-        after_device_s=sum(seconds for _, seconds in other.values()),
-        kernels=_compare("kernel", "device", one, other, least),
-        operators=_operators(before, after, least),
+        profiled=one.profiled,
+        has_device=before.trace.has_device or after.trace.has_device,
+        before_step_s=one.step_s,
+        after_step_s=other.step_s,
+        before_device_s=one.net_s,
+        after_device_s=other.net_s,
+        kernels=_compare("kernel", "device", one.kernels, other.kernels, least),
+        operators=_operators(one, other, least),
         findings=find(after, before, pair_rules),
     )
 
 
-def _operators(before: Scene, after: Scene, least: float) -> list[Change]:
+def weigh_both(before: Sequence[Scene], after: Sequence[Scene]) -> tuple[Weighed, Weighed]:
+    """Recordings of two programs on the same terms: all as profiled, where one does not know its gross."""
+    known = all(scene.gross_s is not None for scene in (*before, *after))
+    one, other = (
+        pooled([weigh(scene.trace, scene.gross_s if known else None) for scene in side])
+        for side in (before, after)
+    )
+    return one, other
+
+
+def _operators(before: Weighed, after: Weighed, least: float) -> list[Change]:
     """By device time; those that never launched anything by their own host time."""
-    device: list[dict[str, tuple[float, float]]] = []
-    host: list[dict[str, tuple[float, float]]] = []
-    for scene in (before, after):
-        launching: dict[str, tuple[float, float]] = {}
-        silent: dict[str, tuple[float, float]] = {}
-        for entry in operations(scene).values():
-            calls, seconds = launching.get(entry.name, (0.0, 0.0))
-            launching[entry.name] = (calls + entry.calls, seconds + entry.device_s)
-            calls, seconds = silent.get(entry.name, (0.0, 0.0))
-            silent[entry.name] = (calls + entry.calls, seconds + entry.self_s)
-        device.append(launching)
-        host.append(silent)
-    busy = {name for table in device for name, (_, seconds) in table.items() if seconds}
-    old, new = ({name: value for name, value in table.items() if name in busy} for table in device)
+    busy = {name for side in (before, after) for name, one in side.device.items() if one.each.any()}
+    old, new = ({name: one for name, one in side.device.items() if name in busy} for side in (before, after))
     found = _compare("operator", "device", old, new, least)
-    old, new = ({name: value for name, value in table.items() if name not in busy} for table in host)
+    old, new = ({name: one for name, one in side.host.items() if name not in busy} for side in (before, after))
     found += _compare("operator", "host", old, new, least)
     return sorted(found, key=lambda change: -abs(change.difference_s))
 
@@ -91,29 +100,31 @@ def _operators(before: Scene, after: Scene, least: float) -> list[Change]:
 def _compare(
     what: Literal["operator", "kernel"],
     clock: Literal["device", "host"],
-    before: dict[str, tuple[float, float]],
-    after: dict[str, tuple[float, float]],
+    before: Amounts,
+    after: Amounts,
     least: float,
 ) -> list[Change]:
     found = []
     for name in before.keys() | after.keys():
-        old, new = before.get(name, (0.0, 0.0)), after.get(name, (0.0, 0.0))
+        old, new = before.get(name, NONE), after.get(name, NONE)
         status = _status(old, new, DEVICE_RATIO if clock == "device" else HOST_RATIO)
-        if status is None or (abs(new[1] - old[1]) < least and status not in ("appeared", "vanished")):
+        if status is None or (abs(new.seconds - old.seconds) < least and status not in ("appeared", "vanished")):
             continue
-        numbers = {"before_calls": old[0], "after_calls": new[0], "before_s": old[1], "after_s": new[1]}
-        found.append(Change(what=what, name=name, status=status, clock=clock, **numbers))
+        calls = {"before_calls": old.calls, "after_calls": new.calls}
+        times = {"before_s": old.seconds, "after_s": new.seconds}
+        found.append(Change(what=what, name=name, status=status, clock=clock, **calls, **times))
     return sorted(found, key=lambda change: (-abs(change.difference_s), change.name))
 
 
-def _status(old: tuple[float, float], new: tuple[float, float], ratio: float) -> Status | None:
-    if old[0] == 0:
+def _status(old: Amount, new: Amount, ratio: float) -> Status | None:
+    if old.calls == 0:
         return "appeared"
-    if new[0] == 0:
+    if new.calls == 0:
         return "vanished"
-    if round(new[0], 3) != round(old[0], 3):
+    if round(new.calls, 3) != round(old.calls, 3):
         # Other calls than before: a time per call would compare what is not the same.
-        return "more calls" if new[0] > old[0] else "fewer calls"
-    if new[1] > ratio * old[1]:
+        return "more calls" if new.calls > old.calls else "fewer calls"
+    # What differs as much between two steps of one trace is no difference between two traces.
+    if new.seconds > ratio * old.seconds and old.clearly_less(new):
         return "slower"
-    return "faster" if old[1] > ratio * new[1] else None
+    return "faster" if old.seconds > ratio * new.seconds and new.clearly_less(old) else None

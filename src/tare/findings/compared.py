@@ -10,10 +10,10 @@ from tare.findings.finding import Hit, Place
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, merged, spans_of
 from tare.trace.nesting import inherit
-from tare.trace.tables import Integers
+from tare.trace.tables import Integers, Trace
 
 # Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
-_WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
+WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
 
 
 @dataclass
@@ -46,7 +46,7 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
     """
     trace, table = scene.trace, scene.trace.operators
     found: dict[tuple[str, str], Operation] = {}
-    owner = _outermost(scene) if whole else np.arange(len(table))
+    owner = outermost(scene.trace) if whole else np.arange(len(table))
     own = table.duration.copy()
     if not whole:
         children = np.flatnonzero(table.parent >= 0)
@@ -54,7 +54,7 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
     of_row: dict[int, Operation] = {}
     for row in np.flatnonzero(scene.inside(table) & (owner == np.arange(len(table)))).tolist():
         name = trace.name(table, row)
-        if name.startswith(_WRAPPERS):
+        if name.startswith(WRAPPERS):
             continue
         text = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
         # Writers of traces put blanks in different places.
@@ -76,10 +76,10 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
     return found
 
 
-def _outermost(scene: Scene) -> Integers:
+def outermost(trace: Trace) -> Integers:
     """For each operator the outermost around it that is no wrapper."""
-    table = scene.trace.operators
-    wrapping = np.array([name.startswith(_WRAPPERS) for name in scene.trace.names] or [False], dtype=bool)
+    table = trace.operators
+    wrapping = np.array([name.startswith(WRAPPERS) for name in trace.names] or [False], dtype=bool)
     above = table.parent
     free = (above < 0) | wrapping[table.name[np.maximum(above, 0)]] if len(table) else above < 0
     return inherit(np.where(free, np.arange(len(table)), -1), table.parent)

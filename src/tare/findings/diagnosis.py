@@ -10,7 +10,7 @@ from tare.trace.kernel_table import Kernel, kernel_table
 from tare.trace.memory import MemoryUse, memory_use
 from tare.trace.operator_table import Operator, operator_table
 from tare.trace.tables import Trace
-from tare.trace.windows import typical
+from tare.trace.windows import usual
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +38,7 @@ def diagnose(
 ) -> Diagnosis:
     """`stacks` is a second recording of the same program that knows the lines; `before` an earlier one to
     compare."""
-    if "tare_profiled" in trace.metadata:
-        # All steps do the same: one that took far longer is no property of the workload.
-        trace, before = typical(trace), typical(before) if before is not None else None
+    trace, before = usual(trace), usual(before) if before is not None else None
     rates = {peak.name: peak.value for peak in peaks.peaks} if peaks else {}
     scene = Scene(trace, gross_s, rates)
     found = find(scene, Scene(before) if before is not None else None)
@@ -49,12 +47,12 @@ def diagnose(
     return Diagnosis(
         trace=trace.source,
         steps=scene.steps,
-        recorded_steps=max(len(trace.steps), 1),
+        recorded_steps=max(int(trace.steps.counted.sum()), 1),
         step_s=scene.step_s,
         profiled=gross_s is None,
         findings=found,
-        operators=operator_table(trace, "device_self" if trace.has_device else "host_self"),
-        kernels=kernel_table(trace),
+        operators=operator_table(trace, "device_self" if trace.has_device else "host_self", counted=True),
+        kernels=kernel_table(trace, counted=True),
         # The recording with stacks knows the modules.
         memory=memory_use(stacks if stacks is not None else trace),
     )

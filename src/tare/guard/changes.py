@@ -42,8 +42,8 @@ class Change(msgspec.Struct, kw_only=True):
 
 
 class Differing(msgspec.Struct, kw_only=True, frozen=True):
-    """An operator or kernel that a step calls otherwise than before, with its calls a step; seconds a step where
-    both sides were profiled, which says how the shares moved and not how long a step takes."""
+    """An operator or kernel that a step calls otherwise than before, with its calls a step; where both sides were
+    profiled its seconds in the median step, of the host's time its share of gross."""
 
     what: Literal["operator", "kernel"]
     name: str

@@ -1,6 +1,6 @@
-"""Counting a step's FLOPs and bytes: the formulas of torch.utils.flop_counter, and the tensors of every operator.
+"""Counting a step's FLOPs and bytes: the formulas of tare.measure.flops, and the tensors of every operator.
 
-torch's counter says zero for whatever it has no formula for (recurrent layers, some attention): those are listed.
+What computes much and has no formula is listed.
 Bytes: inputs and outputs of each operator, each tensor once, a broadcast one at its true size, views not at all.
 """
 
@@ -11,10 +11,14 @@ from typing import Any
 
 from tare.records.work import OperatorWork, Work
 
-# What computes much more than it touches; without a formula for it the count is a lower bound.
+# Words in the names of operators that compute much more than they touch; without a formula for one the count is a
+# lower bound.
 HEAVY = re.compile(
-    r"rnn|lstm|gru|attention|encoder|conv|mm\b|matmul|fft|linalg|cholesky|svd|einsum|cdist|bilinear"
+    r"\w*mm|matmul|linear|trilinear|conv(\dd)?|convolution|rnn|lstm|gru|attention|encoder|fft|linalg|cholesky|svd"
+    r"|einsum|cdist"
 )
+# A norm is no product, whatever it is called beside.
+LIGHT = "norm"
 # What makes or names memory without touching it.
 FREE = re.compile(
     r"^aten::(empty|new_empty|detach|alias|lift_fresh|_unsafe_view|resize_|set_|_local_scalar_dense)"
@@ -26,9 +30,9 @@ def count_work(step: Callable[[], Any]) -> Work:
     """Runs a step once, uncompiled, and counts it. Slow: never time under it."""
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
-    from torch.utils.flop_counter import flop_registry
+
+    from tare.measure.flops import CountedCalls
 
     calls: Counter[tuple[str, int, int, str]] = Counter()
     uncounted: set[str] = set()
@@ -40,41 +44,29 @@ def count_work(step: Callable[[], Any]) -> Work:
     def tensors(values: Any) -> Iterable[Any]:
         return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
-    class Counting(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if func._overloadpacket not in flop_registry:
-                # In inference mode composite operators (linear, conv2d) come here whole.
-                with self:
-                    parts = func.decompose(*args, **kwargs)
-                if parts is not NotImplemented:
-                    return parts
-            before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((args, kwargs))}
-            result = func(*args, **kwargs)
-            name = func._schema.name
-            if FREE.match(name) or _is_view(func):
-                return result
-            after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(result)}
-            changed = _changed(func, args, kwargs, tensors)
-            touched = {**before, **after}
-            formula = flop_registry.get(func._overloadpacket)
-            flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
-            if not formula and HEAVY.search(name):
-                uncounted.add(name)
-            size = sum(_bytes(t) for t in touched.values()) + sum(_bytes(t) for t in changed)
-            if size:
-                calls[name, flops, size, _precision(before.values())] += 1
-            for key, tensor in before.items():
-                if key not in made and key not in read:
-                    read[key] = _bytes(tensor)
-            for tensor in changed:
-                key = StorageWeakRef(tensor.untyped_storage())
-                if key not in made:
-                    written[key] = _bytes(tensor)
-            made.update(key for key in after if key not in before)
-            return result
+    def note(func: Any, args: Any, kwargs: Any, result: Any, flops: int | None) -> None:
+        name = func._schema.name
+        if FREE.match(name) or _is_view(func):
+            return
+        before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((args, kwargs))}
+        after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(result)}
+        changed = _changed(func, args, kwargs, tensors)
+        touched = {**before, **after}
+        if flops is None and is_heavy(name):
+            uncounted.add(name)
+        size = sum(_bytes(t) for t in touched.values()) + sum(_bytes(t) for t in changed)
+        if size:
+            calls[name, flops or 0, size, _precision(before.values())] += 1
+        for key, tensor in before.items():
+            if key not in made and key not in read:
+                read[key] = _bytes(tensor)
+        for tensor in changed:
+            key = StorageWeakRef(tensor.untyped_storage())
+            if key not in made:
+                written[key] = _bytes(tensor)
+        made.update(key for key in after if key not in before)
 
-    with Counting():
+    with CountedCalls(note):
         left = step()
     for tensor in tensors(left):
         written.setdefault(StorageWeakRef(tensor.untyped_storage()), _bytes(tensor))
@@ -87,6 +79,12 @@ def count_work(step: Callable[[], Any]) -> Work:
         written=sum(written.values()),
         uncounted=sorted(uncounted),
     )
+
+
+def is_heavy(name: str) -> bool:
+    """Whether an operator of this name multiplies matrices or the like."""
+    words = re.split("[_:.]+", name)
+    return LIGHT not in words and any(HEAVY.fullmatch(word) for word in words)
 
 
 def _bytes(tensor: Any) -> int:

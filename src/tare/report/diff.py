@@ -12,6 +12,8 @@ from tare.report.numbers import seconds, size
 from tare.report.terminal import simple_table
 from tare.trace.kernel_names import short_name
 
+PROFILED = "gross is not known of both: host times are the profiler's, longer than they are without it"
+SHARES = "of the host's time a profiler only knows the shares: host times are those shares of gross"
 STYLE = {"slower": "red", "appeared": "yellow", "vanished": "green", "faster": "green"}
 
 
@@ -53,10 +55,13 @@ def _verdict(figure: FigureChange) -> str:
 
 def changes_view(found: Changes, rows: int) -> RenderableType:
     head = simple_table("a step", "A", "B", right=slice(1, None))
-    head.add_row("in all", seconds(found.before_step_s), seconds(found.after_step_s))
-    head.add_row("in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
-    parts: list[RenderableType] = [head]
-    for title, changes in (("kernels", found.kernels), ("operators", found.operators)):
+    whole = "as profiled" if found.profiled else "gross"
+    head.add_row(whole, seconds(found.before_step_s), seconds(found.after_step_s))
+    if found.has_device:
+        head.add_row("of it in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
+    parts: list[RenderableType] = [head, Text(PROFILED if found.profiled else SHARES, style="dim")]
+    tables = [("kernels", found.kernels)] if found.has_device else []
+    for title, changes in (*tables, ("operators", found.operators)):
         parts += [Text(""), _table(title, changes, rows)]
     if found.findings:
         parts += [Text(""), finding_rows(found.findings)]

@@ -13,13 +13,15 @@ from tare.report.sorting import check_column, memory, sorted_by
 from tare.report.terminal import simple_table
 from tare.trace.kernel_names import short_name
 from tare.trace.kernel_table import Kernel
-from tare.trace.memory import MemoryUse
+from tare.trace.memory import HOST, MemoryUse
 from tare.trace.operator_table import Operator
 
 STYLE = {"high": "bold red", "medium": "yellow", "low": "dim"}
 MOST_ROWS = 15
 MOST_PLACES = 3
 PLACE = 68
+NO_MEMORY = "memory: the trace has no allocations in it (profile_memory=True records them)"
+UNKNOWN_BEFORE = "  whose memory that is, no trace says: tare explain WORKLOAD knows its own weights by module"
 BARS = "▁▂▃▄▅▆▇█"
 CORES = {True: "yes", False: "no", None: "-"}
 
@@ -33,6 +35,8 @@ def diagnosis_view(found: Diagnosis, rows: int = MOST_ROWS, sort: str | None = N
         parts += [kernels_view(sorted_by(found.kernels, sort), found.recorded_steps, rows), Text("")]
     if found.memory:
         parts.append(memory_view(found.memory))
+    else:
+        parts.append(Text(NO_MEMORY, style="dim"))
     return Group(*parts)
 
 
@@ -124,12 +128,7 @@ def _rate(value: float, unit: str) -> str:
 
 
 def memory_view(use: MemoryUse) -> RenderableType:
-    lines: list[RenderableType] = [
-        Text(
-            f"device memory: peak {size(use.peak_bytes)} allocated, {size(use.reserved_bytes)} reserved",
-            style="dim",
-        ),
-    ]
+    lines: list[RenderableType] = [Text(_peak(use), style="dim")]
     held = [bytes_ for _, bytes_ in use.timeline]
     if held:
         lines.append(Text(f"{sparkline(held)}  from {size(min(held))} to {size(max(held))}"))
@@ -137,13 +136,23 @@ def memory_view(use: MemoryUse) -> RenderableType:
     lines.append(Text("at the peak: " + ", ".join(f"{kind} {size(n)}" for n, kind in kinds)))
     for owner in use.owners[:5]:
         blocks = f" in {several(owner.blocks, 'block')}" if owner.blocks else ""
-        lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<12} {_end_of(owner.where, 50)}{blocks}"))
+        lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<15} {_end_of(owner.where, 50)}{blocks}"))
+    if not use.by_kind["weights"] and use.by_kind["resident"]:
+        lines.append(Text(UNKNOWN_BEFORE, style="dim"))
     if use.growth is not None:
         rise = use.growth
         sure = "" if rise.sound else " (too few steps for a sound interval)"
         low, mid, high = (f"{'-' if n < 0 else ''}{size(abs(round(n)))}" for n in (rise.low, rise.mid, rise.high))
         lines.append(Text(f"growth: {mid} a step, {low} to {high}{sure}"))
     return Group(*lines)
+
+
+def _peak(use: MemoryUse) -> str:
+    if use.device != HOST:
+        return f"device memory: peak {size(use.peak_bytes)} allocated, {size(use.reserved_bytes)} reserved"
+    # The host has no caching allocator, and what its allocator gave out before nobody has counted.
+    less = "" if use.by_kind["weights"] else ", without what was allocated before the recording"
+    return f"host memory: peak {size(use.peak_bytes)} allocated by torch{less}"
 
 
 def sparkline(values: Sequence[int], width: int = 66) -> str:

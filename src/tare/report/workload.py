@@ -7,16 +7,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.execute.protocol import Flops, Inspected, Uncounted
+from tare.measure.work import is_heavy
 from tare.records.record import Failure
 from tare.report.numbers import size
 from tare.report.terminal import simple_table
 from tare.workloads import Workload
 
-# Words in the names of operators that multiply: where one of them has no formula, the FLOPs are too few by much.
-MULTIPLIES = {
-    "attention", "rnn", "lstm", "gru", "conv", "convolution", "mm", "bmm", "addmm", "baddbmm", "matmul", "linear",
-    "fft", "cdist", "linalg",
-}  # fmt: skip
 SHOWN = 6
 
 
@@ -101,7 +97,7 @@ def flops_text(flops: Flops) -> str:
     """The count with its unit and, in one line, what it leaves out."""
     if flops.total is None:
         return f"not counted: {flops.reason}"
-    heavy = [one for one in flops.uncounted if multiplies(one)]
+    heavy = [one for one in flops.uncounted if is_heavy(one.operator)]
     bound = "at least " if heavy and flops.total else ""
     shown = ", ".join(f"{one.operator} ({one.calls})" for one in [*heavy, *_light(flops)][:SHOWN])
     more = len(flops.uncounted) - SHOWN
@@ -109,12 +105,8 @@ def flops_text(flops: Flops) -> str:
     return f"{bound}{_count(flops.total)}FLOP, {flops.how}; not counted: {shown or 'nothing'}{rest}"
 
 
-def multiplies(one: Uncounted) -> bool:
-    return bool(MULTIPLIES & set(one.operator.split("_")))
-
-
 def _light(flops: Flops) -> list[Uncounted]:
-    return [one for one in flops.uncounted if not multiplies(one)]
+    return [one for one in flops.uncounted if not is_heavy(one.operator)]
 
 
 def _figures(found: Inspected) -> dict[str, str]:

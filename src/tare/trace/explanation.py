@@ -1,5 +1,7 @@
 """A trace explained: its breakdown, why the device was idle, and the waterfall up to gross."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tare.errors import BadInput
@@ -8,8 +10,8 @@ from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
 from tare.trace.tables import Trace
-from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall
-from tare.trace.windows import typical
+from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
+from tare.trace.windows import typical, usual
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +49,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trace | None = None) -> Explanation:
     """Everything there is to say; BadInput where the trace holds no step and no event."""
-    if "tare_profiled" in trace.metadata:
-        trace = typical(trace)
+    trace = usual(trace)
     host = host_time(trace)
     if host is None or host.window == 0:
         raise BadInput(f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain")
@@ -78,6 +79,18 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
         notes=_notes(trace, parts, profiled),
         **known,
     )
+
+
+def on_one_floor(rungs: Sequence[Explanation]) -> list[Explanation]:
+    """Rungs that compute the same stand on the same floor: where the kernels of one took less than the counted
+    work needs at the measured peaks, that is the floor of all."""
+    floors = [one.waterfall.find("floor") for one in rungs if one.floor is not None]
+    return [
+        msgspec.structs.replace(one, waterfall=lowered(one.waterfall, one.floor, min(floors)))
+        if one.floor is not None
+        else one
+        for one in rungs
+    ]
 
 
 def recorded_gross(trace: Trace) -> int | None:

@@ -10,8 +10,10 @@ import numpy as np
 
 from tare.errors import unknown
 from tare.trace.counting import flops, touched
+from tare.trace.intervals import contains, make
 from tare.trace.kernel_names import matrix, tensor_cores
 from tare.trace.tables import COPY, KERNEL, Integers, Trace
+from tare.trace.windows import main_device, windows
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,16 +41,22 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
 COLUMNS = tuple(name for name in Kernel.__struct_fields__ if name not in ("grid", "block"))
 
 
-def kernel_table(trace: Trace, sort: str = "total") -> list[Kernel]:
-    """Kernels, copies and memsets by name, sorted by any column, greatest first."""
+def kernel_table(trace: Trace, sort: str = "total", counted: bool = False) -> list[Kernel]:
+    """Kernels, copies and memsets by name, sorted by any column, greatest first.
+
+    Of the whole trace; `counted` of the windows of the steps that count, as the breakdown has it."""
     if sort not in COLUMNS:
         raise unknown("column", sort, COLUMNS, "the table of kernels")
     device = trace.device
-    whole = max(int(device.duration.sum()), 1)
+    chosen = np.ones(len(device), dtype=bool)
+    if counted:
+        window = windows(trace, main_device(trace))
+        chosen = contains(make(window[:, 1], window[:, 2]), device.start)
+    whole = max(int(device.duration[chosen].sum()), 1)
     counts = _counted(trace)
     found = []
-    for code in np.unique(device.name):
-        rows = np.flatnonzero(device.name == code)
+    for code in np.unique(device.name[chosen]):
+        rows = np.flatnonzero(chosen & (device.name == code))
         found.append(_kernel(trace, rows, counts, whole))
     if sort == "name":
         return sorted(found, key=lambda kernel: kernel.name)

@@ -1,8 +1,9 @@
-"""Where device memory went: the peak, a timeline, what was alive at the peak by kind and module, growth per step.
+"""Where memory went, the device's or without one the host's: the peak, a timeline, what was alive at the peak by
+kind and module, growth per step.
 
 All of it from the profiler's memory events (profile_memory=True). A block's kind is told from its life, for the
-trace has no word on it: what was there before the first event is resident (weights and optimizer state where tare
-recorded the trace, and whatever else the program held); of what came later
+trace has no word on it: what was there before the first event is resident, of which tare's own traces know the
+weights and the optimizer state by module (memory_known.py); of what came later
 
 - optimizer state: allocated by the optimizer and still there when the trace ends;
 - gradients: allocated by the backward pass and alive when the backward pass of its step is over;
@@ -11,7 +12,7 @@ recorded the trace, and whatever else the program held); of what came later
 - temporary: everything else.
 """
 
-from typing import Literal, get_args
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,27 +21,18 @@ from tare.stats.intervals import Interval
 from tare.stats.slopes import slope_interval
 from tare.trace.intervals import contains, normal
 from tare.trace.memory_blocks import Blocks, read_blocks
+from tare.trace.memory_known import KINDS, Kind, Known, Owner, known_of
 from tare.trace.tables import Integers, Mask, Trace
 
-Kind = Literal["resident", "weights", "optimizer state", "gradients", "activations", "workspace", "temporary"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+HOST = -1
 # A timeline of more points is thinned to the peaks of as many stretches.
 MOST_POINTS = 400
 MOST_OWNERS = 12
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory alive at the peak, by the module or the operator that allocated it."""
-
-    where: str
-    kind: Kind
-    bytes: int
-    blocks: int
-
-
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that the allocator had given out, on the trace's clock (ns). `growth` is bytes a step, None below 3
-    steps."""
+    steps. `device` is HOST for the host's memory; of that only tare's own traces know what was there before."""
 
     device: int
     peak_bytes: int
@@ -58,8 +50,51 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     events: int
 
 
+class _Held(NamedTuple):
+    """Memory events of one device, in order, and what was held after each of them and before the first."""
+
+    device: int
+    rows: Integers
+    at: Integers
+    bytes: Integers
+    start: int
+    # What tare says that the program held on it.
+    known: Known
+
+
 def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
-    """Of the device that held most, or of this one; None where the trace has no memory events of a device."""
+    """Of the device that held most, or of this one; without a device that of the host. None where the trace has no
+    such memory events."""
+    held = _held(trace, device)
+    if held is None and device is None and not trace.has_device:
+        held = _held_by_host(trace)
+    if held is None:
+        return None
+    top = int(np.argmax(held.bytes))
+    blocks = read_blocks(trace, held.rows)
+    kinds = _kinds(trace, blocks)
+    alive = blocks.alive(top)
+    by_kind = _by_kind(blocks, kinds, alive, int(held.bytes[top]))
+    resident = held.known.divide(by_kind)
+    after = _after_steps(trace, held)
+    return MemoryUse(
+        device=held.device,
+        peak_bytes=int(held.bytes[top]),
+        peak_at=int(held.at[top]),
+        reserved_bytes=int(trace.memory.reserved[held.rows].max()),
+        start_bytes=held.start,
+        end_bytes=int(held.bytes[-1]),
+        timeline=_timeline(held.at, held.bytes),
+        by_kind=by_kind,
+        owners=_owners(blocks, kinds, alive, resident),
+        after_step=after,
+        growth=slope_interval(after) if len(after) >= 3 else None,
+        left=_owners(blocks, kinds, np.flatnonzero(blocks.kept), []),
+        events=len(held.rows),
+    )
+
+
+def _held(trace: Trace, device: int | None) -> _Held | None:
     table = trace.memory
     rows = np.flatnonzero((table.cuda == 1) & (table.allocated >= 0))
     if len(rows) == 0:
@@ -69,31 +104,24 @@ def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
     rows = rows[table.device[rows] == device]
     if len(rows) == 0:
         return None
-    at, held = table.start[rows], table.allocated[rows]
-    top = int(np.argmax(held))
-    blocks = read_blocks(trace, rows)
-    kinds = _kinds(trace, blocks)
+    held = table.allocated[rows]
     start = int(held[0] - table.bytes[rows[0]])
-    alive = blocks.alive(top)
-    by_kind = _by_kind(blocks, kinds, alive, int(held[top]))
-    resident = by_kind["resident"]
-    _divide_resident(trace, by_kind)
-    after = _after_steps(trace, at, held, start)
-    return MemoryUse(
-        device=device,
-        peak_bytes=int(held[top]),
-        peak_at=int(at[top]),
-        reserved_bytes=int(table.reserved[rows].max()),
-        start_bytes=start,
-        end_bytes=int(held[-1]),
-        timeline=_timeline(at, held),
-        by_kind=by_kind,
-        owners=_owners(blocks, kinds, alive, resident),
-        after_step=after,
-        growth=slope_interval(after) if len(after) >= 3 else None,
-        left=_owners(blocks, kinds, np.flatnonzero(blocks.kept), 0),
-        events=len(rows),
-    )
+    return _Held(device, rows, table.start[rows], held, start, known_of(trace, host=False))
+
+
+def _held_by_host(trace: Trace) -> _Held | None:
+    """The host's allocator counts only what it gave out under a profiler, in an earlier recording too, and so its
+    totals say nothing. Here: what tare knows of the program, what the trace sees released and not allocated, and
+    from there on event by event."""
+    table = trace.memory
+    rows = np.flatnonzero(table.cuda == 0)
+    if len(rows) == 0:
+        return None
+    known, blocks = known_of(trace, host=True), read_blocks(trace, rows)
+    sizes = table.bytes[rows]
+    before = -int(sizes[sizes < 0].sum()) - int(blocks.bytes[~blocks.kept].sum())
+    start = known.total + max(before, 0)
+    return _Held(HOST, rows, table.start[rows], start + np.cumsum(sizes), start, known)
 
 
 def _kinds(trace: Trace, blocks: Blocks) -> list[Kind]:
@@ -149,50 +177,26 @@ def _by_kind(blocks: Blocks, kinds: list[Kind], alive: Integers, held: int) -> d
     return found
 
 
-def _divide_resident(trace: Trace, by_kind: dict[Kind, int]) -> None:
-    """tare's own traces say what the program held before the first event (tare.execute.resident)."""
-    marks = trace.metadata.get("tare_profiled")
-    known = marks.get("resident") if isinstance(marks, dict) else None
-    if not isinstance(known, dict):
-        return
-    kinds: tuple[Kind, ...] = ("weights", "optimizer state")
-    for kind in kinds:
-        size = known.get(kind)
-        if isinstance(size, int) and size > 0:
-            part = min(size, by_kind["resident"])
-            by_kind[kind] += part
-            by_kind["resident"] -= part
-
-
 def after_steps(trace: Trace, device: int | None = None) -> list[int]:
     """What was allocated on the device that held most, or on this one, when each step ended."""
-    table = trace.memory
-    rows = np.flatnonzero((table.cuda == 1) & (table.allocated >= 0))
-    if len(rows) == 0:
-        return []
-    if device is None:
-        device = int(table.device[rows[np.argmax(table.allocated[rows])]])
-    rows = rows[table.device[rows] == device]
-    start = int(table.allocated[rows[0]] - table.bytes[rows[0]]) if len(rows) else 0
-    return _after_steps(trace, table.start[rows], table.allocated[rows], start)
+    held = _held(trace, device)
+    return [] if held is None else _after_steps(trace, held)
 
 
-def _owners(blocks: Blocks, kinds: list[Kind], alive: Integers, resident: int) -> list[Owner]:
+def _owners(blocks: Blocks, kinds: list[Kind], alive: Integers, resident: list[Owner]) -> list[Owner]:
     sums: dict[tuple[str, Kind], list[int]] = {}
     for i in alive.tolist():
         entry = sums.setdefault((blocks.owner(i), kinds[i]), [0, 0])
         entry[0] += int(blocks.bytes[i])
         entry[1] += 1
     owners = [Owner(where=where, kind=kind, bytes=n, blocks=count) for (where, kind), (n, count) in sums.items()]
-    if resident > 0:
-        owners.append(Owner(where="before the trace began", kind="resident", bytes=resident, blocks=0))
-    return sorted(owners, key=lambda owner: -owner.bytes)[:MOST_OWNERS]
+    return sorted(owners + resident, key=lambda owner: -owner.bytes)[:MOST_OWNERS]
 
 
-def _after_steps(trace: Trace, at: Integers, held: Integers, start: int) -> list[int]:
+def _after_steps(trace: Trace, held: _Held) -> list[int]:
     """What is allocated when each step ends; releases at the very start of the next one still count to it."""
-    index = np.searchsorted(at, trace.steps.end, side="right") - 1
-    return [int(held[i]) if i >= 0 else start for i in index.tolist()]
+    index = np.searchsorted(held.at, trace.steps.end, side="right") - 1
+    return [int(held.bytes[i]) if i >= 0 else held.start for i in index.tolist()]
 
 
 def _timeline(at: Integers, held: Integers) -> list[tuple[int, int]]:

@@ -42,15 +42,12 @@ class Blocks:
 
     def owner(self, block: int) -> str:
         """The module whose forward, or whose backward, allocated it, else the outermost operator."""
-        trace, frame = self.trace, int(self.frame[block])
-        if frame < 0 and trace.has_stacks and self.operator[block] >= 0:
-            frame = self._places.forward_frame(int(self.operator[block]))
-        while frame >= 0:
-            name = trace.name(trace.frames, frame)
-            if name.startswith(MODULE):
-                return name[len(MODULE) :]
-            frame = int(trace.frames.parent[frame])
-        row = int(self.operator[block])
+        trace, row = self.trace, int(self.operator[block])
+        module = self._module(int(self.frame[block]))
+        if not module and trace.has_stacks and row >= 0:
+            module = self._module(self._places.forward_frame(row))
+        if module:
+            return module
         if row < 0:
             return "outside any operator"
         while (above := int(trace.operators.parent[row])) >= 0 and "::engine::" not in trace.name(
@@ -58,6 +55,16 @@ class Blocks:
         ):
             row = above
         return trace.name(trace.operators, row)
+
+    def _module(self, frame: int) -> str:
+        """The nearest module around a frame, or nothing."""
+        trace = self.trace
+        while frame >= 0:
+            name = trace.name(trace.frames, frame)
+            if name.startswith(MODULE):
+                return name[len(MODULE) :]
+            frame = int(trace.frames.parent[frame])
+        return ""
 
 
 def read_blocks(trace: Trace, rows: Integers) -> Blocks:

@@ -13,6 +13,7 @@ from tare.errors import unknown
 from tare.trace.naming import step_number
 from tare.trace.nesting import innermost, nest, order
 from tare.trace.tables import Integers, Mask, Spans, Trace
+from tare.trace.windows import in_counted_steps
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,22 +34,28 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 COLUMNS = Operator.__struct_fields__
 
 
-def operator_table(trace: Trace, sort: str = "device_self", by_shape: bool = False) -> list[Operator]:
-    """Sorted by any column, greatest first; `by_shape` keeps different input shapes apart."""
+def operator_table(
+    trace: Trace, sort: str = "device_self", by_shape: bool = False, counted: bool = False
+) -> list[Operator]:
+    """Sorted by any column, greatest first; `by_shape` keeps different input shapes apart.
+
+    Of the whole trace, as key_averages has it; `counted` of the steps that count, as the breakdown has it."""
     if sort not in COLUMNS:
         raise unknown("column", sort, COLUMNS, "the table of operators")
     tree = _Tree(trace)
     keys = tree.name * (len(trace.texts) + 1) + (tree.dims + 1 if by_shape else 0)
-    found, group = np.unique(keys, return_inverse=True)
+    chosen = in_counted_steps(trace, tree.start) if counted else np.ones(len(keys), dtype=bool)
+    rows = np.flatnonzero(chosen)
+    found, group = np.unique(keys[rows], return_inverse=True)
     count = len(found)
 
     def add(values: Integers) -> list[int]:
         sums = np.zeros(count, dtype=np.int64)
-        np.add.at(sums, group, values)
+        np.add.at(sums, group, values[rows])
         return [int(value) for value in sums.tolist()]
 
     # What a twin holds is its parent's own; its totals are in its parent's already.
-    once = (~tree.twin).astype(np.int64)
+    once = (~tree.twin_of(chosen)).astype(np.int64)
     figures = {
         "calls": add(once),
         "host_self": add(tree.own),
@@ -61,14 +68,14 @@ def operator_table(trace: Trace, sort: str = "device_self", by_shape: bool = Fal
         figures[f"{kind}_memory_self"] = add(self_bytes)
         figures[f"{kind}_memory_total"] = add(tree.upward(self_bytes) * once)
     first = np.zeros(count, dtype=np.int64)
-    first[group[::-1]] = np.arange(len(keys))[::-1]
+    first[group[::-1]] = rows[::-1]
     names = [tree.label(int(row), by_shape) for row in first.tolist()]
-    rows = [
+    table = [
         Operator(name=names[i], **{field: values[i] for field, values in figures.items()}) for i in range(count)
     ]
     if sort == "name":
-        return sorted(rows, key=lambda row: row.name)
-    return sorted(rows, key=lambda row: (-getattr(row, sort), row.name))
+        return sorted(table, key=lambda row: row.name)
+    return sorted(table, key=lambda row: (-getattr(row, sort), row.name))
 
 
 class _Tree:
@@ -112,6 +119,10 @@ class _Tree:
         if len(above) == 0:
             return inner
         return np.asarray(inner & (self.name == self.name[above]) & (children[above] == 1), dtype=bool)
+
+    def twin_of(self, chosen: Mask) -> Mask:
+        """The twins whose parents are chosen as well: our step is the twin of the profiler's, and begins later."""
+        return np.asarray(self.twin & chosen[np.maximum(self._parent, 0)], dtype=bool)
 
     def _device(self, before_calls: int) -> Integers:
         """Device time by the operator that launched it; what a call outside any operator launched is the

@@ -123,6 +123,19 @@ def difference(one: Waterfall, other: Waterfall) -> list[Difference]:
     return [Difference(name=name, ns=a, against=b, removed=a - b) for name, a, b in found]
 
 
+def lowered(fall: Waterfall, floor: Floor, undercut: int) -> Waterfall:
+    """The waterfall on a floor that another step, which computes the same, has proved to be lower."""
+    if fall.find("floor") <= undercut:
+        return fall
+    parts = {segment.name: segment.ns for segment in fall.segments}
+    parts |= msgspec.structs.replace(floor, fused=undercut).split(fall.net)
+    note = (
+        f"the same work took another rung's kernels {undercut / 1e6:.3g} ms: that is the floor here, for the "
+        f"{floor.fused / 1e6:.3g} ms of the measured peaks is none"
+    )
+    return msgspec.structs.replace(fall, segments=_in_order(parts), notes=[*fall.notes, note])
+
+
 def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
     """`total` divided in proportion to the weights into integers that add up to it (largest remainders)."""
     whole = sum(weights.values())
@@ -142,5 +155,8 @@ def _finish(
     if floor is not None:
         found = found | floor.split(found.pop("kernels"))
         notes = notes + floor.notes(found)
-    segments = [Segment(name=name, ns=found[name]) for name in ORDER if found.get(name)]
-    return Waterfall(title=title, gross=gross, profiled=profiled, segments=segments, notes=notes)
+    return Waterfall(title=title, gross=gross, profiled=profiled, segments=_in_order(found), notes=notes)
+
+
+def _in_order(found: Mapping[str, int]) -> list[Segment]:
+    return [Segment(name=name, ns=found[name]) for name in ORDER if found.get(name)]

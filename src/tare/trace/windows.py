@@ -37,6 +37,27 @@ def windows(trace: Trace, device: int | None = None) -> Integers:
     return rows[np.flatnonzero(steps.counted)]
 
 
+def counted_step(trace: Trace, at: Integers) -> Integers:
+    """For each moment on the host which of the steps that count it lies in, from 0, or -1."""
+    steps = trace.steps
+    if len(steps) == 0:
+        return np.full(len(at), -1, dtype=np.int64)
+    step = np.searchsorted(steps.start, at, side="right") - 1
+    row = np.maximum(step, 0)
+    inside = (step >= 0) & (at < steps.end[row]) & (steps.counted[row] == 1)
+    return np.where(inside, np.cumsum(steps.counted)[row] - 1, -1)
+
+
+def in_counted_steps(trace: Trace, at: Integers) -> Mask:
+    """Which of these moments on the host lie in a step that counts."""
+    return np.greater_equal(counted_step(trace, at), 0)
+
+
+def usual(trace: Trace) -> Trace:
+    """What tare recorded itself without its untypical steps; anybody else's steps may do what they like."""
+    return typical(trace) if "tare_profiled" in trace.metadata else trace
+
+
 def typical(trace: Trace) -> Trace:
     """The trace without the steps that took far longer than most, for steps that are known to do all the same.
 

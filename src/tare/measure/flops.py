@@ -1,0 +1,88 @@
+"""The one way in which FLOPs are counted: torch's formulas, and ours for operators that torch has none for."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry, shape_wrapper
+
+from tare.measure.interception import QUESTIONS
+
+_aten = torch.ops.aten
+
+
+def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """The scores and the weighted sum, for every head of the query: heads may share a key and a value, which the
+    formula in torch refuses."""
+    batch, heads, length, width = query
+    return int(2 * batch * heads * length * key[-2] * (width + value[-1]))
+
+
+def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
+    """The gradients of a product are two products of its size; that scores are computed again is not counted, as
+    in torch's own formulas."""
+    return 2 * _attention(query, key, value)
+
+
+def _recurrent(x: Any, into: Any, again: Any, *_: Any, **__: Any) -> int:
+    """Two products a step and item: the gates of the input, and of the state before."""
+    steps, batch, _features = x
+    return int(2 * steps * batch * (into[0] * into[1] + again[0] * again[1]))
+
+
+def _cudnn_recurrent(x: Any, weights: Any, *_: Any, **__: Any) -> int:
+    """Each matrix of every layer and direction once a step and item; a bias is no matrix. What is packed comes
+    with its steps and items as one dimension."""
+    return int(2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2))
+
+
+def _twice(formula: Callable[..., int]) -> Callable[..., int]:
+    """The gradients of a product are two products of its size."""
+    return lambda *args, **kwargs: 2 * formula(*args, **kwargs)
+
+
+# They are given shapes.
+_OURS = {
+    _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    _aten.mkldnn_rnn_layer: _recurrent,
+    _aten.mkldnn_rnn_layer_backward: _twice(_recurrent),
+    _aten._cudnn_rnn: _cudnn_recurrent,
+    _aten._cudnn_rnn_backward: _twice(_cudnn_recurrent),
+}
+FORMULAS: Mapping[Any, Callable[..., int]] = {
+    **flop_registry,
+    **{operator: shape_wrapper(formula) for operator, formula in _OURS.items()},
+}
+
+OnCall = Callable[[Any, Any, Any, Any, int | None], None]
+
+
+class CountedCalls(TorchDispatchMode):  # type: ignore[misc]
+    """Hands every operator that runs to `on_call`: the operator, its arguments, its result, and its FLOPs, None
+    where there is no formula. A composite operator comes in its parts, unless it has a formula itself."""
+
+    def __init__(self, on_call: OnCall) -> None:
+        super().__init__()
+        self._on_call = on_call
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            # A higher-order operator (flex attention) has no schema to name it by.
+            return func(*args, **kwargs)
+        if func._schema.name in QUESTIONS:
+            return NotImplemented
+        formula = FORMULAS.get(func._overloadpacket)
+        if formula is None:
+            # In inference mode composite operators (linear, conv2d) come here whole.
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        made = func(*args, **kwargs)
+        flops = None if formula is None else int(formula(*args, **kwargs, out_val=made))
+        self._on_call(func, args, kwargs, made, flops)
+        return made
