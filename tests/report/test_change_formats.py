@@ -180,3 +180,19 @@ def test_the_terminal_names_a_few_of_them() -> None:
     assert "slower: kernel gemm, 1.0 ms to 2.0 ms a step" in text
     assert "appeared: operator aten::clone, 0 to 2 calls a step" in text
     assert "and 4 more" in text
+
+
+def test_every_format_names_what_was_not_compared() -> None:
+    report = make_report(only_b=["mlp/new", "mlp/newer"], only_a=["mlp/old"])
+    assert summary_line(report).startswith("4 regressions in 2 of 4 cases, 2 not compared; ")
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(changes_view(report))
+    texts = [console.export_text(), *(get_renderer(name)(report) for name in ("markdown", "github", "sarif"))]
+    for text in texts:
+        assert "not compared, only in run 1234" in text
+        assert all(key in text for key in ("mlp/new", "mlp/newer", "mlp/old"))
+    root = ElementTree.fromstring(get_renderer("junit")(report))
+    assert {suite.get("name") for suite in root if suite.find("testcase/skipped") is not None} == {
+        "lstm/jax", "mlp/new", "mlp/newer", "mlp/old"
+    }  # fmt: skip
+    assert int(root.get("tests") or 0) == len(root.findall(".//testcase"))

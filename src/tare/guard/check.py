@@ -87,8 +87,10 @@ class Check:
         self._interleaved = len(sides) > 1
         measured = measure_sides(cases, sides, self._listener, self._renew, let_go if self._interleaved else None)
         wanted = {case.key for case in cases}
-        before = measured[1] if self._interleaved else [r for r in self._stored if r.case.key in wanted]
-        return match(before, measured[0])
+        if self._interleaved:
+            return match(measured[1], measured[0])
+        pairs, _, only_b = match([r for r in self._stored if r.case.key in wanted], measured[0])
+        return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
     def _test(self, a: Record, b: Record) -> list[Tested]:
         return test(a, b, self._rules.thresholds, self._rules.metrics, paired=self._interleaved)

@@ -11,6 +11,7 @@ from tare.report.terminal import key_text, note_text, simple_table
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
 MOST_DIFFERING = 6
+MOST_KEYS = 5
 STATES = {
     "broken": "fails now",
     "different": "computes something else now",
@@ -27,21 +28,39 @@ def changes_view(report: Report, everything: bool = False) -> RenderableType:
     for case in report.cases:
         parts += _case(case, everything)
     parts += [note_text(note) for note in report.notes]
-    for label, keys in ((report.a, report.only_a), (report.b, report.only_b)):
-        if keys:
-            shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
-            parts.append(Text(f"  only in {label}: {shown}", style="dim"))
+    parts += [Text(f"  {line}", style="yellow") for line in uncompared_lines(report)]
     parts.append(Text(summary_line(report), style="bold red" if report.bad else "bold"))
     return Group(*parts)
 
 
+def uncompared(report: Report) -> list[tuple[str, str]]:
+    """The cases that only one side has, each with that side's name: whoever reads a report must not take them for
+    compared."""
+    sides = ((report.b, report.only_b), (report.a, report.only_a))
+    return [(key, label) for label, keys in sides for key in keys]
+
+
+def uncompared_lines(report: Report) -> list[str]:
+    """A line a side, with the first few of its cases."""
+    lines = []
+    for label, keys in ((report.b, report.only_b), (report.a, report.only_a)):
+        if keys:
+            shown = ", ".join(keys[:MOST_KEYS]) + (
+                f" and {len(keys) - MOST_KEYS} more" if keys[MOST_KEYS:] else ""
+            )
+            lines.append(f"not compared, only in {label}: {shown}")
+    return lines
+
+
 def summary_line(report: Report) -> str:
-    """`2 regressions in 1 of 12 cases; gross: 9 same, 2 undecided, 1 slower`"""
+    """`2 regressions in 1 of 12 cases, 1 not compared; gross: 9 same, 2 undecided, 1 slower`"""
     found = sum(len(case.regressions) + len(case.leaks) + (case.state != "compared") for case in report.bad)
     if not found:
         head = f"no regression in {len(report.cases)} {_plural('case', len(report.cases))}"
     else:
         head = f"{found} {_plural('regression', found)} in {len(report.bad)} of {len(report.cases)} cases"
+    if report.only_b:
+        head += f", {len(report.only_b)} not compared"
     verdicts = Counter(c.verdict for case in report.cases for c in case.changes if c.metric == "gross")
     told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     return f"{head}; gross: {told}" if told else head

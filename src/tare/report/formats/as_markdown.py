@@ -1,7 +1,7 @@
 """The body of an issue or a pull-request comment: what, how much, how sure, where, how to reproduce."""
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.report.changes import STATES, change_of, remark, summary_line, value
+from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, value
 from tare.report.numbers import seconds
 
 HEAD = "| case | metric | before | now | change | verdict | |"
@@ -9,6 +9,7 @@ RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
 DIFFERING_HEAD = "| | | name | calls | before | now |"
 DIFFERING_RULE = "| --- | --- | --- | ---: | ---: | ---: |"
 MOST_DIFFERING = 15
+MOST_UNCOMPARED = 40
 
 
 def render(report: Report) -> str:
@@ -18,6 +19,7 @@ def render(report: Report) -> str:
     lines += [f"- compared: {escape(line)}" for line in report.compared]
     if report.forced or report.compared:
         lines.append("")
+    lines += _uncompared(report)
     lines += _broken(report)
     told = [(case, change) for case in report.cases for change in case.changes if _is_news(change)]
     if told:
@@ -39,6 +41,12 @@ def escape(text: str) -> str:
 
 def _is_news(change: Change) -> bool:
     return change.worse or change.verdict not in ("same", "undecided")
+
+
+def _uncompared(report: Report) -> list[str]:
+    lines = [f"- not compared, only in {escape(label)}: `{escape(key)}`" for key, label in uncompared(report)]
+    left = len(lines) - MOST_UNCOMPARED
+    return [*lines[:MOST_UNCOMPARED], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
 
 
 def _broken(report: Report) -> list[str]:
