@@ -86,6 +86,26 @@ def test_a_count_may_grow_by_its_threshold() -> None:
     assert compared(counted(kernels=100), counted(kernels=106), allowed).exit_code == 1
 
 
+def wavering(*counts: int) -> Record:
+    return make_record(rounds=[make_round(i, counts={"synchronisations": n}) for i, n in enumerate(counts)])
+
+
+def test_a_count_that_rises_from_nothing_is_certain_although_it_wavers() -> None:
+    report = compared(wavering(0, 0, 0, 0), wavering(4, 4, 4, 3))
+    found = change(report, "synchronisations")
+    assert (found.verdict, found.regression, found.exact, found.a, found.b) == ("more", True, True, 0, 4)
+    assert found.note == "3 to 4 in its rounds"
+    assert report.exit_code == 1
+    back = change(compared(wavering(4, 4, 4, 3), wavering(0, 0, 0, 0)), "synchronisations")
+    assert (back.verdict, back.regression) == ("less", False)
+
+
+def test_a_count_that_is_sometimes_zero_says_why_it_is_undecided() -> None:
+    found = change(compared(wavering(0, 1, 0, 0), wavering(4, 4, 4, 3)), "synchronisations")
+    assert (found.verdict, found.regression) == ("undecided", False)
+    assert "zero in some rounds" in found.note
+
+
 def test_a_count_that_wavers_is_no_exact_figure() -> None:
     wavering = make_record(rounds=[make_round(i, counts={"kernels": 100 + i}) for i in range(3)])
     found = change(compared(wavering, wavering), "kernels")
