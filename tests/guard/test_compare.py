@@ -50,11 +50,13 @@ def test_times_are_faster_slower_or_the_same(factor: float, verdict: str, regres
 
 def test_a_noisy_comparison_is_undecided_and_says_what_would_decide_it() -> None:
     wild = (1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.08, 0.92, 1.03, 0.97)
-    found = change(compared(timed(1.0, wild), timed(1.06, wild[::-1])))
+    found = change(compared(timed(1.0, wild), timed(1.08, wild[::-1])))
     assert found.verdict == "undecided"
     assert found.more_rounds is not None
     assert found.more_rounds > 5
     assert not found.regression
+    # The same wild noise alone gives half as large a change: that foretells nothing.
+    assert change(compared(timed(1.0, wild), timed(1.04, wild[::-1]))).more_rounds is None
 
 
 def test_a_change_that_is_real_and_may_be_as_large_as_the_threshold_is_a_regression() -> None:

@@ -82,7 +82,9 @@ def test_figures_are_written_as_people_read_them() -> None:
         "7",
     )
     assert "confirmed in 20 fresh rounds" in remark(make_change())
-    assert "1 more round would decide" in remark(make_change(regression=False, worse=False, more_rounds=1))
+    assert "1 more round would probably decide" in remark(
+        make_change(regression=False, worse=False, more_rounds=1)
+    )
 
 
 @pytest.mark.parametrize("report", [make_report(), nasty_report()], ids=["plain", "nasty"])

@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.guard_power import KINDS, MARGIN, PROMISED, interleaved, measure
 from tare.stats.comparison import compare
-from tare.stats.suspicion import LEVEL, MOST_CONFIRM, confirm, is_suspect, noise_of, rounds_to_confirm
+from tare.stats.power import noise_of
+from tare.stats.suspicion import LEVEL, MOST_CONFIRM, confirm, is_suspect, rounds_to_confirm
 
 
 @pytest.mark.parametrize("kind", ["Gaussian", "drifting"])

@@ -29,7 +29,8 @@ from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
 from tare.stats.comparison import Comparison
 from tare.stats.multiple import adjusted
-from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, noise_of, rounds_to_confirm
+from tare.stats.power import noise_of
+from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, rounds_to_confirm
 
 # The stages of a check, as the runs in the store are told apart.
 StageName = str

@@ -165,9 +165,19 @@ def conclude(
         worse=worse,
         # It is real, and as far as one can tell it may be as large as the threshold.
         regression=worse and found.ratio.high >= 1 + limits.threshold,
-        more_rounds=rounds_to_decide(found, limits.margin) if said == "undecided" else None,
+        more_rounds=_more_rounds(tested, found, adjusted_p, level, stage) if said == "undecided" else None,
         note=_unknown(tested) if found.method == "none" else "",
     )
+
+
+def _more_rounds(
+    tested: Tested, found: Comparison, adjusted_p: float | None, level: float, stage: Stage
+) -> int | None:
+    """A confirmation asks one-sidedly whether it got worse, a first comparison whether anything changed. Its p is
+    multiplied for the tests beside it, as far as one can tell by as much as now."""
+    p, sides = (found.p, 2) if stage == "first" else (found.higher, 1)
+    others = adjusted_p / p if adjusted_p is not None and p > 0 else 1.0
+    return rounds_to_decide(found, tested.limits.margin, level / max(others, 1.0) / sides)
 
 
 def _varying(tested: Tested) -> str:

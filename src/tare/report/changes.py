@@ -98,7 +98,7 @@ def remark(change: Change) -> str:
     if change.stage != "first":
         told.append(f"{change.stage} in {change.rounds_b} fresh rounds")
     if change.more_rounds is not None:
-        told.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would decide")
+        told.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would probably decide")
     if change.set_aside:
         told.append(f"{change.set_aside} outliers set aside")
     if change.note:

@@ -53,18 +53,6 @@ def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin
     return rank_sum_p(np.asarray(a, dtype=float), np.asarray(b, dtype=float)) <= SECOND_LOOK
 
 
-def noise_of(found: Comparison) -> float:
-    """The noise of one process that an interval implies: the standard deviation of its logarithm."""
-    low, high = found.ratio.low, found.ratio.high
-    if not found.ratio.sound or low <= 0 or not math.isfinite(high):
-        return math.inf
-    from scipy.special import stdtrit
-
-    freedom = (found.rounds_b if found.paired else found.rounds_a + found.rounds_b - 1) - 1
-    half = (math.log(high) - math.log(low)) / 2 / float(stdtrit(max(freedom, 1), 0.975))
-    return half / math.sqrt(1 / found.rounds_a + 1 / found.rounds_b)
-
-
 def rounds_to_confirm(noise: float, suspects: int, margin: float, most: int = MOST_CONFIRM) -> int:
     """Rounds for a confirmation, enough to find a change of RESOLUTION among so many suspects if `most` allows."""
     level = LEVEL / max(suspects, 1)
