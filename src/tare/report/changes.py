@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
+from tare.report.figures import before_and_now
 from tare.report.numbers import seconds, size
 from tare.report.terminal import key_text, note_text, simple_table
 
@@ -80,21 +81,18 @@ def percent(ratio: float) -> str:
     return f"{value:+.1f}" if abs(value) < 1000 else f"{value:+.2g}"
 
 
-def value(number: float, unit: str) -> str:
-    if unit == "s":
-        return seconds(number)
-    if unit == "B":
-        return size(round(number))
-    return f"{number:.3g} {unit}".strip() if unit else f"{number:g}"
+def share(number: float) -> str:
+    """7%, 2.5%"""
+    return f"{number * 100:.3g}%"
 
 
 def remark(change: Change) -> str:
     """What else a reader wants to know of a change."""
     told = []
     if change.regression:
-        told.append(f"over {change.threshold:.0%}" if change.threshold else "any increase counts")
+        told.append(_over(change))
     elif change.worse:
-        told.append(f"under the threshold of {change.threshold:.0%}")
+        told.append(f"under the threshold of {share(change.threshold)}")
     if change.stage != "first":
         told.append(f"{change.stage} in {change.rounds_b} fresh rounds")
     if change.more_rounds is not None:
@@ -104,6 +102,15 @@ def remark(change: Change) -> str:
     if change.note:
         told.append(change.note)
     return ", ".join(told)
+
+
+def _over(change: Change) -> str:
+    """No more than the interval says: one that only reaches the threshold does not prove that it is passed."""
+    if not change.threshold:
+        return "any increase counts"
+    proven = change.low if change.low is not None else change.ratio
+    sure = proven is None or proven > 1 + change.threshold
+    return f"{'over' if sure else 'perhaps over'} {share(change.threshold)}"
 
 
 def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
@@ -121,8 +128,7 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
         for change in shown:
             table.add_row(
                 f"  {change.metric}",
-                value(change.a, change.unit),
-                value(change.b, change.unit),
+                *before_and_now(change),
                 change_of(change),
                 Text(change.verdict, style=STYLE.get(change.verdict, "")),
                 remark(change),

@@ -73,8 +73,8 @@ def rounds_to_decide(found: Comparison, margin: float, needed: float) -> int | N
 
     A change must do both, reach that p and clear the margin with its interval; to be the same, the interval must
     fit within the margin. The number is one that would do even if the truth lay a standard error (DOUBT) nearer to
-    the margin than the estimate. None where no number under a thousand would, and where one cannot know: an estimate
-    that noise alone may have made says nothing of what more rounds will see.
+    the margin than the estimate. None where no number under a thousand would, and where one cannot know: an
+    estimate that noise alone may have made says nothing of what more rounds will see.
     """
     from scipy.special import stdtrit
 

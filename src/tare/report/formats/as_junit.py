@@ -4,7 +4,8 @@ import re
 from xml.etree import ElementTree
 
 from tare.guard.changes import CaseChange, Report
-from tare.report.changes import STATES, change_of, remark, uncompared, value
+from tare.report.changes import STATES, change_of, remark, uncompared
+from tare.report.figures import before_and_now
 
 # What XML 1.0 cannot hold, escaped or not.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -42,7 +43,7 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
     for change in case.changes:
         tests += 1
         one = ElementTree.SubElement(suite, "testcase", classname=_clean(case.case), name=change.metric)
-        told = f"{value(change.a, change.unit)} to {value(change.b, change.unit)}, {change_of(change)}"
+        told = f"{' to '.join(before_and_now(change))}, {change_of(change)}"
         if change.regression:
             failures += 1
             _failure(one, change.verdict, f"{change.verdict}: {told}; {remark(change)}")

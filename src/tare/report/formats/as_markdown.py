@@ -1,7 +1,8 @@
 """The body of an issue or a pull-request comment: what, how much, how sure, where, how to reproduce."""
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, value
+from tare.report.changes import STATES, change_of, remark, summary_line, uncompared
+from tare.report.figures import before_and_now
 from tare.report.numbers import seconds
 
 HEAD = "| case | metric | before | now | change | verdict | |"
@@ -63,8 +64,7 @@ def _row(case: CaseChange, change: Change) -> str:
     cells = (
         f"`{escape(case.case)}`",
         change.metric,
-        value(change.a, change.unit),
-        value(change.b, change.unit),
+        *before_and_now(change),
         change_of(change),
         verdict,
         escape(remark(change)),
@@ -110,17 +110,25 @@ def _rest(report: Report) -> list[str]:
 
 
 def _sureness(report: Report) -> list[str]:
-    """How sure it is, in words that hold for this report."""
+    """How sure it is, in words that hold for this report: a stored baseline is another day's machine."""
     changes = [change for case in report.cases for change in case.changes]
-    if any(change.stage != "first" for change in changes):
+    again = [change for change in changes if change.stage != "first"]
+    if again:
+        told = "Each suspected regression was measured again in fresh processes, and its figures are those. "
+        chance = f"the chance of any false alarm is at most {report.level:.1%}"
+        if all(change.paired for change in again):
+            return [f"{told}Where nothing has changed, {chance}: both versions were measured side by side."]
         return [
-            "Each suspected regression was measured again in fresh processes, and its figures are those. "
-            f"The chance of any false alarm is at most {report.level:.1%}."
+            f"{told}The baseline was stored, not measured again: on a machine that is just as it was, {chance}. "
+            "What has changed in the machine since cannot be told from a change of the code, by any rule."
         ]
-    return [
+    told = (
         "Intervals are 95 %, from the medians of fresh processes; false discoveries are held to "
-        f"{report.level:.1%} over all figures together."
-    ]
+        f"{report.level:.1%} over all figures together"
+    )
+    if all(change.paired or change.exact for change in changes):
+        return [f"{told}."]
+    return [f"{told}, on a machine that was the same for both sides: they were not measured side by side."]
 
 
 def _where(report: Report) -> list[str]:
