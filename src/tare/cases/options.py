@@ -1,7 +1,7 @@
 """How a plan is measured: rounds, time, isolation. What is measured is the case's business."""
 
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -45,6 +45,9 @@ def make_options(given: dict[str, Any], where: str = "options") -> Options:
     for name in given:
         if name not in Options.__struct_fields__:
             raise unknown("option", name, Options.__struct_fields__, where)
+    isolation = given.get("isolation", DEFAULT_ISOLATION)
+    if isolation not in get_args(Isolation):
+        raise unknown("isolation", isolation, get_args(Isolation), where)
     try:
         return msgspec.convert(given, Options)
     except msgspec.ValidationError as error:
