@@ -1,10 +1,10 @@
 """Bisections over versions, each in a virtual environment, and over labels; no network."""
 
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
+from candidates import wheel
 
 from tare.errors import BadInput
 from tare.guard.bisect.asked import Asked, make_spec
@@ -20,18 +20,6 @@ KEY = "mlp/eager/train/cpu/fp32/batch=8,width=64/feed=device,layout=contiguous,o
 
 def ask(**given: object) -> Spec:
     return make_spec(Asked(**({"timeout": 60.0} | given)))  # type: ignore[arg-type]
-
-
-def wheel(folder: Path, version: str, cost: float) -> None:
-    """A package of one module, made by hand: a wheel is a zip file."""
-    info = f"slowpoke-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"slowpoke-{version}-py3-none-any.whl", "w") as file:
-        file.writestr("slowpoke.py", f"COST = {cost}\n")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: slowpoke\nVersion: {version}\n")
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{info}/RECORD", "")
 
 
 def test_versions_in_their_own_environments(tmp_path: Path) -> None:
