@@ -67,11 +67,18 @@ def test_an_installed_package_is_packed_again_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "second" / "slowpoke.py").read_text() == "COST = 3.5\n"
 
 
-def test_a_checkout_is_installed_from_its_folder_and_what_is_nowhere_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkout_is_installed_from_its_folder(tmp_path: Path) -> None:
     assert (Path(this_tare(tmp_path)) / "pyproject.toml").exists()
-    monkeypatch.setattr(tare, "__file__", str(tmp_path / "lib" / "site-packages" / "tare" / "__init__.py"))
-    monkeypatch.setattr("tare.guard.bisect.this_tare.NAME", "no-such-distribution")
-    with pytest.raises(CannotRun, match="no-such-distribution"):
+
+
+def test_what_is_packed_is_the_tare_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not another that is installed elsewhere, as this environment's is; where there is none beside, it says so."""
+    packages = tmp_path / "lib" / "site-packages"
+    wheel(tmp_path, "1.1", 3.5)
+    monkeypatch.setattr(tare, "__file__", str(packages / "tare" / "__init__.py"))
+    with pytest.raises(CannotRun, match="does not say what tare-bench is"):
         this_tare(tmp_path)
+    install(next(tmp_path.glob("*.whl")), packages)
+    monkeypatch.setattr("tare.guard.bisect.this_tare.NAME", "slowpoke")
+    (tmp_path / "made").mkdir()
+    assert Path(this_tare(tmp_path / "made")).name == "slowpoke-1.1-py3-none-any.whl"

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import zipfile
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
 
 import tare
@@ -20,10 +20,15 @@ def this_tare(folder: Path) -> str:
     root = Path(tare.__file__).resolve().parents[2]
     if (root / "pyproject.toml").exists():
         return str(root)
+    # Beside the very files that run: another tare may be installed further along the path.
+    beside = Path(tare.__file__).resolve().parents[1]
+    installed = next(iter(distributions(name=NAME, path=[str(beside)])), None)
+    if installed is None:
+        raise CannotRun(f"this tare cannot be installed for a candidate: {beside} does not say what {NAME} is")
     try:
-        return str(packed(distribution(NAME), folder))
-    except (PackageNotFoundError, OSError) as error:
-        raise CannotRun(f"this tare cannot be installed for a candidate: {error}") from None
+        return str(packed(installed, folder))
+    except OSError as error:
+        raise CannotRun(f"this tare cannot be packed for a candidate: {error}") from None
 
 
 def packed(installed: Distribution, folder: Path) -> Path:
