@@ -210,7 +210,7 @@ def _probe(executor: LocalExecutor, version: Version) -> Probed:
     except (TareError, OSError) as error:
         if version == Version():
             raise
-        remedy = f"install tare there: {version.python} -m pip install tare-bench"
+        remedy = f"install tare there, in its checkout: {version.python} -m pip install -c constraints.txt ."
         raise BadInput(f"cannot measure with {version.python}: {error} ({remedy})") from None
 
 

@@ -72,7 +72,7 @@ def test_a_checkout_is_installed_from_its_folder(tmp_path: Path) -> None:
 
 
 def test_what_is_packed_is_the_tare_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not another that is installed elsewhere, as this environment's is; where there is none beside, it says so."""
+    """Not another that is installed elsewhere, as this environment's is; where none is beside it, it says so."""
     packages = tmp_path / "lib" / "site-packages"
     wheel(tmp_path, "1.1", 3.5)
     monkeypatch.setattr(tare, "__file__", str(packages / "tare" / "__init__.py"))
