@@ -29,7 +29,10 @@ def changes_view(report: Report, everything: bool = False) -> RenderableType:
     for case in report.cases:
         parts += _case(case, everything)
     parts += [note_text(note) for note in report.notes]
-    parts += [Text(f"  {line}", style="yellow") for line in uncompared_lines(report)]
+    for label, keys in _only(report):
+        parts.append(Text(f"not compared, only in {label}:", style="yellow"))
+        parts += [key_text(key) for key in keys[:MOST_KEYS]]
+        parts += [Text(f"  and {len(keys) - MOST_KEYS} more")] if len(keys) > MOST_KEYS else []
     parts.append(Text(summary_line(report), style="bold red" if report.bad else "bold"))
     return Group(*parts)
 
@@ -37,20 +40,20 @@ def changes_view(report: Report, everything: bool = False) -> RenderableType:
 def uncompared(report: Report) -> list[tuple[str, str]]:
     """The cases that only one side has, each with that side's name: whoever reads a report must not take them for
     compared."""
-    sides = ((report.b, report.only_b), (report.a, report.only_a))
-    return [(key, label) for label, keys in sides for key in keys]
+    return [(key, label) for label, keys in _only(report) for key in keys]
 
 
 def uncompared_lines(report: Report) -> list[str]:
     """A line a side, with the first few of its cases."""
     lines = []
-    for label, keys in ((report.b, report.only_b), (report.a, report.only_a)):
-        if keys:
-            shown = ", ".join(keys[:MOST_KEYS]) + (
-                f" and {len(keys) - MOST_KEYS} more" if keys[MOST_KEYS:] else ""
-            )
-            lines.append(f"not compared, only in {label}: {shown}")
+    for label, keys in _only(report):
+        more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
+        lines.append(f"not compared, only in {label}: {', '.join(keys[:MOST_KEYS])}{more}")
     return lines
+
+
+def _only(report: Report) -> list[tuple[str, list[str]]]:
+    return [(label, keys) for label, keys in ((report.b, report.only_b), (report.a, report.only_a)) if keys]
 
 
 def summary_line(report: Report) -> str:
