@@ -50,7 +50,7 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) ->
 def _is_running(pid: int) -> bool:
     """A child that nobody has fetched is a zombie, and runs no more."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
