@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.stats.comparison import Comparison, compare
-from tare.stats.suspicion import LOOK, confirm, is_hopeless, is_suspect, noise_of, rounds_to_confirm
+from tare.stats.power import noise_of
+from tare.stats.suspicion import LOOK, confirm, is_hopeless, is_suspect, rounds_to_confirm
 
 Values = NDArray[np.float64]
 Rng = np.random.Generator

@@ -33,7 +33,8 @@ from benchmarks.guard_power import (
     judged_night,
 )
 from tare.stats.comparison import Comparison, compare
-from tare.stats.suspicion import is_suspect, noise_of, rounds_to_confirm
+from tare.stats.power import noise_of
+from tare.stats.suspicion import is_suspect, rounds_to_confirm
 
 PART = NOISE / math.sqrt(2)
 MOST_ROUNDS = 30

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +19,12 @@ from tare.execute.protocol import Probed
 from tare.execute.workshop import open_executor
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
-from tare.guard.comparable import refuse, split_differences
+from tare.guard.comparable import refuse
 from tare.guard.compare import compare_selections
 from tare.guard.metrics import Metric
 from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION, select_records
 from tare.guard.sides import Side
+from tare.guard.standing import another_version, differences_here, standing
 from tare.guard.thresholds import Thresholds
 from tare.guard_diff import add_profiles
 from tare.records.environment import VARIABLE, Difference, Environment, differing
@@ -85,7 +86,8 @@ class CheckSession:
             if version is not None:
                 before, was = stack.enter_context(self._executor(progress, version))
                 executors.append((before, was.environment))
-            subjects, forced = self._differences(stored, probed.environment, version, executors, force)
+            compared = standing(stored, cases, baseline) if baseline and version is None else stored
+            subjects, forced = self._differences(compared, probed.environment, version, executors, force)
             opener = _Opener(self._plan, self._options, store, executors, cases, again)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
 
@@ -135,9 +137,7 @@ class CheckSession:
     ) -> tuple[list[Difference], list[Difference]]:
         """What is compared and what hinders it, before anything is measured; refuses unless forced."""
         if version is None:
-            twin = [msgspec.structs.replace(r, environment=_without_pins(r.environment)) for r in stored[-1:]]
-            pairs = [(r, msgspec.structs.replace(r, environment=_without_pins(environment))) for r in twin]
-            subjects, hindrances = split_differences(pairs)
+            subjects, hindrances = differences_here(stored, environment)
         else:
             meant = {f"flags.{VARIABLE}{name}" for name in version.variables}
             every = differing(executors[1][1], environment)
@@ -145,8 +145,7 @@ class CheckSession:
                 d for d in every if d.group == "machine" or (d.group == "flags" and d.field not in meant)
             ]
             subjects = [d for d in every if d not in hindrances]
-            if stored:
-                hindrances += _another_version(stored[-1], executors[1][1])
+            hindrances += another_version(stored, executors[1][1])
         if not force:
             refuse(hindrances)
         return subjects, hindrances
@@ -211,23 +210,8 @@ def _probe(executor: LocalExecutor, version: Version) -> Probed:
     except (TareError, OSError) as error:
         if version == Version():
             raise
-        remedy = f"install tare there: {version.python} -m pip install tare-bench"
+        remedy = f"install tare there, in its checkout: {version.python} -m pip install -c constraints.txt ."
         raise BadInput(f"cannot measure with {version.python}: {error} ({remedy})") from None
-
-
-def _without_pins(environment: Environment) -> Environment:
-    """Without the flags that a worker pins for its case: a machine that was only probed has none of them."""
-    flags: Mapping[str, str] = {n: v for n, v in environment.flags.items() if n.startswith(VARIABLE)}
-    return msgspec.structs.replace(environment, flags=dict(flags))
-
-
-def _another_version(record: Record, environment: Environment) -> list[Difference]:
-    """Where the interpreter given as the baseline's is not what the baseline was measured with."""
-    return [
-        d
-        for d in differing(_without_pins(record.environment), _without_pins(environment))
-        if d.group == "software"
-    ]
 
 
 def _name(baseline: str | None, version: Version | None) -> str:

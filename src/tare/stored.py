@@ -8,7 +8,7 @@ import msgspec
 from tare.errors import BadInput
 from tare.foreign.point import ForeignPoint
 from tare.foreign.read import read_foreign
-from tare.guard.selectors import select_records
+from tare.guard.selectors import runs_beside, select_records
 from tare.records.codec import names_file, read_records
 from tare.records.record import Record
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
@@ -42,6 +42,17 @@ def _choose(read: list[Record], query: Query) -> list[Record]:
 
 def no_record(terms: list[str]) -> BadInput:
     return BadInput(f"no record matches {' '.join(terms)}; tare list records")
+
+
+def find_series(terms: list[str], where: str | None) -> list[Record]:
+    """The records that make series over time: one of a case for each run that was asked for. Files of records do
+    not say which run was what, and are taken whole."""
+    found = find_records(terms, where)
+    if not found or any(names_file(term) for term in terms):
+        return found
+    with Store(where, reading=True) as store:
+        beside = runs_beside(store)
+    return [record for record in found if record.run not in beside]
 
 
 def newest_run(where: str | None) -> list[Record]:

@@ -45,7 +45,7 @@ def test_quick_is_one_round() -> None:
         ({"width": 0}, False),
         ({"width": math.nan}, False),
         ({"isolation": "spawn"}, True),
-        ({"isolation": "thread"}, False),
+        ({"isolation": None}, False),
         ({"memory": 2**20}, True),
         ({"memory": 2**60}, True),
         ({"memory": None}, True),
@@ -73,3 +73,9 @@ def test_options_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         make_options({}).rounds = 4  # type: ignore[misc]
     assert msgspec.json.decode(msgspec.json.encode(Options()), type=Options) == Options()
+
+
+@pytest.mark.parametrize("value", ["thread", "", "Fork"])
+def test_another_isolation_is_refused_with_the_valid_ones(value: str) -> None:
+    with pytest.raises(BadInput, match=r"unknown isolation '.*' in the plan.*\(valid: fork, spawn\)"):
+        make_options({"isolation": value}, "the plan")

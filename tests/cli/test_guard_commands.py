@@ -79,7 +79,22 @@ def test_a_report_goes_to_a_file_whole(home: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
+def test_a_plain_report_goes_to_a_file_as_well(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.txt"
+    done = tare(home, "compare", "newest~1", "newest", "-o", str(out))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "slower" in out.read_text()
+    assert max(map(len, out.read_text().splitlines())) <= 100
+
+
+def test_a_comparison_is_reproduced_with_all_its_options(home: Path) -> None:
+    options = ("--rung", "eager", "--metric", "gross", "--force", "--format", "markdown")
+    shown = tare(home, "compare", "newest~1", "newest", *options).stdout
+    assert f"tare compare 'newest~1' newest {' '.join(options)}" in shown
+
+
 BAD = [
+    (("check", "PLAN", "--baseline", "x", "--isolation", "foo"), "fork, spawn"),
     (("compare", "newest~1"), "argument"),
     (("compare", "nonsense", "newest"), "nonsense"),
     (("compare", "newest~1", "newest", "--metric", "gros"), "gross"),

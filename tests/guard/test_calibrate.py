@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tare.guard.calibrate import calibrate
 from tare.guard.metrics import chosen
-from tare.guard.thresholds import Thresholds
+from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.report.noise import noise_view
 
 GROSS = chosen(["gross"])
@@ -17,6 +17,12 @@ GROSS = chosen(["gross"])
 def noisy(noise: float, rounds: int = 200) -> list[float]:
     drawn = random.Random(3)
     return [1e-3 * drawn.lognormvariate(0, noise) for _ in range(rounds)]
+
+
+def test_what_is_ignored_is_left_out() -> None:
+    quiet = make_thresholds({"metric": {"latency": {"ignore": True}}}, "here")
+    lines = calibrate([make_record(steps_s=noisy(0.01, 8))], quiet, chosen(["gross", "latency"]))
+    assert [line.metric for line in lines] == ["gross"]
 
 
 @pytest.mark.parametrize("noise", [0.005, 0.02, 0.1])

@@ -50,11 +50,13 @@ def test_times_are_faster_slower_or_the_same(factor: float, verdict: str, regres
 
 def test_a_noisy_comparison_is_undecided_and_says_what_would_decide_it() -> None:
     wild = (1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.08, 0.92, 1.03, 0.97)
-    found = change(compared(timed(1.0, wild), timed(1.06, wild[::-1])))
+    found = change(compared(timed(1.0, wild), timed(1.08, wild[::-1])))
     assert found.verdict == "undecided"
     assert found.more_rounds is not None
     assert found.more_rounds > 5
     assert not found.regression
+    # The same wild noise alone gives half as large a change: that foretells nothing.
+    assert change(compared(timed(1.0, wild), timed(1.04, wild[::-1]))).more_rounds is None
 
 
 def test_a_change_that_is_real_and_may_be_as_large_as_the_threshold_is_a_regression() -> None:
@@ -84,6 +86,26 @@ def test_a_count_may_grow_by_its_threshold() -> None:
     allowed = make_thresholds({"metric": {"kernels": {"threshold": 0.05}}}, "here")
     assert compared(counted(kernels=100), counted(kernels=104), allowed).exit_code == 0
     assert compared(counted(kernels=100), counted(kernels=106), allowed).exit_code == 1
+
+
+def wavering(*counts: int) -> Record:
+    return make_record(rounds=[make_round(i, counts={"synchronisations": n}) for i, n in enumerate(counts)])
+
+
+def test_a_count_that_rises_from_nothing_is_certain_although_it_wavers() -> None:
+    report = compared(wavering(0, 0, 0, 0), wavering(4, 4, 4, 3))
+    found = change(report, "synchronisations")
+    assert (found.verdict, found.regression, found.exact, found.a, found.b) == ("more", True, True, 0, 4)
+    assert found.note == "3 to 4 in its rounds"
+    assert report.exit_code == 1
+    back = change(compared(wavering(4, 4, 4, 3), wavering(0, 0, 0, 0)), "synchronisations")
+    assert (back.verdict, back.regression) == ("less", False)
+
+
+def test_a_count_that_is_sometimes_zero_says_why_it_is_undecided() -> None:
+    found = change(compared(wavering(0, 1, 0, 0), wavering(4, 4, 4, 3)), "synchronisations")
+    assert (found.verdict, found.regression) == ("undecided", False)
+    assert "zero in some rounds" in found.note
 
 
 def test_a_count_that_wavers_is_no_exact_figure() -> None:

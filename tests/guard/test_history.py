@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tare.guard.history import History, Point, make_history, record_histories
 from tare.guard.metrics import get_metric
+from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.records.environment import Environment
 from tare.records.record import Parity, Record
 from tare.report.history import histories_view
@@ -22,6 +23,7 @@ from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
 from tare.store.journal import begin
+from tare.stored import find_series
 
 
 def environment(torch: str, commit: str, cpu: str = "test-cpu") -> Environment:
@@ -115,6 +117,21 @@ def test_sparkline_and_columns() -> None:
 def test_a_plot_has_its_points_where_they_belong() -> None:
     lines = plot([1.0, 1.0, 3.0, 3.0], [1.0, 1.0, 3.0, 3.0], [2], ["3", "2", "1"], 40)
     assert lines == ["3 ┤  ••", "2 ┤    ", "1 ┤••  ", "  └──▲─"]
+
+
+def test_a_series_has_one_point_for_each_check(tmp_path: Path) -> None:
+    """The baseline's side is another version, and a confirmation the same night once more."""
+    store = Store(str(tmp_path / "records.db"))
+    asked = []
+    for night in range(10):
+        for i, suffix in enumerate(("", BASELINE_SIDE, CONFIRMATION, BASELINE_SIDE + CONFIRMATION)):
+            journal = begin(store, f"check night{suffix}", f"{night} {i}", [])
+            created = f"2026-01-{night + 1:02d}T0{i}:00:00+00:00"
+            journal.add_record(make_record(id=f"{night:06}{i:06}", run=journal.run, created=created))
+            asked += [f"{night:06}{i:06}"] if not suffix else []
+    store.close()
+    found = find_series([], str(tmp_path / "records.db"))
+    assert [record.id for record in found] == asked
 
 
 def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:

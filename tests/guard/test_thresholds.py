@@ -32,7 +32,7 @@ def test_metrics_and_cases_override_in_that_order() -> None:
         ],
     }
     made = make_thresholds(document, "here")
-    assert made.of(EAGER, GROSS) == Limits(0.05, 0.02)
+    assert made.of(EAGER, GROSS) == pytest.approx(Limits(0.05, 0.02 * 5 / 7))
     assert made.of(EAGER, get_metric("latency")) == Limits(0.1, 0.02)
     assert made.of(EAGER, get_metric("energy")).ignore
     assert made.of(COMPILED, GROSS) == Limits(0.03, 0.01, ignore=True)
@@ -44,8 +44,19 @@ def test_counts_change_only_if_they_are_named() -> None:
     assert named.of(EAGER, KERNELS).threshold == 0.1
 
 
+def test_a_margin_follows_a_smaller_threshold_unless_it_is_said() -> None:
+    fine = make_thresholds({"threshold": 0.035}, "here").of(EAGER, GROSS)
+    assert (fine.threshold, fine.resolution) == (0.035, 0.035)
+    assert fine.margin == pytest.approx(0.01)
+    said = make_thresholds({"threshold": 0.03, "margin": 0.02}, "here").of(EAGER, GROSS)
+    assert (said.margin, said.resolution) == (0.02, 0.03)
+    coarse = make_thresholds({"threshold": 0.5}, "here").of(EAGER, GROSS)
+    assert (coarse.margin, coarse.resolution) == (0.02, 0.05)
+
+
 def test_a_margin_never_exceeds_its_threshold() -> None:
-    assert make_thresholds({"threshold": 0.01}, "here").of(EAGER, GROSS) == Limits(0.01, 0.01)
+    document = {"threshold": 0.01, "margin": 0.02}
+    assert make_thresholds(document, "here").of(EAGER, GROSS) == Limits(0.01, 0.01)
 
 
 def test_a_file_beside_the_plan(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from tare.errors import BadInput
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.report.changes import change_of, changes_view, percent, remark, summary_line, value
+from tare.report.changes import change_of, changes_view, percent, remark, summary_line
+from tare.report.figures import before_and_now, value
 from tare.report.formats import FORMATS, get_renderer
 
 NASTY = "mlp/eager|<script>`x`\n::error::%\x01 ]]>"
@@ -82,7 +83,46 @@ def test_figures_are_written_as_people_read_them() -> None:
         "7",
     )
     assert "confirmed in 20 fresh rounds" in remark(make_change())
-    assert "1 more round would decide" in remark(make_change(regression=False, worse=False, more_rounds=1))
+    assert "1 more round would probably decide" in remark(
+        make_change(regression=False, worse=False, more_rounds=1)
+    )
+
+
+def test_both_figures_have_one_unit_and_digits_that_show_the_change() -> None:
+    near = make_change(a=993e-6, b=1.0377e-3, ratio=1.045, low=1.029, high=1.082)
+    assert before_and_now(near) == ("993 µs", "1038 µs")
+    assert before_and_now(make_change(a=1.0e-3, b=1.021e-3, ratio=1.021, low=1.020, high=1.022)) == (
+        "1.000 ms",
+        "1.021 ms",
+    )
+    assert before_and_now(make_change(a=1.0e-3, b=1.0201e-3, low=0.9, high=1.15)) == ("1.0 ms", "1.0 ms")
+    assert before_and_now(make_change(unit="B", a=2.0**30, b=1.02 * 2**30, low=None, high=None)) == (
+        "1.000 GiB",
+        "1.020 GiB",
+    )
+    assert before_and_now(make_change(a=2e-6, b=1e-3)) == ("2.0 µs", "1.0 ms")
+    assert before_and_now(COUNT) == ("0", "1")
+
+
+def test_a_remark_says_no_more_than_the_interval() -> None:
+    assert remark(make_change(low=1.029, high=1.082)).startswith("perhaps over 7%")
+    assert remark(make_change(low=1.075, high=1.082)).startswith("over 7%")
+    assert remark(make_change(regression=False, threshold=0.025)).startswith("under the threshold of 2.5%")
+
+
+def test_markdown_is_as_sure_as_the_design_allows() -> None:
+    def told(**overrides: object) -> str:
+        cases = [CaseChange(case="a", state="compared", changes=[make_change(**overrides)])]
+        return get_renderer("markdown")(make_report(cases=cases, level=0.005))
+
+    assert "chance of any false alarm is at most 0.5%: both versions were measured side by side" in told(
+        paired=True
+    )
+    stored = told(paired=False)
+    assert "on a machine that is just as it was, the chance of any false alarm is at most 0.5%" in stored
+    assert "cannot be told from a change of the code" in stored
+    assert "not measured side by side" in told(paired=False, stage="first")
+    assert "not measured side by side" not in told(paired=True, stage="first")
 
 
 @pytest.mark.parametrize("report", [make_report(), nasty_report()], ids=["plain", "nasty"])
@@ -97,7 +137,7 @@ def test_the_terminal_view_fits(report: Report) -> None:
 def test_markdown_says_what_how_much_how_sure_where_and_how_to_reproduce() -> None:
     text = get_renderer("markdown")(make_report())
     assert text.startswith("## ❌ 4 regressions in 2 of 4 cases")
-    assert "| `mlp/eager` | gross | 1.0 ms | 1.1 ms | +10.0 % (+8.0 .. +12.0) | **slower** |" in text
+    assert "| `mlp/eager` | gross | 1.00 ms | 1.10 ms | +10.0 % (+8.0 .. +12.0) | **slower** |" in text
     for part in ("fails now: signal", "leaks: host memory", "software.torch: 2.9.1 against 2.10.0", "at most 1.0%",
                  "Environment: cpu test, torch 2.10.0", "tare check night.toml"):  # fmt: skip
         assert part in text
@@ -180,3 +220,19 @@ def test_the_terminal_names_a_few_of_them() -> None:
     assert "slower: kernel gemm, 1.0 ms to 2.0 ms a step" in text
     assert "appeared: operator aten::clone, 0 to 2 calls a step" in text
     assert "and 4 more" in text
+
+
+def test_every_format_names_what_was_not_compared() -> None:
+    report = make_report(only_b=["mlp/new", "mlp/newer"], only_a=["mlp/old"])
+    assert summary_line(report).startswith("4 regressions in 2 of 4 cases, 2 not compared; ")
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(changes_view(report))
+    texts = [console.export_text(), *(get_renderer(name)(report) for name in ("markdown", "github", "sarif"))]
+    for text in texts:
+        assert "not compared, only in run 1234" in text
+        assert all(key in text for key in ("mlp/new", "mlp/newer", "mlp/old"))
+    root = ElementTree.fromstring(get_renderer("junit")(report))
+    assert {suite.get("name") for suite in root if suite.find("testcase/skipped") is not None} == {
+        "lstm/jax", "mlp/new", "mlp/newer", "mlp/old"
+    }  # fmt: skip
+    assert int(root.get("tests") or 0) == len(root.findall(".//testcase"))

@@ -46,7 +46,7 @@ def make_options(given: dict[str, Any], where: str = "options") -> Options:
         if name not in Options.__struct_fields__:
             raise unknown("option", name, Options.__struct_fields__, where)
     isolation = given.get("isolation", DEFAULT_ISOLATION)
-    if isolation not in get_args(Isolation):
+    if isinstance(isolation, str) and isolation not in get_args(Isolation):
         raise unknown("isolation", isolation, get_args(Isolation), where)
     try:
         return msgspec.convert(given, Options)

@@ -25,11 +25,13 @@ def bisect(
     ] = None,
     build: Annotated[list[str] | None, typer.Option(help="Run in each commit's worktree, {dir}.")] = None,
     labels: Annotated[Path | None, typer.Option(metavar="FILE", help="Bisect these lines, oldest first.")] = None,
-    measure: Annotated[str, typer.Option(help="output (the number printed last) or wall.")] = "output",
-    metric: Annotated[str, typer.Option(help="What of a case is compared.")] = "gross",
+    measure: Annotated[
+        str | None, typer.Option(help="Of a command: output (the number printed last, the default) or wall.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="What of a case is compared (default: gross).")] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for all commands.")] = None,
     python: Annotated[str | None, typer.Option(help="The interpreter (default: this one).")] = None,
-    budget: Annotated[float, typer.Option(help="Seconds of sampling a run of a case.")] = 4.0,
+    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a run of a case (default 4).")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds after which a run is killed.")] = 900.0,
     confidence: Annotated[float, typer.Option(help="How sure to be.")] = 0.95,
     runs: Annotated[int | None, typer.Option(help="Give up after this many runs.")] = None,

@@ -1,5 +1,6 @@
 """tare compare: two runs, versions, machines or branches, case by case."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from tare.cli.guarding import (
     FormatOption,
     MetricOption,
     ThresholdsOption,
+    check_format,
     put,
     read_rules,
 )
@@ -36,12 +38,14 @@ def compare(
     from tare.guard.thresholds import matches
     from tare.guard_session import compare_stored, reproduce
 
+    format = "json" if as_json else format
+    check_format(format)
     rules = read_rules(metric, thresholds, plan=None)
     rungs = set(split(rung or []))
     found = compare_stored(
         a, b, rules.thresholds, rules.metrics, store, force,
         lambda one: (not rungs or one.rung in rungs) and (case is None or matches(one.key, case)),
     )  # fmt: skip
-    found.command = reproduce(["compare", a, b])
-    put(found, "json" if as_json else format, output, everything)
+    found.command = reproduce(sys.argv[1:])
+    put(found, format, output, everything)
     return found.exit_code

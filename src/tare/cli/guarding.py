@@ -51,20 +51,21 @@ def put(report: "Report", format: str, output: Path | None, everything: bool) ->
     from tare.report.changes import changes_view
     from tare.report.files import write_whole
     from tare.report.formats import get_renderer
-    from tare.report.terminal import make_console
+    from tare.report.terminal import make_console, plain_text
 
     if format == "terminal" or output is not None:
         make_console(stderr=output is not None).print(changes_view(report, everything))
-    if format == "terminal":
-        return
-    if format == "json" and output is None:
-        print_json(report)
-        return
-    text = _json(report) if format == "json" else get_renderer(format)(report)
     if output is None:
-        typer.echo(text, nl=False)
+        if format == "json":
+            print_json(report)
+        elif format != "terminal":
+            typer.echo(get_renderer(format)(report), nl=False)
+        return
+    if format == "terminal":
+        text = plain_text(changes_view(report, everything))
     else:
-        write_whole(output, text)
+        text = _json(report) if format == "json" else get_renderer(format)(report)
+    write_whole(output, text)
 
 
 def _json(report: "Report") -> str:

@@ -26,13 +26,13 @@ def history(
     """Show figures over time with their steps: where, how large, how sure (also of imported benchmarks)."""
     from tare.guard.history import foreign_histories, record_histories
     from tare.guard.metrics import get_metric
-    from tare.stored import find_foreign_points, find_records
+    from tare.stored import find_foreign_points, find_series
 
     wanted = get_metric(metric)
     terms = terms or []
     if chart is not None and chart.suffix not in (".svg", ".html"):
         raise BadInput(f"--chart writes .svg or .html, not '{chart.name[:60]}'")
-    histories = record_histories(find_records(terms, store), wanted)
+    histories = record_histories(find_series(terms, store), wanted)
     if wanted.unit == "s":
         histories += foreign_histories(find_foreign_points(terms, store))
     if not histories and not as_json:

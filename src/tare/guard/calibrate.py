@@ -46,12 +46,12 @@ class Noise(msgspec.Struct, kw_only=True):
 
 
 def calibrate(records: Sequence[Record], thresholds: Thresholds, metrics: Sequence[Metric]) -> list[Noise]:
-    """A line for each case and metric with at least four rounds."""
+    """A line for each case and metric with at least four rounds that nobody ignores."""
     lines = []
     for record in records:
         for metric in metrics:
             found = list(values(record, metric).values())
-            if metric.exact or len(found) < 4 or min(found) <= 0:
+            if metric.exact or thresholds.of(record.case, metric).ignore or len(found) < 4 or min(found) <= 0:
                 continue
             lines.append(_line(record, metric, found, thresholds))
     return lines

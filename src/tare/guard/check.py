@@ -29,7 +29,8 @@ from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
 from tare.stats.comparison import Comparison
 from tare.stats.multiple import adjusted
-from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, noise_of, rounds_to_confirm
+from tare.stats.power import detectable_change, noise_of
+from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, rounds_to_confirm
 
 # The stages of a check, as the runs in the store are told apart.
 StageName = str
@@ -87,8 +88,10 @@ class Check:
         self._interleaved = len(sides) > 1
         measured = measure_sides(cases, sides, self._listener, self._renew, let_go if self._interleaved else None)
         wanted = {case.key for case in cases}
-        before = measured[1] if self._interleaved else [r for r in self._stored if r.case.key in wanted]
-        return match(before, measured[0])
+        if self._interleaved:
+            return match(measured[1], measured[0])
+        pairs, _, only_b = match([r for r in self._stored if r.case.key in wanted], measured[0])
+        return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
     def _test(self, a: Record, b: Record) -> list[Tested]:
         return test(a, b, self._rules.thresholds, self._rules.metrics, paired=self._interleaved)
@@ -128,8 +131,11 @@ class Check:
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
         cases: dict[Case, Options] = {}
         for case, tests in suspects.items():
-            noises = [(noise_of(t.found), t.limits.margin) for t in tests if t.found and self._is_suspect(t)]
-            wanted = [rounds_to_confirm(noise, family, margin) for noise, margin in noises]
+            noises = [(noise_of(t.found), t.limits) for t in tests if t.found and self._is_suspect(t)]
+            wanted = [
+                rounds_to_confirm(noise, family, limits.margin, resolution=limits.resolution)
+                for noise, limits in noises
+            ]
             rounds = self._rules.confirm_rounds or max(wanted, default=self._options.rounds)
             # As long a round as before, and parity is proved already.
             budget = self._options.round_budget * rounds
@@ -194,9 +200,19 @@ class Check:
         family = None if self._interleaved else tests
         verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)
         ps = adjusted([comparison.higher for comparison in found], family)
-        for (case, position, new, _), verdict, p in zip(suspected, verdicts, ps, strict=True):
+        for (case, position, new, comparison), verdict, p in zip(suspected, verdicts, ps, strict=True):
             stage = "confirmed" if verdict == "higher" else "not confirmed"
             change = conclude(new, p, LEVEL, verdict, stage)  # type: ignore[arg-type]
             before = changes[case][position]
-            change.note = f"first seen as {before.ratio - 1:+.1%}" if before.ratio else ""
+            told = [f"first seen as {before.ratio - 1:+.1%}"] if before.ratio else []
+            told += _blindness(new, comparison, len(ps)) if verdict == "undecided" else []
+            change.note = ", ".join(told)
             changes[case][position] = change
+
+
+def _blindness(tested: Tested, found: Comparison, tests: int) -> list[str]:
+    """What so many rounds see at this noise, where that is more than the threshold."""
+    sees = detectable_change(noise_of(found), found.rounds_b, LEVEL / tests, tested.limits.margin)
+    if sees <= tested.limits.threshold:
+        return []
+    return [f"{found.rounds_b} rounds see {sees:+.1%} at this noise" if sees < 9 else "too noisy to see anything"]

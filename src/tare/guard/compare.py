@@ -102,9 +102,15 @@ def test(a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric]
         pairs = paired and len(together) >= 2
         x = [before[i] for i in (together if pairs else before)]
         y = [now[i] for i in (together if pairs else now)]
-        exact = metric.exact and len(set(x)) == len(set(y)) == 1
+        exact = metric.exact and (len(set(x)) == len(set(y)) == 1 or _from_or_to_nothing(x, y))
         tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs)))
     return tested
+
+
+def _from_or_to_nothing(x: Sequence[float], y: Sequence[float]) -> bool:
+    """Whether a count is zero in all rounds of one side and in none of the other: that needs no statistics either,
+    however much the other side's rounds differ, and a ratio it has not."""
+    return (max(x) == 0 < min(y)) or (max(y) == 0 < min(x))
 
 
 def adjust(tested: Sequence[Tested]) -> dict[int, float]:
@@ -140,8 +146,9 @@ def conclude(
         verdict = "same" if a == b else ("higher" if b > a else "lower")
         over = b > a * (1 + limits.threshold)
         return Change(
-            **facts, ratio=b / a if a else None, verdict=word(metric, verdict), worse=b > a, regression=over
-        )
+            **facts, ratio=b / a if a else None, verdict=word(metric, verdict), worse=b > a, regression=over,
+            note=_varying(tested),
+        )  # fmt: skip
     said = verdict or judge(found, limits.margin, adjusted_p, level)
     worse = said == "higher"
     return Change(
@@ -158,9 +165,29 @@ def conclude(
         worse=worse,
         # It is real, and as far as one can tell it may be as large as the threshold.
         regression=worse and found.ratio.high >= 1 + limits.threshold,
-        more_rounds=rounds_to_decide(found, limits.margin) if said == "undecided" else None,
-        note="one round: the noise between processes is not known" if found.method == "none" else "",
+        more_rounds=_more_rounds(tested, found, adjusted_p, level, stage) if said == "undecided" else None,
+        note=_unknown(tested) if found.method == "none" else "",
     )
+
+
+def _more_rounds(
+    tested: Tested, found: Comparison, adjusted_p: float | None, level: float, stage: Stage
+) -> int | None:
+    """A confirmation asks one-sidedly whether it got worse, a first comparison whether anything changed. Its p is
+    multiplied for the tests beside it, as far as one can tell by as much as now."""
+    p, sides = (found.p, 2) if stage == "first" else (found.higher, 1)
+    others = adjusted_p / p if adjusted_p is not None and p > 0 else 1.0
+    return rounds_to_decide(found, tested.limits.margin, level / max(others, 1.0) / sides)
+
+
+def _varying(tested: Tested) -> str:
+    return next((f"{min(v):g} to {max(v):g} in its rounds" for v in (tested.b, tested.a) if min(v) < max(v)), "")
+
+
+def _unknown(tested: Tested) -> str:
+    if min(*tested.a, *tested.b) <= 0:
+        return "zero in some rounds and not in others: there is no ratio"
+    return "one round: the noise between processes is not known"
 
 
 def word(metric: Metric, verdict: Verdict) -> str:

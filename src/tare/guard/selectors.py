@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, not_, or_, select
 
 from tare.errors import BadInput, quote, unknown
 from tare.records.codec import names_file, read_records
@@ -57,7 +57,7 @@ def newest_run(store: Store, back: int = 0) -> list[Record]:
     statement = (
         select(runs.id, latest)
         .join(schema.records, kept.run == runs.id)
-        .where(runs.name.not_like(f"%{BASELINE_SIDE}"), runs.name.not_like(f"%{CONFIRMATION}"))
+        .where(not_(_is_beside()))
         .group_by(runs.id)
         .order_by(latest.desc())
         .offset(back)
@@ -65,6 +65,17 @@ def newest_run(store: Store, back: int = 0) -> list[Record]:
     )
     found = store.rows(statement)
     return store.find(Query(fields=(("run", (found[0].id,)),))) if found else []
+
+
+def runs_beside(store: Store) -> set[str]:
+    """The runs that checks made beside those that were asked for: the baseline's side is another version, and a
+    confirmation a second look at some cases of the same night, chosen because they looked slow."""
+    return {row.id for row in store.rows(select(schema.runs.c.id).where(_is_beside()))}
+
+
+def _is_beside() -> ColumnElement[bool]:
+    name = schema.runs.c.name
+    return or_(name.like(f"%{BASELINE_SIDE}"), name.like(f"%{CONFIRMATION}"))
 
 
 def _find(text: str, store: Store) -> tuple[list[Record], set[str]]:

@@ -1,7 +1,7 @@
 """How much worse is too much, by metric and case: the defaults, or a TOML file next to the plan.
 
 threshold = 0.07               # for every metric with noise
-margin = 0.02
+margin = 0.02                  # unless it is said: two sevenths of the threshold, and at most 0.02
 
 [metric.preparation_warm]
 threshold = 0.5
@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from tare.cases.case import Case
 from tare.cases.toml import read_toml
 from tare.errors import BadInput, quote, unknown
-from tare.guard.metrics import NAMES, Metric
+from tare.guard.metrics import MARGIN, NAMES, THRESHOLD, Metric
+from tare.stats.suspicion import RESOLUTION
 
 TABLES = ("threshold", "margin", "metric", "case", "leak")
 KEYS = ("threshold", "margin", "ignore")
@@ -37,6 +38,11 @@ class Limits(NamedTuple):
     threshold: float
     margin: float
     ignore: bool = False
+
+    @property
+    def resolution(self) -> float:
+        """The change that a confirmation is sized to find: one as large as the threshold, at the least."""
+        return min(RESOLUTION, self.threshold)
 
 
 class _Rule(NamedTuple):
@@ -52,15 +58,16 @@ class Thresholds:
 
     def of(self, case: Case, metric: Metric) -> Limits:
         """Later rules win over earlier ones, and rules for cases stand behind those for all."""
-        limits = Limits(metric.threshold, metric.margin)
+        said: dict[str, Any] = {}
         for rule in self._rules:
             # What is said of all metrics is about noise; a count is exact unless it is named.
             named = rule.metric == metric.name or (rule.metric is None and not metric.exact)
             if named and matches(case.key, rule.match):
-                limits = limits._replace(**rule.values)
-        if limits.margin > limits.threshold:
-            limits = limits._replace(margin=limits.threshold)
-        return limits
+                said |= rule.values
+        threshold = said.get("threshold", metric.threshold)
+        # Who asks for a smaller threshold cares about smaller changes: the margin shrinks with it.
+        margin = said.get("margin", min(metric.margin, threshold * MARGIN / THRESHOLD))
+        return Limits(threshold, min(margin, threshold), said.get("ignore", False))
 
 
 def beside(plan: Path) -> Path:

@@ -6,11 +6,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
+from tare.report.figures import before_and_now
 from tare.report.numbers import seconds, size
 from tare.report.terminal import key_text, note_text, simple_table
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
 MOST_DIFFERING = 6
+MOST_KEYS = 5
 STATES = {
     "broken": "fails now",
     "different": "computes something else now",
@@ -27,21 +29,42 @@ def changes_view(report: Report, everything: bool = False) -> RenderableType:
     for case in report.cases:
         parts += _case(case, everything)
     parts += [note_text(note) for note in report.notes]
-    for label, keys in ((report.a, report.only_a), (report.b, report.only_b)):
-        if keys:
-            shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
-            parts.append(Text(f"  only in {label}: {shown}", style="dim"))
+    for label, keys in _only(report):
+        parts.append(Text(f"not compared, only in {label}:", style="yellow"))
+        parts += [key_text(key) for key in keys[:MOST_KEYS]]
+        parts += [Text(f"  and {len(keys) - MOST_KEYS} more")] if len(keys) > MOST_KEYS else []
     parts.append(Text(summary_line(report), style="bold red" if report.bad else "bold"))
     return Group(*parts)
 
 
+def uncompared(report: Report) -> list[tuple[str, str]]:
+    """The cases that only one side has, each with that side's name: whoever reads a report must not take them for
+    compared."""
+    return [(key, label) for label, keys in _only(report) for key in keys]
+
+
+def uncompared_lines(report: Report) -> list[str]:
+    """A line a side, with the first few of its cases."""
+    lines = []
+    for label, keys in _only(report):
+        more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
+        lines.append(f"not compared, only in {label}: {', '.join(keys[:MOST_KEYS])}{more}")
+    return lines
+
+
+def _only(report: Report) -> list[tuple[str, list[str]]]:
+    return [(label, keys) for label, keys in ((report.b, report.only_b), (report.a, report.only_a)) if keys]
+
+
 def summary_line(report: Report) -> str:
-    """`2 regressions in 1 of 12 cases; gross: 9 same, 2 undecided, 1 slower`"""
+    """`2 regressions in 1 of 12 cases, 1 not compared; gross: 9 same, 2 undecided, 1 slower`"""
     found = sum(len(case.regressions) + len(case.leaks) + (case.state != "compared") for case in report.bad)
     if not found:
         head = f"no regression in {len(report.cases)} {_plural('case', len(report.cases))}"
     else:
         head = f"{found} {_plural('regression', found)} in {len(report.bad)} of {len(report.cases)} cases"
+    if report.only_b:
+        head += f", {len(report.only_b)} not compared"
     verdicts = Counter(c.verdict for case in report.cases for c in case.changes if c.metric == "gross")
     told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     return f"{head}; gross: {told}" if told else head
@@ -61,30 +84,36 @@ def percent(ratio: float) -> str:
     return f"{value:+.1f}" if abs(value) < 1000 else f"{value:+.2g}"
 
 
-def value(number: float, unit: str) -> str:
-    if unit == "s":
-        return seconds(number)
-    if unit == "B":
-        return size(round(number))
-    return f"{number:.3g} {unit}".strip() if unit else f"{number:g}"
+def share(number: float) -> str:
+    """7%, 2.5%"""
+    return f"{number * 100:.3g}%"
 
 
 def remark(change: Change) -> str:
     """What else a reader wants to know of a change."""
     told = []
     if change.regression:
-        told.append(f"over {change.threshold:.0%}" if change.threshold else "any increase counts")
+        told.append(_over(change))
     elif change.worse:
-        told.append(f"under the threshold of {change.threshold:.0%}")
+        told.append(f"under the threshold of {share(change.threshold)}")
     if change.stage != "first":
         told.append(f"{change.stage} in {change.rounds_b} fresh rounds")
     if change.more_rounds is not None:
-        told.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would decide")
+        told.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would probably decide")
     if change.set_aside:
         told.append(f"{change.set_aside} outliers set aside")
     if change.note:
         told.append(change.note)
     return ", ".join(told)
+
+
+def _over(change: Change) -> str:
+    """No more than the interval says: one that only reaches the threshold does not prove that it is passed."""
+    if not change.threshold:
+        return "any increase counts"
+    proven = change.low if change.low is not None else change.ratio
+    sure = proven is None or proven > 1 + change.threshold
+    return f"{'over' if sure else 'perhaps over'} {share(change.threshold)}"
 
 
 def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
@@ -102,8 +131,7 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
         for change in shown:
             table.add_row(
                 f"  {change.metric}",
-                value(change.a, change.unit),
-                value(change.b, change.unit),
+                *before_and_now(change),
                 change_of(change),
                 Text(change.verdict, style=STYLE.get(change.verdict, "")),
                 remark(change),

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.calibrate import ROUNDS, Noise
-from tare.report.changes import value
+from tare.report.figures import value
 from tare.report.terminal import key_text, simple_table
 
 

@@ -60,14 +60,20 @@ def several(count: float, one: str, more: str = "") -> str:
     return f"{shown} {one if shown == '1' else more or one + 's'}"
 
 
+def size_unit(bytes_: float) -> tuple[float, str]:
+    scale, unit = 1.0, "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if bytes_ / scale < 1000 or unit == "TiB":
+            break
+        scale *= 1024
+    return scale, unit
+
+
 def size(bytes_: int | None) -> str:
     if bytes_ is None:
         return "-"
-    value, unit = float(bytes_), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1000 or unit == "TiB":
-            break
-        value /= 1024
+    scale, unit = size_unit(bytes_)
+    value = bytes_ / scale
     if value >= 100 or unit == "B":
         return f"{value:.0f} {unit}"
     return f"{value:.{3 if value >= 1 else 2}g} {unit}"

@@ -1,5 +1,6 @@
 """Ladders and lists for the terminal: at most 100 columns, colour only where the console has it."""
 
+import io
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
@@ -23,6 +24,14 @@ def make_console(stderr: bool = False) -> Console:
     console = Console(stderr=stderr, highlight=False, soft_wrap=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
+
+
+def plain_text(view: RenderableType) -> str:
+    """What a console would show, for a file."""
+    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True)
+    with console.capture() as captured:
+        console.print(view)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def key_text(key: str, style: str = "") -> Text:

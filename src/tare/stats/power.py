@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from tare.stats.comparison import CONFIDENCE, Comparison
 
 # The power that is asked for where nothing else is said.
@@ -9,6 +11,8 @@ POWER = 0.95
 # What a rank test gives away against Student's on Gaussian noise: its efficiency there is 3 / pi.
 RANK_EFFICIENCY = 3 / math.pi
 MOST_ROUNDS = 1000
+# Standard errors by which an estimate is not trusted where rounds are foretold from it.
+DOUBT = 1.0
 
 
 def detectable_change(noise: float, rounds: int, level: float, margin: float = 0.0, power: float = POWER) -> float:
@@ -51,16 +55,43 @@ def rounds_to_find(
     return low
 
 
-def rounds_to_decide(found: Comparison, margin: float) -> int | None:
-    """How many more rounds a side would decide an undecided comparison, if its estimate and its noise stay as
-    they are; None where no number under a thousand would (the estimate sits on the margin) or one cannot know."""
-    low, middle, high = found.ratio[:3]
+def noise_of(found: Comparison) -> float:
+    """The noise of one process that an interval implies: the standard deviation of its logarithm."""
+    low, high = found.ratio.low, found.ratio.high
     if not found.ratio.sound or low <= 0 or not math.isfinite(high):
+        return math.inf
+    from scipy.special import stdtrit
+
+    freedom = (found.rounds_b if found.paired else found.rounds_a + found.rounds_b - 1) - 1
+    half = (math.log(high) - math.log(low)) / 2 / float(stdtrit(max(freedom, 1), 0.975))
+    return half / math.sqrt(1 / found.rounds_a + 1 / found.rounds_b)
+
+
+def rounds_to_decide(found: Comparison, margin: float, needed: float) -> int | None:
+    """How many more rounds a side would probably decide an undecided comparison. `needed` is the one-sided p,
+    before allowing for other tests, at which a change is believed.
+
+    A change must do both, reach that p and clear the margin with its interval; to be the same, the interval must
+    fit within the margin. The number is one that would do even if the truth lay a standard error (DOUBT) nearer to
+    the margin than the estimate. None where no number under a thousand would, and where one cannot know: an
+    estimate that noise alone may have made says nothing of what more rounds will see.
+    """
+    from scipy.special import stdtrit
+
+    noise = noise_of(found)
+    if not math.isfinite(noise):
         return None
-    half = (math.log(high) - math.log(low)) / 2
-    wanted = abs(abs(math.log(middle)) - math.log1p(margin))
-    rounds = 2 / (1 / found.rounds_a + 1 / found.rounds_b)
-    if wanted <= 0 or rounds * (half / wanted) ** 2 > MOST_ROUNDS:
-        return None
-    needed = math.ceil(rounds * (half / wanted) ** 2 + 1e-9)
-    return max(needed - min(found.rounds_a, found.rounds_b), 1)
+    error = noise * math.sqrt(1 / found.rounds_a + 1 / found.rounds_b)
+    size, limit = abs(math.log(found.ratio.mid)), math.log1p(margin)
+    apart = abs(size - limit) - DOUBT * error
+    more = np.arange(1, MOST_ROUNDS + 1)
+    rounds = 2 / (1 / found.rounds_a + 1 / found.rounds_b) + more
+    errors = noise * np.sqrt(2 / rounds)
+    freedom = rounds - 1 if found.paired else 2 * rounds - 2
+    enough = apart >= stdtrit(freedom, 0.5 + CONFIDENCE / 2) * errors
+    if size > limit:
+        if found.p > 1 - CONFIDENCE:
+            return None
+        enough &= size - DOUBT * error >= stdtrit(freedom, 1 - needed) * errors
+        enough &= 0.5**rounds <= needed
+    return int(more[enough.argmax()]) if enough.any() else None

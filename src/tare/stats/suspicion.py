@@ -25,9 +25,12 @@ SECOND_LOOK = 0.25
 SUSPECT_MARGIN = 0.75
 # The chance of any false alarm in a night. One in a hundred is promised; this leaves room for chance.
 LEVEL = 0.005
-# The change that the confirmation is sized to find.
+# The change that the confirmation is sized to find beside the usual margin, unless a smaller one is asked for, and
+# the most rounds for it. A smaller one has more, up to MOST_FINE.
 RESOLUTION = 0.05
+USUAL_MARGIN = 0.02
 MOST_CONFIRM = 30
+MOST_FINE = 120
 # The power of the confirmation: the first stage misses some as well.
 POWER = 0.99
 # The noise seen in a few rounds may be luck: with six pairs its true value is under 1.76 times it nine times in
@@ -53,27 +56,28 @@ def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin
     return rank_sum_p(np.asarray(a, dtype=float), np.asarray(b, dtype=float)) <= SECOND_LOOK
 
 
-def noise_of(found: Comparison) -> float:
-    """The noise of one process that an interval implies: the standard deviation of its logarithm."""
-    low, high = found.ratio.low, found.ratio.high
-    if not found.ratio.sound or low <= 0 or not math.isfinite(high):
-        return math.inf
-    from scipy.special import stdtrit
-
-    freedom = (found.rounds_b if found.paired else found.rounds_a + found.rounds_b - 1) - 1
-    half = (math.log(high) - math.log(low)) / 2 / float(stdtrit(max(freedom, 1), 0.975))
-    return half / math.sqrt(1 / found.rounds_a + 1 / found.rounds_b)
-
-
-def rounds_to_confirm(noise: float, suspects: int, margin: float, most: int = MOST_CONFIRM) -> int:
-    """Rounds for a confirmation, enough to find a change of RESOLUTION among so many suspects if `most` allows."""
+def rounds_to_confirm(
+    noise: float, suspects: int, margin: float, most: int | None = None, resolution: float = RESOLUTION
+) -> int:
+    """Rounds of a confirmation: enough to find a change of `resolution` among so many suspects, or `most`."""
     level = LEVEL / max(suspects, 1)
+    most = most or most_to_confirm(margin, resolution)
     # Two more than the least with which a rank test can say anything at that level.
     fewest = math.ceil(math.log2(1 / level)) + 2
     wanted = (
-        rounds_to_find(RESOLUTION, CAUTION * noise, level, margin, POWER, most) if math.isfinite(noise) else None
+        rounds_to_find(resolution, CAUTION * noise, level, margin, POWER, most) if math.isfinite(noise) else None
     )
     return min(max(fewest, wanted or most), max(most, fewest))
+
+
+def most_to_confirm(margin: float, resolution: float) -> int:
+    """As many times MOST_CONFIRM as give a smaller change the power that RESOLUTION has: what counts is how far it
+    is beyond the margin, and an interval narrows with the root of the rounds."""
+    beyond = math.log1p(resolution) - math.log1p(margin)
+    if resolution >= RESOLUTION or beyond <= 0:
+        return MOST_CONFIRM
+    usual = math.log1p(RESOLUTION) - math.log1p(USUAL_MARGIN)
+    return min(max(MOST_CONFIRM, math.ceil(MOST_CONFIRM * (usual / beyond) ** 2)), MOST_FINE)
 
 
 def is_hopeless(found: Comparison) -> bool:

@@ -9,41 +9,9 @@ from typing import Any
 
 import measured
 import pytest
+from candidates import repository
 
 NOISE = "0.01"
-
-
-def git(folder: Path, *args: str) -> str:
-    """Dates too, for they are in a commit's hash, from which the noise of its runs is drawn."""
-    identity = {
-        "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
-        "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b",
-    }
-    return subprocess.run(
-        ["git", "-C", str(folder), *args],
-        env={**os.environ, **identity},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-
-
-def repository(folder: Path, costs: list[str]) -> list[str]:
-    """A commit for each cost, in a file that holds it; their hashes."""
-    folder.mkdir()
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    hashes = []
-    for i, cost in enumerate(costs):
-        (folder / "cost").write_text(cost)
-        (folder / "log").write_text(str(i))
-        git(folder, "add", ".")
-        git(folder, "commit", "--quiet", "-m", f"change {i}")
-        hashes.append(git(folder, "rev-parse", "HEAD"))
-    return hashes
 
 
 def bisect(tmp: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -128,7 +96,8 @@ def test_resuming_what_is_done_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "named"),
     [
-        (("--good", "nothing", "--bad", "main"), "rev-parse"),
+        (("--good", "nothing", "--bad", "main"), "--good: there is no commit 'nothing' in"),
+        (("--good", "main", "--bad", "nowhere"), "--bad: there is no commit 'nowhere' in"),
         (("--good", "main", "--bad", "main~2"), "ancestor"),
         (("--good", "main", "--bad", "main"), "same commit"),
         (("--good", "--output=x", "--bad", "main"), "not a commit"),

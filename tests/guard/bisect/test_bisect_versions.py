@@ -1,10 +1,10 @@
 """Bisections over versions, each in a virtual environment, and over labels; no network."""
 
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
+from candidates import wheel
 
 from tare.errors import BadInput
 from tare.guard.bisect.asked import Asked, make_spec
@@ -15,21 +15,11 @@ from tare.guard.bisect.measure import plan_text, read_figures
 from tare.guard.bisect.process import CannotRun
 from tare.guard.bisect.spec import Spec, vector
 
+KEY = "mlp/eager/train/cpu/fp32/batch=8,width=64/feed=device,layout=contiguous,optimizer=sgd,threads=2"
+
 
 def ask(**given: object) -> Spec:
-    return make_spec(Asked(**({"budget": 1.0, "timeout": 60.0} | given)))  # type: ignore[arg-type]
-
-
-def wheel(folder: Path, version: str, cost: float) -> None:
-    """A package of one module, made by hand: a wheel is a zip file."""
-    info = f"slowpoke-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"slowpoke-{version}-py3-none-any.whl", "w") as file:
-        file.writestr("slowpoke.py", f"COST = {cost}\n")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: slowpoke\nVersion: {version}\n")
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{info}/RECORD", "")
+    return make_spec(Asked(**({"timeout": 60.0} | given)))  # type: ignore[arg-type]
 
 
 def test_versions_in_their_own_environments(tmp_path: Path) -> None:
@@ -147,7 +137,11 @@ def test_half_a_line_is_dropped_and_a_spoilt_one_refused(tmp_path: Path) -> None
         ({"command": "x", "labels": Path("/none"), "build": ["y"]}, "--build is for --repo"),
         ({"command": "x", "timeout": 0}, "--timeout"),
         ({"command": "x", "python": "no-such-python"}, "no-such-python"),
-        ({"command": "x", "metric": "colour"}, "gross"),
+        ({"case": KEY, "metric": "colour"}, "gross"),
+        ({"command": "x", "metric": "operators"}, "--metric is for --case"),
+        ({"command": "x", "budget": 1.0}, "--budget is for --case"),
+        ({"case": KEY, "budget": 0.0}, "--budget takes seconds above 0"),
+        ({"case": KEY, "reading": "wall"}, "--measure"),
         ({"command": " "}, "empty"),
     ],
 )
@@ -179,8 +173,7 @@ def test_a_case_becomes_a_plan_of_its_own() -> None:
     from tare.cases.case import Case
     from tare.cases.plan import make_plan
 
-    key = "mlp/eager/train/cpu/fp32/batch=8,width=64/feed=device,layout=contiguous,optimizer=sgd,threads=2"
-    plan = make_plan(tomllib.loads(plan_text(Case.parse(key), 3.0)), "x")
+    plan = make_plan(tomllib.loads(plan_text(Case.parse(KEY), 3.0)), "x")
     assert plan.options == {"rounds": 1, "budget": 3.0, "parity": False}
     (grid,) = plan.grids
     assert (grid.workload, grid.rung, grid.batch, grid.optimizer, grid.threads) == (

@@ -32,11 +32,11 @@ class Asked:
     repo: Path | None = None
     build: Sequence[str] = ()
     labels: Path | None = None
-    reading: str = "output"
-    metric: str = "gross"
+    reading: str | None = None
+    metric: str | None = None
     environment: Sequence[str] = ()
     python: str | None = None
-    budget: float = 4.0
+    budget: float | None = None
     timeout: float = 900.0
 
 
@@ -45,10 +45,15 @@ def make_spec(asked: Asked) -> Spec:
         raise BadInput("say what to measure: --case KEY or --command '...', one of the two")
     if asked.case is not None:
         Case.parse(asked.case)
-    get_metric(asked.metric)
-    if asked.reading not in get_args(Reading):
+        if asked.reading is not None:
+            raise BadInput("--measure says what of a --command is measured; of a --case, --metric does")
+    elif asked.metric is not None or asked.budget is not None:
+        name = "--metric" if asked.metric is not None else "--budget"
+        raise BadInput(f"{name} is for --case: a --command measures what it measures, for as long as it likes")
+    metric, budget = get_metric(asked.metric or "gross").name, 4.0 if asked.budget is None else asked.budget
+    if asked.reading not in (None, *get_args(Reading)):
         raise unknown("--measure", asked.reading, get_args(Reading))
-    for name, value in (("--budget", asked.budget), ("--timeout", asked.timeout)):
+    for name, value in (("--budget", budget), ("--timeout", asked.timeout)):
         if not 0 < value <= 604_800:
             raise BadInput(f"{name} takes seconds above 0, not {value}")
     commands = [asked.command] if asked.command else []
@@ -66,11 +71,11 @@ def make_spec(asked: Asked) -> Spec:
         build=list(asked.build),
         command=asked.command,
         case=asked.case,
-        metric=asked.metric,
+        metric=metric,
         reading="wall" if asked.reading == "wall" else "output",
         environment=parse_variables(asked.environment, "--env"),
         python=interpreter,
-        budget=asked.budget,
+        budget=budget,
         timeout=asked.timeout,
     )
 

@@ -31,7 +31,7 @@ def labels(path: Path, good: str | None, bad: str | None) -> list[Candidate]:
 
 def commits(repo: Path, good: str, bad: str) -> list[Candidate]:
     """The good commit and those after it up to the bad one, along first parents: one line of history."""
-    first, last = (_commit(repo, name) for name in (good, bad))
+    first, last = _commit(repo, good, "--good"), _commit(repo, bad, "--bad")
     if git(repo, "merge-base", first, last).strip() != first:
         raise BadInput(f"the good commit {good} is not an ancestor of the bad one {bad}")
     listed = git(repo, "log", "--reverse", "--first-parent", "--format=%H %s", f"{first}..{last}").splitlines()
@@ -52,10 +52,14 @@ def git(repo: Path, *args: str) -> str:
     return done.stdout
 
 
-def _commit(repo: Path, name: str) -> str:
+def _commit(repo: Path, name: str, option: str) -> str:
     if name.startswith("-"):
-        raise BadInput(f"'{name[:60]}' is not a commit")
-    return git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
+        raise BadInput(f"{option}: '{name[:60]}' is not a commit")
+    try:
+        return git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
+    except BadInput:
+        git(repo, "rev-parse", "--git-dir")
+        raise BadInput(f"{option}: there is no commit '{name[:60]}' in {repo}") from None
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -2,18 +2,17 @@
 
 import os
 import shutil
-import sys
-import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import tare
 from tare.guard.bisect.candidates import git
+from tare.guard.bisect.environments import make_environment, make_layered_environment
 from tare.guard.bisect.process import CannotRun, run_vector
 from tare.guard.bisect.spec import Spec, fill, vector
+from tare.guard.bisect.this_tare import this_tare
 
-READY = "ready"
+READY = "built"
 
 
 class Place(NamedTuple):
@@ -72,36 +71,24 @@ class Places:
                 Path(spec.repo), "worktree", "add", "--detach", "--force", str(place.folder), place.values["label"]
             )
         if spec.has_own_python:
-            self._make_environment(base / "venv")
+            make = make_layered_environment if spec.is_layered else make_environment
+            make(base / "venv", spec.python, spec.build_timeout)
         for option, commands in (("--install", spec.install), ("--build", spec.build)):
             for command in commands:
                 self._run(vector(command, place.values, option), place)
-        if spec.case and spec.has_own_python:
-            self._run([place.python, "-m", "pip", "install", "--quiet", _tare()], place)
+        if spec.case and spec.has_own_python and not spec.is_layered:
+            self._run([place.python, "-m", "pip", "install", "--quiet", this_tare(base)], place)
 
     def _run(self, command: list[str], place: Place) -> None:
         # Looked up on the candidate's own path, so that `pip` is the pip of its environment.
         found = shutil.which(command[0], path=place.environment.get("PATH"))
         run_vector([found or command[0], *command[1:]], place.folder, place.environment, self._spec.build_timeout)
 
-    def _make_environment(self, folder: Path) -> None:
-        if self._spec.python == sys.executable:
-            venv.create(folder, with_pip=True, symlinks=True)
-            return
-        command = [self._spec.python, "-m", "venv", str(folder)]
-        run_vector(command, folder.parent, os.environ, self._spec.build_timeout)
-
     def _remove(self, base: Path) -> None:
         if base.exists():
             shutil.rmtree(base)
         if self._spec.repo:
             git(Path(self._spec.repo), "worktree", "prune")
-
-
-def _tare() -> str:
-    """This very tare: its checkout, or its release."""
-    root = Path(tare.__file__).resolve().parents[2]
-    return str(root) if (root / "pyproject.toml").exists() else f"tare-bench=={tare.__version__}"
 
 
 __all__ = ["CannotRun", "Place", "Places"]

@@ -48,8 +48,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_own_python(self) -> bool:
-        """Whether each candidate gets a virtual environment."""
-        return bool(self.install)
+        """Whether each candidate gets a virtual environment: what an --install or a --build may put into one must
+        not be the next candidate's."""
+        return bool(self.install or self.build)
+
+    @property
+    def is_layered(self) -> bool:
+        """Whether that environment sees the packages of the interpreter: a build brings the repository's alone."""
+        return not self.install
 
 
 def vector(template: str, values: Mapping[str, str], option: str) -> list[str]:

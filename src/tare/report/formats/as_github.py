@@ -1,7 +1,7 @@
 """Annotations of a GitHub Actions job: a line a regression, shown beside the run and the pull request."""
 
 from tare.guard.changes import Report
-from tare.report.changes import STATES, change_of, remark, summary_line
+from tare.report.changes import STATES, change_of, remark, summary_line, uncompared_lines
 
 
 def render(report: Report) -> str:
@@ -15,6 +15,7 @@ def render(report: Report) -> str:
                 text = f"{change.metric} is {change.verdict}: {change_of(change)}; {remark(change)}"
                 lines.append(_command("error" if change.regression else "warning", case.case, text))
     lines += [_command("warning", "not comparable", line) for line in report.forced]
+    lines += [_command("warning", "not compared", line) for line in uncompared_lines(report)]
     lines.append(_command("notice", "tare", summary_line(report)))
     return "\n".join(lines) + "\n"
 

@@ -4,7 +4,8 @@ import re
 from xml.etree import ElementTree
 
 from tare.guard.changes import CaseChange, Report
-from tare.report.changes import STATES, change_of, remark, value
+from tare.report.changes import STATES, change_of, remark, uncompared
+from tare.report.figures import before_and_now
 
 # What XML 1.0 cannot hold, escaped or not.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -16,6 +17,9 @@ def render(report: Report) -> str:
     for case in report.cases:
         tests, failures = _suite(root, case)
         total, failed = total + tests, failed + failures
+    for key, label in uncompared(report):
+        _skipped(root, key, f"not compared, only in {label}")
+        total += 1
     root.set("tests", str(total))
     root.set("failures", str(failed))
     ElementTree.indent(root)
@@ -39,7 +43,7 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
     for change in case.changes:
         tests += 1
         one = ElementTree.SubElement(suite, "testcase", classname=_clean(case.case), name=change.metric)
-        told = f"{value(change.a, change.unit)} to {value(change.b, change.unit)}, {change_of(change)}"
+        told = f"{' to '.join(before_and_now(change))}, {change_of(change)}"
         if change.regression:
             failures += 1
             _failure(one, change.verdict, f"{change.verdict}: {told}; {remark(change)}")
@@ -48,6 +52,12 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
     suite.set("tests", str(tests))
     suite.set("failures", str(failures))
     return tests, failures
+
+
+def _skipped(root: ElementTree.Element, case: str, reason: str) -> None:
+    suite = ElementTree.SubElement(root, "testsuite", name=_clean(case), tests="1", failures="0")
+    test = ElementTree.SubElement(suite, "testcase", classname=_clean(case), name="compared")
+    ElementTree.SubElement(test, "skipped", message=_clean(reason))
 
 
 def _failure(test: ElementTree.Element, kind: str, text: str) -> None:

@@ -1,7 +1,8 @@
 """The body of an issue or a pull-request comment: what, how much, how sure, where, how to reproduce."""
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.report.changes import STATES, change_of, remark, summary_line, value
+from tare.report.changes import STATES, change_of, remark, summary_line, uncompared
+from tare.report.figures import before_and_now
 from tare.report.numbers import seconds
 
 HEAD = "| case | metric | before | now | change | verdict | |"
@@ -9,6 +10,7 @@ RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
 DIFFERING_HEAD = "| | | name | calls | before | now |"
 DIFFERING_RULE = "| --- | --- | --- | ---: | ---: | ---: |"
 MOST_DIFFERING = 15
+MOST_UNCOMPARED = 40
 
 
 def render(report: Report) -> str:
@@ -18,6 +20,7 @@ def render(report: Report) -> str:
     lines += [f"- compared: {escape(line)}" for line in report.compared]
     if report.forced or report.compared:
         lines.append("")
+    lines += _uncompared(report)
     lines += _broken(report)
     told = [(case, change) for case in report.cases for change in case.changes if _is_news(change)]
     if told:
@@ -41,6 +44,12 @@ def _is_news(change: Change) -> bool:
     return change.worse or change.verdict not in ("same", "undecided")
 
 
+def _uncompared(report: Report) -> list[str]:
+    lines = [f"- not compared, only in {escape(label)}: `{escape(key)}`" for key, label in uncompared(report)]
+    left = len(lines) - MOST_UNCOMPARED
+    return [*lines[:MOST_UNCOMPARED], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
+
+
 def _broken(report: Report) -> list[str]:
     lines = []
     for case in report.cases:
@@ -55,8 +64,7 @@ def _row(case: CaseChange, change: Change) -> str:
     cells = (
         f"`{escape(case.case)}`",
         change.metric,
-        value(change.a, change.unit),
-        value(change.b, change.unit),
+        *before_and_now(change),
         change_of(change),
         verdict,
         escape(remark(change)),
@@ -102,17 +110,25 @@ def _rest(report: Report) -> list[str]:
 
 
 def _sureness(report: Report) -> list[str]:
-    """How sure it is, in words that hold for this report."""
+    """How sure it is, in words that hold for this report: a stored baseline is another day's machine."""
     changes = [change for case in report.cases for change in case.changes]
-    if any(change.stage != "first" for change in changes):
+    again = [change for change in changes if change.stage != "first"]
+    if again:
+        told = "Each suspected regression was measured again in fresh processes, and its figures are those. "
+        chance = f"the chance of any false alarm is at most {report.level:.1%}"
+        if all(change.paired for change in again):
+            return [f"{told}Where nothing has changed, {chance}: both versions were measured side by side."]
         return [
-            "Each suspected regression was measured again in fresh processes, and its figures are those. "
-            f"The chance of any false alarm is at most {report.level:.1%}."
+            f"{told}The baseline was stored, not measured again: on a machine that is just as it was, {chance}. "
+            "What has changed in the machine since cannot be told from a change of the code, by any rule."
         ]
-    return [
+    told = (
         "Intervals are 95 %, from the medians of fresh processes; false discoveries are held to "
-        f"{report.level:.1%} over all figures together."
-    ]
+        f"{report.level:.1%} over all figures together"
+    )
+    if all(change.paired or change.exact for change in changes):
+        return [f"{told}."]
+    return [f"{told}, on a machine that was the same for both sides: they were not measured side by side."]
 
 
 def _where(report: Report) -> list[str]:

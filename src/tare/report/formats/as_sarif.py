@@ -5,7 +5,7 @@ from typing import Any
 
 import tare
 from tare.guard.changes import Change, Report
-from tare.report.changes import STATES, change_of, remark
+from tare.report.changes import STATES, change_of, remark, uncompared
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -21,6 +21,8 @@ def render(report: Report) -> str:
                 level = "error" if change.regression else "warning"
                 text = f"{change.metric} is {change.verdict}: {change_of(change)}; {remark(change)}"
                 results.append(_result(change.metric, level, case.case, text, _properties(change)))
+    for key, label in uncompared(report):
+        results.append(_result("not-compared", "warning", key, f"not compared, only in {label}", {}))
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
     driver = {"name": "tare", "version": tare.__version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results, "properties": {"environment": report.environment}}

@@ -1,0 +1,57 @@
+"""This very tare, as something that pip can install: its checkout, or a wheel made of its installed files."""
+
+import base64
+import hashlib
+import zipfile
+from importlib.metadata import Distribution, distributions
+from pathlib import Path, PurePosixPath
+
+import tare
+from tare.guard.bisect.process import CannotRun
+
+NAME = "tare-bench"
+# What an installer writes about its own work, of which a new installation writes its own.
+INSTALLERS = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
+
+
+def this_tare(folder: Path) -> str:
+    """A path for pip; a wheel is made in `folder`. Not the name and version: no index need have them, and what was
+    installed from a folder or a repository may have moved on since."""
+    root = Path(tare.__file__).resolve().parents[2]
+    if (root / "pyproject.toml").exists():
+        return str(root)
+    # Beside the very files that run: another tare may be installed further along the path.
+    beside = Path(tare.__file__).resolve().parents[1]
+    installed = next(iter(distributions(name=NAME, path=[str(beside)])), None)
+    if installed is None:
+        raise CannotRun(f"this tare cannot be installed for a candidate: {beside} does not say what {NAME} is")
+    try:
+        return str(packed(installed, folder))
+    except OSError as error:
+        raise CannotRun(f"this tare cannot be packed for a candidate: {error}") from None
+
+
+def packed(installed: Distribution, folder: Path) -> Path:
+    """An installed distribution as the wheel it came from (PEP 427): its files, without what was made of them."""
+    name = installed.metadata["Name"].replace("-", "_")
+    wheel = folder / f"{name}-{installed.version}-py3-none-any.whl"
+    record = []
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(str(path) for path in installed.files or []):
+            if not _belongs(PurePosixPath(path)):
+                continue
+            content = Path(str(installed.locate_file(path))).read_bytes()
+            file.writestr(path, content)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record.append(f"{path},sha256={digest},{len(content)}\n")
+        if not record:
+            raise OSError(f"nothing of {name} is installed")
+        listed = f"{name}-{installed.version}.dist-info/RECORD"
+        file.writestr(listed, "".join([*record, f"{listed},,\n"]))
+    return wheel
+
+
+def _belongs(path: PurePosixPath) -> bool:
+    """Scripts stand outside (..) and are made anew of the entry points, compiled files of the sources."""
+    information = path.parent.name.endswith(".dist-info") and path.name in INSTALLERS
+    return ".." not in path.parts and "__pycache__" not in path.parts and not information
