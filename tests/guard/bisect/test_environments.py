@@ -12,8 +12,8 @@ from candidates import repository, wheel
 import tare
 from tare.guard.bisect.asked import Asked, make_spec
 from tare.guard.bisect.places import Place, Places
-from tare.guard.bisect.process import CannotRun, run_vector
-from tare.guard.bisect.this_tare import packed, this_tare
+from tare.guard.bisect.process import CannotRun, Done, run_vector
+from tare.guard.bisect.this_tare import packed, still_needed, this_tare
 
 # As an installer does: a module into the packages of the interpreter that runs it.
 INSTALL = "import sysconfig, shutil; shutil.copy('cost', sysconfig.get_paths()['purelib'] + '/plantedcost.py')"
@@ -82,3 +82,32 @@ def test_what_is_packed_is_the_tare_that_runs(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("tare.guard.bisect.this_tare.NAME", "slowpoke")
     (tmp_path / "made").mkdir()
     assert Path(this_tare(tmp_path / "made")).name == "slowpoke-1.1-py3-none-any.whl"
+
+
+def test_what_a_candidate_installed_is_not_replaced_for_tare() -> None:
+    """An older torch than tare asks for is the candidate: pip would quietly put the newest in its place."""
+    needed = still_needed("torch==1.0\nNumPy==1.26.0\nnvidia_ml_py==12.0\npip==24.0\n")
+    names = [one.partition(">=")[0].lower() for one in needed]
+    assert {"scipy", "msgspec", "sqlalchemy"} <= set(names)
+    assert not {"torch", "numpy", "nvidia-ml-py"} & set(names)
+
+
+def test_tare_is_installed_behind_the_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def note(command: list[str], folder: Path, environment: object, timeout: float) -> Done:  # noqa: ARG001
+        ran.append(command)
+        return Done("torch==1.0\n" if "list" in command else "", 0.0)
+
+    monkeypatch.setattr("tare.guard.bisect.places.run_vector", note)
+    key = "mlp/eager/infer/cpu/fp32/batch=8/feed=device,layout=contiguous"
+    install = ["pip install torch=={}"]
+    Places(
+        make_spec(Asked(case=key, good="1.0", bad="1.1", versions=["1.0", "1.1"], install=install)), tmp_path
+    ).get(0)
+    asked, _, others, itself = ran
+    assert asked[1:] == ["install", "torch==1.0"]
+    assert "--constraint" in others
+    assert Path(others[others.index("--constraint") + 1]).read_text() == "torch==1.0\n"
+    assert not any(word.startswith("torch") for word in others)
+    assert "--no-deps" in itself

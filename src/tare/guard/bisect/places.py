@@ -10,7 +10,7 @@ from tare.guard.bisect.candidates import git
 from tare.guard.bisect.environments import make_environment, make_layered_environment
 from tare.guard.bisect.process import CannotRun, run_vector
 from tare.guard.bisect.spec import Spec, fill, vector
-from tare.guard.bisect.this_tare import this_tare
+from tare.guard.bisect.this_tare import still_needed, this_tare
 
 READY = "built"
 
@@ -77,12 +77,23 @@ class Places:
             for command in commands:
                 self._run(vector(command, place.values, option), place)
         if spec.case and spec.has_own_python and not spec.is_layered:
-            self._run([place.python, "-m", "pip", "install", "--quiet", this_tare(base)], place)
+            self._install_tare(place, base)
 
-    def _run(self, command: list[str], place: Place) -> None:
+    def _install_tare(self, place: Place, base: Path) -> None:
+        """Nothing that is there already changes: it is the candidate."""
+        pip = [place.python, "-m", "pip"]
+        there = self._run([*pip, "list", "--format=freeze", "--disable-pip-version-check"], place)
+        kept = base / "installed.txt"
+        kept.write_text(there)
+        if needed := still_needed(there):
+            self._run([*pip, "install", "--quiet", "--constraint", str(kept), *needed], place)
+        self._run([*pip, "install", "--quiet", "--no-deps", this_tare(base)], place)
+
+    def _run(self, command: list[str], place: Place) -> str:
         # Looked up on the candidate's own path, so that `pip` is the pip of its environment.
         found = shutil.which(command[0], path=place.environment.get("PATH"))
-        run_vector([found or command[0], *command[1:]], place.folder, place.environment, self._spec.build_timeout)
+        vector_ = [found or command[0], *command[1:]]
+        return run_vector(vector_, place.folder, place.environment, self._spec.build_timeout).output
 
     def _remove(self, base: Path) -> None:
         if base.exists():

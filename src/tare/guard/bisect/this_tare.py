@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import re
+import tomllib
 import zipfile
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, distributions, requires
 from pathlib import Path, PurePosixPath
 
 import tare
@@ -11,6 +13,7 @@ from tare.guard.bisect.process import CannotRun
 
 NAME = "tare-bench"
 # What an installer writes about its own work, of which a new installation writes its own.
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 INSTALLERS = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 
 
@@ -29,6 +32,26 @@ def this_tare(folder: Path) -> str:
         return str(packed(installed, folder))
     except OSError as error:
         raise CannotRun(f"this tare cannot be packed for a candidate: {error}") from None
+
+
+def still_needed(installed: str) -> list[str]:
+    """The requirements of this tare that an environment does not meet by any version, given what `pip list
+    --format=freeze` says of it. What the user's own command installed is what is bisected: it is left alone, even
+    where tare asks for a newer one, for which pip would quietly put another in its place."""
+    there = {_canonical(line.partition("==")[0]) for line in installed.splitlines()}
+    return [needed for needed in _requirements() if _canonical(_NAME.match(needed)[0]) not in there]  # type: ignore[index]
+
+
+def _requirements() -> list[str]:
+    checkout = Path(tare.__file__).resolve().parents[2] / "pyproject.toml"
+    if checkout.exists():
+        listed: list[str] = tomllib.loads(checkout.read_text())["project"]["dependencies"]
+        return listed
+    return [needed for needed in requires(NAME) or [] if "extra ==" not in needed]
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def packed(installed: Distribution, folder: Path) -> Path:
