@@ -2,7 +2,7 @@
 alignments with the frames.
 
 An alignment is a path through the lattice of frames and words: a blank goes to the next frame, a word to the next
-place in the text, and the last frame ends with a blank. The forward variables of an anti-diagonal depend on the one
+place in the text, and the last frame ends with a blank. The forward variables of a diagonal depend on the one
 before alone: a step takes a whole diagonal. Only torch's operators are used: any precision and any device will do,
 and autograd has the backward variables.
 """
