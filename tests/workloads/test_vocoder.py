@@ -63,8 +63,8 @@ def test_discriminators_have_the_paper_s_size() -> None:
     assert millions == pytest.approx([41.1, 29.6], rel=0.005)
 
 
-def test_the_generator_does_not_move_the_discriminators_nor_they_it() -> None:
-    """Gradients of the one step are those of two: discriminators from their own loss, the generator from the rest."""
+def test_the_generator_s_losses_do_not_move_the_discriminators() -> None:
+    """Gradients of the one step are those of two: the discriminators' come from their own loss alone."""
     workload = get_workload("hifigan")
     model = workload.build(workload.smoke_sizes).double().train()
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
@@ -73,6 +74,11 @@ class Judges(nn.Module):
         return found
 
 
+def off(verdict: Any, wanted: float) -> Any:
+    """Least squares, as a function that autocast computes in float32."""
+    return functional.mse_loss(verdict, torch.full_like(verdict, wanted))
+
+
 class HifiGan(nn.Module):
     """In training, the sum of the losses of generator and discriminators; else the waves."""
 
@@ -87,10 +93,10 @@ class HifiGan(nn.Module):
         if not self.training:
             return made
         real, fake, seen = self.judges(waves), self.judges(made.detach()), frozen(self.judges, made)
-        # Least squares: real is one and made is nought, and the generator would have it otherwise.
-        judged = sum((r[-1] - 1).square().mean() + f[-1].square().mean() for r, f in zip(real, fake, strict=True))
-        fooled = sum((s[-1] - 1).square().mean() for s in seen)
+        # Real is one and made is nought, and the generator would have it otherwise.
+        judged = sum(off(r[-1], 1.0) for r in real) + sum(off(f[-1], 0.0) for f in fake)
+        fooled = sum(off(s[-1], 1.0) for s in seen)
         pairs = [pair for r, s in zip(real, seen, strict=True) for pair in zip(r, s, strict=True)]
-        match = sum((wanted.detach() - found).abs().mean() for wanted, found in pairs)
-        sound = (self.heard(waves) - self.heard(made)).abs().mean()
+        match = sum(functional.l1_loss(found, wanted.detach()) for wanted, found in pairs)
+        sound = functional.l1_loss(self.heard(made), self.heard(waves))
         return judged + fooled + MATCH * match + SOUND * sound
