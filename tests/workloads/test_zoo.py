@@ -15,8 +15,10 @@ NAMES = [name for name, workload in all_workloads().items() if not name.startswi
 # How far float32 may be from float64: outputs and losses, and the gradient of all parameters together. Batch norm
 # over two small images amplifies rounding, so the second is wide; a random number in the step is wider still.
 CLOSE, GRADIENT = 1e-3, 0.1
-# Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach.
-UNREACHED = 0.2
+# Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach. In
+# rgat, as in MLPerf's, the last layer has relations that do not end at papers, and over one neighbour attention has
+# no slope.
+UNREACHED, UNREACHED_IN = 0.2, {"rgat": 0.35}
 
 
 def prepared(workload: Workload, dtype: torch.dtype, train: bool) -> Any:
@@ -77,7 +79,9 @@ def test_trains_the_same_as_float64(name: str) -> None:
     assert distance([loss], [wanted]) < CLOSE
     learning = [p for p in first.parameters() if p.requires_grad]
     still = [p for p in learning if p.grad is None or not bool((p.grad != 0).any())]
-    assert len(still) <= UNREACHED * len(learning), f"{len(still)} of {len(learning)} have no gradient"
+    assert len(still) <= UNREACHED_IN.get(name, UNREACHED) * len(learning), (
+        f"{len(still)} of {len(learning)} have no gradient"
+    )
     assert all(bool(torch.isfinite(p.grad).all()) for p in learning if p.grad is not None)
     slopes = [p.grad for p in learning if p.grad is not None]
     assert distance(slopes, [p.grad for p in second.parameters() if p.grad is not None]) < GRADIENT
