@@ -4,6 +4,7 @@ from typing import Any
 
 from tare.workloads.base import Batch
 from tare.workloads.gan import TOGETHER, Adversarial
+from tare.workloads.kinds import NO_TRACED_TRAINING
 from tare.workloads.registry import workload
 
 
@@ -79,6 +80,7 @@ class ConvTasNet:
     batch=16,
     sizes={"frames": 32, "width": 512, "judges": 32},
     smoke={"batch": 1, "frames": 4, "width": 32, "judges": 4},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adamw",
     learning_rate=0.002,
 )

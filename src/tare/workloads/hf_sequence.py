@@ -113,6 +113,9 @@ class Bart(Translator):
     smoke={**SMOKE, "vocabulary": 211, "length": 128},
     requires=("transformers",),
     optimizer="adamw",
+    unsupported={
+        "torchscript": "its reversible layers are an autograd function in Python, which cannot be traced"
+    },
 )
 class Reformer(Translator):
     def build(

@@ -4,6 +4,11 @@ from typing import Any
 
 from tare.workloads.base import Batch
 
+# Of workloads whose networks learn from each other (networks/frozen.py).
+NO_TRACED_TRAINING = {
+    "torchscript/train": "a loss passes through a network cut off from its parameters, which cannot be traced"
+}
+
 
 class Classifier:
     """Images in, one score a class out."""
