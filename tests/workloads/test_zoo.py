@@ -56,12 +56,12 @@ def _leave_nothing_behind() -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_infers_the_same_as_float64(name: str) -> None:
     workload = get_workload(name)
-    first, second = prepared(workload, torch.float32, False), workload.build(workload.smoke_sizes)
+    first, second = (prepared(workload, torch.float32, False) for _ in range(2))
     weights, again = first.state_dict(), second.state_dict()
     assert weights.keys() == again.keys()
     assert all(torch.equal(weights[key], again[key]) for key in weights), "not the same weights from the same seed"
     found = leaves(run(workload, first, torch.float32))
-    wanted = leaves(run(workload, second.double().eval(), torch.float64))
+    wanted = leaves(run(workload, second.double(), torch.float64))
     assert found
     assert distance(leaves(run(workload, first, torch.float32)), found) < 1e-6, "not the same in the next step"
     assert all(bool(torch.isfinite(leaf).all()) for leaf in found)
