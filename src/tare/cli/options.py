@@ -33,7 +33,7 @@ TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds 
 IsolationOption = Annotated[
     str | None, typer.Option("--isolation", help="fork (cheap) or spawn (nothing shared).")
 ]
-QuickOption = Annotated[bool, typer.Option("--quick", help="One round, two seconds a case.")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="One round, 1.5 s of sampling a case.")]
 
 
 def make_table(
