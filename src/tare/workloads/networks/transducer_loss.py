@@ -4,8 +4,8 @@ alignments with the frames.
 An alignment is a path through the lattice of frames and words: a blank goes to the next frame, a word to the next
 place in the text, and the last frame ends with a blank. At one place the forward variables over all frames are one
 cumulative sum of what the place before says in each frame, counted in blanks waited since. So a step takes a whole
-place. Usually it takes an anti-diagonal, but there are more of those, and Inductor unrolls the loop: 41 places compile
-in seconds, 65 diagonals took minutes. Only torch's operators are used: any precision and any device will do, and
+place. Usually it takes an anti-diagonal, but those are more, and Inductor unrolls the loop: 41 places take it
+seconds, 65 diagonals took it minutes. Only torch's operators are used: any precision and any device will do, and
 autograd has the backward variables.
 """
 
