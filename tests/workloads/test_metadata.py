@@ -113,7 +113,7 @@ def test_a_case_is_refused_with_the_declared_reason() -> None:
     traced = ("unsupported", get_workload("hf_Reformer").unsupported["torchscript"])
     assert refusal("hf_Reformer", rung="torchscript") == traced
     assert refusal("hf_Reformer", rung="libtorch:script") == traced, "its archive is a trace, too"
-    assert refusal("hf_Reformer", rung="compile") is None
+    assert refusal("hf_Reformer", rung="eager") is None
 
 
 def test_a_domain_or_smoke_size_that_is_none_is_refused() -> None:

@@ -84,7 +84,7 @@ def declared() -> list[tuple[Workload, str]]:
 def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: str, tmp_path: Path) -> None:
     parts = set(what.split("/"))
     precision = next(iter(parts & {"bf16", "fp16"}), "fp32")
-    rung = "aot:python" if "aot" in parts else "eager"
+    rung = "aot:python" if "aot" in parts else "compile" if "compile" in parts else "eager"
     mode: Mode = "train" if "train" in parts else "infer"
     case = smoke(workload.name, rung, mode, precision=precision)
     if rung == "aot:python":
