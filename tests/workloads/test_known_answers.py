@@ -145,3 +145,50 @@ def test_lennard_jones_forces_are_minus_the_slope_of_the_energy() -> None:
     assert torch.allclose(-torch.autograd.grad(energy.sum(), place)[0], force)
     minimum = torch.tensor([[2 ** (1 / 6), 0.0, 0.0]], dtype=torch.float64)
     assert float(energy_and_force(minimum)[0]) == pytest.approx(-1.0)
+
+
+def test_what_is_sampled_around_a_paper_can_be_counted() -> None:
+    """Hop by hop: 15 papers, 2 authors, 4 fields, a journal and a conference around the first, and so on."""
+    pytest.importorskip("torch_geometric")
+    from tare.workloads.networks.rgat import RELATIONS, sampled
+
+    counts, edges = sampled(1, (15,))
+    assert counts == {"paper": 16, "author": 2, "institute": 0, "fos": 4, "journal": 1, "conference": 1}
+    counts, edges = sampled(2, (15, 10, 5))
+    assert sum(counts.values()) == 2 * (1 + 23 + 336 + 3332)
+    reached = dict.fromkeys(counts, 0)
+    for (source, _, target), found in zip(RELATIONS, edges, strict=True):
+        reached[source] += len(found[0].unique())
+        assert int(found[1].max()) < counts[target]
+    # Every node but the two first is the source of exactly one edge.
+    assert sum(found.shape[1] for found in edges) == sum(counts.values()) - 2
+    assert reached == counts | {"paper": counts["paper"] - 2}
+
+
+def test_rgat_is_as_wide_as_mlperf_s() -> None:
+    """Eleven relations from 1024 to 512, then 512 to 512 twice, each with two vectors of attention and a bias."""
+    pytest.importorskip("torch_geometric")
+    workload = get_workload("rgat")
+    with torch.device("meta"):
+        model = workload.definition.build(**workload.defaults)
+    relations = 11 * ((1024 + 512 + 512) * 512 + 3 * 3 * 512)
+    assert sum(p.numel() for p in model.parameters()) == relations + (512 + 1) * 2983
+
+
+def test_rgat_s_first_layer_at_a_paper_is_a_sum_over_relations_of_attention() -> None:
+    """By the formula: softmax of leaky(a.Wx_i + b.Wx_j) over the neighbours of one relation, head by head."""
+    pytest.importorskip("torch_geometric")
+    from tare.workloads.networks.rgat import HEADS, KINDS, RELATIONS
+
+    workload = get_workload("rgat")
+    model = workload.build(workload.smoke_sizes).double()
+    args = [x.double() if x.is_floating_point() else x for x in workload.inputs(2, workload.smoke_sizes).args]
+    x, edges = dict(zip(KINDS, args[1:], strict=False)), dict(zip(RELATIONS, args[7:], strict=True))
+    wanted = torch.zeros(16, dtype=torch.float64)
+    for relation in (r for r in RELATIONS if r[2] == "paper"):
+        layer = model.layers[0].convs[relation]
+        near = x[relation[0]][edges[relation][0][edges[relation][1] == 0]]
+        mine, theirs = (layer.lin(features).unflatten(-1, (HEADS, -1)) for features in (x["paper"][:1], near))
+        weight = functional.leaky_relu((mine * layer.att_dst).sum(-1) + (theirs * layer.att_src).sum(-1), 0.2)
+        wanted = wanted + (theirs * weight.softmax(0)[..., None]).sum(0).flatten() + layer.bias
+    assert torch.allclose(model.layers[0](x, edges)["paper"][0], wanted)

@@ -110,6 +110,10 @@ def test_a_case_is_refused_with_the_declared_reason() -> None:
     why = refusal("functorch_dp_cifar10", rung="torchscript", mode="train", optimizer="sgd")
     assert why is not None
     assert refusal("functorch_dp_cifar10", rung="torchscript") is None
+    traced = ("unsupported", get_workload("hf_Reformer").unsupported["torchscript"])
+    assert refusal("hf_Reformer", rung="torchscript") == traced
+    assert refusal("hf_Reformer", rung="libtorch:script") == traced, "its archive is a trace, too"
+    assert refusal("hf_Reformer", rung="eager") is None
 
 
 def test_a_domain_or_smoke_size_that_is_none_is_refused() -> None:

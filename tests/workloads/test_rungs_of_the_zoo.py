@@ -68,13 +68,15 @@ get_rung(case.rung).prepare(get_workload(case.workload), case).step()
 
 
 def declared() -> list[tuple[Workload, str]]:
-    """What can be tried on a CPU; that there is no loss is another test's. A chain of Python frames would run on
-    other rungs, but there would be nothing left of it to measure."""
+    """What can be tried on a CPU; that there is no loss is another test's, and so are traces. A chain of Python
+    frames would run on other rungs, but there would be nothing left of it to measure."""
     return [
         (workload, what)
         for workload in ZOO.values()
         for what in workload.unsupported
-        if what != "train" and "cuda" not in what and workload.name != "frame_chain"
+        if not {"cuda", "torchscript"} & set(what.split("/"))
+        and what != "train"
+        and workload.name != "frame_chain"
     ]
 
 
@@ -82,8 +84,7 @@ def declared() -> list[tuple[Workload, str]]:
 def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: str, tmp_path: Path) -> None:
     parts = set(what.split("/"))
     precision = next(iter(parts & {"bf16", "fp16"}), "fp32")
-    rung = next(iter(parts & {"torchscript", "aot"}), "eager")
-    rung = "aot:python" if rung == "aot" else rung
+    rung = "aot:python" if "aot" in parts else "compile" if "compile" in parts else "eager"
     mode: Mode = "train" if "train" in parts else "infer"
     case = smoke(workload.name, rung, mode, precision=precision)
     if rung == "aot:python":

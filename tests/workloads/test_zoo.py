@@ -15,8 +15,10 @@ NAMES = [name for name, workload in all_workloads().items() if not name.startswi
 # How far float32 may be from float64: outputs and losses, and the gradient of all parameters together. Batch norm
 # over two small images amplifies rounding, so the second is wide; a random number in the step is wider still.
 CLOSE, GRADIENT = 1e-3, 0.1
-# Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach.
-UNREACHED = 0.2
+# Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach. In
+# rgat, as in MLPerf's, the last layer has relations that do not end at papers; and over one neighbour attention
+# has no slope.
+UNREACHED, UNREACHED_IN = 0.2, {"rgat": 0.35}
 
 
 def prepared(workload: Workload, dtype: torch.dtype, train: bool) -> Any:
@@ -54,13 +56,14 @@ def _leave_nothing_behind() -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_infers_the_same_as_float64(name: str) -> None:
     workload = get_workload(name)
-    first, second = prepared(workload, torch.float32, False), workload.build(workload.smoke_sizes)
+    first, second = (prepared(workload, torch.float32, False) for _ in range(2))
     weights, again = first.state_dict(), second.state_dict()
     assert weights.keys() == again.keys()
     assert all(torch.equal(weights[key], again[key]) for key in weights), "not the same weights from the same seed"
     found = leaves(run(workload, first, torch.float32))
-    wanted = leaves(run(workload, second.double().eval(), torch.float64))
+    wanted = leaves(run(workload, second.double(), torch.float64))
     assert found
+    assert distance(leaves(run(workload, first, torch.float32)), found) < 1e-6, "not the same in the next step"
     assert all(bool(torch.isfinite(leaf).all()) for leaf in found)
     assert any(leaf.numel() and bool((leaf != 0).any()) for leaf in found), "nothing but zeros"
     assert [leaf.shape for leaf in found] == [leaf.shape for leaf in wanted]
@@ -77,7 +80,9 @@ def test_trains_the_same_as_float64(name: str) -> None:
     assert distance([loss], [wanted]) < CLOSE
     learning = [p for p in first.parameters() if p.requires_grad]
     still = [p for p in learning if p.grad is None or not bool((p.grad != 0).any())]
-    assert len(still) <= UNREACHED * len(learning), f"{len(still)} of {len(learning)} have no gradient"
+    assert len(still) <= UNREACHED_IN.get(name, UNREACHED) * len(learning), (
+        f"{len(still)} of {len(learning)} have no gradient"
+    )
     assert all(bool(torch.isfinite(p.grad).all()) for p in learning if p.grad is not None)
     slopes = [p.grad for p in learning if p.grad is not None]
     assert distance(slopes, [p.grad for p in second.parameters() if p.grad is not None]) < GRADIENT

@@ -28,7 +28,8 @@ class LibTorch(NativeRung):
             return f"{workload.name} is not written in C++ (those are: {', '.join(WRITTEN)}); try libtorch:script"
         if case.precision == "amp-fp16" and case.mode == "train":
             return "LibTorch has no gradient scaler, so float16 autocast does not train there"
-        return None
+        # The archive is a trace, as on the rung of that name.
+        return workload.refusal({case.mode, "torchscript"}) if _scripted(case) else None
 
     def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
         return (str(executable("tare-script" if _scripted(case) else self.program, on_build)),)

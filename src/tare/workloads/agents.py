@@ -3,6 +3,7 @@
 from typing import Any
 
 from tare.workloads.base import Batch
+from tare.workloads.kinds import NO_TRACED_TRAINING
 from tare.workloads.registry import workload
 
 TOGETHER = "all parts are updated together from the same step; target networks move at its beginning"
@@ -24,6 +25,7 @@ class Update:
     batch=256,
     sizes={"state": 17, "action": 6, "hidden": 1024},
     smoke={"batch": 8, "hidden": 32},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adam",
     learning_rate=0.003,
 )
@@ -55,6 +57,7 @@ class SoftActorCritic(Update):
     batch=128,
     sizes={"resolution": 84, "action": 6, "hidden": 1024, "features": 50},
     smoke={"batch": 2, "resolution": 40, "hidden": 32, "features": 10},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adam",
     learning_rate=0.01,
 )
@@ -107,6 +110,7 @@ class Dqn(Update):
     batch=96,
     sizes={"strokes": 5, "blocks": 2, "hidden": 512},
     smoke={"batch": 1, "strokes": 1, "blocks": 1, "hidden": 16},
+    unsupported=NO_TRACED_TRAINING,
     requires=("torchvision",),
     optimizer="adam",
     learning_rate=0.003,

@@ -3,7 +3,8 @@
 from typing import Any
 
 from tare.workloads.base import Batch
-from tare.workloads.kinds import Regressor
+from tare.workloads.gan import TOGETHER, Adversarial
+from tare.workloads.kinds import NO_TRACED_TRAINING
 from tare.workloads.registry import workload
 
 
@@ -73,22 +74,28 @@ class ConvTasNet:
     "hifigan",
     domain="speech",
     task="synthesis",
-    source="written here; Kong et al., HiFi-GAN (2020), the generator V1",
-    differs="trained on the wave itself: the losses on spectrograms and by discriminators are left out",
+    source="written here; Kong et al., HiFi-GAN (2020), V1: the generator, discriminators of five periods and "
+    "three scales, and the losses of both, of features and of spectrograms",
+    differs=TOGETHER,
     batch=16,
-    sizes={"frames": 32, "width": 512},
-    smoke={"batch": 1, "frames": 4, "width": 32},
+    sizes={"frames": 32, "width": 512, "judges": 32},
+    smoke={"batch": 1, "frames": 4, "width": 32, "judges": 4},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adamw",
+    learning_rate=0.002,
 )
-class HifiGan(Regressor):
-    HOP = 256
+class HifiGan(Adversarial):
+    HIGHEST = 8000.0
 
-    def build(self, width: int, **_: int) -> Any:
-        from tare.workloads.networks.hifigan import Generator
+    def build(self, width: int, judges: int, **_: int) -> Any:
+        from tare.workloads.networks.hifigan_judges import HifiGan
 
-        return Generator(width)
+        return HifiGan(width, judges)
 
     def inputs(self, batch: int, frames: int, **_: int) -> Batch:
         import torch
 
-        return Batch((torch.randn(batch, 80, frames),), torch.rand(batch, 1, frames * self.HOP) * 2 - 1)
+        from tare.workloads.networks.mel import HOP, LogMel
+
+        waves = torch.rand(batch, 1, frames * HOP) * 2 - 1
+        return Batch((LogMel(self.HIGHEST)(waves), waves))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tare.workloads.base import Batch
+from tare.workloads.kinds import NO_TRACED_TRAINING
 from tare.workloads.registry import workload
 
 TOGETHER = "generator and discriminator are updated together from the same step instead of in turn"
@@ -22,6 +23,7 @@ class Adversarial:
     batch=128,
     sizes={"latent": 100, "width": 64},
     smoke={"batch": 4, "width": 8},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adam",
     learning_rate=0.002,
 )
@@ -46,6 +48,7 @@ class Dcgan(Adversarial):
     batch=1,
     sizes={"resolution": 256, "width": 64, "blocks": 9},
     smoke={"resolution": 32, "width": 4, "blocks": 1},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adam",
     learning_rate=0.002,
 )
@@ -71,6 +74,7 @@ class CycleGan(Adversarial):
     batch=16,
     sizes={"resolution": 128, "width": 64, "blocks": 6, "domains": 5},
     smoke={"batch": 1, "resolution": 64, "width": 4, "blocks": 1},
+    unsupported=NO_TRACED_TRAINING,
     optimizer="adam",
     learning_rate=0.001,
     counterpart=("public_image_generator1",),

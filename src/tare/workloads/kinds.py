@@ -4,6 +4,11 @@ from typing import Any
 
 from tare.workloads.base import Batch
 
+# Of workloads whose networks learn from each other (networks/frozen.py).
+NO_TRACED_TRAINING = {
+    "torchscript/train": "a loss passes through a network cut off from its parameters, which cannot be traced"
+}
+
 
 class Classifier:
     """Images in, one score a class out."""
@@ -55,13 +60,17 @@ class Translator(LanguageModel):
         return Batch((source, target[:, :-1].contiguous()), target[:, 1:].contiguous())
 
 
+def single(x: Any) -> Any:
+    """Half precision as float32: for a loss that has no kernel for it, or would be nothing but rounding."""
+    return x.float() if x.itemsize < 4 else x
+
+
 def ctc(output: Any, target: Any) -> Any:
     """Connectionist temporal classification (Graves et al., 2006) of scores (batch, steps, letters), 0 blank."""
     import torch
     from torch.nn import functional
 
-    # There is no kernel for half precision: as under autocast, the loss is computed in float32 then.
-    scores = output if output.dtype in (torch.float32, torch.float64) else output.float()
+    scores = single(output)
     steps = torch.full((output.shape[0],), output.shape[1])
     letters = torch.full((output.shape[0],), target.shape[1])
     return functional.ctc_loss(scores.log_softmax(-1).transpose(0, 1), target, steps, letters, zero_infinity=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tare.workloads.detection import NO_HALF, Detector
+from tare.workloads.detection import NO_HALF, NO_TRACED_TRAINING, Detector
 from tare.workloads.registry import workload
 
 # name -> (torchvision's name, resolution, where it comes from)
@@ -36,6 +36,7 @@ for _name, (_model, _resolution, _paper) in MODELS.items():
         requires=("torchvision",),
         # As for the two-stage ones: RetinaNet with a hundredth is no number after some hundred steps.
         learning_rate=0.0001,
-        unsupported=NO_HALF,
+        # RetinaNet divides its losses by tensors.
+        unsupported={**NO_HALF, **(NO_TRACED_TRAINING if "fcos" in _name else {})},
         groups=() if "fcos" in _name else ("mlperf",),
     )(OneStage(_model))

@@ -16,7 +16,7 @@ class QuantisationAware(Classifier):
         from torch.ao.quantization.quantize_fx import prepare_qat_fx
         from torchvision.models import mobilenet_v2
 
-        from tare.workloads.networks.float32 import Float32, settled
+        from tare.workloads.networks.float32 import Observing, settled
         from tare.workloads.networks.residual import bottlenecks
         from tare.workloads.networks.still import still
 
@@ -26,7 +26,7 @@ class QuantisationAware(Classifier):
             warnings.simplefilter("ignore")  # deprecated upstream in favour of a package of its own
             mapping = get_default_qat_qconfig_mapping("x86")
             prepared = prepare_qat_fx(model, mapping, (torch.randn(1, 3, 64, 64),))
-        return Float32(settled(prepared, torch.randn(4, 3, 64, 64)))
+        return Observing(settled(prepared, torch.randn(4, 3, 64, 64)))
 
 
 for _model, _depth in (("mobilenet_v2", 0), ("resnet50", 50)):

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.ao.quantization import disable_observer, enable_observer
 
 
 class Float32(nn.Module):
@@ -24,6 +25,14 @@ class Float32(nn.Module):
         if x.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"this model computes in float32, not in {x.dtype}")
         return self.model(x.float()).to(x.dtype)
+
+
+class Observing(Float32):
+    """A network that simulates its quantisation: the ranges of its numbers are observed in training, and are fixed
+    at inference. torch leaves the observers on, and each step would move what the next one computes."""
+
+    def train(self, mode: bool = True) -> Any:
+        return super().train(mode).apply(enable_observer if mode else disable_observer)
 
 
 def settled(model: Any, images: Any) -> Any:

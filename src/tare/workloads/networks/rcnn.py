@@ -46,13 +46,14 @@ class ByPosition(nn.Module):
         self.masks = masks
 
     def forward(self, images: Any, boxes: Any, labels: Any, masks: Any) -> Any:
+        # Tuples instead of torchvision's dictionaries: TorchScript returns no list of those.
         if not self.training:
-            return self.detector(list(images.unbind()))
+            return tuple(tuple(found.values()) for found in self.detector(list(images.unbind())))
         targets = [{"boxes": b, "labels": c} for b, c in zip(boxes.unbind(), labels.unbind(), strict=True)]
         if self.masks:
             for target, mask in zip(targets, masks.unbind(), strict=True):
                 target["masks"] = mask
-        return self.detector(list(images.unbind()), targets)
+        return tuple(self.detector(list(images.unbind()), targets).values())
 
 
 class Stages(nn.Sequential):

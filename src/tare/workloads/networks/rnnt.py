@@ -24,15 +24,3 @@ class Transducer(nn.Module):
         start = words.new_zeros(batch, 1)
         said = self.predict(self.words(torch.cat([start, words], dim=1)))[0]
         return self.out(torch.relu(self.sound(heard)[:, :, None] + self.text(said)[:, None]))
-
-
-def alignment_loss(scores: Any, words: Any) -> Any:
-    """The negative log probability of one path: each word at evenly spaced frames, blanks (0) between."""
-    batch, frames, places, _ = scores.shape
-    length = places - 1
-    at = torch.arange(length, device=words.device) * frames // length
-    logs = scores.log_softmax(-1)
-    said = logs[:, at, torch.arange(length, device=words.device)].gather(2, words[..., None])
-    passed = (torch.arange(frames, device=words.device)[:, None] > at).sum(1)
-    blank = logs[:, torch.arange(frames, device=words.device), passed, 0]
-    return -(said.sum() + blank.sum()) / batch

@@ -53,6 +53,8 @@ def tacotron(symbols: int, width: int, recurrent: int) -> Any:
     )  # fmt: skip
     _half_off(model.decoder.prenet)
     model.encoder, model.postnet = _Encoder(model.encoder), _Postnet(model.postnet.convolutions)
+    # Marked for the compiler of TorchScript, which would compile it where the model is traced, and fail: not used.
+    model.infer = model.decoder.infer = None
     return still(model)
 
 

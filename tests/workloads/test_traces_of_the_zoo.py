@@ -1,0 +1,116 @@
+"""What workloads declare of TorchScript, both ways: where nothing is declared, a trace is right on a batch that it
+has not seen; where one is declared impossible, it cannot be made, or goes wrong on another batch.
+
+On the batch that it was made of, a trace that has frozen a decision is right, too: that is no proof.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from tare.cases.case import Case, Mode
+from tare.rungs import get_rung
+from tare.rungs.feeds import move
+from tare.workloads import Batch, Workload, all_workloads
+from tare.workloads.base import SEED
+
+# A chain of Python frames can be traced, but there would be nothing left of it to measure.
+ZOO = [w for name, w in all_workloads().items() if not name.startswith("planted") and name != "frame_chain"]
+CLOSE = 1e-4
+
+
+def cases(possible: bool) -> list[Any]:
+    """Modes that a workload has in eager, and that it has (or has not) on TorchScript."""
+    return [
+        pytest.param(workload, mode, id=f"{workload.name}-{mode}")
+        for workload in ZOO
+        for mode in get_args(Mode)
+        if not workload.refusal({mode}) and possible is not bool(workload.refusal({mode, "torchscript"}))
+    ]
+
+
+def traced(workload: Workload, mode: Mode) -> Any:
+    case = Case(
+        workload=workload.name,
+        rung="torchscript",
+        mode=mode,
+        batch=workload.smoke_batch,
+        sizes=workload.smoke_sizes,
+        optimizer="sgd" if mode == "train" else None,
+    )
+    return get_rung("torchscript").prepare(workload, case)
+
+
+def another(workload: Workload, program: Any) -> Batch:
+    torch.manual_seed(SEED + 2)
+    made = workload.definition.inputs(workload.smoke_batch, **workload.smoke_sizes)
+    return move(Batch(*made), "cpu", program.numerics, "contiguous")
+
+
+def crowded(model: Any, batch: Batch) -> Batch:
+    """The objects of a batch are where the detector proposes boxes, so that few others are left to learn from."""
+    found: list[Any] = []
+    hook = model.detector.rpn.register_forward_hook(lambda *passed: found.extend(passed[-1][0]))
+    model(*batch.args)
+    hook.remove()
+    images, boxes, *rest = batch.args
+    return Batch((images, torch.stack([made[: boxes.shape[1]].detach() for made in found]), *rest))
+
+
+def run(program: Any, forward: Any, batch: Batch) -> list[Any]:
+    """The output, or the loss from the initial state."""
+    if not program.trains:
+        return list(pytree.tree_leaves(forward(*batch.args)))
+    program.reset()
+    return [program.workload.loss(forward(*batch.args), batch.target).detach()]
+
+
+def difference(found: list[Any], wanted: list[Any]) -> float:
+    if [leaf.shape for leaf in found] != [leaf.shape for leaf in wanted]:
+        return float("inf")
+    off = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(found, wanted, strict=True))
+    size = sum(float(b.double().square().sum()) for b in wanted)
+    return float((off / size) ** 0.5) if size else off
+
+
+@pytest.fixture
+def alone() -> Iterator[ThreadPoolExecutor]:
+    """A thread: a program that fails half-way leaves inference mode on, which is the thread's."""
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+@pytest.mark.parametrize(("workload", "mode"), cases(possible=True))
+def test_a_trace_is_right_on_a_batch_that_it_has_not_seen(
+    workload: Workload, mode: Mode, alone: ThreadPoolExecutor
+) -> None:
+    def attempt() -> float:
+        program = traced(workload, mode)
+        other = another(workload, program)
+        return difference(run(program, program.forward, other), run(program, program.model, other))
+
+    assert alone.submit(attempt).result() < CLOSE
+
+
+@pytest.mark.parametrize(("workload", "mode"), cases(possible=False))
+def test_what_is_declared_impossible_cannot_be_traced_or_goes_wrong(
+    workload: Workload, mode: Mode, alone: ThreadPoolExecutor
+) -> None:
+    made = alone.submit(traced, workload, mode)
+    if made.exception():
+        return
+    program = made.result()
+
+    def other() -> Batch:
+        batch = another(workload, program)
+        detects = hasattr(getattr(program.model, "detector", None), "rpn")
+        return crowded(program.model, batch) if detects else batch
+
+    batch = alone.submit(other).result()
+    wanted = alone.submit(run, program, program.model, batch).result()
+    found = alone.submit(run, program, program.forward, batch)
+    assert found.exception() or difference(found.result(), wanted) > CLOSE
