@@ -30,7 +30,7 @@ def test_weights_and_optimizer_state_by_module() -> None:
 
 
 def test_a_scripted_and_a_compiled_model_bear_the_names_of_the_model() -> None:
-    class Own(torch.nn.Module):
+    class Own(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.scale = torch.nn.Parameter(torch.ones(3))

@@ -64,6 +64,9 @@ def test_infers_the_same_as_float64(name: str) -> None:
     wanted = leaves(run(workload, second.double(), torch.float64))
     assert found
     assert distance(leaves(run(workload, first, torch.float32)), found) < 1e-6, "not the same in the next step"
+    # Under inference mode torch.func has been seen to give no gradient, and no error.
+    plain = leaves(first(*workload.inputs(workload.smoke_batch, workload.smoke_sizes).args))
+    assert distance([leaf.detach() for leaf in plain], found) < CLOSE, "not the same outside inference mode"
     assert all(bool(torch.isfinite(leaf).all()) for leaf in found)
     assert any(leaf.numel() and bool((leaf != 0).any()) for leaf in found), "nothing but zeros"
     assert [leaf.shape for leaf in found] == [leaf.shape for leaf in wanted]

@@ -19,7 +19,7 @@ NO_HALF = {"fp16": "densities and pressures exceed float16"}
     sizes={"hidden": 16, "layers": 5},
     smoke={"batch": 16},
     optimizer="adam",
-    unsupported={"torchscript/train": "forces are a derivative taken inside the step, which a trace cannot train"},
+    unsupported={"torchscript": "forces are a derivative taken inside the step, which a trace does not follow"},
 )
 class LennardJones:
     def build(self, hidden: int, layers: int) -> Any:

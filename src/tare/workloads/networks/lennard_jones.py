@@ -6,6 +6,8 @@ from typing import Any
 from torch import nn
 from torch.func import grad, vmap
 
+from tare.workloads.networks.outside import outside
+
 
 def energy_and_force(position: Any) -> tuple[Any, Any]:
     """4 (r^-12 - r^-6) at unit depth and width, and minus its gradient."""
@@ -30,4 +32,4 @@ class Potential(nn.Module):
         def one(place: Any) -> Any:
             return self.energy(place.norm(dim=0, keepdim=True)).squeeze()
 
-        return self.energy(position.norm(dim=1, keepdim=True)), -vmap(grad(one))(position)
+        return self.energy(position.norm(dim=1, keepdim=True)), -outside(vmap(grad(one)), position)

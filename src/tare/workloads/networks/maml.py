@@ -7,6 +7,8 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
+from tare.workloads.networks.outside import outside
+
 RATE = 0.1
 
 
@@ -34,7 +36,7 @@ class Maml(nn.Module):
 
     def forward(self, images: Any, labels: Any, queries: Any) -> Any:
         if self.together:
-            return vmap(self._task, randomness="error")(images, labels, queries)
+            return outside(vmap(self._task, randomness="error"), images, labels, queries)
         return torch.stack(
             [self._loop(*task) for task in zip(images.unbind(), labels.unbind(), queries.unbind(), strict=True)]
         )
