@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
-from tare.measure.interception import QUESTIONS
+from tare.measure.interception import Operators
 
 _aten = torch.ops.aten
 
@@ -60,7 +59,7 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
 OnCall = Callable[[Any, Any, Any, Any, int | None], None]
 
 
-class CountedCalls(TorchDispatchMode):  # type: ignore[misc]
+class CountedCalls(Operators):
     """Hands every operator that runs to `on_call`: the operator, its arguments, its result, and its FLOPs, None
     where there is no formula. A composite operator comes in its parts, unless it has a formula itself."""
 
@@ -68,13 +67,7 @@ class CountedCalls(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._on_call = on_call
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not isinstance(func, torch._ops.OpOverload):
-            # A higher-order operator (flex attention) has no schema to name it by.
-            return func(*args, **kwargs)
-        if func._schema.name in QUESTIONS:
-            return NotImplemented
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         formula = FORMULAS.get(func._overloadpacket)
         if formula is None:
             # In inference mode composite operators (linear, conv2d) come here whole.

@@ -40,20 +40,29 @@ class ApiCalls(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
+class Operators(TorchDispatchMode):  # type: ignore[misc]
+    """Hands the operators that run while it is active to `call`, which runs them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):
+            # A higher-order operator (flex attention) has no schema to name it by.
+            return func(*args, **(kwargs or {}))
+        if func._schema.name in QUESTIONS:
+            return NotImplemented
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+class OperatorCalls(Operators):
     """Hands every operator that runs while it is active to `on_call`, the composite ones with their parts."""
 
     def __init__(self, on_call: Callable[[Any, Any], None]) -> None:
         super().__init__()
         self._on_call = on_call
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not isinstance(func, torch._ops.OpOverload):
-            # A higher-order operator (flex attention) has no schema to name it by.
-            return func(*args, **kwargs)
-        if func._schema.name in QUESTIONS:
-            return NotImplemented
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         # Without autograd a composite operator arrives whole; what it consists of has to be asked for.
         with self:
             made = func.decompose(*args, **kwargs)
