@@ -8,6 +8,7 @@ import msgspec
 from tare.errors import BadInput
 from tare.foreign.point import ForeignPoint
 from tare.foreign.read import read_foreign
+from tare.guard import selectors
 from tare.guard.selectors import runs_beside, select_records
 from tare.records.codec import names_file, read_records
 from tare.records.record import Record
@@ -58,8 +59,7 @@ def find_series(terms: list[str], where: str | None) -> list[Record]:
 def newest_run(where: str | None) -> list[Record]:
     """The records of the run that wrote last."""
     with Store(where, reading=True) as store:
-        run = store.newest_run()
-        return store.find(Query(fields=(("run", (run,)),))) if run else []
+        return selectors.newest_run(store)
 
 
 def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:

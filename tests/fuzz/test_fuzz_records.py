@@ -16,6 +16,7 @@ from builders import make_case, make_failure, make_record, make_round, make_seri
 from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
 from tare.export import get_exporter
+from tare.guard.selectors import newest_run
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import DeviceMemory, HostMemory, Record, Telemetry
 from tare.store.database import Store
@@ -89,7 +90,7 @@ def read_all(path: Path) -> None:
     store = Store(str(path))
     try:
         store.find(Query(), latest=True)
-        store.newest_run()
+        newest_run(store)
         resume(store, "mark")
     finally:
         store.close()

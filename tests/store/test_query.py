@@ -7,9 +7,10 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record
 from msgspec.structs import replace
 
 from tare.errors import BadInput
+from tare.guard.selectors import BASELINE_SIDE, newest_run
 from tare.records.record import Parity, Record
 from tare.store.database import Store
-from tare.store.journal import StoreJournal
+from tare.store.journal import StoreJournal, begin
 from tare.store.query import Query, parse_query
 
 OTHER = replace(ENVIRONMENT, machine={"cpu": "other"})
@@ -143,7 +144,13 @@ def test_records_come_oldest_first(store: Store) -> None:
 
 
 def test_the_newest_run_is_the_one_that_wrote_last(store: Store, tmp_path: Path) -> None:
-    assert store.newest_run() == "run2"
-    assert Store(str(tmp_path / "empty.db")).newest_run() is None
+    assert {record.run for record in newest_run(store)} == {"run2"}
+    assert newest_run(Store(str(tmp_path / "empty.db"))) == []
     stored(store, RECORDS["b"], "late", "run0", 30)
-    assert store.newest_run() == "run0"
+    assert [record.id for record in newest_run(store)] == ["late"]
+
+
+def test_what_a_check_measured_beside_is_not_the_newest_run(store: Store) -> None:
+    side = begin(store, f"night{BASELINE_SIDE}", "mark", [])
+    stored(store, RECORDS["b"], "beside", side.run, 30)
+    assert {record.run for record in newest_run(store)} == {"run2"}

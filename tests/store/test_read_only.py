@@ -13,7 +13,7 @@ from builders import make_record
 from users import acting_as_nobody
 
 from tare.errors import BadInput
-from tare.guard.selectors import select_records
+from tare.guard.selectors import newest_run, select_records
 from tare.store.baselines import get_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.journal import begin
@@ -49,7 +49,7 @@ READ_ONLY = [(0o444, 0o777), (0o444, 0o555), (0o666, 0o555)]
 def test_it_can_be_read(path: Path, file: int, folder: int) -> None:
     with locked(path, file, folder) as where, Store(where, reading=True) as store:
         (record,) = store.find(Query())
-        assert store.newest_run() == record.run
+        assert newest_run(store) == [record]
         assert get_baseline(store, "main") == select_records("newest", store).records == [record]
 
 

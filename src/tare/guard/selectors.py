@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, func, not_, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 
 from tare.errors import BadInput, quote, unknown
 from tare.records.codec import names_file, read_records
@@ -51,20 +51,12 @@ def newest_of_each(records: Iterable[Record]) -> list[Record]:
 
 
 def newest_run(store: Store, back: int = 0) -> list[Record]:
-    """The records of the run that wrote last, or of one `back` before it."""
-    runs, kept = schema.runs.c, schema.records.c
-    latest = func.max(kept.created).label("latest")
-    statement = (
-        select(runs.id, latest)
-        .join(schema.records, kept.run == runs.id)
-        .where(not_(_is_beside()))
-        .group_by(runs.id)
-        .order_by(latest.desc())
-        .offset(back)
-        .limit(1)
-    )
-    found = store.rows(statement)
-    return store.find(Query(fields=(("run", (found[0].id,)),))) if found else []
+    """The records of the run that wrote last, or of one `back` before it; those beside others do not count."""
+    kept = schema.records.c
+    beside = select(schema.runs.c.id).where(_is_beside())
+    of_runs = select(kept.run).where(kept.run.not_in(beside)).group_by(kept.run)
+    found = store.rows(of_runs.order_by(func.max(kept.created).desc()).offset(back).limit(1))
+    return store.find(Query(fields=(("run", (found[0].run,)),))) if found else []
 
 
 def runs_beside(store: Store) -> set[str]:

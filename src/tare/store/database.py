@@ -82,11 +82,6 @@ class Store:
         except DatabaseError as error:
             raise BadInput(f"cannot read the store {self.where}: {error.orig}") from error
 
-    def newest_run(self) -> str | None:
-        """The run that wrote last."""
-        newest = select(schema.records.c.run).order_by(schema.records.c.created.desc()).limit(1)
-        return next((row.run for row in self.rows(newest)), None)
-
     def close(self) -> None:
         self._engine.dispose()
 
