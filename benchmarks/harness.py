@@ -113,18 +113,29 @@ def import_torch() -> float:
 
 def sampler_cost() -> dict[str, Any]:
     """A fixed piece of work of about 20 microseconds, in a bare loop before and after and through the sampler
-    between, in turns. Of each the quickest tenth: what else goes on here only adds, and to both."""
+    between, in turns, by blocks of as many steps: longer ones would hold more of what else goes on here. Of each
+    the quickest tenth: that only adds, and to both."""
     step = _work(STEP_S)
-    ratios, before = [], _bare(step)
+    ratios = []
+    before = _bare(step, *_blocks(_sampled(step)))
     for _ in range(TURNS):
-        series: list[Series] = []
-        limits = Limits(budget_s=0.2, width=0.001)
-        sample(step, WallClock(lambda: None, overlaps=False), limits, series.append)
-        pipelined = next(one for one in series if one.kind == "pipelined")
-        after = _bare(step)
+        pipelined = _sampled(step)
+        after = _bare(step, *_blocks(pipelined))
         ratios.append(2 * _quick(pipelined.step_seconds()) / (before + after) - 1)
         before = after
     return {"sampler_overhead": spread(ratios), "step_s": before}
+
+
+def _sampled(step: Callable[[], int]) -> Series:
+    series: list[Series] = []
+    limits = Limits(budget_s=0.2, width=0.001)
+    sample(step, WallClock(lambda: None, overlaps=False), limits, series.append)
+    return next(one for one in series if one.kind == "pipelined")
+
+
+def _blocks(series: Series) -> tuple[int, int]:
+    """How many blocks of how many steps."""
+    return len(series.wall_ns), int(median(series.steps))
 
 
 def _work(seconds: float) -> Callable[[], int]:
@@ -141,15 +152,15 @@ def _work(seconds: float) -> Callable[[], int]:
         loops = int(loops * 1.1) + 1
 
 
-def _bare(step: Callable[[], int]) -> float:
+def _bare(step: Callable[[], int], blocks: int = 60, steps: int = 50) -> float:
     """What a plain loop takes a step, over blocks."""
-    blocks = []
-    for _ in range(60):
+    taken = []
+    for _ in range(blocks):
         began = time.perf_counter_ns()
-        for _ in range(50):
+        for _ in range(steps):
             step()
-        blocks.append((time.perf_counter_ns() - began) / 50)
-    return _quick(blocks) / 1e9
+        taken.append((time.perf_counter_ns() - began) / steps)
+    return _quick(taken) / 1e9
 
 
 def _quick(values: Sequence[float]) -> float:

@@ -117,10 +117,16 @@ def test_blocks_are_long_enough_for_the_clock(step_s: float, overlaps: bool, ste
     assert set(latency.steps) == {1}
 
 
-@pytest.mark.parametrize(("step_s", "steps"), [(1e-6, 100), (30e-6, 4), (1e-3, 1)])
-def test_a_block_lasts_two_thousand_resolutions_of_the_clock(step_s: float, steps: int) -> None:
+@pytest.mark.parametrize(("step_s", "steps"), [(1e-6, 1000), (30e-6, 34), (1e-3, 1)])
+def test_a_block_on_the_host_lasts_a_millisecond(step_s: float, steps: int) -> None:
     _, pipelined, _ = take(SimulatedClock(lambda _: step_s), Limits(budget_s=0.1, width=0.01))
     assert set(pipelined.steps) == {steps}
+
+
+def test_a_block_lasts_two_thousand_resolutions_of_a_coarse_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "resolution_ns", lambda: 1000)
+    _, pipelined, _ = take(SimulatedClock(lambda _: 1e-6), Limits(budget_s=0.1, width=0.01))
+    assert set(pipelined.steps) == {2000}
 
 
 def test_very_long_steps_are_run_a_few_times_only() -> None:
