@@ -1,20 +1,23 @@
 """The tables of docs/frames.md are what the records say."""
 
 import gzip
+import io
 from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
+from tare.frames.cost import Cost
 from tare.frames.count import Depth
-from tare.report.frames import depth_view
+from tare.report.frames import cost_view, depth_view
 
 ROOT = Path(__file__).parents[2]
 
 
 class Study(msgspec.Struct):
     depths: list[Depth]
+    cost: Cost | None = None
 
 
 @pytest.mark.parametrize(
@@ -22,9 +25,15 @@ class Study(msgspec.Struct):
 )
 def test_the_document_shows_the_record(record: Path) -> None:
     study = msgspec.json.decode(gzip.decompress(record.read_bytes()), type=Study)
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(depth_view(study.depths))
-    shown = [line.rstrip() for line in console.export_text().splitlines()]
     written = (ROOT / "docs" / "frames.md").read_text()
-    assert shown[2].startswith("rung")
-    assert "\n".join(shown[2:]).strip() in written
+    assert table(depth_view(study.depths)) in written
+    if study.cost:
+        assert table(cost_view(study.cost)) in written
+
+
+def table(view: RenderableType) -> str:
+    """From the heads of its columns on, as the terminal shows it."""
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(view)
+    text = "\n".join(line.rstrip() for line in console.export_text().splitlines()).strip()
+    return text[text.index("\nrung") + 1 :]

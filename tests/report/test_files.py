@@ -1,5 +1,6 @@
 """Files that are written whole or not at all, and never put in the place of what is no file."""
 
+import gzip
 import os
 import threading
 from pathlib import Path
@@ -8,6 +9,15 @@ import pytest
 
 from tare.errors import BadInput
 from tare.report.files import check_writable, replacing, several_files, write_whole
+
+
+def test_a_name_that_ends_in_gz_is_compressed(tmp_path: Path) -> None:
+    path = tmp_path / "records.json.gz"
+    write_whole(path, "[ä]")
+    assert gzip.decompress(path.read_bytes()).decode() == "[ä]"
+    written = path.read_bytes()
+    write_whole(path, "[ä]")
+    assert path.read_bytes() == written
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files written whole or not at all."""
 
+import gzip
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,13 @@ LONGEST_NAME = 255 - 30
 
 
 def write_whole(path: Path, text: str) -> None:
+    """Compressed where the name ends in .gz, as every reader of ours expects of it."""
+    data = text.encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
     try:
         with replacing(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+            partial.write_bytes(data)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}") from None
 
