@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl  # type: ignore[import-untyped]
+import triton.language as tl
 
 
 @triton.jit  # type: ignore[untyped-decorator]
