@@ -2,15 +2,16 @@
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from tare.errors import BadInput
-from tare.foreign.point import ForeignPoint
-from tare.foreign.read import read_foreign
+from tare.foreign.point import ForeignPoint, Imported
+from tare.foreign.read import decode_foreign
 from tare.guard import selectors
 from tare.guard.selectors import runs_beside, select_records
-from tare.records.codec import names_file, read_records
+from tare.records.codec import decode_records, names_file, read_file, read_records
 from tare.records.record import Record
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
@@ -67,7 +68,8 @@ def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Rec
     with Store(where, existing=True) as store:
         if names_file(selector):
             raise BadInput(
-                f"a baseline names records in the store, and {selector} is a file: compare with it directly"
+                f"a baseline names records in the store, and {selector} is a file: tare import it first,"
+                " or compare with it directly"
             )
         found = select_records(selector, store).records
         return found, set_baseline(store, name, found)
@@ -97,19 +99,33 @@ def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoin
 
 
 class ImportedFile(msgspec.Struct):
+    """`what` was found in it: records of ours, or points of another tool's series."""
+
     file: str
     source: str
-    points: int
+    what: Literal["records", "points"]
+    found: int
     new: int
     left_out: dict[str, str]
 
 
 def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
     """All of them, or none if one cannot be read."""
-    found = [(path, read_foreign(path)) for path in files]
+    contents = [(str(path), _read_any(path)) for path in files]
     with Store(where) as store:
-        new = [add_foreign(store, each.points) for _, each in found]
-    return [
-        ImportedFile(str(path), each.source, len(each.points), count, each.left_out)
-        for (path, each), count in zip(found, new, strict=True)
-    ]
+        return [_bring_in(store, name, content) for name, content in contents]
+
+
+def _read_any(path: Path) -> list[Record] | Imported:
+    """Records of ours are a list, and every other tool's file is a document."""
+    data = read_file(path)
+    return decode_records(data, str(path)) if data.lstrip()[:1] == b"[" else decode_foreign(data, str(path))
+
+
+def _bring_in(store: Store, name: str, content: list[Record] | Imported) -> ImportedFile:
+    if isinstance(content, Imported):
+        new = add_foreign(store, content.points)
+        return ImportedFile(name, content.source, "points", len(content.points), new, content.left_out)
+    new, clashing = keep_records(store, content)
+    left_out = {record.id: f"run {record.run} has another record of {record.case.key}" for record in clashing}
+    return ImportedFile(name, "tare", "records", len(content), new, left_out)

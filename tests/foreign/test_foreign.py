@@ -1,6 +1,5 @@
 """Files of other tools: read for what they say, refused in one line, and never read twice."""
 
-import gzip
 import json
 import random
 from pathlib import Path
@@ -12,7 +11,7 @@ from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
 from tare.errors import BadInput
 from tare.export import get_exporter
-from tare.foreign.read import decode_foreign, read_foreign
+from tare.foreign.read import decode_foreign
 from tare.store.database import Store
 from tare.store.foreign import add_foreign, find_foreign
 
@@ -116,17 +115,6 @@ def test_what_tare_exports_for_pyperf_can_be_imported() -> None:
 def test_a_file_that_cannot_be_used_is_refused(document: Any, named: str) -> None:
     with pytest.raises(BadInput, match=named):
         read(document)
-
-
-def test_compressed_missing_and_spoilt_files(tmp_path: Path) -> None:
-    path = tmp_path / "a.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(PYPERF).encode()))
-    assert len(read_foreign(path).points) == 1
-    path.write_bytes(b"no gzip")
-    with pytest.raises(BadInput, match=r"a\.json\.gz"):
-        read_foreign(path)
-    with pytest.raises(BadInput, match="cannot read"):
-        read_foreign(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("source", ALL)

@@ -1,4 +1,4 @@
-"""tare import: results of other benchmark tools into the store."""
+"""tare import: exported records, and results of other benchmark tools, into the store."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ def import_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import JSON of pyperf, pytest-benchmark or google-benchmark, so that tare history can watch it."""
+    """Import what tare export wrote, or JSON of pyperf, pytest-benchmark or google-benchmark for tare history."""
     from tare.stored import import_files
 
     done = import_files(files, store)
@@ -21,6 +21,6 @@ def import_(
         print_json(done)
         return
     for each in done:
-        typer.echo(f"{each.file}: {each.source}, {each.points} points, {each.new} of them new")
+        typer.echo(f"{each.file}: {each.source}, {each.found} {each.what}, {each.new} of them new")
         for name, why in each.left_out.items():
             typer.echo(f"  {name} left out: {why}")

@@ -1,9 +1,5 @@
 """A file of another tool: which one wrote it is seen from what it holds. Data only; refused in one line."""
 
-import gzip
-import zlib
-from pathlib import Path
-
 import msgspec
 
 from tare.errors import BadInput, brief
@@ -11,18 +7,6 @@ from tare.foreign import google_benchmark, pyperf, pytest_benchmark
 from tare.foreign.point import Imported
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
-
-
-def read_foreign(path: Path) -> Imported:
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    except (EOFError, zlib.error) as error:
-        raise BadInput(f"{path} is not a gzip file: {error}") from None
-    return decode_foreign(data, str(path))
 
 
 def decode_foreign(data: bytes, where: str) -> Imported:
@@ -38,7 +22,7 @@ def decode_foreign(data: bytes, where: str) -> Imported:
             found = pyperf.read(msgspec.json.decode(data, type=pyperf.Document), where)
         else:
             raise BadInput(
-                f"{where} is of no known format (known: pyperf, pytest-benchmark, google-benchmark JSON)"
+                f"{where} is of no known format (known: pyperf, pytest-benchmark, google-benchmark, tare JSON)"
             )
     except UNREADABLE as error:
         raise BadInput(

@@ -47,16 +47,26 @@ def names_file(term: str) -> bool:
 
 def read_records(path: Path) -> list[Record]:
     """The records in a file that `tare export --format json` wrote, compressed or not."""
+    return decode_records(read_file(path), str(path))
+
+
+def read_file(path: Path) -> bytes:
+    """What is in a file, or in it compressed where its name ends in .gz."""
     try:
         data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-        documents = msgspec.json.decode(data, type=list[msgspec.Raw])
+        return gzip.decompress(data) if path.suffix == ".gz" else data
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, EOFError, zlib.error, RecursionError) as error:
-        raise BadInput(f"{path} is not a file of records: {error}") from None
-    return [decode_record(bytes(raw), f"{path}, record {i}") for i, raw in enumerate(documents, 1)]
+    except (EOFError, zlib.error) as error:
+        raise BadInput(f"{path} is not a gzip file: {error}") from None
+
+
+def decode_records(data: bytes, where: str) -> list[Record]:
+    try:
+        documents = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput(f"{where} is not a file of records: {error}") from None
+    return [decode_record(bytes(raw), f"{where}, record {i}") for i, raw in enumerate(documents, 1)]
 
 
 def decode_round(text: bytes | str, where: str) -> Round:

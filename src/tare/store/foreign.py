@@ -10,9 +10,8 @@ from tare.errors import BadInput, brief
 from tare.foreign.point import ForeignPoint
 from tare.store import schema
 from tare.store.database import Store
-from tare.store.query import named
+from tare.store.query import named, rows_among
 
-PIECE = 500
 _decoder = msgspec.json.Decoder(ForeignPoint)
 
 
@@ -20,13 +19,9 @@ def add_foreign(store: Store, points: Iterable[ForeignPoint]) -> int:
     """Adds what is not there yet, all or nothing; how many were new."""
     new = {point.id: point for point in points}
     with store.transaction() as connection:
-        column, ids = schema.foreign_points.c.id, list(new)
-        # In pieces: a database takes a limited number of values in one statement.
-        for at in range(0, len(ids), PIECE):
-            for known in list(
-                connection.execute(select(column).where(column.in_(ids[at : at + PIECE]))).scalars()
-            ):
-                new.pop(known)
+        column = schema.foreign_points.c.id
+        for row in rows_among(connection, select(column), column, list(new)):
+            new.pop(row.id)
         if new:
             connection.execute(insert(schema.foreign_points), [_row(point) for point in new.values()])
     return len(new)

@@ -18,6 +18,7 @@ from tare.records.codec import UNREADABLE, decode_record, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
 from tare.store.database import Store, StoreFailed
+from tare.store.query import rows_among
 
 
 class _Spilled(msgspec.Struct):
@@ -111,11 +112,25 @@ class StoreJournal:
                 path.unlink()
 
 
-def keep_records(store: Store, kept: Iterable[Record]) -> None:
-    """Records of any run, as they are."""
+def keep_records(store: Store, kept: Iterable[Record]) -> tuple[int, list[Record]]:
+    """Records of any run, as they are: how many were not there yet, and those left out because their run has
+    another record of their case."""
+    new = {record.id: record for record in kept}
+    column = schema.records.c
+    clashing = []
     with store.transaction() as connection:
-        for record in kept:
+        for row in rows_among(connection, select(column.id), column.id, list(new)):
+            new.pop(row.id)
+        runs = list({record.run for record in new.values()})
+        of_runs = rows_among(connection, select(column.run, column.key), column.run, runs)
+        taken = {(row.run, row.key) for row in of_runs}
+        for record in new.values():
+            if (record.run, record.case.key) in taken:
+                clashing.append(record)
+                continue
+            taken.add((record.run, record.case.key))
             connection.execute(insert(schema.records).values(**_columns(record)))
+    return len(new) - len(clashing), clashing
 
 
 def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> StoreJournal:

@@ -1,14 +1,17 @@
 """Queries as a user writes them: a key, the beginning of one, a record's id, a workload, or field=value."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
-from sqlalchemy import ColumnElement, Select, func, or_
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_
 
 from tare.cases.case import Feed, Layout, Mode, Optimizer, Precision
 from tare.errors import BadInput, quote, unknown
 from tare.store.schema import records
 
+# A database takes a limited number of values in one statement.
+PIECE = 500
 NUMBERS = ("batch", "threads")
 # The fields whose values are known beforehand; a rung or a status may come from a plug-in.
 CLOSED: dict[str, tuple[str, ...]] = {
@@ -64,6 +67,14 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
                     raise BadInput(f"{name} is a whole number, not '{part[:40]}'")
         fields.append((name, values))
     return Query(tuple(words), tuple(fields))
+
+
+def rows_among(
+    connection: Connection, statement: Select[Any], column: ColumnElement[str], values: Sequence[str]
+) -> list[Row[Any]]:
+    """The rows in which the column has one of the values, however many these are."""
+    pieces = (values[at : at + PIECE] for at in range(0, len(values), PIECE))
+    return [row for piece in pieces for row in connection.execute(statement.where(column.in_(piece)))]
 
 
 def named(column: ColumnElement[str], word: str) -> ColumnElement[bool]:

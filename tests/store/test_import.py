@@ -1,0 +1,87 @@
+"""What was exported, or another tool has written, comes into a store: once, all or nothing, and as it was."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_record
+from commandline import tare
+
+from tare.errors import BadInput
+from tare.export.as_json import export
+from tare.report.files import write_whole
+from tare.store.database import Store
+from tare.store.journal import keep_records
+from tare.store.query import PIECE, Query
+from tare.stored import import_files
+
+PYPERF = {
+    "version": "1.0",
+    "benchmarks": [
+        {"metadata": {"name": "loads"}, "runs": [{"values": [1.0], "metadata": {"date": "2026-01-02 03:04:05"}}]}
+    ],
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "records.db")
+
+
+def test_an_exported_record_comes_back_as_it_was(tmp_path: Path, store: str) -> None:
+    records = [make_record(), make_record(make_case(rung="compile"), id="record000002")]
+    for name in ("plain.json", "packed.json.gz"):
+        write_whole(tmp_path / name, export(records))
+    done = import_files([tmp_path / "plain.json", tmp_path / "packed.json.gz"], store)
+    assert [(each.source, each.what, each.found, each.new) for each in done] == [
+        ("tare", "records", 2, 2),
+        ("tare", "records", 2, 0),
+    ]
+    with Store(store) as opened:
+        assert opened.find(Query()) == records
+
+
+def test_a_second_record_of_a_case_in_a_run_is_left_out(tmp_path: Path, store: str) -> None:
+    write_whole(tmp_path / "a.json", export([make_record(), make_record(id="record000002", steps_s=(2e-3,))]))
+    (done,) = import_files([tmp_path / "a.json"], store)
+    assert (done.found, done.new, list(done.left_out)) == (2, 1, ["record000002"])
+    assert "another record" in done.left_out["record000002"]
+
+
+def test_more_records_than_a_statement_takes(store: str) -> None:
+    many = [make_record(id=f"record{i:06}", run=f"run{i:06}") for i in range(2 * PIECE + 1)]
+    with Store(store) as opened:
+        assert keep_records(opened, many) == (len(many), [])
+        assert keep_records(opened, many) == (0, [])
+
+
+def test_one_bad_file_keeps_the_others_out(tmp_path: Path, store: str) -> None:
+    write_whole(tmp_path / "good.json", export([make_record()]))
+    (tmp_path / "bad.json").write_text('[{"version": "9.0"}]')
+    with pytest.raises(BadInput, match=r"bad\.json"):
+        import_files([tmp_path / "good.json", tmp_path / "bad.json"], store)
+    with Store(store) as opened:
+        assert opened.find(Query()) == []
+
+
+def test_compressed_missing_and_spoilt_files(tmp_path: Path, store: str) -> None:
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(PYPERF).encode()))
+    (done,) = import_files([path], store)
+    assert (done.source, done.what, done.new) == ("pyperf", "points", 1)
+    path.write_bytes(b"no gzip")
+    with pytest.raises(BadInput, match=r"a\.json\.gz"):
+        import_files([path], store)
+    with pytest.raises(BadInput, match="cannot read"):
+        import_files([tmp_path / "none.json"], store)
+
+
+def test_a_baseline_of_another_store_is_imported_and_named(tmp_path: Path) -> None:
+    exported = tmp_path / "main.json.gz"
+    write_whole(exported, export([make_record()]))
+    refused = tare(tmp_path, "baseline", "set", "main", str(exported))
+    assert (refused.returncode, "tare import" in refused.stderr) == (2, True)
+    assert tare(tmp_path, "import", str(exported)).stdout.strip().endswith("tare, 1 records, 1 of them new")
+    assert tare(tmp_path, "baseline", "set", "main", "run000000001").returncode == 0
+    assert tare(tmp_path, "show", "run=run000000001").returncode == 0
