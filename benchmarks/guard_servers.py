@@ -31,8 +31,8 @@ from tare.execute.executor import Executor
 from tare.execute.workshop import open_executor
 from tare.guard.metrics import METRICS
 from tare.records.record import Round
-from tare.session import preload_of
 from tare.stats.comparison import compare
+from tare.verbs.run import preload_of
 
 ROUND_BUDGET_S = 0.15
 SEED = 20261115

@@ -81,6 +81,16 @@ def test_list_gives_arrays(home: Path) -> None:
     assert len(records) == 2
 
 
+def test_list_findings_says_what_each_sees(home: Path) -> None:
+    (one,) = json.loads(tare(home, "list", "findings", "hidden-sync", "--json").stdout)
+    assert one["sees"].startswith("A value of at most 1 KiB is fetched")
+    shown = tare(home, "list", "findings").stdout
+    assert "launch-bound" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    wrong = tare(home, "list", "findings", "hiden-sync")
+    assert (wrong.returncode, "did you mean 'hidden-sync'" in wrong.stderr) == (2, True)
+
+
 def test_list_rungs_says_why_one_is_missing_and_how_to_get_it(home: Path) -> None:
     rungs = {entry["rung"]: entry for entry in json.loads(tare(home, "list", "rungs", "--json").stdout)}
     assert rungs["eager"]["available"].startswith("on ")

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from builders import make_case, make_record
 from commandline import tare
+from traces import RECORDED
 
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 EAGER, GRAPH = (str(RECORDED / f"resnet50-infer-b1-{rung}.json.gz") for rung in ("eager", "cudagraph"))
 
 

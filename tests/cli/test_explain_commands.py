@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from commandline import tare
+from traces import RECORDED
 
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 
 
@@ -146,3 +146,10 @@ def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
     done = tare(tmp_path, "explain", str(path))
     assert done.returncode == 2
     assert "truncated" in done.stderr
+
+
+def test_records_in_the_place_of_a_trace_are_called_so(tmp_path: Path) -> None:
+    records = str(Path(__file__).parents[2] / "results" / "resnet50-cpu" / "infer.json.gz")
+    done = tare(tmp_path, "explain", records)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{records} holds records, not a trace: tare show {records}" in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tare.execute.audit import left_running
+from tare.execute.worker.audit import left_running
 from tare.measure.clock import Block, Step, WallClock
 from tare.rungs.base import Arrays
 

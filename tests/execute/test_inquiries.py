@@ -9,11 +9,11 @@ from builders import make_case
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.ceilings import measure_peak
-from tare.execute.counting import count
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CountJob, PeakJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.protocol import Capacity, Counted, Measured, Profiled
+from tare.execute.worker.counting import count
 from tare.trace.read import read
 
 CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})

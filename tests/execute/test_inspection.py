@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tare.cases.case import Case
-from tare.execute.inspection import RUN, SHAPES, _count, inspect
 from tare.execute.protocol import Inspected
+from tare.execute.worker.inspection import RUN, SHAPES, _count, inspect
 from tare.workloads import get_workload
 
 
@@ -82,7 +82,7 @@ def test_what_cannot_run_says_why() -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "lstm"])
 def test_counting_from_shapes_agrees_with_counting_a_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tare.execute import inspection
+    from tare.execute.worker import inspection
 
     shapes = inspected(name)
     counted = inspection._counted

@@ -8,7 +8,7 @@ import pytest
 from tare.execute.outcome import failure_of
 from tare.execute.protocol import Done, Failed, Message
 from tare.execute.supervise import Ending
-from tare.execute.worker import classify
+from tare.execute.worker.process import classify
 from tare.records.record import Failure
 
 

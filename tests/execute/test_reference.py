@@ -11,8 +11,8 @@ import torch
 from proof import make
 
 from tare.cases.case import Case
-from tare.execute import reference
 from tare.execute.proof import prove
+from tare.execute.worker import reference
 from tare.measure.parity import compare, errors, load_reference
 from tare.records.record import Parity
 from tare.rungs.base import Arrays

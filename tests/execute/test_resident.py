@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from tare.execute.resident import by_module, resident_bytes
+from tare.execute.worker.resident import by_module, resident_bytes
 
 
 class Held:

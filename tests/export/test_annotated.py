@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import TraceBuilder
+from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
 from tare.export.annotated import PROCESS, write_annotated
@@ -16,8 +16,6 @@ from tare.findings.scene import Scene
 from tare.trace.breakdown import breakdown
 from tare.trace.idle import explain_idle
 from tare.trace.read import read
-
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 
 
 def annotated(source: Path, target: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[Finding]]:

@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+from traces import RECORDED
 
-from tare.explain import Explained, explain_files
+from tare.verbs.explain_files import explain_files
+from tare.verbs.explained import Explained
 
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 EAGER = RECORDED / "resnet50-infer-b1-eager.json.gz"
 PRODUCTS = RECORDED / "habit-fp32-matmul-tf32-off.json.gz"
 

@@ -1,16 +1,12 @@
 """What is different between two traces, on traces with known differences."""
 
-from pathlib import Path
-
 import pytest
-from traces import TraceBuilder
+from traces import RECORDED, TraceBuilder
 
 from tare.findings.changes import Change, changes
 from tare.findings.scene import Scene
 from tare.trace.explanation import About, explain, recorded_gross
 from tare.trace.read import read
-
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 
 
 def made(**kernels: tuple[int, float]) -> Scene:

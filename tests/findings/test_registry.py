@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from habits import HABITS
 from plugin import install, run_beside
+from traces import RECORDED
 
 from tare.errors import BadInput
 from tare.findings.find import find
@@ -13,7 +14,6 @@ from tare.findings.registry import Rule, all_rules, get_rule
 from tare.findings.scene import Scene
 from tare.trace.read import read
 
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 LISTED = Path(__file__).parents[2] / "docs" / "findings.md"
 
 PLUGIN = """
@@ -50,7 +50,7 @@ def test_every_rule_has_a_program_with_its_habit() -> None:
 
 
 def test_an_unknown_rule_names_the_valid_ones() -> None:
-    with pytest.raises(BadInput, match=r"unknown rule 'hiden-sync'.*did you mean 'hidden-sync'"):
+    with pytest.raises(BadInput, match=r"unknown finding 'hiden-sync'.*did you mean 'hidden-sync'"):
         get_rule("hiden-sync")
 
 

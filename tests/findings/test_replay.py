@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces import TraceBuilder
+from traces import RECORDED, TraceBuilder
 
 from tare.findings.replay import Call, Edit, Timeline, Work
 from tare.findings.scene import Scene
 from tare.findings.script import make_script
 from tare.trace.read import read
 
-RECORDED = sorted((Path(__file__).parents[1] / "trace" / "recorded").glob("*.json.gz"))
 US = 1000
 
 
@@ -157,7 +156,7 @@ def test_any_queue_of_one_stream_plays_as_it_was(gaps: list[int], lengths: list[
     assert all(a.end <= b.start for a, b in pairwise(works))
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
 def test_a_recorded_trace_plays_as_it_was(path: Path) -> None:
     """With the profiler's own waits at the ends of the steps, the replay takes the recorded window within 1 %."""
     timeline = make_script(read(path), keep_closing=True).timeline
@@ -166,7 +165,7 @@ def test_a_recorded_trace_plays_as_it_was(path: Path) -> None:
     assert timeline.replay() == pytest.approx(max(timeline.end, ends) - timeline.start - between, rel=0.01)
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
 def test_a_recorded_trace_is_calibrated_to_its_gross(path: Path) -> None:
     """The device's own time may exceed what was measured without a profiler by a little: no factor removes
     that."""

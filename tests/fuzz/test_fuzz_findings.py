@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from traces import RECORDED
 
 from tare.errors import BadInput
 from tare.findings.changes import changes
@@ -19,7 +20,6 @@ from tare.report.terminal import make_console
 from tare.trace.read import read
 from tare.trace.tables import Trace
 
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 NAMES = ("habit-pageable-copy", "habit-conv-bias-before-bn-channels-first", "habit-graph-break", "habit-leak")
 ROUNDS = 8
 # Of the type that stood there: another type is refused by the reader.

@@ -8,7 +8,7 @@ import pytest
 import torch
 from spin import Spin
 
-from tare.execute.profiling import record
+from tare.execute.worker.profiling import record
 from tare.trace.breakdown import breakdown
 from tare.trace.explanation import About, explain
 from tare.trace.idle import explain_idle

@@ -8,7 +8,7 @@ import torch
 from proof import SMALL, check, make
 
 from tare.cases.case import PRECISIONS, Mode, Precision
-from tare.execute.reference import make_reference
+from tare.execute.worker.reference import make_reference
 from tare.measure.parity import errors, load_reference
 
 HAND_MADE = ["eager", "torchscript", "cudagraph"]

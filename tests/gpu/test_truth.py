@@ -8,7 +8,7 @@ import pytest
 import torch
 from spin import Spin
 
-from tare.execute.audit import left_running
+from tare.execute.worker.audit import left_running
 from tare.measure.clock import CudaClock, WallClock
 from tare.measure.sampler import Limits, sample
 from tare.records.record import Series

@@ -6,8 +6,8 @@ from traces import TraceBuilder
 from tare.findings.changes import weigh_both
 from tare.findings.scene import Scene
 from tare.guard.changes import Differing
-from tare.guard_diff import grown, step_differences
 from tare.trace.windows import usual
+from tare.verbs.check_profiles import grown, step_differences
 
 
 def made(**lengths: float) -> Scene:

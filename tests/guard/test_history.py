@@ -23,7 +23,7 @@ from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
 from tare.store.journal import begin
-from tare.stored import find_series
+from tare.verbs.records import find_series
 
 
 def environment(torch: str, commit: str, cpu: str = "test-cpu") -> Environment:

@@ -1,9 +1,10 @@
 """One block of memory: what lives at the same time never overlaps, and no byte is wasted without need."""
 
+from arenas import floor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.lowering.arena import ALIGNMENT, Life, aligned, floor, place
+from tare.lowering.arena import ALIGNMENT, Life, aligned, place
 
 
 @st.composite

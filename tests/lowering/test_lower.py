@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from arenas import floor
 from proof import SMALL
 from torch import nn
 
 from tare.cases.case import Case, Mode
 from tare.errors import Unsupported
-from tare.lowering.arena import Life, floor
+from tare.lowering.arena import Life
 from tare.lowering.capture import capture
 from tare.lowering.lower import lower, write
 from tare.lowering.step import Step, Value

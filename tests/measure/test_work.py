@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tare.execute.inspection import _count
+from tare.execute.worker.inspection import _count
 from tare.measure.flops import FORMULAS
 from tare.measure.work import count_work, is_heavy
 from tare.records.work import Work

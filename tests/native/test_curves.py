@@ -8,9 +8,9 @@ from curves import STEPS, native_cases, training_case
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.curve import arrays_of, batches_of
 from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import make_launcher
+from tare.execute.worker.curve import arrays_of, batches_of
 from tare.rungs.program import TorchProgram
 from tare.workloads import get_workload
 

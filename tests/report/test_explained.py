@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 from rich.console import Console
+from traces import RECORDED
 
-from tare.explain import Explained, explain_files, is_trace
 from tare.measure.peakstore import save_peaks
 from tare.records.environment import Environment
 from tare.records.work import Peak, Peaks
@@ -18,8 +18,10 @@ from tare.report.explained import render
 from tare.report.pictures import pictures, write_html, write_svg
 from tare.trace.group import Bar
 from tare.trace.waterfall import Segment, Waterfall
+from tare.verbs.explain_files import explain_files
+from tare.verbs.explained import Explained
+from tare.verbs.traces import names_trace
 
-RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 SVG = "{http://www.w3.org/2000/svg}"
 FALL = Waterfall(
     title="a <b> & c",
@@ -169,4 +171,4 @@ def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
 def test_small_texts() -> None:
     assert [percent(share) for share in (0.0, 0.0001, 0.123, 0.99999)] == ["0.0 %", "<0.1 %", "12.3 %", "100 %"]
     assert shorten("abcdef", 4) == "…def"
-    assert [is_trace(name) for name in ("a.json", "b.json.gz", "resnet50")] == [True, True, False]
+    assert [names_trace(name) for name in ("a.json", "b.json.gz", "resnet50")] == [True, True, False]

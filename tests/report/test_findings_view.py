@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from traces import RECORDED
 
 from tare.errors import BadInput
 from tare.findings.diagnosis import diagnose, with_lines
@@ -15,8 +16,6 @@ from tare.report.findings import diagnosis_view, findings_view, gain, sparkline
 from tare.report.numbers import several
 from tare.report.sorting import check_column, sorted_by
 from tare.trace.read import read
-
-RECORDED = sorted((Path(__file__).parents[1] / "trace" / "recorded").glob("*.json.gz"))
 
 
 def shown(path: Path, sort: str | None = None, rows: int = 6) -> str:
@@ -29,7 +28,7 @@ def shown(path: Path, sort: str | None = None, rows: int = 6) -> str:
     return capture.get()
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
 def test_every_recorded_trace_fits(path: Path) -> None:
     text = shown(path)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
@@ -39,7 +38,7 @@ def test_every_recorded_trace_fits(path: Path) -> None:
 
 
 def test_a_finding_is_shown_with_price_place_and_remedy() -> None:
-    text = shown(next(path for path in RECORDED if "scalar-copies" in path.name))
+    text = shown(next(path for path in RECORDED.glob("*.json.gz") if "scalar-copies" in path.name))
     assert "scalar-copies: single numbers are copied to the device: 20 a step" in text
     assert "→ Keep the number in Python" in text
     assert "scalars (20 a step)" in text
@@ -52,7 +51,7 @@ def first_column(text: str, head: str) -> list[str]:
 
 
 def test_the_tables_sort_by_any_column() -> None:
-    path = next(path for path in RECORDED if "mlp-train-eager" in path.name)
+    path = next(path for path in RECORDED.glob("*.json.gz") if "mlp-train-eager" in path.name)
     by_device, by_calls = shown(path), shown(path, "calls")
     assert first_column(by_device, "operator ")[0] == "aten::addmm"
     assert first_column(by_calls, "operator ")[0] == "aten::as_strided"
@@ -62,7 +61,7 @@ def test_the_tables_sort_by_any_column() -> None:
 
 @pytest.mark.parametrize("head", ["operator ", "kernel "])
 def test_what_stands_over_a_column_sorts_by_it(head: str) -> None:
-    path = next(path for path in RECORDED if "resnet50-train" in path.name)
+    path = next(path for path in RECORDED.glob("*.json.gz") if "resnet50-train" in path.name)
     heads = next(line for line in shown(path).splitlines() if line.startswith(head))
     # Columns of two words are closer to each other than to the next one: told apart by the words that begin them.
     for column in re.findall(r"(?:host|device) \w+|\w+", heads):
@@ -71,7 +70,7 @@ def test_what_stands_over_a_column_sorts_by_it(head: str) -> None:
 
 
 def test_grids_and_blocks_sort_by_how_much_they_hold() -> None:
-    path = next(path for path in RECORDED if "resnet50-train" in path.name)
+    path = next(path for path in RECORDED.glob("*.json.gz") if "resnet50-train" in path.name)
     found = diagnose(read(path)).kernels
     for column, field in (("block", "block"), ("grid", "grid")):
         sizes = [prod(getattr(one, field) or (0,)) for one in sorted_by(found, column)]
@@ -91,7 +90,7 @@ def test_a_price_says_whether_it_is_a_bound() -> None:
 
 
 def test_nothing_found_is_said() -> None:
-    path = next(path for path in RECORDED if "b1-cudagraph" in path.name)
+    path = next(path for path in RECORDED.glob("*.json.gz") if "b1-cudagraph" in path.name)
     console = Console(width=100)
     with console.capture() as capture:
         console.print(findings_view(diagnose(read(path))))

@@ -14,7 +14,7 @@ from tare.report.files import write_whole
 from tare.store.database import Store
 from tare.store.journal import keep_records
 from tare.store.query import PIECE, Query
-from tare.stored import import_files
+from tare.verbs.records import import_files
 
 PYPERF = {
     "version": "1.0",

@@ -6,7 +6,7 @@ from typing import Any
 from tare.cases.case import Case, Mode, Precision
 from tare.execute.ladder import reference_case
 from tare.execute.proof import prove
-from tare.execute.reference import make_reference
+from tare.execute.worker.reference import make_reference
 from tare.measure.parity import load_reference
 from tare.records.record import Parity
 from tare.rungs import get_rung

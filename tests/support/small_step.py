@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case, Mode, Precision
-from tare.execute.curve import read_evidence
 from tare.execute.jobs import RoundJob
+from tare.execute.worker.curve import read_evidence
 from tare.lowering.lower import lower, write
 from tare.measure.parity import compare, errors
 from tare.records.record import Parity

@@ -12,6 +12,8 @@ from tare.trace.read import parse
 from tare.trace.tables import Trace
 
 HOST, MAIN, STREAM = 100, 100, 7
+# The traces that we recorded on GPUs and CPUs.
+RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 
 
 class TraceBuilder:

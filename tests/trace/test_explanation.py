@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from traces import TraceBuilder
+from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
-from tare.execute.profiling import record
+from tare.execute.worker.profiling import record
 from tare.trace.explanation import About, Explanation, explain, recorded_gross
 from tare.trace.group import group
 from tare.trace.read import read
-
-RECORDED = Path(__file__).parent / "recorded"
 
 
 def of_a_file(name: str, **about: str) -> Explanation:

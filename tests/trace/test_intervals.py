@@ -50,8 +50,8 @@ def test_operations_take_sets_that_are_not_normal(left: Pairs, right: Pairs) -> 
 
 
 @given(pairs, st.integers(-45, 45), st.integers(-45, 45))
-def test_gaps_and_clip_split_a_window(chosen: Pairs, start: int, end: int) -> None:
-    inside, outside = iv.clip(as_set(chosen), start, end), iv.gaps(as_set(chosen), start, end)
+def test_complement_and_clip_split_a_window(chosen: Pairs, start: int, end: int) -> None:
+    inside, outside = iv.clip(as_set(chosen), start, end), iv.complement(as_set(chosen), start, end)
     assert members(inside) == points(chosen) & set(range(start, end))
     assert members(outside) == set(range(start, end)) - points(chosen)
     assert iv.total(inside) + iv.total(outside) == max(0, end - start)

@@ -1,10 +1,9 @@
 """The table of kernels, what is counted of it, and what names say."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import TraceBuilder
+from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
 from tare.trace.counting import flops, product, touched
@@ -12,8 +11,6 @@ from tare.trace.kernel_names import converts_layout, short_name, tensor_cores
 from tare.trace.kernel_table import COLUMNS, Kernel, kernel_table
 from tare.trace.read import read
 from tare.trace.tables import Trace
-
-RECORDED = Path(__file__).parent / "recorded"
 
 
 def one_operator(name: str, dims: Any, types: Any, values: Any = None) -> Trace:

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces import TraceBuilder
+from traces import RECORDED, TraceBuilder
 
 from tare.trace.memory import HOST, memory_use
 from tare.trace.read import read
-
-RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json.gz"))
 
 
 def training() -> TraceBuilder:
@@ -163,7 +161,7 @@ def test_weights_and_optimizer_state_belong_to_their_modules() -> None:
     assert elsewhere.peak_bytes == 1000
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name[:-8])
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
 def test_the_kinds_add_up_to_the_peak(path: Path) -> None:
     use = memory_use(read(path))
     if use is None:

@@ -24,7 +24,7 @@ def set_(
     as_json: JsonOption = False,
 ) -> None:
     """Name the records of a run (the newest, if nothing else is said)."""
-    from tare.stored import name_baseline
+    from tare.verbs.records import name_baseline
 
     found, replaced = name_baseline(name, selector, store)
     if as_json:
@@ -38,7 +38,7 @@ def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the baselines."""
     from tare.report.lists import list_view
     from tare.report.terminal import make_console
-    from tare.stored import all_baselines
+    from tare.verbs.records import all_baselines
 
     entries = [one._asdict() for one in all_baselines(store)]
     if as_json:
@@ -52,7 +52,7 @@ def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = Fa
     """Show the ladders of a baseline."""
     from tare.report.ladder import make_ladders
     from tare.report.terminal import ladder_view, make_console
-    from tare.stored import baseline_records
+    from tare.verbs.records import baseline_records
 
     records = baseline_records(name, store)
     if as_json:
@@ -67,7 +67,7 @@ def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = Fa
 @app.command("remove")
 def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Forget a name; its records stay in the store."""
-    from tare.stored import forget_baseline
+    from tare.verbs.records import forget_baseline
 
     forget_baseline(name, store)
     if as_json:

@@ -33,7 +33,7 @@ def calibrate(
     from tare.guard.calibrate import calibrate as examine
     from tare.report.noise import noise_view
     from tare.report.terminal import make_console
-    from tare.session import Session
+    from tare.verbs.run import Session
 
     if rounds < 4:
         raise BadInput(f"--rounds {rounds}: four processes are the fewest that show their noise")

@@ -62,7 +62,7 @@ def check(
     """Measure a plan, compare it with the baseline, measure suspects again; exit code 1 on a regression."""
     from tare.cases.plan import read_plan
     from tare.guard.variables import parse_variables
-    from tare.guard_session import CheckSession, Version, reproduce
+    from tare.verbs.check import CheckSession, Version, reproduce
 
     format = "json" if as_json else format
     check_format(format)

@@ -36,7 +36,7 @@ def compare(
 ) -> int:
     """Compare two sets of records: per case the ratio with its interval, a verdict, and what else differs."""
     from tare.guard.thresholds import matches
-    from tare.guard_session import compare_stored, reproduce
+    from tare.verbs.check import compare_stored, reproduce
 
     format = "json" if as_json else format
     check_format(format)

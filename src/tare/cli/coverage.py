@@ -15,9 +15,9 @@ def coverage(
     as_json: JsonOption = False,
 ) -> int:
     """Run workloads under interception (smoke size, eager, inferring and training) and count what they call."""
-    from tare.coverage import cover_workloads
     from tare.report.coverage_view import coverage_view
     from tare.report.terminal import make_console
+    from tare.verbs.coverage import cover_workloads
 
     found = cover_workloads(targets or ["@zoo"], device, show_progress=not as_json)
     if as_json:

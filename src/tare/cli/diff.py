@@ -15,9 +15,9 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two traces or records: operators and kernels that appeared, vanished, slowed."""
-    from tare.diff import diff as compare
     from tare.report.diff import diff_view
     from tare.report.terminal import make_console
+    from tare.verbs.diff import diff as compare
 
     with make_console(stderr=True).status(f"comparing {before} and {after}"):
         found = compare(before, after, store)

@@ -9,7 +9,7 @@ def doctor(as_json: JsonOption = False) -> int:
     from tare.report.health import health_view
     from tare.report.lists import describe_rungs
     from tare.report.terminal import make_console
-    from tare.survey import survey
+    from tare.verbs.survey import survey
 
     probed = survey()
     checks = examine(probed.gpus)

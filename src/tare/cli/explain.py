@@ -64,17 +64,19 @@ def explain(
 ) -> int:
     """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
     from tare.cases.plan import make_plan
-    from tare.explain import Wish, explain_files, explain_plan, is_trace
     from tare.report.explained import render
     from tare.report.files import check_writable
     from tare.report.findings import MOST_ROWS
     from tare.report.sorting import check_column
+    from tare.verbs.explain import Wish, explain_plan
+    from tare.verbs.explain_files import explain_files
+    from tare.verbs.traces import names_trace
 
     check_column(sort)
     for path in filter(None, (annotate, html, svg)):
         check_writable(path)
 
-    files = [target for target in targets if is_trace(target)]
+    files = [target for target in targets if names_trace(target)]
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
     if files:
@@ -85,7 +87,7 @@ def explain(
                 "budget": budget, "quick": quick, "no-stacks": not stacks, "resume": resume, "store": store,
             }
         )  # fmt: skip
-    if against and is_trace(against) != bool(files):
+    if against and names_trace(against) != bool(files):
         kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
     if against and len(files) > 1:

@@ -20,7 +20,7 @@ def export(
     """Export stored records (all of them, if nothing is named)."""
     from tare.export import get_exporter
     from tare.report.files import write_whole
-    from tare.stored import find_records, no_record
+    from tare.verbs.records import find_records, no_record
 
     if as_json and format != "json":
         raise BadInput(f"--json and --format {format} are two formats: name one")

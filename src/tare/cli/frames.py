@@ -35,9 +35,9 @@ def frames(
 ) -> int:
     """Count the stack frames between the user's call and the vendor library's convolution, on every rung."""
     from tare.cases.options import make_options
-    from tare.frames.study import study
     from tare.report.frames import cost_view, depth_view, stack_view
     from tare.report.terminal import make_console, skipped_view
+    from tare.verbs.frames import study
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, size=size, layout=layout

@@ -26,7 +26,7 @@ def history(
     """Show figures over time with their steps: where, how large, how sure (also of imported benchmarks)."""
     from tare.guard.history import foreign_histories, record_histories
     from tare.guard.metrics import get_metric
-    from tare.stored import find_foreign_points, find_series
+    from tare.verbs.records import find_foreign_points, find_series
 
     wanted = get_metric(metric)
     terms = terms or []

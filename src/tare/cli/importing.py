@@ -14,7 +14,7 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Import what tare export wrote, or JSON of pyperf, pytest-benchmark or google-benchmark for tare history."""
-    from tare.stored import import_files
+    from tare.verbs.records import import_files
 
     done = import_files(files, store)
     if as_json:

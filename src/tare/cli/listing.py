@@ -8,6 +8,7 @@ from tare.cli.options import JsonOption, StoreOption, print_json
 from tare.errors import BadInput, unknown
 
 HEADS: dict[str, tuple[str, ...]] = {
+    "findings": ("finding", "sees", "remedy"),
     "records": ("id", "created", "case", "gross", "status"),
     "rungs": ("rung", "summary", "available"),
     "workloads": ("workload", "task", "batch", "sizes", "available"),
@@ -15,7 +16,7 @@ HEADS: dict[str, tuple[str, ...]] = {
 
 
 def list_(
-    what: Annotated[str, typer.Argument(metavar="workloads|rungs|records")],
+    what: Annotated[str, typer.Argument(metavar="workloads|rungs|findings|records")],
     terms: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY | FIELD=VALUE | @GROUP]...", help="Which of them.")
     ] = None,
@@ -23,7 +24,7 @@ def list_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the workloads, the rungs (and why one is not available), or the stored records."""
+    """List the workloads, rungs (and why one is not available), findings, or stored records."""
     if what not in HEADS:
         raise unknown("list", what, HEADS)
     if domain and what != "workloads":
@@ -32,6 +33,8 @@ def list_(
         entries = _workloads(terms or [], domain)
     elif what == "rungs":
         entries = _rungs(terms or [])
+    elif what == "findings":
+        entries = _findings(terms or [])
     else:
         entries = _records(terms or [], store)
     if as_json:
@@ -51,7 +54,7 @@ def _workloads(terms: list[str], domain: str | None) -> list[dict[str, Any]]:
 
 def _rungs(names: list[str]) -> list[dict[str, Any]]:
     from tare.report.lists import describe_rungs
-    from tare.survey import survey
+    from tare.verbs.survey import survey
 
     entries = describe_rungs(survey())
     known = {entry["rung"] for entry in entries}
@@ -61,9 +64,15 @@ def _rungs(names: list[str]) -> list[dict[str, Any]]:
     return [entry for entry in entries if not names or entry["rung"] in names]
 
 
+def _findings(names: list[str]) -> list[dict[str, Any]]:
+    from tare.report.lists import describe_findings
+
+    return describe_findings(names)
+
+
 def _records(terms: list[str], store: str | None) -> list[dict[str, Any]]:
     from tare.report.lists import describe_record
-    from tare.stored import find_records, no_record
+    from tare.verbs.records import find_records, no_record
 
     found = find_records(terms, store)
     if terms and not found:

@@ -13,9 +13,9 @@ def peaks(
     as_json: JsonOption = False,
 ) -> int:
     """Measure this machine's ceilings (matrix rate, bandwidth, launch, copies) and keep them for explain."""
-    from tare.explain import find_peaks
     from tare.report.peaks import peaks_view
     from tare.report.terminal import make_console
+    from tare.verbs.peaks import find_peaks
 
     found = find_peaks(device, rounds, show_progress=not as_json)
     if as_json:

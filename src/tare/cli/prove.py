@@ -35,9 +35,9 @@ def prove(
 ) -> int:
     """Train a workload on real data on every rung, and compare each step's loss with eager in float64."""
     from tare.cases.options import make_options
-    from tare.prove import prove_curves
     from tare.report.curves import curves_view
     from tare.report.terminal import make_console, skipped_view
+    from tare.verbs.prove import prove_curves
 
     if not 1 <= steps <= 10_000:
         raise BadInput(f"--steps is between 1 and 10000, not {steps}")

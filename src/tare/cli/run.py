@@ -58,7 +58,7 @@ def run(
     as_json: JsonOption = False,
 ) -> int:
     """Measure workloads on every rung, prove the rungs equal, print the ladders, store the records."""
-    from tare.session import Session
+    from tare.verbs.run import Session
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, auto=True, size=size, feed=feed,

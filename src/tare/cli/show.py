@@ -23,7 +23,7 @@ def show(
     from tare.report.record import record_view
     from tare.report.suite import make_suites
     from tare.report.terminal import make_console
-    from tare.stored import find_records, newest_run, no_record
+    from tare.verbs.records import find_records, newest_run, no_record
 
     if terms and terms[0] == "workload":
         _show_workload(terms[1:], as_json)
@@ -48,7 +48,7 @@ def show(
 def _show_workload(names: list[str], as_json: bool) -> None:
     from tare.report.terminal import make_console
     from tare.report.workload import workload_view
-    from tare.survey import describe_workload
+    from tare.verbs.survey import describe_workload
 
     if len(names) != 1:
         raise BadInput("name one workload: tare show workload NAME")

@@ -23,7 +23,7 @@ def measure_peak(job: PeakJob, send: Callable[[Any], None]) -> None:
     """In the worker: one ceiling."""
     import torch
 
-    from tare.execute.worker import DEVICE_WARMUP_S
+    from tare.execute.worker.process import DEVICE_WARMUP_S
     from tare.measure.devices import make_clock
     from tare.measure.sampler import Limits, sample
 

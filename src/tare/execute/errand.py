@@ -8,12 +8,12 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, TareError
-from tare.execute.curve import read_evidence
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CurveJob, FramesJob, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.proof import judge
+from tare.execute.worker.curve import read_evidence
 from tare.measure.parity import Reference, errors, load_reference
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung

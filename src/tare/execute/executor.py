@@ -46,7 +46,7 @@ def make_launcher(
     """Workers of this version; or, with another `python` or other `variables`, of another."""
     if isolation == "fork":
         return ForkLauncher(preload, python, variables)
-    return SpawnLauncher((python, "-m", "tare.execute.worker"), variables=variables)
+    return SpawnLauncher((python, "-m", "tare.execute.worker.process"), variables=variables)
 
 
 class LocalExecutor:

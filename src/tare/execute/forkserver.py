@@ -23,7 +23,7 @@ PR_SET_PDEATHSIG = 1
 CUDA_ERROR_NOT_INITIALIZED = 3
 QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # What every worker needs.
-ALWAYS = ("torch", "scipy.special", "tare.execute.worker", "tare.rungs.program")
+ALWAYS = ("torch", "scipy.special", "tare.execute.worker.process", "tare.rungs.program")
 
 
 def main() -> None:
@@ -146,7 +146,7 @@ class Server:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             from tare.execute.jobs import read_job
             from tare.execute.protocol import Channel
-            from tare.execute.worker import run_job
+            from tare.execute.worker.process import run_job
 
             code = run_job(read_job(text), Channel(messages).send)
         except BaseException:  # noqa: BLE001 - printed to the log that the parent keeps

@@ -180,7 +180,7 @@ class SpawnLauncher:
 
     def __init__(
         self,
-        command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker"),
+        command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker.process"),
         isolation: str = "spawn",
         variables: Mapping[str, str] | None = None,
     ) -> None:

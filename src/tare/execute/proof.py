@@ -35,7 +35,7 @@ def _compare(found: Arrays, reference: Reference, precision: str) -> Parity:
 def _widen(case: Case, folder: Path) -> bool:
     import torch
 
-    from tare.execute.reference import widen_reference
+    from tare.execute.worker.reference import widen_reference
 
     try:
         return widen_reference(reference_case(case), folder)

@@ -70,5 +70,5 @@ def all_rules() -> dict[str, Rule]:
 def get_rule(id: str) -> Rule:
     known = all_rules()
     if id not in known:
-        raise unknown("rule", id, known)
+        raise unknown("finding", id, known)
     return known[id]

@@ -9,7 +9,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.errand import COUNTED, ErrandExecutor
-from tare.execute.frames import PYTHON_FRAMES
+from tare.execute.worker.frames import PYTHON_FRAMES
 from tare.frames.stack import Stack, choose, read_stacks
 from tare.native.build import executable, missing_tools
 from tare.records.record import Failure

@@ -39,9 +39,3 @@ def place(lives: Sequence[Life]) -> tuple[list[int], int]:
 
 def aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def floor(lives: Sequence[Life]) -> int:
-    """What no placement can go below: the most bytes that are alive at one call."""
-    last = max((life.last for life in lives), default=-1)
-    return max((sum(x.bytes for x in lives if x.first <= t <= x.last) for t in range(last + 1)), default=0)

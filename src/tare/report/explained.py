@@ -23,7 +23,7 @@ LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
 
 
 class Explained(Protocol):
-    """See tare.explain.Explained."""
+    """See tare.verbs.explain.Explained."""
 
     @property
     def explanations(self) -> list[Explanation]: ...

@@ -1,4 +1,4 @@
-"""Workloads, rungs and records as entries (for JSON) and as tables (for people)."""
+"""Workloads, rungs, findings and records as entries (for JSON) and as tables (for people)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +11,7 @@ from tare.cases.case import Case
 from tare.cases.groups import open_names
 from tare.errors import unknown
 from tare.execute.protocol import Absent, Probed
+from tare.findings.registry import all_rules, get_rule
 from tare.records.figures import gross
 from tare.records.record import Record
 from tare.report.numbers import duration
@@ -88,6 +89,14 @@ def _why_not(probed: Probed, rung: Rung, name: str, device: str) -> Absent | Non
     return Absent(reason=reason, remedy="run on a machine that has one") if reason else None
 
 
+def describe_findings(names: Sequence[str]) -> list[dict[str, Any]]:
+    """The rules that `tare explain` looks by; all of them, if none are named."""
+    return [
+        {"finding": rule.id, "sees": rule.sees, "remedy": rule.remedy, "compares_two_traces": rule.pair}
+        for rule in (get_rule(name) for name in names or all_rules())
+    ]
+
+
 def describe_record(record: Record) -> dict[str, Any]:
     step = gross(record)
     return {
@@ -106,7 +115,7 @@ def list_view(entries: list[dict[str, Any]], heads: tuple[str, ...]) -> Renderab
         return Text("none")
     table = simple_table()
     for head in heads:
-        wraps = head in ("case", "available", "sizes", "summary")
+        wraps = head in ("case", "available", "sizes", "summary", "sees", "remedy")
         table.add_column(head, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
     for entry in entries:
         table.add_row(*(_cell(entry, head) for head in heads))

@@ -68,9 +68,6 @@ def complement(intervals: Intervals, start: int, end: int) -> Intervals:
     return make(starts, ends)
 
 
-gaps = complement
-
-
 def clip(intervals: Intervals, start: int, end: int) -> Intervals:
     """The part that lies in [start, end)."""
     return normal(np.clip(intervals, start, max(start, end)))

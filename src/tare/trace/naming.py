@@ -19,7 +19,7 @@ from tare.trace.tables import (
     SYNC,
 )
 
-# tare's own annotation of a step (tare.execute.profiling); torch.profiler's schedule writes ProfilerStep#N.
+# tare's own annotation of a step (tare.execute.worker.profiling); torch.profiler's schedule writes ProfilerStep#N.
 STEP = "tare::step"
 _STEP = re.compile(r"(?:ProfilerStep|tare::step)#(\d{1,18})")
 

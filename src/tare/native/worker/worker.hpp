@@ -66,7 +66,7 @@ class HostMeter {
 };
 
 // Nothing can be fetched before it exists: a fetch that waits right behind a synchronised block gives away that the
-// block was not. See tare/execute/audit.py.
+// block was not. See tare/execute/worker/audit.py.
 inline void audit(Program& program, int64_t steps) {
   for (const auto& [name, array] : program.fetch())
     for (float value : array.values)

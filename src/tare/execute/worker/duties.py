@@ -24,7 +24,7 @@ def does(job: type) -> Callable[[Duty], Duty]:
 
 @does(jobs.ReferenceJob)
 def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
-    from tare.execute.reference import make_reference, widen_reference
+    from tare.execute.worker.reference import make_reference, widen_reference
 
     make = widen_reference if job.widen else make_reference
     make(job.case, Path(job.folder), job.data, job.steps)
@@ -32,7 +32,7 @@ def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
 
 @does(jobs.StageJob)
 def stage(job: jobs.StageJob, send: Send) -> None:
-    from tare.execute import native
+    from tare.execute.worker import native
 
     send(native.stage(job))
 
@@ -46,14 +46,14 @@ def warm(job: jobs.WarmJob, send: Send) -> None:  # noqa: ARG001
 
 @does(jobs.CheckJob)
 def check(job: jobs.CheckJob, send: Send) -> None:
-    from tare.execute import native
+    from tare.execute.worker import native
 
     send(native.check(job))
 
 
 @does(jobs.CurveJob)
 def curve(job: jobs.CurveJob, send: Send) -> None:  # noqa: ARG001
-    from tare.execute.curve import follow
+    from tare.execute.worker.curve import follow
 
     use_cache(job.cache)
     follow(job)
@@ -61,7 +61,7 @@ def curve(job: jobs.CurveJob, send: Send) -> None:  # noqa: ARG001
 
 @does(jobs.FramesJob)
 def frames(job: jobs.FramesJob, send: Send) -> None:  # noqa: ARG001
-    from tare.execute import frames
+    from tare.execute.worker import frames
 
     use_cache(job.cache)
     frames.count(job)
@@ -69,21 +69,21 @@ def frames(job: jobs.FramesJob, send: Send) -> None:  # noqa: ARG001
 
 @does(jobs.ProbeJob)
 def probe(job: jobs.ProbeJob, send: Send) -> None:  # noqa: ARG001
-    from tare.execute import probe
+    from tare.execute.worker import probe
 
     send(probe.probe())
 
 
 @does(jobs.ProfileJob)
 def profile(job: jobs.ProfileJob, send: Send) -> None:
-    from tare.execute import profiling
+    from tare.execute.worker import profiling
 
     profiling.profile(job, send)
 
 
 @does(jobs.CountJob)
 def count(job: jobs.CountJob, send: Send) -> None:
-    from tare.execute import counting
+    from tare.execute.worker import counting
 
     send(protocol.Stage("count"))
     send(counting.count(job.case))
@@ -98,20 +98,20 @@ def peak(job: jobs.PeakJob, send: Send) -> None:
 
 @does(jobs.RegistryJob)
 def registry(job: jobs.RegistryJob, send: Send) -> None:  # noqa: ARG001
-    from tare.execute.coverage import registries
+    from tare.execute.worker.coverage import registries
 
     send(registries())
 
 
 @does(jobs.CoverJob)
 def cover(job: jobs.CoverJob, send: Send) -> None:
-    from tare.execute import coverage
+    from tare.execute.worker import coverage
 
     send(coverage.cover(job.case))
 
 
 @does(jobs.InspectJob)
 def inspect(job: jobs.InspectJob, send: Send) -> None:
-    from tare.execute import inspection
+    from tare.execute.worker import inspection
 
     send(inspection.inspect(job.case))

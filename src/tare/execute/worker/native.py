@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-from tare.execute.curve import read_evidence, stage_batches
 from tare.execute.jobs import CheckJob, StageJob
 from tare.execute.proof import prove
 from tare.execute.protocol import Checked, Prepared
+from tare.execute.worker.curve import read_evidence, stage_batches
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 from tare.rungs.numerics import pin_flags

@@ -6,13 +6,13 @@ from tare.cases.case import Case
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
-from tare.explain import profile_case
 from tare.findings.amounts import Weighed
 from tare.findings.changes import Change, changes, weigh_both
 from tare.findings.scene import Scene
 from tare.guard.changes import CaseChange, Differing, Report
 from tare.trace.read import read
 from tare.trace.windows import usual
+from tare.verbs.traces import profile_case
 
 # A night that is all red needs no fifty profiles.
 MOST_CASES = 4

@@ -7,7 +7,7 @@ from typing import Any
 
 from tare.execute.jobs import ProfileJob
 from tare.execute.protocol import Profiled, Stage
-from tare.execute.resident import resident_bytes
+from tare.execute.worker.resident import resident_bytes
 
 # Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.
 WARM_S = 0.5

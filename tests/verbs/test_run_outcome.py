@@ -5,7 +5,7 @@ from builders import make_case, make_failure, make_record
 
 from tare.records.record import Record
 from tare.report.ladder import make_ladders
-from tare.session import Outcome
+from tare.verbs.run import Outcome
 
 
 def ended(rung: str, cause: str | None) -> Record:

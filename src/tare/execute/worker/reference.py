@@ -24,7 +24,7 @@ import msgspec
 import torch
 
 from tare.cases.case import Case
-from tare.execute.curve import batches_of
+from tare.execute.worker.curve import batches_of
 from tare.measure.parity import YARDSTICKS, errors, load_reference, save_reference, save_yardstick
 from tare.measure.yardstick import errors_of_pair, widest
 from tare.rungs.base import Arrays

@@ -14,9 +14,7 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
-from tare.execute.audit import left_running
 from tare.execute.cache import use_cache
-from tare.execute.duties import DUTIES
 from tare.execute.jobs import Job, RoundJob, read_job
 from tare.execute.proof import prove
 from tare.execute.protocol import (
@@ -31,6 +29,8 @@ from tare.execute.protocol import (
     Stage,
     Weighed,
 )
+from tare.execute.worker.audit import left_running
+from tare.execute.worker.duties import DUTIES
 from tare.records.record import Failure, Series
 
 Send = Callable[[Any], None]

@@ -26,14 +26,14 @@ from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION, select_records
 from tare.guard.sides import Side
 from tare.guard.standing import another_version, differences_here, standing
 from tare.guard.thresholds import Thresholds
-from tare.guard_diff import add_profiles
 from tare.records.environment import VARIABLE, Difference, Environment, differing
 from tare.records.record import Record
 from tare.report.progress import Progress
-from tare.session import preload_for, terminable
 from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
+from tare.verbs.check_profiles import add_profiles
+from tare.verbs.run import preload_for, terminable
 
 # Rounds of a first measurement, unless the plan or the command line says otherwise.
 ROUNDS = 6

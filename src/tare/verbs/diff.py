@@ -1,6 +1,5 @@
 """Two records or two traces side by side. The CLI calls it."""
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,11 @@ from tare.findings.scene import Scene
 from tare.home import trace_paths
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
-from tare.stored import find_records
 from tare.trace.explanation import recorded_gross
 from tare.trace.read import read
 from tare.trace.windows import usual
-
-# What the beginning of a trace holds, and no file of records.
-MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
-BEGINNING = 1 << 16
+from tare.verbs.records import find_records, no_record
+from tare.verbs.traces import is_trace
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,21 +51,6 @@ def diff(before: str, after: str, store: str | None) -> Diff:
     return Diff(records=found, trace=changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1])))
 
 
-def is_trace(term: str) -> bool:
-    """A file that begins like a trace; a file of records is JSON as well."""
-    path = Path(term)
-    if not term.endswith((".json", ".json.gz")):
-        return False
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            beginning = file.read(BEGINNING)
-    except (OSError, EOFError) as error:
-        raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
-    return any(mark in beginning for mark in MARKS)
-
-
 def _scene(path: Path, gross_s: float | None) -> Scene:
     trace = usual(read(path))
     recorded = recorded_gross(trace)
@@ -79,7 +60,7 @@ def _scene(path: Path, gross_s: float | None) -> Scene:
 def _record(term: str, store: str | None) -> Record:
     found = find_records([term], store, latest=True)
     if not found:
-        raise BadInput(f"no record matches {term}; tare list records")
+        raise no_record([term])
     if len(found) > 1:
         raise BadInput(f"{term} matches {len(found)} records; name one by its id or key (tare list records)")
     return found[0]

@@ -1,0 +1,156 @@
+"""From a workload to its explanation: measured without a profiler, profiled in a round of its own, explained.
+
+The one place where session, profiler, counter, peaks and trace meet. The CLI calls it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.cases.plan import Plan
+from tare.errors import TareError
+from tare.execute.executor import LocalExecutor
+from tare.execute.jobs import CountJob
+from tare.execute.protocol import Counted, Probed
+from tare.findings.diagnosis import Diagnosis, diagnose
+from tare.measure.peakstore import load_peaks
+from tare.records.figures import gross
+from tare.records.record import Failure, Record
+from tare.records.work import Peaks, Work
+from tare.trace.explanation import About, Explanation, explain, on_one_floor
+from tare.trace.floor import find_floor
+from tare.trace.read import read
+from tare.verbs.explained import Explained, compare
+from tare.verbs.peaks import inquiry, measure_and_keep
+from tare.verbs.run import Session, terminable
+from tare.verbs.traces import profile_case
+from tare.workloads import get_workload
+
+# What a rung's parity says where it computes what the others do, as far as anybody knows.
+SAME = ("same", "unchecked")
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plan is to be explained."""
+
+    # A rung that is also compared with the first other one of its ladder.
+    against: str | None = None
+    # Whether a second recording finds the lines of source that things come from.
+    stacks: bool = True
+    # Whether what an interrupted run has measured and profiled is taken over.
+    resume: bool = False
+
+
+def explain_plan(
+    plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool, wish: Wish
+) -> Explained:
+    """Measures the plan like `tare run`, then profiles each case once and explains it."""
+    outcome = Session(plan, options, quick, store, show_progress).run(resume=wish.resume, fail_fast=False)
+    if outcome.interrupted:
+        return Explained(explanations=[], diagnoses=[], interrupted=True)
+    with inquiry(show_progress) as (executor, probed, tell):
+        return _Explaining(executor, probed, tell, wish).explain(outcome.records)
+
+
+class _Explaining:
+    """Profiles the cases of a run one after the other. Ctrl-C and SIGTERM end it early with what is explained."""
+
+    def __init__(self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], wish: Wish) -> None:
+        self._executor, self._probed, self._tell, self._wish = executor, probed, tell, wish
+        self._made = Explained(explanations=[], diagnoses=[])
+        # By ladder, the positions among the explanations: all, and those that compute what the reference does.
+        self._rungs: dict[str, list[int]] = {}
+        self._same: dict[str, list[int]] = {}
+        self._counted: dict[str, Work | None] = {}
+        self._peaks: dict[str, Peaks] = {}
+
+    def explain(self, records: list[Record]) -> Explained:
+        try:
+            with terminable():
+                # What is compared comes last, when there is something to compare it with.
+                for record in sorted(records, key=lambda record: record.case.rung == self._wish.against):
+                    self._try(record)
+        except KeyboardInterrupt:
+            self._made.interrupted = True
+        self._compare()
+        self._made.peaks = list(self._peaks.values())
+        return self._made
+
+    def _try(self, record: Record) -> None:
+        key = record.case.key
+        if record.failure:
+            self._made.failed[key] = f"{record.failure.cause}: {record.failure.message}"
+            return
+        try:
+            explanation, diagnosis = self._explain(record)
+        except TareError as error:
+            self._made.failed[key] = str(error)
+            return
+        at = len(self._made.explanations)
+        self._rungs.setdefault(record.case.ladder, []).append(at)
+        if record.parity.status in SAME:
+            self._same.setdefault(record.case.ladder, []).append(at)
+        self._made.explanations.append(explanation)
+        self._made.diagnoses.append(diagnosis)
+
+    def _compare(self) -> None:
+        """What takes several rungs: the floor on which they all stand, and what one removed of another."""
+        made = self._made.explanations
+        for rungs in self._same.values():
+            for at, levelled in zip(rungs, on_one_floor([made[i] for i in rungs]), strict=True):
+                made[at] = levelled
+        for first, *others in self._rungs.values():
+            for at in others:
+                if made[at].rung == self._wish.against:
+                    self._made.against += compare(made[first], made[at])
+
+    def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
+        case = record.case
+        peaks, work = self._peaks_of(case.device), self._work_of(case)
+        self._tell(f"profiling {case.workload} {case.rung}")
+        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=not self._wish.resume)
+        trace, stacks = read(paths[0]), read(paths[1]) if self._wish.stacks else None
+        floor = find_floor(work, peaks, case.precision, case.rung) if work else None
+        found = explain(trace, _about(record), floor, stacks)
+        if record.parity.status not in SAME:
+            differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
+            found = msgspec.structs.replace(found, notes=[differs, *found.notes])
+        first = self._rungs.get(case.ladder) if case.rung == self._wish.against else None
+        before = read(Path(self._made.explanations[first[0]].trace)) if first else None
+        step = gross(record)
+        return found, diagnose(trace, step.mid if step else None, peaks, stacks, before)
+
+    def _peaks_of(self, device: str) -> Peaks:
+        if device not in self._peaks:
+            known = load_peaks(device, self._probed.environment)
+            self._peaks[device] = known or measure_and_keep(self._executor, self._probed, device, 1, self._tell)
+        return self._peaks[device]
+
+    def _work_of(self, case: Case) -> Work | None:
+        if case.ladder not in self._counted:
+            self._tell(f"counting {case.workload}")
+            self._counted[case.ladder] = _count(self._executor, case)
+        return self._counted[case.ladder]
+
+
+def _about(record: Record) -> About:
+    case, step = record.case, gross(record)
+    return About(
+        title=f"{case.workload} {case.mode} {case.precision} batch {case.batch} on {case.rung}",
+        gross=round(step.mid * 1e9) if step else None,
+        case=case.key,
+        workload=case.workload,
+        mode=case.mode,
+        domain=get_workload(case.workload).domain,
+        rung=case.rung,
+    )
+
+
+def _count(executor: LocalExecutor, case: Case) -> Work | None:
+    """The work of one step; None where it cannot be counted: then there is no floor, and the rest stands."""
+    counted = executor.ask(CountJob(case=case), Counted, Options(), case.device)
+    return None if isinstance(counted, Failure) else counted.work

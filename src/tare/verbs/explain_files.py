@@ -1,0 +1,52 @@
+"""Traces that somebody recorded, explained without measuring anything."""
+
+from pathlib import Path
+
+import msgspec
+
+from tare.findings.diagnosis import Diagnosis, diagnose
+from tare.measure.peakstore import peaks_of_gpu
+from tare.records.work import Peaks
+from tare.report.terminal import make_console
+from tare.trace.explanation import About, Explanation, explain, recorded_gross
+from tare.trace.read import read
+from tare.trace.tables import Trace
+from tare.verbs.explained import Explained, compare
+from tare.verbs.traces import refuse_records
+
+
+def explain_files(paths: list[str], against: str | None = None) -> Explained:
+    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown; the ceilings are
+    those of a GPU of the name that they give, if any were measured.
+
+    `against` is a later trace of what the only other one recorded."""
+    found, diagnoses = [], []
+    ceilings: dict[str, Peaks | None] = {}
+    before: Trace | None = None
+    with make_console(stderr=True).status("reading traces") as status:
+        for path in (*paths, *([against] if against else [])):
+            status.update(f"reading {path}")
+            refuse_records(path)
+            trace = read(Path(path))
+            name = Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+            gross_ns = recorded_gross(trace)
+            one = explain(trace, About(title=name, gross=gross_ns))
+            if one.device not in ceilings:
+                ceilings[one.device] = peaks_of_gpu(one.device) if one.device else None
+            peaks = ceilings[one.device]
+            diagnosis = diagnose(trace, gross_ns / 1e9 if gross_ns else None, peaks, before=before)
+            found.append(_priced(one, diagnosis, peaks))
+            diagnoses.append(diagnosis)
+            before = trace if against else None
+    differences = compare(found[0], found[-1]) if against else []
+    known = [peaks for peaks in ceilings.values() if peaks]
+    return Explained(explanations=found, diagnoses=diagnoses, against=differences, peaks=known)
+
+
+def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Explanation:
+    """Says by which ceilings the findings of a trace are priced: they need not be those of its machine."""
+    if peaks is None or not diagnosis.findings:
+        return one
+    where = peaks.environment.circumstances.get("host", "an unnamed machine")
+    note = f"prices by the ceilings of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"
+    return msgspec.structs.replace(one, notes=[*one.notes, note])

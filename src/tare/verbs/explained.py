@@ -1,0 +1,47 @@
+"""What was explained, and how two steps differ."""
+
+from typing import Any
+
+import msgspec
+
+from tare.findings.diagnosis import Diagnosis
+from tare.records.work import Peaks
+from tare.trace.explanation import Explanation
+from tare.trace.group import Breakdowns, group
+from tare.trace.waterfall import Against, difference
+
+
+class Explained(msgspec.Struct, kw_only=True):
+    """All that was asked for. `failed` says why a case has no explanation."""
+
+    explanations: list[Explanation]
+    # Findings, tables and memory: one for each explanation, in the same order.
+    diagnoses: list[Diagnosis]
+    failed: dict[str, str] = {}
+    against: list[Against] = []
+    peaks: list[Peaks] = []
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return 130 if self.interrupted else 1 if self.failed else 0
+
+    @property
+    def breakdowns(self) -> Breakdowns | None:
+        """Side by side, where several workloads were explained on a device: a host alone has no such parts."""
+        several = len({one.workload or one.title for one in self.explanations}) > 1
+        made = group(self.explanations, self.failed) if several else None
+        return made if made and made.bars else None
+
+    def document(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}
+        fields |= {"failed": self.failed, "against": self.against}
+        return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks, "interrupted": self.interrupted}
+
+
+def compare(one: Explanation, other: Explanation) -> list[Against]:
+    """What the other step removed, cause by cause; nothing where a gross is unknown, for then no time is."""
+    if one.waterfall.profiled or other.waterfall.profiled:
+        return []
+    names = [explanation.rung or explanation.title for explanation in (one, other)]
+    return [Against(one=names[0], other=names[1], parts=difference(one.waterfall, other.waterfall))]

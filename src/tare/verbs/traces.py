@@ -1,0 +1,83 @@
+"""Traces in files: which files are some, and recording those of a case."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import BadInput, TareError
+from tare.execute.executor import LocalExecutor
+from tare.execute.jobs import ProfileJob
+from tare.execute.launch import Launcher, SpawnLauncher
+from tare.home import trace_paths
+from tare.rungs import get_rung
+from tare.rungs.native import NativeRung
+
+ENDINGS = (".json", ".json.gz")
+# What the beginning of a trace holds, and no file of records.
+MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
+# What that of a file of records holds.
+OF_RECORDS = (b'"version"', b'"run"', b'"case"')
+BEGINNING = 1 << 16
+
+
+def names_trace(term: str) -> bool:
+    """Whether a term is the name of a file, and so of a trace, where no records are expected."""
+    return term.endswith(ENDINGS)
+
+
+def is_trace(term: str) -> bool:
+    """A file that begins like a trace; a file of records is JSON as well."""
+    return names_trace(term) and any(mark in _beginning(term) for mark in MARKS)
+
+
+def refuse_records(term: str) -> None:
+    """A user who names a file of records where a trace belongs is told so, and not that it has no operators."""
+    try:
+        beginning = _beginning(term)
+    except BadInput:
+        # The reader of traces knows better what is wrong with it.
+        return
+    if not any(mark in beginning for mark in MARKS) and all(mark in beginning for mark in OF_RECORDS):
+        raise BadInput(f"{term} holds records, not a trace: tare show {term}")
+
+
+def _beginning(term: str) -> bytes:
+    path = Path(term)
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            return file.read(BEGINNING)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def profile_case(
+    executor: LocalExecutor,
+    case: Case,
+    name: str,
+    stacks: bool = True,
+    launcher: Launcher | None = None,
+    again: bool = True,
+) -> tuple[Path, Path]:
+    """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id; those that are
+    there already only if `again`. `launcher` starts the workers of another version; each must be started anew."""
+    rung = get_rung(case.rung)
+    if isinstance(rung, NativeRung) and rung.is_executable(case):
+        raise TareError(f"{case.rung} runs as an executable, which torch.profiler cannot see into")
+    paths = trace_paths(name)
+    wanted = paths if stacks else paths[:1]
+    if not again and all(path.exists() for path in wanted):
+        return paths
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    # A trace that was cut off must not look like one.
+    partial = [path.with_name(f"partial-{path.name}") for path in wanted]
+    cache = str(executor.cache_of(case))
+    job = ProfileJob(case=case, trace=str(partial[0]), stacks=str(partial[1]) if stacks else None, cache=cache)
+    # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
+    executor.inquire(job, Options(), case.device, launcher or SpawnLauncher())
+    for path, written in zip(wanted, partial, strict=True):
+        written.replace(path)
+    return paths
