@@ -121,7 +121,7 @@ def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Expl
     if peaks is None or not diagnosis.findings:
         return one
     where = peaks.environment.circumstances.get("host", "an unnamed machine")
-    note = f"prices by the ceilings of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"
+    note = f"prices by the peaks of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"
     return msgspec.structs.replace(one, notes=[*one.notes, note])
 
 
@@ -284,7 +284,7 @@ def _count(executor: LocalExecutor, case: Case) -> Work | None:
 def _measure(
     executor: LocalExecutor, probed: Probed, device: str, rounds: int, tell: Callable[[str], None]
 ) -> Peaks:
-    peaks = measure_peaks(executor, device, probed.environment, rounds, lambda what: tell(f"ceilings: {what}"))
+    peaks = measure_peaks(executor, device, probed.environment, rounds, lambda what: tell(f"peaks: {what}"))
     save_peaks(peaks)
     return peaks
 
