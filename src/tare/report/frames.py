@@ -93,9 +93,7 @@ def cost_view(cost: Cost) -> RenderableType:
         if interval and interval.mid > 0:
             parts.append(Text(f"  a frame of {what} that does nothing costs {duration(interval)}", style="dim"))
     parts += [
-        Text(
-            f"  above: what a call takes more than on {cost.cheapest}; a frame: that by the frames, work included"
-        ),
+        Text(f"  above: what a call takes more than on {cost.cheapest}; a frame: that per frame, work included"),
         Text("  bare: what the frames would take if they did nothing; share: its part of 'above'"),
     ]
     return Group(*parts)
