@@ -40,7 +40,7 @@ def bisect(
 ) -> int:
     """Find the version, commit or label that made it slower.
 
-    It measures where that tells most. Exit code 0 only if a culprit was found.
+    It measures the candidates that tell most. Exit code 0 only if a culprit was found.
     """
     from tare.guard.bisect.asked import Asked, make_spec
     from tare.guard.bisect.loop import bisect as search

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MetricOption = Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics (default: all).")]
 ThresholdsOption = Annotated[
     Path | None,
-    typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml beside the plan."),
+    typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml next to the plan."),
 ]
 FormatOption = Annotated[
     str, typer.Option("--format", help="terminal, markdown, json, github, junit, sarif, benchmark.")
