@@ -149,7 +149,7 @@ def stored_night(noise: Noise, rng: Rng, step: float) -> Night:
 
 
 def seven_percent_night(noise: Noise, rng: Rng, step: float, rounds: int) -> Night:
-    """The rule of seed 003: a median is over 7 % above last night's median. `rounds` processes a median."""
+    """The TorchBench paper's rule: a median is over 7 % above last night's median. `rounds` processes a median."""
     logs = np.array([np.median(noise(rng, rounds)) - np.median(noise(rng, rounds)) for _ in range(CASES)])
     logs[0] += math.log1p(step)
     alarms = logs > math.log1p(THRESHOLD)

@@ -1,1 +1,1 @@
-"""The seven problem commits of seed 003 (table 4), planted in a small package with a history of its own."""
+"""The seven problem commits of the TorchBench paper (table 4), planted in a small package with its own history."""

@@ -8,10 +8,10 @@ from builders import make_case
 
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.ceilings import measure_peak
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import CountJob, PeakJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
+from tare.execute.peaks import measure_peak
 from tare.execute.protocol import Capacity, Counted, Measured, Profiled
 from tare.execute.worker.counting import count
 from tare.trace.read import read

@@ -16,8 +16,8 @@ from habits import HABITS, Habit
 from record_habits import averages, gross_ns, profiled
 from torch_table import assert_same_table
 
-from tare.execute.ceilings import measure_peaks
 from tare.execute.errand import ErrandExecutor
+from tare.execute.peaks import measure_peaks
 from tare.findings.find import find
 from tare.findings.finding import Finding, bound_of
 from tare.findings.registry import all_rules

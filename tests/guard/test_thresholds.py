@@ -17,7 +17,7 @@ COMPILED = make_case(rung="compile")
 GROSS, KERNELS = get_metric("gross"), get_metric("kernels")
 
 
-def test_the_defaults_are_the_seeds_seven_percent() -> None:
+def test_the_defaults_are_the_torchbench_papers_seven_percent() -> None:
     assert Thresholds().of(EAGER, GROSS) == Limits(0.07, 0.02)
     assert Thresholds().of(EAGER, KERNELS) == Limits(0.0, 0.0)
 

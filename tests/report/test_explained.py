@@ -157,11 +157,11 @@ def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
         save_peaks(msgspec.structs.replace(H200, environment=where))
     explained = explain_files([str(RECORDED / "habit-odd-shapes.json.gz")])
     (odd,) = explained.diagnoses[0].findings
-    notes = [note for note in explained.explanations[0].notes if "ceilings" in note]
+    notes = [note for note in explained.explanations[0].notes if "peaks" in note]
     if gpu == "NVIDIA H200":
         assert odd.gain_s == pytest.approx(0.82e-3, rel=0.1)
         assert notes == [
-            "prices by the ceilings of the NVIDIA H200 of somewhere, measured on 2026-11-15 (tare peaks)"
+            "prices by the peaks of the NVIDIA H200 of somewhere, measured on 2026-11-15 (tare peaks)"
         ]
         assert len(explained.peaks) == 1
     else:

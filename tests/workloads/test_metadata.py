@@ -19,7 +19,7 @@ from tare.workloads import Size, Workload, all_workloads, get_workload
 from tare.workloads.groups import SMOKE_ZOO, all_groups
 
 ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
-# Table 1 of TorchBench (seed 003), row by row.
+# Table 1 of the TorchBench paper, row by row.
 TABLE = """
 alexnet phlippe_resnet squeezenet1_1 densenet121 resnet152 timm_efficientnet mnasnet1_0 resnet18 timm_nfnet
 mobilenet_v2 resnet50 timm_regnet mobilenet_v2_quantized_qat resnet50_quantized_qat timm_resnest mobilenet_v3_large

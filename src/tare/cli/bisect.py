@@ -31,14 +31,17 @@ def bisect(
     metric: Annotated[str | None, typer.Option(help="What of a case is compared (default: gross).")] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for all commands.")] = None,
     python: Annotated[str | None, typer.Option(help="The interpreter (default: this one).")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a run of a case (default 4).")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a run is killed.")] = 900.0,
-    confidence: Annotated[float, typer.Option(help="How sure to be.")] = 0.95,
-    runs: Annotated[int | None, typer.Option(help="Give up after this many runs.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds of sampling per measurement (default 4).")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a measurement is killed.")] = 900.0,
+    confidence: Annotated[float, typer.Option(help="How certain a culprit must be.")] = 0.95,
+    runs: Annotated[int | None, typer.Option(help="Give up after this many measurements.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this bisection was interrupted.")] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Find the change that made it slower, by runs where they help most. Exit code 0 only if it was found."""
+    """Find the version, commit or label that made it slower.
+
+    It measures the candidates that tell most. Exit code 0 only if a culprit was found.
+    """
     from tare.guard.bisect.asked import Asked, make_spec
     from tare.guard.bisect.loop import bisect as search
     from tare.home import home

@@ -11,7 +11,10 @@ from tare.errors import TareError
 
 
 def build(as_json: JsonOption = False) -> None:
-    """Compile the C++ rungs into the cache (a minute or two; afterwards nothing is left to do)."""
+    """Compile the C++ rungs now instead of on their first use.
+
+    It takes a minute or two. The results are cached.
+    """
     from tare.native.build import COMPONENTS, build_all, missing_tools
     from tare.report.terminal import make_console
 

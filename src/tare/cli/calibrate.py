@@ -20,7 +20,7 @@ def calibrate(
     ] = None,
     rung: Annotated[list[str] | None, typer.Option(help="Rungs, for workloads (default: eager).")] = None,
     device: DeviceOption = None,
-    rounds: Annotated[int, typer.Option(help="Fresh processes a case.")] = ROUNDS,
+    rounds: Annotated[int, typer.Option(help="Fresh processes per case.")] = ROUNDS,
     budget: BudgetOption = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
@@ -28,7 +28,11 @@ def calibrate(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Measure one version against itself: its noise between processes, what that hides, and what seeing costs."""
+    """Measure the noise of this machine.
+
+    Measures one version against itself: the noise between processes, the changes that it hides, and how many
+    rounds it takes to see them.
+    """
     from tare.cases.plan import make_plan, read_plan
     from tare.guard.calibrate import calibrate as examine
     from tare.report.noise import noise_view

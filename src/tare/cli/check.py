@@ -36,12 +36,13 @@ def check(
         typer.Option(metavar="PYTHON", help="Run the baseline's version side by side: its interpreter."),
     ] = None,
     baseline_env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Likewise: what is set for the baseline's side.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Likewise: a variable set for the baseline's side."),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Fresh processes a case and side (default 6).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Fresh processes per case and side (default 6).")] = None,
     confirm: Annotated[
         int | None,
-        typer.Option(metavar="ROUNDS", help="Rounds of a confirmation (default: by the noise; 0: none)."),
+        typer.Option(metavar="ROUNDS", help="Rounds to confirm a suspect (default: by the noise; 0: none)."),
     ] = None,
     budget: BudgetOption = None,
     timeout: TimeoutOption = None,
@@ -59,7 +60,10 @@ def check(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Measure a plan, compare it with the baseline, measure suspects again; exit code 1 on a regression."""
+    """Measure a plan and compare it with a baseline.
+
+    Suspects are measured again. Exit code 1 on a regression.
+    """
     from tare.cases.plan import read_plan
     from tare.guard.variables import parse_variables
     from tare.verbs.check import CheckSession, Version, reproduce

@@ -24,7 +24,9 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help=f"Before: {SELECTOR}.", show_default=False)],
     b: Annotated[str, typer.Argument(metavar="B", help="Now: likewise.", show_default=False)],
     rung: Annotated[list[str] | None, typer.Option(help="Only these rungs.")] = None,
-    case: Annotated[str | None, typer.Option(help="Only cases whose key begins so or fits this pattern.")] = None,
+    case: Annotated[
+        str | None, typer.Option(help="Only cases whose key begins with this or fits this pattern.")
+    ] = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
     force: ForceOption = False,
@@ -34,7 +36,10 @@ def compare(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Compare two sets of records: per case the ratio with its interval, a verdict, and what else differs."""
+    """Compare two sets of records, case by case.
+
+    Per case: the ratio with its interval, a verdict, and what else differs.
+    """
     from tare.guard.thresholds import matches
     from tare.verbs.check import compare_stored, reproduce
 

@@ -14,7 +14,10 @@ def coverage(
     device: Annotated[str, typer.Option(help="cpu, cuda, ...: a device has operators of its own.")] = "cpu",
     as_json: JsonOption = False,
 ) -> int:
-    """Run workloads under interception (smoke size, eager, inferring and training) and count what they call."""
+    """Count how much of torch's API the workloads call.
+
+    Runs them under interception, at smoke size, in eager, for inference and training.
+    """
     from tare.report.coverage_view import coverage_view
     from tare.report.terminal import make_console
     from tare.verbs.coverage import cover_workloads

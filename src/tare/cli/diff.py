@@ -14,7 +14,10 @@ def diff(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two traces or records: operators and kernels that appeared, vanished, slowed."""
+    """Compare two traces or two records.
+
+    Shows the operators and kernels that appeared, vanished or slowed.
+    """
     from tare.report.diff import diff_view
     from tare.report.terminal import make_console
     from tare.verbs.diff import diff as compare

@@ -4,7 +4,10 @@ from tare.cli.options import JsonOption, print_json
 
 
 def doctor(as_json: JsonOption = False) -> int:
-    """Look at devices, versions, rungs and sources of noise on this machine, and say what to do about them."""
+    """Check whether this machine is fit to measure on.
+
+    Reports devices, versions, rungs and sources of noise, and what to do about them.
+    """
     from tare.measure.health import examine
     from tare.report.health import health_view
     from tare.report.lists import describe_rungs

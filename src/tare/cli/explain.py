@@ -50,19 +50,24 @@ def explain(
         bool, typer.Option("--stacks/--no-stacks", help="Also profile for the lines of source (default: yes).")
     ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
-    tables: Annotated[int, typer.Option(min=0, metavar="ROWS", help="Also operators, kernels and memory.")] = 0,
-    sort: Annotated[str | None, typer.Option(help="The column that sorts the tables, as printed.")] = None,
+    tables: Annotated[
+        int, typer.Option(min=0, metavar="ROWS", help="Also show operators, kernels and memory.")
+    ] = 0,
+    sort: Annotated[str | None, typer.Option(help="Sort the tables by this column, as printed.")] = None,
     annotate: Annotated[
-        Path | None, typer.Option(help="Write the trace with idle causes and findings; of several one each.")
+        Path | None, typer.Option(help="Write the trace with idle causes and findings; one file per case.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the charts to an HTML page.")] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Write the waterfall as an SVG picture; of several workloads one each.")
+        Path | None, typer.Option(help="Write the waterfall as an SVG picture; one per workload.")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say where the time of a step goes: measure it, profile it apart, and explain it; or explain a trace."""
+    """Explain where the time of a step goes.
+
+    Measures a workload, profiles it in a process of its own, and explains it; or explains a trace.
+    """
     from tare.cases.plan import make_plan
     from tare.report.explained import render
     from tare.report.files import check_writable

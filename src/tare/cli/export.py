@@ -10,14 +10,19 @@ from tare.errors import BadInput
 
 def export(
     terms: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]...", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE | FILE]...", show_default=False),
     ] = None,
     format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, pyperf.")] = "json",
     output: OutputOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export stored records (all of them, if nothing is named)."""
+    """Write records in another format.
+
+    With nothing named, every record in the store. FILE is what tare export wrote before (.json, .json.gz); other
+    terms then choose among its records. docs/records.md has all terms.
+    """
     from tare.export import get_exporter
     from tare.report.files import write_whole
     from tare.verbs.records import find_records, no_record

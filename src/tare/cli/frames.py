@@ -28,12 +28,15 @@ def frames(
     layout: LayoutOption = None,
     stack: Annotated[bool, typer.Option("--stack", help="Print the stacks.")] = False,
     cost: Annotated[bool, typer.Option("--cost", help="Also time what a call costs on each rung.")] = False,
-    rounds: Annotated[int | None, typer.Option(help="Fresh processes a timed case (default 3).")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds of sampling a timed case (default 12).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Fresh processes per timed case (default 3).")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds of sampling per timed case (default 12).")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a worker is killed.")] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Count the stack frames between the user's call and the vendor library's convolution, on every rung."""
+    """Count the frames between a call and the vendor library.
+
+    From the user's call to the first convolution (or matrix product) of the vendor library, on every rung.
+    """
     from tare.cases.options import make_options
     from tare.report.frames import cost_view, depth_view, stack_view
     from tare.report.terminal import make_console, skipped_view

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from tare.guard.changes import Report
     from tare.guard.check import Rules
 
-MetricOption = Annotated[
-    list[str] | None, typer.Option("--metric", help="Only these metrics (default: all that are there).")
-]
+MetricOption = Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics (default: all).")]
 ThresholdsOption = Annotated[
     Path | None,
-    typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml beside the plan."),
+    typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml next to the plan."),
 ]
 FormatOption = Annotated[
     str, typer.Option("--format", help="terminal, markdown, json, github, junit, sarif, benchmark.")
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Compare what is not comparable, and say so.")]
-AllOption = Annotated[bool, typer.Option("--all", help="Show unchanged figures, too.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Compare across environments, and report the difference.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Also show unchanged figures.")]
 
 
 def read_rules(

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 
 def history(
     terms: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY | WORKLOAD | FIELD=VALUE | NAME]...", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[KEY | WORKLOAD | FIELD=VALUE | NAME | FILE]...", show_default=False),
     ] = None,
     metric: Annotated[str, typer.Option(help="gross, latency, host_peak, ...")] = "gross",
     chart: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it, too: .svg (one series) or .html.")
+        Path | None, typer.Option(metavar="FILE", help="Also draw it: .svg (one series) or .html.")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show figures over time with their steps: where, how large, how sure (also of imported benchmarks)."""
+    """Show a figure over time, and its steps.
+
+    Where each step is, how large, how sure. Imported benchmarks too.
+    """
     from tare.guard.history import foreign_histories, record_histories
     from tare.guard.metrics import get_metric
     from tare.verbs.records import find_foreign_points, find_series

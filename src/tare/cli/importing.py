@@ -13,7 +13,11 @@ def import_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import what tare export wrote, or JSON of pyperf, pytest-benchmark or google-benchmark for tare history."""
+    """Import exported records, or results of other tools.
+
+    What tare export wrote becomes records again. JSON of pyperf, pytest-benchmark and google-benchmark is kept for
+    tare history.
+    """
     from tare.verbs.records import import_files
 
     done = import_files(files, store)

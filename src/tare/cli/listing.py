@@ -24,7 +24,10 @@ def list_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the workloads, rungs (and why one is not available), findings, or stored records."""
+    """List workloads, rungs, findings or stored records.
+
+    For a rung or a workload that is not available: why, and how to get it.
+    """
     if what not in HEADS:
         raise unknown("list", what, HEADS)
     if domain and what != "workloads":

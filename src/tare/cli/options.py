@@ -10,10 +10,12 @@ import typer
 from tare.errors import BadInput
 
 StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="FILE|URL", help="The store (default: in TARE_HOME).")
+    str | None, typer.Option("--store", metavar="FILE|URL", help="The store (default: records.db in TARE_HOME).")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON to standard output, and nothing else there.")]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+]
 
 # The fields of a grid. Rungs have another default in each verb, so that their help is there.
 Texts = list[str] | None
@@ -25,17 +27,17 @@ FeedOption = Annotated[Texts, typer.Option("--feed", help="device, pinned, pagea
 LayoutOption = Annotated[Texts, typer.Option("--layout", help="contiguous, channels-last.")]
 OptimizerOption = Annotated[Texts, typer.Option("--optimizer", help="sgd, adam, adamw.")]
 SmokeOption = Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")]
-BatchOption = Annotated[Texts, typer.Option("--batch", help="Batch sizes, or auto (default: its own).")]
+BatchOption = Annotated[Texts, typer.Option("--batch", help="Batch sizes, or auto (default: the workload's).")]
 ThreadsOption = Annotated[Texts, typer.Option("--threads", help="CPU threads (default: torch's).")]
 
 # How a case is measured.
-RoundsOption = Annotated[int | None, typer.Option("--rounds", help="Fresh processes a case (default 3).")]
-BudgetOption = Annotated[float | None, typer.Option("--budget", help="Seconds of sampling a case (default 12).")]
+RoundsOption = Annotated[int | None, typer.Option("--rounds", help="Fresh processes per case (default 3).")]
+BudgetOption = Annotated[float | None, typer.Option("--budget", help="Seconds of sampling per case (default 12).")]
 TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a round is killed.")]
 IsolationOption = Annotated[
     str | None, typer.Option("--isolation", help="fork (cheap) or spawn (nothing shared).")
 ]
-QuickOption = Annotated[bool, typer.Option("--quick", help="One round, a second and a half a case.")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="One round of 1.5 seconds per case.")]
 
 
 def make_table(

@@ -9,10 +9,13 @@ from tare.cli.options import JsonOption, print_json
 
 def peaks(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    rounds: Annotated[int, typer.Option(help="Fresh processes a ceiling.", min=1, max=100)] = 2,
+    rounds: Annotated[int, typer.Option(help="Fresh processes per peak.", min=1, max=100)] = 2,
     as_json: JsonOption = False,
 ) -> int:
-    """Measure this machine's ceilings (matrix rate, bandwidth, launch, copies) and keep them for explain."""
+    """Measure the peaks of this machine, for explain.
+
+    Matrix rate, bandwidth, launch, and copies between host and device.
+    """
     from tare.report.peaks import peaks_view
     from tare.report.terminal import make_console
     from tare.verbs.peaks import find_peaks

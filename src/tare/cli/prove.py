@@ -33,7 +33,10 @@ def prove(
     timeout: Annotated[float, typer.Option(help="Seconds after which a worker is killed.")] = 900.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Train a workload on real data on every rung, and compare each step's loss with eager in float64."""
+    """Train on real data on every rung, and compare the losses.
+
+    Each step's loss is compared with that of eager in float64.
+    """
     from tare.cases.options import make_options
     from tare.report.curves import curves_view
     from tare.report.terminal import make_console, skipped_view

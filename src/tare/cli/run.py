@@ -32,7 +32,9 @@ from tare.errors import BadInput
 
 def run(
     targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD|@GROUP|PLAN.toml...", show_default=False)],
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: the ladder; of a group, eager).")] = None,
+    rung: Annotated[
+        list[str] | None, typer.Option(help="Rungs (default: the ladder; for a group, eager).")
+    ] = None,
     mode: ModeOption = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
@@ -49,15 +51,20 @@ def run(
     width: Annotated[float | None, typer.Option(help="Stop when the median is known this well (0.01).")] = None,
     isolation: IsolationOption = None,
     memory: Annotated[int | None, typer.Option(min=1, help="MiB of host memory a worker may use.")] = None,
-    parity: Annotated[bool | None, typer.Option("--parity/--no-parity", help="Prove the rungs equal.")] = None,
-    warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time, ahead (default 0).")] = None,
+    parity: Annotated[
+        bool | None, typer.Option("--parity/--no-parity", help="Compare every rung with float64.")
+    ] = None,
+    warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time first (default 0).")] = None,
     quick: QuickOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Measure workloads on every rung, prove the rungs equal, print the ladders, store the records."""
+    """Measure workloads on every rung; print and store the ladders.
+
+    Every rung is compared with a float64 reference. Name workloads, groups, or one plan.
+    """
     from tare.verbs.run import Session
 
     grid = make_table(

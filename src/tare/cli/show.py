@@ -11,13 +11,19 @@ from tare.errors import BadInput
 def show(
     terms: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE]... | workload NAME", show_default=False),
+        typer.Argument(
+            metavar="[KEY | ID | WORKLOAD | FIELD=VALUE | FILE]... | workload NAME", show_default=False
+        ),
     ] = None,
-    table: Annotated[bool, typer.Option("--table", help="A line a record instead of ladders.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="One line per record instead of ladders.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show ladders and records from the store (the newest run, if nothing is named), or `workload NAME`."""
+    """Show ladders and records, from the store or from a FILE.
+
+    With nothing named, the newest run in the store. FILE is what tare export wrote (.json, .json.gz); other terms
+    then choose among its records. `workload NAME` describes a workload. docs/records.md has all terms.
+    """
     from tare.report.ladder import make_ladders
     from tare.report.overview import overview
     from tare.report.record import record_view

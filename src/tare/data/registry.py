@@ -22,7 +22,7 @@ def digits() -> Images:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise BadInput("the data 'digits' comes with scikit-learn: pip install 'tare-bench[data]'") from None
+        raise BadInput("the data 'digits' comes with scikit-learn: pip install scikit-learn") from None
     found: Any = load_digits()
     pixels = found.images.astype(np.float32)
     return Images((pixels - pixels.mean()) / pixels.std(), found.target.astype(np.int64), 10)

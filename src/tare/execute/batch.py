@@ -1,6 +1,7 @@
 """The search for a batch: double it until throughput stops rising or memory ends, and keep the whole curve.
 
-Seed 003 (section 2.2) finds its inference batches so. A ladder shares its batch, so one rung searches for all.
+The TorchBench paper (section 2.2) finds its inference batches so. A ladder shares its batch, so one rung searches
+for all.
 """
 
 from collections.abc import Callable, Sequence

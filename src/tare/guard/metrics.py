@@ -14,7 +14,7 @@ from tare.records.record import Record, Round, SeriesKind
 
 Unit = Literal["s", "B", "J", ""]
 
-# The threshold of seed 003, and the margin within which nobody cares.
+# The threshold of the TorchBench paper, and the margin within which nobody cares.
 THRESHOLD = 0.07
 MARGIN = 0.02
 # A round's quietest moments are this share of its blocks, if it has so many.

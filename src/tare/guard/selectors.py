@@ -1,4 +1,4 @@
-"""How a user names one side of a comparison. docs/guard.md has the grammar:
+"""How a user names one side of a comparison. docs/records.md has the grammar:
 
 main, baseline:main          a baseline
 newest, newest~1             the run that wrote last, the one before

@@ -10,7 +10,7 @@ from tare.records.record import Failure
 
 # The registries, in the order in which they are shown.
 REGISTRIES = {"api": "Python API", "aten": "ATen", "core": "core ATen"}
-# Seed 003, section 2.3: TorchBench covers this many times as much of the Python API as MLPerf.
+# The TorchBench paper, section 2.3: TorchBench covers this many times as much of the Python API as MLPerf.
 PUBLISHED_RATIO = 2.3
 RATIO_OF, RATIO_TO = "zoo", "mlperf"
 

@@ -41,7 +41,7 @@ def _ratio(found: Coverage) -> list[RenderableType]:
     shown = ", ".join(
         f"{title} {found.ratio[name]:.2f}" for name, title in REGISTRIES.items() if name in found.ratio
     )
-    text = f"@{RATIO_OF} over @{RATIO_TO}: {shown} (seed 003 has {PUBLISHED_RATIO} for the Python API)"
+    text = f"@{RATIO_OF} over @{RATIO_TO}: {shown} (the TorchBench paper has {PUBLISHED_RATIO} for the Python API)"
     return [Text(text), Text("")]
 
 

@@ -10,8 +10,9 @@ from tare.report.numbers import duration, seconds
 from tare.report.terminal import simple_table, title
 from tare.stats.intervals import Interval
 
-# Seed 000, figure 4: calls between Conv2d.forward and cudnnConvolutionForward in PyTorch of 2020, by gdb.
-SEED = {"eager": "30+61", "libtorch": "61", "torchscript": "14", "vendor": "1"}
+# The abstraction paper (docs/sources.md), figure 4: calls between Conv2d.forward and cudnnConvolutionForward in
+# PyTorch of 2020, by gdb.
+PAPER = {"eager": "30+61", "libtorch": "61", "torchscript": "14", "vendor": "1"}
 # A column's head and the part that it counts: CPython is the interpreter's C frames.
 COLUMNS = {
     "Python": "python",
@@ -27,15 +28,17 @@ def depth_view(depths: list[Depth]) -> RenderableType:
     """The ladder of depths. Interpreter and system frames have a column only where there are any."""
     good = [depth for depth in depths if depth.stack]
     kept = [c for c in COLUMNS if c in ("Python", "framework", "vendor") or any(_count(d, c) for d in good)]
-    table = simple_table("rung", *kept, "total", "range", "seed", "reaches", right=slice(1, -1))
+    table = simple_table("rung", *kept, "total", "range", "paper", "reaches", right=slice(1, -1))
     for depth in good:
         assert depth.stack is not None
         counts = (str(_count(depth, column)) for column in kept)
         spread = str(depth.least) if depth.least == depth.most else f"{depth.least}-{depth.most}"
-        seed = SEED.get(depth.case.rung, "-")
-        table.add_row(depth.case.rung, *counts, str(depth.stack.total), spread, seed, short(depth.stack.entry, 24))
+        paper = PAPER.get(depth.case.rung, "-")
+        table.add_row(
+            depth.case.rung, *counts, str(depth.stack.total), spread, paper, short(depth.stack.entry, 24)
+        )
     parts: list[RenderableType] = [Text(title(depths[0].case), style="bold")]
-    head = "frames from the user's call to the step's first vendor call; range: over all; seed: 000, figure 4"
+    head = "frames from the user's call to the first vendor call; range: over all; paper: Levental & Orlova, 2020"
     parts += [Text(head, style="dim"), table]
     for depth in depths:
         if depth.failure:
@@ -90,9 +93,7 @@ def cost_view(cost: Cost) -> RenderableType:
         if interval and interval.mid > 0:
             parts.append(Text(f"  a frame of {what} that does nothing costs {duration(interval)}", style="dim"))
     parts += [
-        Text(
-            f"  above: what a call takes more than on {cost.cheapest}; a frame: that by the frames, work included"
-        ),
+        Text(f"  above: what a call takes more than on {cost.cheapest}; a frame: that per frame, work included"),
         Text("  bare: what the frames would take if they did nothing; share: its part of 'above'"),
     ]
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""A machine's ceilings for the terminal."""
+"""A machine's peaks for the terminal."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -15,7 +15,7 @@ def peaks_view(found: Peaks) -> RenderableType:
     machine, software = found.environment.machine, found.environment.software
     chip = machine.get("gpu", "?") if found.device.startswith("cuda") else machine.get("cpu", "?")
     meaning = {one.name: one.meaning for one in ceilings(found.device)}
-    table = simple_table("ceiling", "best", "over rounds", "what", right=slice(1, 3))
+    table = simple_table("peak", "best", "over rounds", "what", right=slice(1, 3))
     for peak in found.peaks:
         best, worst = max(peak.rounds), min(peak.rounds)
         apart = f"{100 * (best - worst) / best:.1f} % apart" if len(peak.rounds) > 1 else "1 round"

@@ -1,4 +1,4 @@
-"""A suite: one rung against eager over many workloads, as in seed 003's figures 3 and 4. Figures only.
+"""A suite: one rung against eager over many workloads, as in the TorchBench paper's figures 3 and 4. Figures only.
 
 A mean is taken over the workloads that ran on both sides and computed the same, and says how many of how many that
 are. The others are listed with their causes: a failure is never averaged away.

@@ -16,7 +16,7 @@ from tare.verbs.traces import refuse_records
 
 
 def explain_files(paths: list[str], against: str | None = None) -> Explained:
-    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown; the ceilings are
+    """Traces that somebody recorded. Their gross is what they say of it themselves, or unknown; the peaks are
     those of a GPU of the name that they give, if any were measured.
 
     `against` is a later trace of what the only other one recorded."""
@@ -44,9 +44,9 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
 
 
 def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Explanation:
-    """Says by which ceilings the findings of a trace are priced: they need not be those of its machine."""
+    """Says by which peaks the findings of a trace are priced: they need not be those of its machine."""
     if peaks is None or not diagnosis.findings:
         return one
     where = peaks.environment.circumstances.get("host", "an unnamed machine")
-    note = f"prices by the ceilings of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"
+    note = f"prices by the peaks of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"
     return msgspec.structs.replace(one, notes=[*one.notes, note])

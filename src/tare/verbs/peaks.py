@@ -1,11 +1,11 @@
-"""The ceilings of a machine: measured once, kept, found again."""
+"""The peaks of a machine: measured once, kept, found again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tare.errors import BadInput
-from tare.execute.ceilings import measure_peaks
 from tare.execute.executor import LocalExecutor
+from tare.execute.peaks import measure_peaks
 from tare.execute.protocol import Probed
 from tare.execute.workshop import open_executor
 from tare.measure.peakstore import save_peaks
@@ -14,7 +14,7 @@ from tare.report.progress import Progress
 
 
 def find_peaks(device: str, rounds: int, show_progress: bool) -> Peaks:
-    """Measures the ceilings of a device and keeps them."""
+    """Measures the peaks of a device and keeps them."""
     with inquiry(show_progress) as (executor, probed, tell):
         chosen = probed.devices[0] if device == "auto" else device
         if chosen.partition(":")[0] not in probed.devices:
@@ -32,6 +32,6 @@ def inquiry(show_progress: bool) -> Iterator[tuple[LocalExecutor, Probed, Callab
 def measure_and_keep(
     executor: LocalExecutor, probed: Probed, device: str, rounds: int, tell: Callable[[str], None]
 ) -> Peaks:
-    peaks = measure_peaks(executor, device, probed.environment, rounds, lambda what: tell(f"ceilings: {what}"))
+    peaks = measure_peaks(executor, device, probed.environment, rounds, lambda what: tell(f"peaks: {what}"))
     save_peaks(peaks)
     return peaks

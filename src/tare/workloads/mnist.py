@@ -1,4 +1,4 @@
-"""The convolutional network of seed 002: two convolutions, two linear layers, ReLU, negative log likelihood."""
+"""The network of the PyTorch-and-CUDA report (docs/sources.md): two convolutions, two linear layers, ReLU, NLL."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tare.workloads.registry import workload
     "mnist_cnn",
     domain="vision",
     task="classification",
-    source="G. Koehler, MNIST Handwritten Digit Recognition in PyTorch (2020), as used in seed 002",
+    source="G. Koehler, MNIST Handwritten Digit Recognition in PyTorch (2020), as in the PyTorch-and-CUDA report",
     differs="no dropout, so that training can be compared between rungs step by step",
     batch=64,
     sizes={"classes": 10},

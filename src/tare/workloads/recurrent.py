@@ -10,7 +10,7 @@ from tare.workloads.registry import workload
     "lstm",
     domain="nlp",
     task="sequence modelling",
-    source="torch.nn.LSTM on DeepBench's shapes (seed 004)",
+    source="torch.nn.LSTM on DeepBench's shapes, as in the LSTM paper",
     batch=16,
     sizes={"hidden": 512, "input": 512, "layers": 1, "steps": 25},
     smoke={"batch": 4, "hidden": 64, "input": 64, "steps": 8},

@@ -1,4 +1,4 @@
-"""Problem commits of seed 003 in a generated repository of 64 commits: bisected for real, by counting.
+"""Problem commits of the TorchBench paper in a generated repository of 64 commits: bisected for real, by counting.
 
 The others of the seven need times, and many runs of them: `python -m benchmarks.seven` has all.
 """

@@ -91,7 +91,7 @@ def count(job: jobs.CountJob, send: Send) -> None:
 
 @does(jobs.PeakJob)
 def peak(job: jobs.PeakJob, send: Send) -> None:
-    from tare.execute.ceilings import measure_peak
+    from tare.execute.peaks import measure_peak
 
     measure_peak(job, send)
 

@@ -1,5 +1,5 @@
-"""Seed 003, PR 87855: exceptions in a hot path. What raises and catches in silence leaves no mark in one trace
-(host-work-grew compares two); what also formats a traceback, as logging.exception does, is seen here."""
+"""The TorchBench paper, PR 87855: exceptions in a hot path. What raises and catches in silence leaves no mark in
+one trace (host-work-grew compares two); what also formats a traceback, as logging.exception does, is seen here."""
 
 from collections.abc import Iterator
 

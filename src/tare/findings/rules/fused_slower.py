@@ -1,4 +1,4 @@
-"""Seed 003, PR 65594 and 72148: a fused kernel that takes longer than the kernels it replaces."""
+"""The TorchBench paper, PR 65594 and 72148: a fused kernel that takes longer than the kernels it replaces."""
 
 import re
 from collections.abc import Iterator

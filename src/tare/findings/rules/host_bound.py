@@ -1,4 +1,4 @@
-"""Long stretches in which the host computes and launches nothing, and the device runs dry (seed 003:
+"""Long stretches in which the host computes and launches nothing, and the device runs dry (the TorchBench paper:
 hf_BigBird)."""
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Seed 003, PR 87855 and 61056: the device does the same as before, and the host takes longer to ask for it."""
+"""The TorchBench paper, PR 87855 and 61056: the device does the same as before, the host takes longer to ask."""
 
 from collections.abc import Iterator
 from itertools import pairwise

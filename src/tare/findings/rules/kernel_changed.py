@@ -1,4 +1,4 @@
-"""Seed 003, PR 65839: the same operator on the same shapes runs other kernels than before, and takes longer."""
+"""The TorchBench paper, PR 65839: the same operator on the same shapes runs other, slower kernels."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Seed 003, PR 71904: the same kernels, or the same work on the CPU, take longer at equal shapes."""
+"""The TorchBench paper, PR 71904: the same kernels, or the same work on the CPU, take longer at equal shapes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Seed 003, section 4.1.2 (pig2): what was moved off the device is moved back in every step."""
+"""The TorchBench paper, section 4.1.2 (pig2): what was moved off the device is moved back in every step."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""The host waits for the device several times a step at one place: a loop, or a check made twice (seed 003,
-listing 5)."""
+"""The host waits for the device several times a step at one place: a loop, or a check made twice (the TorchBench
+paper, listing 5)."""
 
 from collections.abc import Iterator
 

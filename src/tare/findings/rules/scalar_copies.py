@@ -1,4 +1,4 @@
-"""Seed 003, listing 3: a Python number is made a tensor on the device, by a copy of its own, in every step."""
+"""The TorchBench paper, listing 3: a Python number is copied to the device to become a tensor, in every step."""
 
 from collections.abc import Iterator
 

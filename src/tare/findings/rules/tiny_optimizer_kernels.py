@@ -1,4 +1,4 @@
-"""Seed 003, listing 2: zero_grad and the optimizer walk over the parameters, a tiny kernel each."""
+"""The TorchBench paper, listing 2: zero_grad and the optimizer walk over the parameters, a tiny kernel each."""
 
 from collections.abc import Iterator
 

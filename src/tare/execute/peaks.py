@@ -81,6 +81,6 @@ def _one(executor: LocalExecutor, ceiling: Ceiling, device: str) -> float:
     amount = next((m.amount for m in messages if isinstance(m, Capacity)), None)
     series = next((m.series for m in messages if isinstance(m, Measured) and m.series.kind == "pipelined"), None)
     if amount is None or series is None:
-        raise TareError(f"the ceiling {ceiling.name} of {device} could not be measured")
+        raise TareError(f"the peak {ceiling.name} of {device} could not be measured")
     seconds = median(series.step_seconds())
     return seconds if ceiling.unit == SECONDS else amount / seconds
