@@ -100,6 +100,57 @@ class Permuted(nn.Module):  # type: ignore[misc]
         return self.linear(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).unsqueeze(1).squeeze(1)
 
 
+class LateSkip(nn.Module):  # type: ignore[misc]
+    """The sum of a convolution and of a view of what is computed after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(6, 4, 1), nn.Linear(210, 140)
+
+    def forward(self, x: Any) -> Any:
+        return self.conv(x) + self.linear(torch.relu(x).flatten(1)).reshape(-1, 4, 5, 7)
+
+
+class Signal(nn.Module):  # type: ignore[misc]
+    """A batch norm over signals (N, C, L), of more numbers than channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(6, 4, 1), nn.BatchNorm1d(4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.norm(self.conv(x).flatten(2)))
+
+
+class Recurrent(nn.Module):  # type: ignore[misc]
+    """Two LSTMs, the first of which reads a view and is passed by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.first, self.second = nn.Linear(210, 18), nn.LSTM(6, 6), nn.LSTM(6, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = self.linear(x.flatten(1)).view(4, 3, 6)
+        return self.second(self.first(x)[0] + x)[0]
+
+
+class Unused(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.idle = nn.Conv2d(6, 4, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.conv(x)
+
+
+def frozen() -> nn.Module:
+    """Convolutions, a batch norm and a bias that are not trained, between some that are."""
+    made = nn.Sequential(nn.Conv2d(6, 4, 1), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 1))
+    for weight in (*made[1].parameters(), *made[2].parameters(), made[4].bias):
+        weight.requires_grad_(False)
+    return made
+
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "relu6": nn.ReLU6,
@@ -134,6 +185,11 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
         nn.BatchNorm2d(6),
         nn.ReLU(),
     ),
+    "a skip that comes later": LateSkip,
+    "a norm of signals": Signal,
+    "two recurrent layers": Recurrent,
+    "a weight that is not used": Unused,
+    "weights that are frozen": frozen,
     "windows that overlap": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.AvgPool2d(3, stride=1, padding=1)),
 }
 

@@ -23,7 +23,7 @@ class Backward:
     def __init__(self, step: Step) -> None:
         self.step = step
         self._parts: dict[int, list[Value]] = {}
-        self._weights = {id(p.value): p for p in step.parameters}
+        self._weights = {id(p.value): p for p in step.parameters if p.trained}
         self._views: dict[int, list[Value]] = {}
         for value in step.values():
             if value.base is not None:
@@ -71,7 +71,18 @@ class Backward:
         parameter.gradient = self.step.make(value.shape, dtype, f"gradient of {parameter.name}", "gradient")
         return parameter.gradient
 
+    def norm_gradient(self, value: Value) -> Value:
+        """Of a batch norm's weight. A frozen one has one too, since one call makes all: it goes nowhere."""
+        return self.weight_gradient(value, "f32") if self.is_weight(value) else self.step.make(value.shape, "f32")
+
+    def bias(self, op: Op, dy: Value) -> None:
+        """The gradient of an operator's bias, if it has one that is trained."""
+        bias = op.inputs.get("b")
+        if bias is not None and self.is_weight(bias):
+            self.step.emit("bias_gradient", {"dy": dy}, {"db": self.weight_gradient(bias)})
+
     def is_weight(self, value: Value) -> bool:
+        """Whether it is one that is trained."""
         return id(value) in self._weights
 
     def before_activation(self, op: Op) -> Value:
@@ -87,7 +98,7 @@ class Backward:
         return dx
 
     def _depends_on_weights(self) -> set[int]:
-        wanted = {id(p.value) for p in self.step.parameters}
+        wanted = set(self._weights)
         for op in self.step.ops:
             if any(id(v) in wanted or id(v.owner) in wanted for v in op.inputs.values()):
                 wanted |= {id(v) for v in op.outputs.values()}

@@ -11,12 +11,26 @@ from tare.lowering.step import Parameter, Step, Value
 
 # Importing them registers the operators that they read.
 READ = (losses, operators, pointwise, pools, shapes)
+# The calls that integers can be given to: classes, and other shapes of them. All others compute with floats.
+OF_INTEGERS = {
+    "aten.clone.default",
+    "aten.cross_entropy_loss.default",
+    "aten.flatten.using_ints",
+    "aten.nll_loss_nd.default",
+    "aten.reshape.default",
+    "aten.squeeze.dim",
+    "aten.unsqueeze.default",
+    "aten.view.default",
+}
 _INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
 
 
-def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "") -> None:
+def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "", targets: int = 0) -> None:
     """Fills an empty step. The module is float32 on the CPU, whatever the step's type: only shapes and names
-    count. `tensors` are the batch as the step will get it; `prefix` is cut off the names of weights."""
+    count. `tensors` are the batch as the step will get it, the `targets` of the loss last; `prefix` is cut off the
+    names of weights."""
+    from torch.fx import Node
+
     exported = export(module, tuple(_exportable(t) for t in tensors))
     signature = exported.graph_signature
     # Two names of one weight are two inputs of the graph.
@@ -39,12 +53,14 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "")
             elif buffer is not None:
                 known[node] = _buffer(step, buffer.removeprefix(prefix), buffers[buffer])
             else:
-                known[node] = _input(step, next(batch))
+                known[node] = _input(step, next(batch), is_target=len(step.inputs) >= len(tensors) - targets)
         elif node.op == "call_function":
             # A call in place gives its memory a new value: whoever reads it later, by whichever name, reads that.
             known[memory(node)] = _call(step, node, known)
         elif node.op == "output":
             names = set(signature.user_outputs)
+            if not all(isinstance(n, Node) for n in node.args[0]):
+                raise Unsupported("a result that is no tensor")
             step.outputs = [known[memory(n)] for n in node.args[0] if n.name in names]
 
 
@@ -57,7 +73,7 @@ def _exportable(tensor: Any) -> Any:
 
 def _weight(step: Step, name: str, tensor: Any) -> Value:
     value = step.make(tensor.shape, name=name, region="weights", content=tensor.detach())
-    step.parameters.append(Parameter(name, value))
+    step.parameters.append(Parameter(name, value, trained=tensor.requires_grad))
     return value
 
 
@@ -66,14 +82,14 @@ def _buffer(step: Step, name: str, tensor: Any) -> Value:
     return step.make(tensor.shape, dtype, name, region="state", content=tensor.detach())
 
 
-def _input(step: Step, tensor: Any) -> Value:
+def _input(step: Step, tensor: Any, is_target: bool) -> Value:
     dtype = _INPUT_DTYPES.get(str(tensor.dtype))
     if dtype is None:
         raise Unsupported(f"an input of {tensor.dtype}")
     value = step.make(tensor.shape, dtype, f"input{len(step.inputs)}", region="input", content=tensor)
     step.inputs.append(value)
     # Autocast keeps the batch in float32 and casts it in every step; so does this one. Losses take it as it is.
-    if dtype == "f32" and step.dtype != "f32" and len(step.inputs) == 1:
+    if dtype == "f32" and step.dtype != "f32" and not is_target:
         cast = step.make(tensor.shape)
         step.emit("cast", {"x": value}, {"y": cast})
         return cast
@@ -87,10 +103,19 @@ def _call(step: Step, node: Any, known: dict[Any, Any]) -> Any:
     if name not in HANDLERS:
         raise Unsupported(f"the vendor rung has no operator for {name}")
     given = _bind(node, known)
-    if name == "aten.add.Tensor" and not all(isinstance(given[k], Value) for k in ("self", "other")):
-        # A counter of batches: an integer buffer that only counts.
-        return None
+    if any(value.dtype == "i64" for value in _values(given)):
+        if name == "aten.add.Tensor" and not isinstance(given["other"], Value):
+            # A counter of batches, which a batch norm keeps: nothing in the step reads it.
+            return None
+        if name not in OF_INTEGERS:
+            raise Unsupported(f"{name} of integers")
     return HANDLERS[name](step, **given)
+
+
+def _values(given: dict[str, Any]) -> list[Value]:
+    """The tensors among a call's arguments, those in lists included."""
+    flat = [one for value in given.values() for one in (value if isinstance(value, list | tuple) else [value])]
+    return [one for one in flat if isinstance(one, Value)]
 
 
 def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def _deeper(step: Step, conv: Op, value: Value, size: list[int], block: int, ori
     channels = -(-value.shape[1] * block**2 // MULTIPLE) * MULTIPLE
     shape = (value.shape[0], channels, *size)
     attributes: dict[str, Any] = {"block": block, "origin": origin}
-    if value.region == "weights" and not any(p.value is value for p in step.parameters):
+    if value.region == "weights" and not any(p.value is value and p.trained for p in step.parameters):
         content = space_to_depth(value.content, shape, block, origin)
         return step.make(shape, name=value.name, region=value.region, content=content)
     deeper = step.make(shape)

@@ -83,7 +83,8 @@ def _absorb_sum(step: Step, op: Op, absorbing: set[str]) -> None:
         return
     # The last of the two, so that what it adds is there already.
     place, before, z = max(candidates, key=lambda candidate: candidate[0])
-    made = _producer(step, z)
+    # A view is there when what it is a view of is.
+    made = _producer(step, z.owner)
     if made is None or places[id(made)] < place:
         before.inputs["z"] = z
         _replace_output(step, before, op)

@@ -1,5 +1,7 @@
 """The backward pass: for every forward operator, last first, the calls that give the gradients of its inputs."""
 
+from math import prod
+
 from tare.errors import Unsupported
 from tare.lowering.backward import RULES, Backward, differentiates, shaping
 from tare.lowering.pointwise import SHAPING
@@ -7,6 +9,8 @@ from tare.lowering.step import Op, Step, Value
 
 # What says where a block lies on one of its two sides.
 PLACE = ("pitch", "offset")
+# The place of a maximum in its window is kept in a byte.
+MOST_TAPS = 256
 
 
 def add_backward(step: Step) -> None:
@@ -28,12 +32,12 @@ def weighted(backward: Backward, op: Op) -> None:
     step, x, w = backward.step, op.inputs["x"], op.inputs["w"]
     dy = backward.before_activation(op)
     shape = {k: v for k, v in op.attributes.items() if k not in SHAPING}
-    if "b" in op.inputs:
-        step.emit("bias_gradient", {"dy": dy}, {"db": backward.weight_gradient(op.inputs["b"])})
-    dw = backward.weight_gradient(w) if backward.is_weight(w) else step.make(w.shape)
-    step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": dw}, **shape)
-    if not backward.is_weight(w):
-        backward.give(w, dw)
+    backward.bias(op, dy)
+    if backward.reaches(w):
+        dw = backward.weight_gradient(w) if backward.is_weight(w) else step.make(w.shape)
+        step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": dw}, **shape)
+        if not backward.is_weight(w):
+            backward.give(w, dw)
     if backward.reaches(x):
         dx = step.make(x.shape)
         step.emit(f"{op.kind}_input_gradient", {"w": w, "dy": dy}, {"dx": dx}, **shape)
@@ -61,8 +65,8 @@ def batch_norm(backward: Backward, op: Op) -> None:
     }
     outputs = {
         "dx": step.make(x.shape),
-        "dscale": backward.weight_gradient(op.inputs["scale"], "f32"),
-        "dshift": backward.weight_gradient(op.inputs["shift"], "f32"),
+        "dscale": backward.norm_gradient(op.inputs["scale"]),
+        "dshift": backward.norm_gradient(op.inputs["shift"]),
     }
     if by_result:
         outputs["dz"] = step.make(x.shape)
@@ -75,8 +79,7 @@ def batch_norm(backward: Backward, op: Op) -> None:
 @differentiates("activation", "add")
 def elementwise(backward: Backward, op: Op) -> None:
     dy = backward.before_activation(op)
-    if "b" in op.inputs:
-        backward.step.emit("bias_gradient", {"dy": dy}, {"db": backward.weight_gradient(op.inputs["b"])})
+    backward.bias(op, dy)
     for role in ("x", "z"):
         if role in op.inputs:
             backward.give(op.inputs[role], dy)
@@ -107,7 +110,8 @@ def transposed_convolution(backward: Backward, op: Op) -> None:
     """The larger image is the one that a convolution would read: its gradient goes forward through that."""
     step, x, w = backward.step, op.inputs["dy"], op.inputs["w"]
     dy = backward.whole(op.outputs["dx"])
-    step.emit("conv_weight_gradient", {"x": dy, "dy": x}, {"dw": backward.weight_gradient(w)}, **op.attributes)
+    if backward.is_weight(w):
+        step.emit("conv_weight_gradient", {"x": dy, "dy": x}, {"dw": backward.weight_gradient(w)}, **op.attributes)
     if backward.reaches(x):
         dx = step.make(x.shape)
         step.emit("conv", {"x": dy, "w": w}, {"y": dx}, **op.attributes)
@@ -132,6 +136,8 @@ def copy_block(backward: Backward, op: Op) -> None:
 
 @differentiates("max_pool")
 def max_pool(backward: Backward, op: Op) -> None:
+    if prod(op.attributes["kernel"]) > MOST_TAPS:
+        raise Unsupported(f"the gradient of a max_pool over more than {MOST_TAPS} pixels")
     # The place of the maximum in its window is all that has to be kept.
     op.outputs["index"] = backward.step.make(op.outputs["y"].shape, "u8")
     dx = backward.step.make(op.inputs["x"].shape)
@@ -183,6 +189,10 @@ def loss(backward: Backward, op: Op) -> None:
 def lstm(backward: Backward, op: Op) -> None:
     step, x = backward.step, op.inputs["x"]
     weights = {role: value for role, value in op.inputs.items() if role != "x"}
+    if not all(backward.is_weight(value) for value in weights.values()):
+        raise Unsupported("the gradient of an lstm with frozen weights")
+    if any(backward.parts(op.outputs[role]) for role in ("h", "c")):
+        raise Unsupported("the gradient of an lstm's last state")
     gradients = {f"d{role}": backward.weight_gradient(value) for role, value in weights.items()}
     inputs: dict[str, Value | None] = {
         "x": x,
@@ -190,12 +200,10 @@ def lstm(backward: Backward, op: Op) -> None:
         "dy": backward.whole(op.outputs["y"]),
         **weights,
     }
-    # Both passes share what the forward one keeps; its size is the executor's to know, so it goes by a number.
-    op.attributes["slot"] = slot = sum(other.kind == "lstm" for other in step.ops[: step.ops.index(op)])
     op.attributes["training"] = True
     outputs = dict(gradients)
-    if backward.wants(x):
+    if backward.reaches(x):
         outputs["dx"] = step.make(x.shape)
         backward.give(x, outputs["dx"])
-    shape = {k: op.attributes[k] for k in ("layers", "hidden")}
-    step.emit("lstm_backward", inputs, outputs, slot=slot, **shape)
+    shape = {k: op.attributes[k] for k in ("layers", "hidden", "slot")}
+    step.emit("lstm_backward", inputs, outputs, **shape)

@@ -12,9 +12,7 @@ def lay_out(step: Step) -> None:
     _in_rows(
         step, [v for v in step.values() if v.region in ("input", "output", "state", "zeros") and v.base is None]
     )
-    weights = [v for v in step.values() if v.region == "weights" and v.base is None]
-    if not any(p.gradient for p in step.parameters):
-        _pack_weights(step, weights)
+    _pack_weights(step)
     _arena(step)
     for value in step.values():
         if value.base is not None:
@@ -82,14 +80,22 @@ def _groups(step: Step, values: list[Value]) -> list[list[Value]]:
     return [[v] for v in values if id(v) not in grouped] + [g for g in together if id(g[0]) in wanted]
 
 
-def _pack_weights(step: Step, weights: list[Value]) -> None:
+def _pack_weights(step: Step) -> None:
+    """Those that nothing changes: all of them in inference, the frozen and the unused in training. These have a
+    region of their own, because the others' are flat buffers of one order."""
+    trained = {id(p.value) for p in step.parameters if p.gradient is not None}
+    weights = [v for v in step.values() if v.region == "weights" and v.base is None and id(v) not in trained]
+    # The update's own name for the whole buffer.
+    weights = [v for v in weights if not any(op.kind == "sgd" and v in op.values() for op in step.ops)]
+    region = "fixed" if trained else "weights"
     at = 0
     for group in _groups(step, weights):
         for value in group:
-            value.offset = at
+            value.region, value.offset = region, at
             at += value.bytes
         at = aligned(at)
-    step.regions["weights"] = at
+    if weights:
+        step.regions[region] = at
 
 
 def _in_rows(step: Step, values: list[Value]) -> None:

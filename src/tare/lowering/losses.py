@@ -35,11 +35,16 @@ def cross_entropy(
     target: Value,
     weight: Value | None,
     reduction: int,
-    ignore_index: int,  # noqa: ARG001
+    ignore_index: int,
     label_smoothing: float,
 ) -> Value:
     if weight is not None or reduction != 1 or label_smoothing or len(self.shape) != 2:
         raise Unsupported("aten.cross_entropy_loss with weights, smoothing, images or a sum")
+    if target.dtype != "i64" or len(target.shape) != 1:
+        raise Unsupported("aten.cross_entropy_loss towards anything but one class a row")
+    classes = target.owner.content
+    if classes is not None and bool((classes == ignore_index).any()):
+        raise Unsupported("aten.cross_entropy_loss with classes that are ignored")
     return _loss(step, "cross_entropy", self, target)
 
 
@@ -47,6 +52,8 @@ def cross_entropy(
 def mean_square(step: Step, self: Value, target: Value, reduction: int) -> Value:
     if reduction != 1:
         raise Unsupported("aten.mse_loss without the mean")
+    if self.shape != target.shape:
+        raise Unsupported("aten.mse_loss with broadcasting")
     return _loss(step, "mean_square", self, target)
 
 

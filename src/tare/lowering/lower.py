@@ -48,7 +48,9 @@ def lower(
         step.parameters.clear()
         deepen(step)
     else:
-        capture(objective(workload, model), batch, step, prefix="model.")
+        capture(objective(workload, model), batch, step, prefix="model.", targets=1)
+        if any(op.kind == "batch_norm_inference" for op in step.ops):
+            raise Unsupported("training with a batch norm that goes by its running statistics")
         fuse(step, training=True)
         deepen(step)
         _float_batch_norms(step)
@@ -92,6 +94,7 @@ def write(step: Step, folder: Path) -> None:
             for p in step.parameters
             if p.master is not None
         ],
+        "fixed": [{"name": p.name, "value": number[id(p.value)]} for p in step.parameters if p.master is None],
         "contents": contents,
     }
     (folder / "step.json").write_text(json.dumps(document))

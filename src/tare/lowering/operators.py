@@ -20,6 +20,8 @@ def convolution(
     dilation: list[int],
     groups: int,
 ) -> Value:
+    if len(input.shape) != 4:
+        raise Unsupported("aten.conv2d of anything but a batch of images")
     stride, padding, dilation = pair(stride), pair(padding), pair(dilation)
     n, _, *image = input.shape
     spatial = [
@@ -74,10 +76,11 @@ def batch_norm_inference(
     momentum: float,  # noqa: ARG001
     eps: float,
 ) -> tuple[Value]:
-    y = step.make(input.shape)
-    inputs = {"x": input, "scale": weight, "shift": bias, "mean": running_mean, "var": running_var}
+    x = _as_image(step, input)
+    y = step.make(x.shape)
+    inputs = {"x": x, "scale": weight, "shift": bias, "mean": running_mean, "var": running_var}
     step.emit("batch_norm_inference", inputs, {"y": y}, eps=eps)
-    return (y,)
+    return (y if x is input else view(step, y, list(input.shape)),)
 
 
 @lowers("aten._native_batch_norm_legit_functional.default")
@@ -100,13 +103,14 @@ def batch_norm_training(
         )
     if weight is None or bias is None:
         raise Unsupported("a batch norm without weights")
-    y = step.make(input.shape)
+    x = _as_image(step, input)
+    y = step.make(x.shape)
     channels = (input.shape[1],)
     outputs = {"y": y, "saved_mean": step.make(channels, "f32"), "saved_invstd": step.make(channels, "f32")}
-    inputs = {"x": input, "scale": weight, "shift": bias, "mean": running_mean, "var": running_var}
+    inputs = {"x": x, "scale": weight, "shift": bias, "mean": running_mean, "var": running_var}
     step.emit("batch_norm", inputs, outputs, eps=eps, momentum=momentum)
     # The executor updates the running statistics in place: the new ones are the old ones' memory.
-    return y, None, None, running_mean, running_var
+    return y if x is input else view(step, y, list(input.shape)), None, None, running_mean, running_var
 
 
 @lowers("aten.batch_norm.default")
@@ -128,6 +132,17 @@ def batch_norm(
         step, input, weight, bias, running_mean, running_var, training, momentum, eps
     )
     return made[0]
+
+
+def _as_image(step: Step, x: Value) -> Value:
+    """The executors look for channels second in images and last in rows: a signal of (N, C, L) is an image one
+    pixel wide."""
+    if len(x.shape) in (2, 4):
+        return x
+    if len(x.shape) != 3:
+        raise Unsupported(f"a batch norm over {len(x.shape)} dimensions")
+    image: Value = view(step, x, [*x.shape, 1])
+    return image
 
 
 @lowers("aten.linear.default")
@@ -169,5 +184,8 @@ def lstm(
     state = (num_layers, batch, hidden)
     y, h, c = step.make((steps, batch, hidden)), step.make(state), step.make(state)
     named = {f"w{i}": value for i, value in enumerate(params)}
-    step.emit("lstm", {"x": input, **named}, {"y": y, "h": h, "c": c}, layers=num_layers, hidden=hidden)
+    # Both passes share what the forward one keeps; its size is the executor's to know, so it goes by a number.
+    slot = sum(op.kind == "lstm" for op in step.ops)
+    shape = {"layers": num_layers, "hidden": hidden, "slot": slot}
+    step.emit("lstm", {"x": input, **named}, {"y": y, "h": h, "c": c}, **shape)
     return y, h, c

@@ -46,11 +46,10 @@ def activation(step: Step, x: Value, name: str, **parameters: float) -> Value:
 
 
 @lowers("aten.add.Tensor")
-def add(step: Step, self: Value, other: Value, alpha: float = 1) -> Value | None:
-    if self.dtype == "i64":
-        # The counter of batches that a batch norm keeps: nothing in the step reads it.
-        return None
-    if alpha != 1 or not isinstance(other, Value) or self.shape != other.shape:
+def add(step: Step, self: Value, other: Value, alpha: float = 1) -> Value:
+    if not isinstance(self, Value) or not isinstance(other, Value):
+        raise Unsupported("aten.add of a number")
+    if alpha != 1 or self.shape != other.shape:
         raise Unsupported("aten.add with broadcasting or scaling")
     y = step.make(self.shape)
     step.emit("add", {"x": self, "z": other}, {"y": y})

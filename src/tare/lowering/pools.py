@@ -41,6 +41,8 @@ def average_pool(
 
 @lowers("aten.adaptive_avg_pool2d.default")
 def adaptive_average_pool(step: Step, self: Value, output_size: list[int]) -> Value:
+    if len(self.shape) != 4:
+        raise Unsupported("aten.adaptive_avg_pool2d of anything but a batch of images")
     if list(self.shape[2:]) == list(output_size):
         return self
     if any(size % wanted for size, wanted in zip(self.shape[2:], output_size, strict=True)):
@@ -65,6 +67,8 @@ def mean(step: Step, self: Value, dim: list[int], keepdim: bool, dtype: Any) -> 
 def _pool(
     step: Step, kind: str, x: Value, kernel: list[int], stride: list[int], padding: list[int], ceil: bool
 ) -> Value:
+    if len(x.shape) != 4:
+        raise Unsupported(f"a {kind} of anything but a batch of images")
     kernel, padding = pair(kernel), pair(padding)
     stride = pair(stride) if stride else kernel
     n, channels, *image = x.shape

@@ -8,7 +8,7 @@ from tare.lowering.handlers import lowers
 from tare.lowering.step import Step, Value
 
 
-@lowers("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
+@lowers("aten.view.default", "aten._unsafe_view.default")
 def view(step: Step, self: Value, size: list[int]) -> Value:
     known = prod(n for n in size if n != -1)
     shape = tuple(self.size // known if n == -1 else n for n in size)
@@ -19,6 +19,12 @@ def view(step: Step, self: Value, size: list[int]) -> Value:
         return Value("", shape, self.dtype, base=self.owner)
     plain = Value("", shape, self.dtype, channels_last=prod(shape[2:]) == 1, base=self.owner)
     return plain if plain.channels_last else _ordered(step, plain, step.make(shape, self.dtype))
+
+
+@lowers("aten.reshape.default")
+def reshape(step: Step, self: Value, shape: list[int]) -> Value:
+    made: Value = view(step, self, shape)
+    return made
 
 
 @lowers("aten.flatten.using_ints")
@@ -93,6 +99,8 @@ def piece(step: Step, self: Value, dim: int, start: int | None, end: int | None,
     begin, stop, stride = slice(start, end, step_).indices(self.shape[axis])
     if stride != 1:
         raise Unsupported("aten.slice with a step")
+    if stop <= begin:
+        raise Unsupported("aten.slice that is empty")
     return _piece(step, self, axis, begin, stop - begin)
 
 

@@ -61,10 +61,12 @@ class Op:
 
 @dataclass
 class Parameter:
-    """A weight as the model names it: what the operators read, its gradient and, where they differ, its master."""
+    """A weight as the model names it: what the operators read, its gradient and, where they differ, its master.
+    One that is frozen has neither, nor has one that the loss does not depend on."""
 
     name: str
     value: Value
+    trained: bool = True
     master: Value | None = None
     gradient: Value | None = None
 

@@ -1,4 +1,7 @@
 // libtorch:script: any workload that traces, from its TorchScript archive, with no Python in the process.
+#include <map>
+#include <set>
+
 #include "../worker/worker.hpp"
 #include "torch_program.hpp"
 
@@ -9,9 +12,13 @@ class Script : public TorchProgram {
   explicit Script(const Json& job) : TorchProgram(job), module_(torch::jit::load(folder_ + "/model.pt", device_.device)) {
     if (!trains_) return;
     module_.train();
+    tie();
     Named parameters, buffers;
-    // The archive holds model and loss in one; the model's own names are what the reference knows.
-    for (const auto& entry : module_.named_parameters()) parameters.emplace_back(own(entry.name), entry.value);
+    std::set<const void*> known;
+    // The archive holds model and loss in one; the model's own names are what the reference knows. It names a weight
+    // once, by its first name.
+    for (const auto& entry : module_.named_parameters())
+      if (known.insert(entry.value.unsafeGetTensorImpl()).second) parameters.emplace_back(own(entry.name), entry.value);
     for (const auto& entry : module_.named_buffers()) buffers.emplace_back(own(entry.name), entry.value);
     train(parameters, buffers);
   }
@@ -30,6 +37,17 @@ class Script : public TorchProgram {
   }
 
  private:
+  // A weight that a model uses in two places was one tensor, and is two of the same memory in the archive: each would
+  // have a part of the gradient, and the optimizer would take them for two weights.
+  void tie() {
+    std::map<std::pair<void*, std::vector<int64_t>>, torch::Tensor> first;
+    for (auto submodule : module_.named_modules())
+      for (const auto& entry : submodule.value.named_parameters(/*recurse=*/false)) {
+        auto [found, fresh] = first.try_emplace({entry.value.data_ptr(), entry.value.sizes().vec()}, entry.value);
+        if (!fresh) submodule.value.setattr(entry.name, found->second);
+      }
+  }
+
   static std::string own(const std::string& name) { return name.rfind("model.", 0) == 0 ? name.substr(6) : name; }
 
   static std::vector<torch::IValue> inputs(const Tensors& args) { return {args.begin(), args.end()}; }

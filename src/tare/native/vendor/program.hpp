@@ -103,6 +103,8 @@ class VendorProgram : public Program {
 
   Arrays evidence() override {
     reset();
+    // Not a number in any type: a call that reads what no call of this step has written betrays itself.
+    fill("arena", '\xff');
     if (!trains_) {
       step();
       return fetch();
@@ -142,27 +144,34 @@ class VendorProgram : public Program {
   // The initial weights, statistics and batch; no momentum.
   void reset() {
     backend_->synchronize();
-    for (const char* region : {"momentum", "zeros"})
-      if (auto found = step_.regions.find(region); found != step_.regions.end()) {
-        std::vector<char> zeros(found->second);
-        backend_->upload(regions_.at(region), zeros.data(), found->second);
-      }
+    for (const char* region : {"momentum", "zeros"}) fill(region, 0);
     for (const auto& [value, bytes] : step_.contents) backend_->upload(value->data, bytes.data(), bytes.size());
     backend_->synchronize();
+  }
+
+  void fill(const char* region, char byte) {
+    auto found = step_.regions.find(region);
+    if (found == step_.regions.end()) return;
+    std::vector<char> bytes(found->second, byte);
+    backend_->upload(regions_.at(region), bytes.data(), found->second);
   }
 
   void first_step(Arrays& arrays) {
     std::map<const Value*, Array> initial;
     for (const auto& [value, bytes] : step_.contents)
-      if (value->region == "master") initial[value] = logical(*value, bytes);
+      if (value->region == "master" || value->region == "fixed") initial[value] = logical(*value, bytes);
     for (const auto& parameter : step_.parameters) {
       arrays.emplace_back("gradient/" + parameter.name, array(*parameter.gradient));
-      if (!step_.updates) continue;
-      Array now = array(*parameter.master);
-      const Array& before = initial.at(parameter.master);
-      for (size_t i = 0; i < now.values.size(); ++i) now.values[i] -= before.values[i];
-      arrays.emplace_back("update/" + parameter.name, std::move(now));
+      if (step_.updates) arrays.emplace_back("update/" + parameter.name, changed(*parameter.master, initial.at(parameter.master)));
     }
+    if (!step_.updates) return;
+    for (const auto& one : step_.fixed) arrays.emplace_back("update/" + one.name, changed(*one.value, initial.at(one.value)));
+  }
+
+  Array changed(const Value& value, const Array& before) {
+    Array now = array(value);
+    for (size_t i = 0; i < now.values.size(); ++i) now.values[i] -= before.values[i];
+    return now;
   }
 
   Array array(const Value& value) {

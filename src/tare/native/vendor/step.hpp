@@ -64,6 +64,12 @@ struct Parameter {
   Value *master, *gradient;
 };
 
+// A weight that no step may change: it is frozen, or the loss does not depend on it.
+struct Fixed {
+  std::string name;
+  Value* value;
+};
+
 struct Step {
   explicit Step(const std::string& folder) {
     std::ifstream file(folder + "/step.json");
@@ -79,6 +85,7 @@ struct Step {
     for (const auto& entry : json["outputs"].list) outputs.push_back(at(entry));
     for (const auto& entry : json["parameters"].list)
       parameters.push_back({entry["name"].as_text(), at(entry["master"]), at(entry["gradient"])});
+    for (const auto& entry : json["fixed"].list) fixed.push_back({entry["name"].as_text(), at(entry["value"])});
     std::ifstream data(folder + "/data.bin", std::ios::binary);
     for (const auto& entry : json["contents"].list) {
       Value* value = at(entry["value"]);
@@ -96,6 +103,7 @@ struct Step {
   std::vector<Op> ops;
   std::vector<Value*> inputs, outputs;
   std::vector<Parameter> parameters;
+  std::vector<Fixed> fixed;
   std::vector<std::pair<Value*, std::vector<char>>> contents;
 
  private:

@@ -113,7 +113,11 @@ class Cpu : public Backend {
 namespace tare {
 
 std::unique_ptr<Program> make_program(const Json& job) {
-  int threads = static_cast<int>(job["case"]["threads"].as_number(std::max(1u, std::thread::hardware_concurrency())));
+  // As many as torch would take: what the environment says, else one for each core.
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  int given = wanted ? std::atoi(wanted) : 0;
+  int usual = given > 0 ? given : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int threads = static_cast<int>(job["case"]["threads"].as_number(usual));
   return std::make_unique<vendor::VendorProgram>(job, std::make_unique<vendor::Cpu>(threads));
 }
 
