@@ -100,3 +100,42 @@ def test_the_key_is_worked_out_once_a_process(monkeypatch: pytest.MonkeyPatch) -
     build._key_of_this_process.cache_clear()
     assert {folder.name for folder in folders} == {"frames-key"}
     assert asked == ["frames"]
+
+
+def test_a_build_belongs_to_the_torch_that_it_was_linked_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {component: build.build_key(component) for component in TWO}
+    monkeypatch.setattr(build, "torch_folder", lambda: Path("/another/environment/torch"))
+    after = {component: build.build_key(component) for component in TWO}
+    assert (before["torch"] != after["torch"], before["frames"] == after["frames"]) == (True, True)
+
+
+def test_a_build_belongs_to_its_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.build_key("frames")
+    monkeypatch.setenv("CXXFLAGS", "-O0")
+    assert build.build_key("frames") != before
+
+
+def test_a_compiler_that_is_named_and_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "CXX=no-such-compiler is no program here" in str(build.missing_tools("frames"))
+
+
+def test_a_build_that_gives_no_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "_run", lambda _, work: work.mkdir(parents=True, exist_ok=True))
+    made = build.build_all(["frames"], cores=1)["frames"]
+    assert "the build gave no libtare-frames.so, tare-descend" in str(made)
+    assert not build.build_folder("frames").exists()
+
+
+def test_what_is_left_of_a_build_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(_: list[str], work: Path) -> None:
+        work.mkdir(parents=True, exist_ok=True)
+        for program in build.COMPONENTS["frames"]:
+            (work / program).touch()
+
+    monkeypatch.setattr(build, "_run", make)
+    left = build.build_folder("frames")
+    left.mkdir(parents=True)
+    (left / "libtare-frames.so").touch()
+    assert build.build_all(["frames"], cores=1) == {"frames": left}
+    assert (left / "tare-descend").exists()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from proof import make
 
-from tare.cases.case import Case, Mode, Precision
+from tare.cases.case import Case, Mode, Optimizer, Precision
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor, make_launcher
@@ -42,6 +42,27 @@ def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str
     if mode == "train":
         parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
         assert done.parity.compared == 3 + 2 * parameters
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_weight_that_a_model_uses_twice_is_one_weight_to_the_script(
+    executor: LocalExecutor, optimizer: Optimizer
+) -> None:
+    """GPT-2 reads its words and writes them with the same matrix."""
+    pytest.importorskip("transformers")
+    workload = get_workload("hf_GPT2")
+    case = Case(
+        workload="hf_GPT2",
+        rung="libtorch:script",
+        mode="train",
+        batch=workload.smoke_batch,
+        sizes={**workload.defaults, **workload.smoke_sizes},
+        optimizer=optimizer,
+    )
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
 
 
 # ResNet-50 once a mode: test_vendor_operators has all it is made of in both layouts, test_curves the other

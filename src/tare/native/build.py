@@ -21,6 +21,8 @@ SOURCES = Path(__file__).parent
 TIMEOUT_S = 1800.0
 # More compilers than these have nothing to do within one component.
 MOST_JOBS = 4
+# What cmake takes from the environment.
+FLAGS = ("CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
 # The folders that are built each for itself, and the programs that come out of them; the longest first.
 COMPONENTS = {
     "torch": ("tare-libtorch", "tare-script", "tare-aot"),
@@ -34,7 +36,8 @@ def missing_tools(component: str = "torch") -> str | None:
     """What a build lacks here, or None."""
     lacking = [name for name in ("cmake",) if shutil.which(name) is None]
     if compiler() is None:
-        lacking.append("a C++ compiler")
+        named = os.environ.get("CXX")
+        lacking.append(f"a C++ compiler (CXX={named} is no program here)" if named else "a C++ compiler")
     if component == "vendor/cpu" and blas() is None:
         lacking.append("an OpenBLAS beside SciPy")
     if component == "vendor/cuda":
@@ -46,8 +49,9 @@ def missing_tools(component: str = "torch") -> str | None:
 
 
 def compiler() -> str | None:
-    wanted = (os.environ.get("CXX"), "c++", "g++", "clang++")
-    return next((path for name in wanted if name and (path := shutil.which(name))), None)
+    named = os.environ.get("CXX")
+    wanted = (named,) if named else ("c++", "g++", "clang++")
+    return next((path for name in wanted if (path := shutil.which(name))), None)
 
 
 def nvcc() -> str | None:
@@ -101,6 +105,10 @@ def build_key(component: str = "torch") -> str:
             digest.update(path.relative_to(SOURCES).as_posix().encode() + path.read_bytes())
     digest.update(_first_line(compiler() or "", "--version").encode())
     digest.update(_version("torch").encode())
+    digest.update(repr([os.environ.get(name) for name in FLAGS]).encode())
+    if component == "torch":
+        # A program finds torch's libraries where they were: another environment's are another build.
+        digest.update(str(torch_folder()).encode())
     if component == "vendor/cpu":
         digest.update(str(blas()).encode())
     if component == "vendor/cuda":
@@ -120,14 +128,19 @@ def _build(component: str, folder: Path, jobs: int) -> None:
     # Two tares that need the same build at the same time: one builds, the other finds it built.
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.exists():
+        if all((folder / program).exists() for program in COMPONENTS[component]):
             return
+        # What a hand or a full disk has left of a build is no build.
+        shutil.rmtree(folder, ignore_errors=True)
         work = folder.with_suffix(".building")
         shutil.rmtree(work, ignore_errors=True)
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work), f"-DTARE_COMPONENT={component}"]
         _run([*configure, f"-DCMAKE_CXX_COMPILER={compiler()}", *_settings(component)], work)
         _run(["cmake", "--build", str(work), "--parallel", str(jobs)], work)
+        absent = [program for program in COMPONENTS[component] if not (work / program).exists()]
+        if absent:
+            raise TareError(f"the build gave no {', '.join(absent)} (log: {work / 'build.log'})")
         work.rename(folder)
 
 
