@@ -67,13 +67,10 @@ class Store:
         except DatabaseError as error:
             raise StoreFailed(f"cannot write the store {self.where}: {error.orig}") from error
 
-    def find(self, query: Query, latest: bool = False) -> list[Record]:
-        """Records that match, oldest first; `latest` keeps the newest of each case and environment."""
+    def find(self, query: Query) -> list[Record]:
+        """Records that match, oldest first."""
         statement = query.apply(select(schema.records.c.id, schema.records.c.document))
-        found = [decode_record(row.document, f"record {row.id} in {self.where}") for row in self.rows(statement)]
-        if latest:
-            found = list({(r.case.key, r.environment.id): r for r in found}.values())
-        return found
+        return [decode_record(row.document, f"record {row.id} in {self.where}") for row in self.rows(statement)]
 
     def rows(self, statement: Select[Any]) -> list[Any]:
         try:
