@@ -73,6 +73,20 @@ def test_an_include_is_not_excluded_and_nothing_is_there_twice() -> None:
     assert cases_of(make_plan({"grid": [grid, grid]}, "x")) == [make_case()]
 
 
+def test_an_exclude_names_devices_as_a_grid_does() -> None:
+    grid = {"workload": "mlp", "rung": "eager", "device": "all"}
+
+    def left(device: object) -> list[str]:
+        found = expand_plan(make_plan({"grid": grid, "exclude": {"device": device}}, "x"), FakeCatalogue())
+        return [case.device for case in found.cases] + [skip.key.split("/")[3] for skip in found.skipped]
+
+    assert left("auto") == left("cpu") == ["cuda"]
+    assert left("cuda") == ["cpu"]
+    assert left(["cuda", "auto"]) == left("all") == []
+    with pytest.raises(BadInput, match="unknown device 'cdua'; did you mean 'cuda'"):
+        left("cdua")
+
+
 def test_excludes_apply_to_skips_too_and_skips_count_once() -> None:
     grid = {"workload": "mlp", "rung": ["eager", "compile"], "device": "cuda"}
     found = expand_plan(make_plan({"grid": [grid, grid], "exclude": {"rung": "compile"}}, "x"), FakeCatalogue())
