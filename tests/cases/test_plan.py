@@ -62,6 +62,12 @@ def test_a_plan_without_a_name_has_its_files(tmp_path: Path) -> None:
     assert read_plan(written(tmp_path, "[grid]\nworkload = 'mlp'")).name == "bad"
 
 
+def test_a_files_name_that_is_no_text_can_still_be_stored(tmp_path: Path) -> None:
+    path = tmp_path / "night\udcff.toml"
+    path.write_text("[grid]\nworkload = 'mlp'")
+    assert read_plan(path).name == "night\ufffd"
+
+
 def test_one_table_stands_for_a_list_of_one() -> None:
     assert make_plan({"grid": {"workload": "mlp"}}, "x").grids == (Grid(workload=("mlp",)),)
 

@@ -1,6 +1,7 @@
 """A plan: grids of cases plus how to measure them, from a TOML file or the command line."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_plan(path: Path) -> Plan:
     """The plan in a TOML file; BadInput names the file and what is wrong in it."""
-    return make_plan(read_toml(path, "plan"), str(path), default_name=path.stem)
+    # A file's name is bytes, and not always of a text that a store can keep.
+    name = os.fsencode(path.stem).decode(errors="replace")
+    return make_plan(read_toml(path, "plan"), str(path), default_name=name)
 
 
 def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan") -> Plan:
