@@ -20,14 +20,15 @@ class Unsupported(TareError):
     """A rung cannot run this workload, found out while preparing it: the case's result, not an error of ours."""
 
 
-def unknown(what: str, value: object, valid: Iterable[object], where: str = "") -> BadInput:
-    """The one way to refuse a name: it says where it stood, what was meant perhaps, and what is valid."""
+def unknown(what: str, value: object, valid: Iterable[object], where: str = "", listed: str = "") -> BadInput:
+    """The one way to refuse a name: it says where it stood, what was meant perhaps, and what is valid (`listed`,
+    where all of it in one row would be too long to read)."""
     names = sorted(str(v) for v in valid)
     close = get_close_matches(str(value), names, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     place = f" in {where}" if where else ""
     shown = str(value)[:80]
-    return BadInput(f"unknown {what} '{shown}'{place}{hint} (valid: {', '.join(names) or 'none'})")
+    return BadInput(f"unknown {what} '{shown}'{place}{hint} (valid: {listed or ', '.join(names) or 'none'})")
 
 
 def quote(value: object) -> str:

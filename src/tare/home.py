@@ -13,7 +13,11 @@ def home() -> Path:
     from platformdirs import user_data_path
 
     chosen = os.environ.get(VARIABLE)
-    return _made(Path(chosen).expanduser() if chosen else user_data_path("tare"))
+    try:
+        return _made(Path(chosen).expanduser() if chosen else user_data_path("tare"))
+    except RuntimeError as error:
+        # The home folder of a user whom nobody knows.
+        raise BadInput(f"cannot use {chosen} as the data folder ({error}); set {VARIABLE}") from None
 
 
 def home_folder(name: str) -> Path:

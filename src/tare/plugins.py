@@ -1,7 +1,11 @@
 """Loading what registers itself: our own modules, entry points, and the modules named in TARE_PLUGINS."""
 
+import ctypes
 import importlib
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import lru_cache
 from importlib.metadata import entry_points
 
@@ -23,6 +27,24 @@ def load_plugins(group: str, own: tuple[str, ...]) -> None:
 
 def _load(module: str, where: str) -> None:
     try:
-        importlib.import_module(module)
+        with _printing_to_stderr():
+            importlib.import_module(module)
     except ImportError as error:
         raise BadInput(f"cannot import {module}, named by {where}: {error}") from error
+
+
+@contextmanager
+def _printing_to_stderr() -> Iterator[None]:
+    """What a module prints while it is imported is no part of our output (with --json nothing else may be there).
+    By descriptor as well: libraries in C and programs that it starts know nothing of Python's streams."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        # C's streams, which keep what goes to a pipe until somebody asks for it.
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)

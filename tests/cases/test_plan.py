@@ -62,6 +62,12 @@ def test_a_plan_without_a_name_has_its_files(tmp_path: Path) -> None:
     assert read_plan(written(tmp_path, "[grid]\nworkload = 'mlp'")).name == "bad"
 
 
+def test_a_files_name_that_is_no_text_can_still_be_stored(tmp_path: Path) -> None:
+    path = tmp_path / "night\udcff.toml"
+    path.write_text("[grid]\nworkload = 'mlp'")
+    assert read_plan(path).name == "night\ufffd"
+
+
 def test_one_table_stands_for_a_list_of_one() -> None:
     assert make_plan({"grid": {"workload": "mlp"}}, "x").grids == (Grid(workload=("mlp",)),)
 
@@ -71,6 +77,20 @@ def test_an_include_is_not_excluded_and_nothing_is_there_twice() -> None:
     plan = make_plan({"grid": [grid, grid], "include": [grid], "exclude": [{"workload": "mlp"}]}, "x")
     assert cases_of(plan) == [make_case()]
     assert cases_of(make_plan({"grid": [grid, grid]}, "x")) == [make_case()]
+
+
+def test_an_exclude_names_devices_as_a_grid_does() -> None:
+    grid = {"workload": "mlp", "rung": "eager", "device": "all"}
+
+    def left(device: object) -> list[str]:
+        found = expand_plan(make_plan({"grid": grid, "exclude": {"device": device}}, "x"), FakeCatalogue())
+        return [case.device for case in found.cases] + [skip.key.split("/")[3] for skip in found.skipped]
+
+    assert left("auto") == left("cpu") == ["cuda"]
+    assert left("cuda") == ["cpu"]
+    assert left(["cuda", "auto"]) == left("all") == []
+    with pytest.raises(BadInput, match="unknown device 'cdua'; did you mean 'cuda'"):
+        left("cdua")
 
 
 def test_excludes_apply_to_skips_too_and_skips_count_once() -> None:

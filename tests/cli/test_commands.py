@@ -47,7 +47,8 @@ def test_show_gives_the_ladders_of_the_newest_run(home: Path) -> None:
 
 def test_show_finds_by_field_key_and_id(home: Path, document: dict[str, Any]) -> None:
     one = document["records"][0]
-    for terms in (["rung=eager", "mode=infer"], [one["id"]], ["width=128", "rung=eager", "mode=infer"]):
+    torch = f"torch={one['environment']['software']['torch']}"
+    for terms in (["rung=eager", "mode=infer"], [one["id"]], ["width=128", "rung=eager", "mode=infer", torch]):
         found = json.loads(tare(home, "show", *terms, "--json").stdout)["records"]
         assert [record["id"] for record in found] == [one["id"]]
 
@@ -128,6 +129,19 @@ BAD = [
     (("run", "mlp", "--precision", "fp8"), "amp-bf16"),
     (("run", "mlp", "--batch", "many"), "--batch"),
     (("run", "mlp", "--batch", "0"), "--batch"),
+    (("run", "mlp", "--batch", "9" * 5000), "--batch"),
+    (("run", "mlp", "--batch", ","), "--batch names nothing"),
+    (("run", "mlp", "--rung", ","), "--rung names nothing"),
+    (("run", "mlp", "--rung", ""), "--rung names nothing"),
+    (("run", "mlp", "--size", "width=,"), "--size width names nothing"),
+    (("run", "mlp", "--threads", "100000"), "4096"),
+    (("compare", "a", "b", "--rung", ","), "--rung names nothing"),
+    (("compare", "a", "b", "--metric", ""), "--metric names nothing"),
+    (("explain", "mlp", "--rung", ","), "--rung names nothing"),
+    (("explain", "mlp", "--against", ""), "--against names nothing"),
+    (("show", "--store", ""), "--store names nothing"),
+    (("show", "--store", "~no-such-user-here/y.db"), "home directory"),
+    (("show", "--store", "a" * 300), "File name too long"),
     (("run", "mlp", "--size", "resolution=7"), "depth"),
     (("run", "mlp", "--size", "width"), "NAME=NUMBER"),
     (("run", "mlp", "--rounds", "0"), "rounds"),
@@ -155,7 +169,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("args", "named"), BAD, ids=[" ".join(args) for args, _ in BAD])
+@pytest.mark.parametrize(("args", "named"), BAD, ids=[" ".join(args)[:60] for args, _ in BAD])
 def test_bad_input_is_one_line_and_exit_code_2(home: Path, args: tuple[str, ...], named: str) -> None:
     done = tare(home, *args)
     assert done.returncode == 2, done.stderr
@@ -181,6 +195,8 @@ def test_help_imports_nothing_heavy() -> None:
 def test_the_data_folder_must_be_usable(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    done = tare(file / "home", "show")
-    assert done.returncode == 2
-    assert "TARE_HOME" in done.stderr
+    for place in (file / "home", Path("~no-such-user-here/x")):
+        done = tare(place, "show")
+        assert done.returncode == 2
+        assert "TARE_HOME" in done.stderr
+        assert done.stderr.count("\n") == 1

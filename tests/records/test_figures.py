@@ -23,9 +23,10 @@ def host(peak: int) -> HostMemory:
 
 
 def mixed(slow: int, fast: int = 5, marked: bool = True) -> Round:
-    """`fast` blocks of 1 ms a step, and `slow` ones of 3 ms that were throttled."""
+    """`fast` blocks of 1 ms a step, and `slow` ones of 3 ms that were throttled; half of it on the device."""
     walls = [1_000_000] * fast + [3_000_000] * slow
-    series = make_series("pipelined", 1e-3, blocks=fast + slow, steps=1, wall_ns=walls)
+    halves = [wall // 2 for wall in walls]
+    series = make_series("pipelined", 1e-3, blocks=fast + slow, steps=1, wall_ns=walls, device_ns=halves)
     return make_round(series=[series], throttled={"pipelined": list(range(fast, fast + slow))} if marked else {})
 
 
@@ -103,6 +104,13 @@ def test_throttled_blocks_are_left_out() -> None:
         assert found is not None
         assert found.mid == pytest.approx(expected)
     assert throttled_share(make_record(rounds=[mixed(slow=5), mixed(slow=5, marked=False)])) == 0.25
+
+
+def test_the_devices_time_is_of_the_same_blocks_as_gross() -> None:
+    for done in (mixed(slow=6), mixed(slow=6, marked=False), mixed(slow=6, fast=4)):
+        step = gross(make_record(rounds=[done]))
+        assert step is not None
+        assert device_time(make_record(rounds=[done])) == pytest.approx(step.mid / 2)
 
 
 def test_too_few_clean_blocks_keep_the_throttled_ones() -> None:

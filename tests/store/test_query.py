@@ -11,7 +11,7 @@ from tare.guard.selectors import BASELINE_SIDE, newest_run
 from tare.records.record import Parity, Record
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
-from tare.store.query import Query, parse_query
+from tare.store.query import parse_query
 
 OTHER = replace(ENVIRONMENT, machine={"cpu": "other"})
 RECORDS = {
@@ -38,8 +38,8 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def found(store: Store, *terms: str, latest: bool = False) -> str:
-    return "".join(r.id for r in store.find(parse_query(list(terms), SIZES), latest))
+def found(store: Store, *terms: str) -> str:
+    return "".join(r.id for r in store.find(parse_query(list(terms), SIZES)))
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,6 @@ def test_terms(store: Store, terms: list[str], expected: str) -> None:
 def test_a_wrong_term_is_refused(term: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         parse_query([term], SIZES)
-
-
-def test_latest_keeps_the_newest_of_each_case_and_environment(store: Store) -> None:
-    stored(store, RECORDS["a"], "newer", "run3", 20)
-    stored(store, replace(RECORDS["a"], environment=OTHER), "elsewhere", "run4", 21)
-    older = replace(RECORDS["b"], id="older", run="run0", created="2025-01-01T00:00:00+00:00")
-    StoreJournal(store, "run0").add_record(older)
-    ids = [r.id for r in store.find(Query(), latest=True)]
-    assert sorted(ids) == sorted(["b", "c", "d", "e", "f", "newer", "elsewhere"])
 
 
 def test_records_come_oldest_first(store: Store) -> None:

@@ -23,6 +23,9 @@ FIELDS = (
 # What a grid may say beside its fields, and an exclude may not.
 GRID_FIELDS = (*FIELDS, "smoke")
 AUTO = "auto"
+# No machine has so many cores, and with many more a worker is busy making threads until its timeout. Not this
+# machine's cores: a plan should mean the same on any.
+MOST_THREADS = 4096
 MOST_CASES = 100_000
 
 
@@ -105,6 +108,8 @@ def make_filter(table: Mapping[str, Any], where: str, valid: Sequence[str] = FIE
         if name == "size":
             if not isinstance(value, Mapping):
                 raise BadInput(f"{where}: 'size' is a table of name = value")
+            if not value:
+                raise BadInput(f"{where}: 'size' is an empty table")
             checked[name] = {str(k): _counts(v, f"size.{k}", where) for k, v in value.items()}
         elif name in ("batch", "threads"):
             checked[name] = _counts(value, name, where)
@@ -231,4 +236,6 @@ def _counts(value: Any, name: str, where: str) -> tuple[int, ...]:
         if isinstance(item, bool) or not isinstance(item, int) or not 1 <= item <= 2**40:
             auto = " (or 'auto' alone)" if name == "batch" else ""
             raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a positive whole number{auto}")
+        if name == "threads" and item > MOST_THREADS:
+            raise BadInput(f"{where}: 'threads' holds {item}, and {MOST_THREADS} are the most")
     return tuple(dict.fromkeys(values))

@@ -1,7 +1,8 @@
 """A plan: grids of cases plus how to measure them, from a TOML file or the command line."""
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_plan(path: Path) -> Plan:
     """The plan in a TOML file; BadInput names the file and what is wrong in it."""
-    return make_plan(read_toml(path, "plan"), str(path), default_name=path.stem)
+    # A file's name is bytes, and not always of a text that a store can keep.
+    name = os.fsencode(path.stem).decode(errors="replace")
+    return make_plan(read_toml(path, "plan"), str(path), default_name=name)
 
 
 def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan") -> Plan:
@@ -55,17 +58,15 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
 
 def expand_plan(plan: Plan, catalogue: Catalogue) -> Expansion:
     """All cases of a plan, each once, in the order of the plan."""
-    for rule in plan.excludes:
-        # A misspelt exclude would match nothing and say nothing.
-        check_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
+    excludes = [_checked(rule, catalogue) for rule in plan.excludes]
     cases: dict[Case, None] = {}
     searched: dict[Case, None] = {}
     skipped = {}
     for grid in plan.grids:
         found = expand(grid, catalogue)
         for kept, made in ((cases, found.cases), (searched, found.searched)):
-            kept.update(dict.fromkeys(c for c in made if not any(matches(c, rule) for rule in plan.excludes)))
-        skipped.update({skip.key: skip for skip in found.skipped if not _excluded(skip.key, plan)})
+            kept.update(dict.fromkeys(case for case in made if not _excluded(case, excludes)))
+        skipped.update({s.key: s for s in found.skipped if not _excluded(Case.parse(s.key), excludes)})
     for grid in plan.includes:
         found = expand(grid, catalogue)
         cases.update(dict.fromkeys(found.cases))
@@ -80,9 +81,16 @@ def fingerprint(cases: list[Case], options: object) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _excluded(key: str, plan: Plan) -> bool:
-    case = Case.parse(key)
-    return any(matches(case, rule) for rule in plan.excludes)
+def _checked(rule: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """An exclude with the devices that its words for them mean. A misspelt one would match nothing and say so to
+    nobody."""
+    check_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
+    named = [device for name in rule.get("device", ()) for device in catalogue.devices(name)]
+    return {**rule, "device": tuple(named)} if named else dict(rule)
+
+
+def _excluded(case: Case, excludes: Iterable[Mapping[str, Any]]) -> bool:
+    return any(matches(case, rule) for rule in excludes)
 
 
 def _tables(document: Mapping[str, Any], name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:

@@ -1,6 +1,5 @@
 """The command line: one file a verb. Nothing heavy is imported before a verb needs it."""
 
-import os
 import sys
 from typing import NoReturn
 
@@ -28,6 +27,7 @@ from tare.cli import (
     run,
     show,
 )
+from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -76,6 +76,7 @@ def root(
 
 def main() -> NoReturn:
     """Runs a verb; every error that is the user's is one line on stderr and an exit code."""
+    prepare_streams()
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
@@ -87,11 +88,24 @@ def main() -> NoReturn:
         code = _complain("interrupted", 130)
     except BrokenPipeError:
         # The reader of our output (head, less) has gone; nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(1)
         code = 0
+    except UnicodeEncodeError as error:
+        text = error.object[error.start : error.end]
+        code = _complain(f"cannot write {text!a}, which {error.encoding} has no characters for", 2)
+    except OSError as error:
+        if error.filename is not None:
+            # Not of our output: that has no name here.
+            raise
+        code = _complain(f"cannot write the output: {error.strerror}", 2)
+        silence(1)
     sys.exit(code or 0)
 
 
 def _complain(message: str, code: int) -> int:
-    print("tare: " + " ".join(message.split()), file=sys.stderr)
+    try:
+        print("tare: " + " ".join(message.split()), file=sys.stderr, flush=True)
+    except OSError:
+        # Nobody can be told.
+        silence(2)
     return code

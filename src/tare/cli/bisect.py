@@ -53,8 +53,9 @@ def bisect(
     if runs is not None and runs < 1:
         raise BadInput(f"--runs takes a positive number, not {runs}")
     asked = Asked(
-        case=case, command=command, good=good, bad=bad, install=install or [], versions=split(versions or []),
-        repo=repo, build=build or [], labels=labels, reading=measure, metric=metric, environment=env or [],
+        case=case, command=command, good=good, bad=bad, install=install or [],
+        versions=split(versions, "--versions"), repo=repo, build=build or [], labels=labels, reading=measure,
+        metric=metric, environment=env or [],
         python=python, budget=budget, timeout=timeout,
     )  # fmt: skip
     spec = make_spec(asked)

@@ -46,7 +46,7 @@ def compare(
     format = "json" if as_json else format
     check_format(format)
     rules = read_rules(metric, thresholds, plan=None)
-    rungs = set(split(rung or []))
+    rungs = set(split(rung, "--rung"))
     found = compare_stored(
         a, b, rules.thresholds, rules.metrics, store, force,
         lambda one: (not rungs or one.rung in rungs) and (case is None or matches(one.key, case)),

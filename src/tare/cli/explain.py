@@ -92,6 +92,8 @@ def explain(
                 "budget": budget, "quick": quick, "no-stacks": not stacks, "resume": resume, "store": store,
             }
         )  # fmt: skip
+    if against == "":
+        raise BadInput("--against names nothing; leave it out to explain the rung alone")
     if against and names_trace(against) != bool(files):
         kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
@@ -100,7 +102,7 @@ def explain(
     if files:
         explained = explain_files(files, against)
     else:
-        rungs = split(rung or ["eager"])
+        rungs = split(rung, "--rung") or ["eager"]
         if against in rungs:
             raise BadInput(f"--against {against}: that rung is explained itself; name another")
         rungs += [against] if against else []

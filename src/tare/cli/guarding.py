@@ -32,7 +32,7 @@ def read_rules(
     from tare.guard.metrics import chosen
     from tare.guard.thresholds import Thresholds, beside, read_thresholds
 
-    metrics = chosen(split(metric) if metric else None)
+    metrics = chosen(split(metric, "--metric") or None)
     if thresholds is None and plan is not None and beside(plan).exists():
         thresholds = beside(plan)
     return Rules(read_thresholds(thresholds) if thresholds else Thresholds(), metrics, confirm_rounds)

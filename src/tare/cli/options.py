@@ -1,6 +1,7 @@
 """Options that several verbs share, and how they become a grid: lists with commas, sizes."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from tare.errors import BadInput
+
+# Any count has fewer; Python itself reads no number of more than 4300.
+MOST_DIGITS = 18
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="FILE|URL", help="The store (default: records.db in TARE_HOME).")
@@ -45,10 +49,10 @@ def make_table(
 ) -> dict[str, Any]:
     """The table of a grid (see tare.cases.grid) from these options; what was not given is not in it. `auto` allows
     that word for a batch."""
-    table: dict[str, Any] = {name: split(values or []) for name, values in lists.items()}
-    table["batch"] = batches(batch or []) if auto else whole_numbers(batch or [], "--batch")
+    table: dict[str, Any] = {name: split(values, f"--{name}") for name, values in lists.items()}
+    table["batch"] = batches(batch) if auto else whole_numbers(batch, "--batch")
     table["size"] = sizes(size or [])
-    table["threads"] = whole_numbers(threads or [], "--threads")
+    table["threads"] = whole_numbers(threads, "--threads")
     return {name: value for name, value in table.items() if value}
 
 
@@ -57,23 +61,27 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def split(values: Iterable[str]) -> list[str]:
-    """`--batch 1,32 --batch 256` gives 1, 32, 256."""
-    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+def split(values: Texts, option: str) -> list[str]:
+    """`--batch 1,32 --batch 256` gives 1, 32, 256. An option that is there and names nothing (`--rung ,`, or a
+    variable that is empty) would mean its default, which is seldom what was meant."""
+    parts = [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+    if values and not parts:
+        raise BadInput(f"{option} names nothing; leave it out for the default")
+    return parts
 
 
-def whole_numbers(values: Iterable[str], option: str) -> list[int]:
+def whole_numbers(values: Texts, option: str) -> list[int]:
     numbers = []
-    for text in split(values):
-        if not text.isdecimal() or int(text) < 1:
+    for text in split(values, option):
+        if not re.fullmatch(f"0*[1-9][0-9]{{0,{MOST_DIGITS - 1}}}", text):
             raise BadInput(f"{option} takes positive whole numbers, not '{text[:40]}'")
         numbers.append(int(text))
     return numbers
 
 
-def batches(values: Iterable[str]) -> list[int] | str:
+def batches(values: Texts) -> list[int] | str:
     """Batch sizes, or `auto` alone."""
-    texts = split(values)
+    texts = split(values, "--batch")
     if texts == ["auto"]:
         return "auto"
     if "auto" in texts:

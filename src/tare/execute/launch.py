@@ -92,8 +92,9 @@ class ForkLauncher:
         command = [self._python, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
         command += ["--preload", ",".join(self._preload)]
         environment = {**os.environ, **self._variables}
+        # What its imports print is no part of our output, and goes where our own complaints go.
         self._server = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2, env=environment
         )
         theirs.close()
         self._socket = ours

@@ -1,6 +1,7 @@
 """Two traces side by side, per step: operators of one name and shape, their host time and kernels; all kernels
 by name."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +33,10 @@ class Operation:
     @property
     def device_s(self) -> float:
         return sum(self.kernels.values())
+
+    @property
+    def device_s_per_call(self) -> float:
+        return self.device_s / self.calls
 
     @property
     def label(self) -> str:
@@ -96,6 +101,15 @@ def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
     return found
 
 
+def pairs(before: Scene, after: Scene) -> Iterator[tuple[Operation, Operation]]:
+    """The operators that a user calls and that launch kernels, before and now, of one name and shape."""
+    old = operations(before, whole=True)
+    for key, now in operations(after, whole=True).items():
+        was = old.get(key)
+        if was is not None and was.kernels and now.kernels:
+            yield was, now
+
+
 class Left(NamedTuple):
     """What an operator took before, as shares of what it takes now: of its kernels' time and of its host time."""
 
@@ -106,7 +120,7 @@ class Left(NamedTuple):
 def left(was: Operation, now: Operation) -> Left:
     """Per call. Host time under a profiler is unsteady: it counts only where there are more launches than before,
     which take host time for certain."""
-    device = (was.device_s / was.calls) / (now.device_s / now.calls)
+    device = was.device_s_per_call / now.device_s_per_call
     if now.launches / now.calls < was.launches / was.calls + 1 or now.self_s <= 0:
         return Left(device)
     return Left(device, min((was.self_s / was.calls) / (now.self_s / now.calls), 1.0))

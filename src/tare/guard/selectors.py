@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, or_, select
 
-from tare.errors import BadInput, quote, unknown
+from tare.errors import BadInput, quote
+from tare.guard.terms import find_by_terms
 from tare.records.codec import names_file, read_records
-from tare.records.environment import Environment
 from tare.records.record import Record
 from tare.store import schema
 from tare.store.baselines import get_baseline, list_baselines
 from tare.store.database import Store
-from tare.store.query import FIELDS, Query, parse_query
+from tare.store.query import Query
 
 # Runs that a check made beside the one that was asked for: they are no "newest run".
 BASELINE_SIDE = " (baseline side)"
@@ -83,50 +83,4 @@ def _find(text: str, store: Store) -> tuple[list[Record], set[str]]:
         return newest_run(store, int(newest[1] or 0)), set()
     if any(one.name == text for one in list_baselines(store)):
         return get_baseline(store, text), set()
-    return _by_terms(text, store)
-
-
-def _by_terms(text: str, store: Store) -> tuple[list[Record], set[str]]:
-    """Terms with spaces between: what `tare show` knows, and name=value of the environment."""
-    from tare.workloads import all_workloads
-
-    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
-    of_cases, of_environments = [], []
-    for term in text.split():
-        name, equals, value = term.partition("=")
-        known = "/" in name or not equals or name in FIELDS or name in sizes
-        if known:
-            of_cases.append(term)
-        elif not value:
-            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
-        else:
-            of_environments.append((name, value))
-    found = store.find(parse_query(of_cases, sizes))
-    meant: set[str] = set()
-    for name, value in of_environments:
-        fields = {field for record in found for field in _fields(record.environment, name)}
-        if found and not fields:
-            valid = {bare for record in found for bare in _names(record.environment)}
-            raise unknown("field", name, {*FIELDS, *sizes, *valid})
-        found = [record for record in found if _has(record.environment, name, value)]
-        meant |= fields
-    return found, meant
-
-
-def _names(environment: Environment) -> set[str]:
-    return {*environment.machine, *environment.software, *environment.flags, *environment.circumstances}
-
-
-def _fields(environment: Environment, name: str) -> set[str]:
-    groups = {"machine": environment.machine, "software": environment.software, "flags": environment.flags,
-              "circumstances": environment.circumstances}  # fmt: skip
-    return {f"{group}.{name}" for group, facts in groups.items() if name in facts}
-
-
-def _has(environment: Environment, name: str, value: str) -> bool:
-    """Exactly, or without what a build adds to a version (2.10.0 is 2.10.0+cpu); a commit by its beginning."""
-    facts = {**environment.circumstances, **environment.flags, **environment.machine, **environment.software}
-    found = facts.get(name, "")
-    if name.endswith("commit"):
-        return len(value) >= 6 and found.startswith(value)
-    return value in (found, found.partition("+")[0])
+    return find_by_terms(text.split(), store)

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from tare.records.record import BatchPoint, Record, Round, SeriesKind
+from tare.records.record import BatchPoint, Record, Round, Series, SeriesKind
 from tare.stats.intervals import Interval, median_interval, process_interval
 
 # A round with fewer unthrottled blocks than this keeps the throttled ones: a marked figure beats none.
@@ -24,7 +24,7 @@ def device_time(record: Record) -> float | None:
     medians = []
     for done in good_rounds(record):
         series = done.find("pipelined")
-        seconds = series.device_step_seconds() if series else None
+        seconds = series.device_step_seconds(_left_out(done, series)) if series else None
         if seconds:
             medians.append(median(seconds))
     return median(medians) if medians else None
@@ -75,8 +75,14 @@ def clean_step_seconds(done: Round, kind: SeriesKind) -> list[float]:
     series = done.find(kind)
     if series is None:
         return []
-    clean = series.step_seconds(frozenset(done.throttled.get(kind, [])))
-    return clean if len(clean) >= FEWEST_BLOCKS else series.step_seconds()
+    return series.step_seconds(_left_out(done, series))
+
+
+def _left_out(done: Round, series: Series) -> frozenset[int]:
+    """The throttled blocks; none of them where too few others would be left."""
+    marked = frozenset(done.throttled.get(series.kind, []))
+    left = sum(i not in marked for i in range(len(series.wall_ns)))
+    return marked if left >= FEWEST_BLOCKS else frozenset()
 
 
 def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:

@@ -56,16 +56,18 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
     def step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float]:
         """Seconds of one step by the wall clock, block by block, without the throttled blocks."""
+        return self._per_step(self.wall_ns, throttled)
+
+    def device_step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float] | None:
+        """The same between device events, where the device has any."""
+        return None if self.device_ns is None else self._per_step(self.device_ns, throttled)
+
+    def _per_step(self, taken_ns: list[int], throttled: frozenset[int]) -> list[float]:
         return [
-            wall / steps / 1e9
-            for i, (wall, steps) in enumerate(zip(self.wall_ns, self.steps, strict=True))
+            taken / steps / 1e9
+            for i, (taken, steps) in enumerate(zip(taken_ns, self.steps, strict=True))
             if i not in throttled
         ]
-
-    def device_step_seconds(self) -> list[float] | None:
-        if self.device_ns is None:
-            return None
-        return [device / steps / 1e9 for device, steps in zip(self.device_ns, self.steps, strict=True)]
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,7 +73,11 @@ def make_ladders(records: Iterable[Record]) -> list[Ladder]:
     """
     groups: dict[tuple[str, str], dict[str, Record]] = {}
     for record in records:
-        groups.setdefault((record.case.ladder, record.environment.place), {})[record.case.rung] = record
+        rungs = groups.setdefault((record.case.ladder, record.environment.place), {})
+        standing = rungs.get(record.case.rung)
+        # Not the last one of the list: an exported file may hold them in any order.
+        if standing is None or record.created >= standing.created:
+            rungs[record.case.rung] = record
     ladders: list[Ladder] = []
     for (key, _), group in groups.items():
         made = _ladder(key, list(group.values()))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tare.cases.case import Case
@@ -14,14 +13,19 @@ from tare.execute.protocol import Absent, Probed
 from tare.findings.registry import all_rules, get_rule
 from tare.records.figures import gross
 from tare.records.record import Record
+from tare.report.fitting import FittingTable
 from tare.report.numbers import duration
-from tare.report.terminal import simple_table
 from tare.rungs import Rung, all_rungs
 from tare.rungs.registry import left_out
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.base import DOMAINS
 from tare.workloads.groups import all_groups
 
+# Columns that may be folded, and how wide they stay; those that go first where the terminal is narrow.
+FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0} | dict.fromkeys(
+    ("case", "available", "sizes", "summary", "sees", "remedy", "task"), 16
+)
+SPARE = ("created", "sizes", "task", "remedy", "batch")
 # A workload that every rung knows.
 PLAIN = "resnet50"
 
@@ -113,13 +117,8 @@ def describe_record(record: Record) -> dict[str, Any]:
 def list_view(entries: list[dict[str, Any]], heads: tuple[str, ...]) -> RenderableType:
     if not entries:
         return Text("none")
-    table = simple_table()
-    for head in heads:
-        wraps = head in ("case", "available", "sizes", "summary", "sees", "remedy")
-        table.add_column(head, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
-    for entry in entries:
-        table.add_row(*(_cell(entry, head) for head in heads))
-    return _with_reasons(table, entries)
+    rows = [[_cell(entry, head) for head in heads] for entry in entries]
+    return _with_reasons(FittingTable(heads, rows, folds=FOLDED, spare=SPARE, paddings=(2,)), entries)
 
 
 def _cell(entry: dict[str, Any], head: str) -> str:
@@ -131,7 +130,7 @@ def _cell(entry: dict[str, Any], head: str) -> str:
     return str(value)
 
 
-def _with_reasons(table: Table, entries: list[dict[str, Any]]) -> RenderableType:
+def _with_reasons(table: RenderableType, entries: list[dict[str, Any]]) -> RenderableType:
     from rich.console import Group
 
     lines: list[RenderableType] = [table]

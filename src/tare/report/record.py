@@ -6,9 +6,13 @@ from rich.text import Text
 from tare.records.environment import Environment
 from tare.records.figures import round_median
 from tare.records.record import Record, Round
+from tare.report.fitting import FittingTable
 from tare.report.ladder import make_ladders
 from tare.report.numbers import duration, seconds, size
 from tare.report.terminal import ladder_view, simple_table
+
+# What goes first where the terminal is narrow.
+SPARE = ("energy", "cache", "stopped by", "blocks", "prepare", "latency")
 
 
 def record_view(record: Record) -> RenderableType:
@@ -19,12 +23,12 @@ def record_view(record: Record) -> RenderableType:
 
 def _rounds(rounds: list[Round]) -> RenderableType:
     heads = ("round", "pipelined", "latency", "blocks", "stopped by", "prepare", "cache", "energy")
-    table = simple_table(*heads, right=slice(1, None))
+    rows = []
     for done in rounds:
         pipelined, latency = round_median(done, "pipelined"), round_median(done, "latency")
         series = done.find("pipelined")
         energy = done.telemetry.energy_j_per_step if done.telemetry else None
-        table.add_row(
+        row = (
             str(done.index + 1) if done.failure is None else f"{done.index + 1} {done.failure.cause}",
             duration(pipelined) if pipelined else "-",
             duration(latency) if latency else "-",
@@ -34,7 +38,8 @@ def _rounds(rounds: list[Round]) -> RenderableType:
             done.cache,
             f"{energy:.3g} J" if energy is not None else "-",
         )
-    return table
+        rows.append(row)
+    return FittingTable(heads, rows, right=heads[1:], folds={"round": 0}, spare=SPARE)
 
 
 def _facts(record: Record) -> RenderableType:

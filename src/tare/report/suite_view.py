@@ -5,9 +5,9 @@ import re
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.report.fitting import FittingTable
 from tare.report.numbers import duration, ratio, short_size
 from tare.report.suite import BASELINE, Mean, Suite
-from tare.report.terminal import simple_table
 from tare.stats.intervals import Interval
 
 Cells = tuple[list[str], list[list[str]]]
@@ -60,14 +60,11 @@ def suite_view(suite: Suite) -> RenderableType:
         Text(suite.place, style="dim"),
     ]
     if rows:
-        table = simple_table(narrow=True)
-        for i, head in enumerate(heads):
-            # In several lines, so that the figures decide the width.
-            shown = head if head == "speed-up" else re.sub(r"(?<=[:-])|\s", "\n", head)
-            table.add_column(shown, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        parts.append(table)
+        # In several lines, so that the figures decide the width.
+        shown = [head if head == "speed-up" else re.sub(r"(?<=[:-])|\s", "\n", head) for head in heads]
+        # Of the columns behind the speed-up the last ones go first.
+        spare = [*shown[:3:-1], *shown[1:3]]
+        parts.append(FittingTable(shown, rows, right=shown[1:], folds={"workload": 0}, spare=spare, paddings=(1,)))
     parts += [Text(f"  {line}", style="bold") for line in suite_lines(suite)]
     parts += [Text(f"  left out: {line}", style="red") for line in missed_lines(suite)]
     return Group(*parts)

@@ -7,15 +7,18 @@ from rich.text import Text
 
 from tare.records.figures import device_peak, gross, host_peak, latency
 from tare.records.record import Record
+from tare.report.fitting import Cell, FittingTable
 from tare.report.ladder import make_ladders
 from tare.report.numbers import duration, short_size
-from tare.report.terminal import PARITY, STYLE, simple_table, where
+from tare.report.terminal import PARITY, STYLE, where
 
 # Fields of a case that become a column where the records differ in them, and part of the title where not.
 SHARED = ("mode", "rung", "device", "precision")
 HEADS = ("workload", *SHARED, "sizes", "batch", "gross", "latency", "host", "device memory", "status")
 LEFT = ("workload", *SHARED, "sizes", "status")
-FOLDED = ("workload", "sizes")
+FOLDED = {"workload": 0, "rung": 0, "sizes": 12}
+# What goes first where the terminal is narrow: figures, before what tells one record from another.
+SPARE = ("host", "device memory", "latency", "precision", "device", "mode", "sizes", "batch")
 
 
 def table_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
@@ -59,14 +62,9 @@ def table_view(records: Sequence[Record]) -> RenderableType:
     heads, rows = table_cells(records)
     parts: list[RenderableType] = [Text(table_title(records), style="bold")]
     parts += [Text(place, style="dim") for place in table_places(records)]
-    table = simple_table(narrow=True)
-    for head in heads:
-        table.add_column(
-            head, justify="left" if head in LEFT else "right", no_wrap=head not in FOLDED, overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red")))
-    parts.append(table)
+    lines: list[list[Cell]] = [[*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red"))] for row in rows]
+    right = [head for head in heads if head not in LEFT]
+    parts.append(FittingTable(heads, lines, right=right, folds=FOLDED, spare=SPARE, paddings=(1,)))
     parts += [Text(f"  {line}", style="red") for line in failure_lines(records)]
     return Group(*parts)
 

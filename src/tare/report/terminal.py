@@ -10,11 +10,14 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
+from tare.report.fitting import FittingTable
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
 
 WIDTH = 100
 HEADS = ("rung", "gross", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity")
+# What goes first where the terminal is narrow. Without its parity no figure may be read.
+SPARE = ("warm", "x best", "prepare", "host", "device", "latency", "x eager")
 PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
 STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
 
@@ -66,21 +69,15 @@ def ladder_view(ladder: Ladder) -> RenderableType:
     return Group(*parts)
 
 
-def _ladder_table(heads: list[str], lines: list[list[str]]) -> Table:
-    """Where not all columns fit they stand closer, and then a variant goes under its rung: no figure is cut."""
-    table = simple_table()
-    widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-    if sum(widths) + 2 * len(widths) > WIDTH:
-        table.padding = (0, 1, 0, 0)
-    crowded = sum(widths) + len(widths) > WIDTH
-    for head in heads:
-        left = head in ("rung", "parity")
-        # Only the name of a rung may be folded.
-        table.add_column(head, justify="left" if left else "right", no_wrap=head != "rung", overflow="fold")
-    for line in lines:
-        rung = line[0].replace(":", ":\n") if crowded else line[0]
-        table.add_row(rung, *line[1:-1], Text(line[-1], style=STYLE.get(line[-1].lower(), "")))
-    return table
+def _ladder_table(heads: list[str], lines: list[list[str]]) -> FittingTable:
+    """Where not all columns fit they stand closer, then a variant goes under its rung, then columns go."""
+    return FittingTable(
+        heads,
+        [[*line[:-1], Text(line[-1], style=STYLE.get(line[-1].lower(), ""))] for line in lines],
+        right=HEADS[1:-1],
+        folds={"rung": 0},
+        spare=SPARE,
+    )
 
 
 def row_texts(ladder: Ladder) -> tuple[list[str], list[list[str]]]:

@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 from tare.stats.intervals import Interval
-from tare.stats.search import Culprit, State, Verdict
+from tare.stats.search import Culprit, State, Verdict, between
 
 # A culprit and its parent are run once more each: a figure that then differs was not exact.
 VERIFYING_RUNS = 2
@@ -57,7 +57,7 @@ class ExactSearch:
         if not steps:
             return "no-difference"
         for low, high in steps:
-            inside = self._inside(low, high)
+            inside = between(low, high, self.skipped)
             if inside:
                 return inside[len(inside) // 2]
         for candidate in (candidate for step in steps for candidate in step):
@@ -73,11 +73,8 @@ class ExactSearch:
         return [
             Culprit(low, high, 1.0, _ratio(self.runs[low][0], self.runs[high][0]))
             for low, high in self._steps()
-            if not self._inside(low, high)
+            if not between(low, high, self.skipped)
         ]
-
-    def _inside(self, low: int, high: int) -> list[int]:
-        return [c for c in range(low + 1, high) if c not in self.skipped]
 
 
 def _ratio(before: float, after: float) -> Interval:

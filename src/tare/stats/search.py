@@ -159,7 +159,7 @@ class Search:
         """Changes that are located as closely as they can be, with enough confidence."""
         found = []
         for low, high, change in zip(posterior.measured, posterior.measured[1:], posterior.change, strict=False):
-            if change >= self.confidence and not self._inside(low, high):
+            if change >= self.confidence and not between(low, high, self.skipped):
                 found.append(
                     Culprit(low, high, float(change), difference(self.runs[low], self.runs[high], CONFIDENCE))
                 )
@@ -196,7 +196,7 @@ class Search:
         candidates: set[int] = set()
         for low, high, change in zip(posterior.measured, posterior.measured[1:], posterior.change, strict=False):
             if change >= NEGLIGIBLE:
-                candidates |= {low, high, *self._inside(low, high)}
+                candidates |= {low, high, *between(low, high, self.skipped)}
         if not candidates:
             # No gap holds a change any more: then the ends themselves are in doubt.
             return min((0, self.last), key=lambda c: len(self.runs[c]))
@@ -224,8 +224,10 @@ class Search:
                 return "undecided"
         return "found"
 
-    def _inside(self, low: int, high: int) -> list[int]:
-        return [c for c in range(low + 1, high) if c not in self.skipped]
+
+def between(low: int, high: int, skipped: set[int]) -> list[int]:
+    """The candidates between two that can be run."""
+    return [candidate for candidate in range(low + 1, high) if candidate not in skipped]
 
 
 def difference(before: Sequence[float], after: Sequence[float], confidence: float) -> Interval:

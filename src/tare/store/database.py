@@ -15,6 +15,7 @@ from tare.home import home
 from tare.records.codec import decode_record
 from tare.records.record import Record
 from tare.store import schema
+from tare.store.address import reason, shown
 from tare.store.fixed import open_fixed, read_only
 from tare.store.query import Query
 
@@ -31,15 +32,16 @@ class Store:
     def __init__(self, where: str | None = None, existing: bool = False, reading: bool = False) -> None:
         """`existing` makes a mistyped name an error and not a new and empty store. So does `reading`, for which a
         read-only file will do."""
+        if where is not None and not where.strip():
+            raise BadInput("--store names nothing; leave it out for the default")
         given = where or str(home() / "records.db")
+        self.where = shown(given)
         fixed = "://" not in given and read_only(given)
         if fixed and not reading:
             raise BadInput(f"the store {given} is read-only; name another with --store")
-        if where and (existing or reading) and "://" not in given and not Path(given).expanduser().exists():
-            raise BadInput(f"there is no store {given}")
+        if where and (existing or reading) and "://" not in given and not _exists(given):
+            raise BadInput(f"there is no store {self.where}")
         self._engine = open_fixed(given) if fixed else _connect(given)
-        # A database's URL may hold a password, which no message should show.
-        self.where = self._engine.url.render_as_string(hide_password=True) if "://" in given else given
         try:
             if fixed:
                 with self._engine.connect() as connection:
@@ -67,13 +69,10 @@ class Store:
         except DatabaseError as error:
             raise StoreFailed(f"cannot write the store {self.where}: {error.orig}") from error
 
-    def find(self, query: Query, latest: bool = False) -> list[Record]:
-        """Records that match, oldest first; `latest` keeps the newest of each case and environment."""
+    def find(self, query: Query) -> list[Record]:
+        """Records that match, oldest first."""
         statement = query.apply(select(schema.records.c.id, schema.records.c.document))
-        found = [decode_record(row.document, f"record {row.id} in {self.where}") for row in self.rows(statement)]
-        if latest:
-            found = list({(r.case.key, r.environment.id): r for r in found}.values())
-        return found
+        return [decode_record(row.document, f"record {row.id} in {self.where}") for row in self.rows(statement)]
 
     def rows(self, statement: Select[Any]) -> list[Any]:
         try:
@@ -93,17 +92,35 @@ def _connect(where: str) -> Engine:
             _tune_sqlite(engine)
         with engine.connect():
             return engine
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError, OSError, RuntimeError) as error:
-        # Python's own: a port that is no number, a name that is too long, a home folder that nobody has.
-        raise BadInput(f"cannot use {where} as a store: {error}") from None
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError, OSError) as error:
+        # Python's own: a port that is no number, a name that is too long.
+        raise BadInput(f"cannot use {shown(where)} as a store: {reason(error, where)}") from None
     except DatabaseError as error:
-        raise BadInput(f"cannot open the store {where}: {error.orig}") from None
+        raise BadInput(f"cannot open the store {shown(where)}: {reason(error.orig, where)}") from None
+
+
+def _path(where: str) -> Path:
+    try:
+        return Path(where).expanduser().resolve()
+    except RuntimeError as error:
+        # The home folder of a user whom nobody knows.
+        raise BadInput(f"cannot use {where} as a store: {error}") from None
+
+
+def _exists(where: str) -> bool:
+    try:
+        return _path(where).exists()
+    except (OSError, ValueError):
+        # No name that a file can have: opening it says so.
+        return True
 
 
 def _file_url(where: str) -> URL:
-    path = Path(where).expanduser().resolve()
+    path = _path(where)
     if path.is_dir():
         raise BadInput(f"the store {where} is a folder; name a file in it, such as {path / 'records.db'}")
+    if shown(where) != where:
+        raise BadInput(f"cannot use {shown(where)} as a store: a database's address has :// behind its kind")
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} for the store {where}")
     # Not a text, in which a question mark or a percent sign of the path would have a meaning.

@@ -11,35 +11,34 @@ from tare.foreign.point import ForeignPoint, Imported
 from tare.foreign.read import decode_foreign
 from tare.guard import selectors
 from tare.guard.selectors import runs_beside, select_records
+from tare.guard.terms import find_by_terms
 from tare.records.codec import decode_records, names_file, read_file, read_records
+from tare.records.newest import newest_of_each
 from tare.records.record import Record
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.foreign import add_foreign, find_foreign
 from tare.store.journal import keep_records
-from tare.store.query import Query, parse_query
-from tare.workloads import all_workloads
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
-    """Stored records that match what the user wrote; all of them for no terms. Where terms name exported files,
-    the others choose among the records in those."""
+    """Stored records that match what the user wrote; all of them for no terms. `latest` keeps the newest of each
+    case and environment. Where terms name exported files, the others choose among the records in those."""
     files = [Path(term) for term in terms if names_file(term)]
     words = [term for term in terms if not names_file(term)]
-    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
-    query = parse_query(words, sizes)
     if files:
         read = [record for path in files for record in read_records(path)]
-        return _choose(read, query) if words else read
+        return _choose(read, words) if words else read
     with Store(where, reading=True) as store:
-        return store.find(query, latest)
+        found = find_by_terms(words, store).records
+    return newest_of_each(found) if latest else found
 
 
-def _choose(read: list[Record], query: Query) -> list[Record]:
+def _choose(read: list[Record], words: list[str]) -> list[Record]:
     """By the same rules as in a store: they are put into one for the purpose. A file may repeat an id."""
     with tempfile.TemporaryDirectory() as folder, Store(str(Path(folder) / "chosen.db")) as store:
         keep_records(store, {record.id: record for record in read}.values())
-        return store.find(query)
+        return find_by_terms(words, store).records
 
 
 def no_record(terms: list[str]) -> BadInput:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tare.findings.compared import Left, left, operations, slower_hit
+from tare.findings.compared import Left, left, pairs, slower_hit
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.scene import Scene
@@ -18,15 +18,12 @@ SLOWER = 1.2
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
-    old, places = operations(before, whole=True), []
+    places: list[Place] = []
     shares: dict[int, Left] = {}
-    for key, now in operations(after, whole=True).items():
-        was = old.get(key)
-        if was is None or not was.kernels or not now.kernels or set(was.kernels) == set(now.kernels):
-            continue
-        # More calls of the same operator are no slower kernel.
-        each, then = now.device_s / now.calls, was.device_s / was.calls
-        if each < SLOWER * then or each <= 0:
+    for was, now in pairs(before, after):
+        # Per call: more calls of the same operator are no slower kernel.
+        each, then = now.device_s_per_call, was.device_s_per_call
+        if set(was.kernels) == set(now.kernels) or each < SLOWER * then or each <= 0:
             continue
         shares |= dict.fromkeys(now.rows, left(was, now))
         costliest = max(now.kernels, key=lambda name: now.kernels[name])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tare.findings.compared import Left, left, operations, slower_hit
+from tare.findings.compared import Left, left, pairs, slower_hit
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.scene import Scene
@@ -19,14 +19,12 @@ LEAST_SHARE = 0.02
     pair=True,
 )
 def look(before: Scene, after: Scene) -> Iterator[Hit]:
-    old, places = operations(before, whole=True), []
+    places: list[Place] = []
     shares: dict[int, Left] = {}
-    for key, now in operations(after, whole=True).items():
-        was = old.get(key)
-        if was is None or not now.kernels or set(was.kernels) != set(now.kernels):
-            continue
-        each, then = now.device_s / now.calls, was.device_s / was.calls
-        if each >= SLOWER * then > 0 and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
+    for was, now in pairs(before, after):
+        each, then = now.device_s_per_call, was.device_s_per_call
+        same = set(was.kernels) == set(now.kernels)
+        if same and each >= SLOWER * then > 0 and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
             shares |= dict.fromkeys(now.rows, left(was, now))
             text = f"{now.label}: {each / then:.1f} times"
             places.append(Place(where=text, count=now.calls, seconds=now.device_s))

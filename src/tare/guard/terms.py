@@ -1,0 +1,67 @@
+"""Records by what a user writes: what a store knows of their cases, and name=value of their environments."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tare.errors import BadInput, unknown
+from tare.records.environment import Environment
+from tare.records.record import Record
+from tare.store.database import Store
+from tare.store.query import FIELDS, parse_query
+
+
+class Found(NamedTuple):
+    """`meant` are the environment's fields that were named."""
+
+    records: list[Record]
+    meant: set[str]
+
+
+def find_by_terms(terms: Sequence[str], store: Store) -> Found:
+    """Records for which every term holds, oldest first; BadInput where one names no field that they have."""
+    from tare.workloads import all_workloads
+
+    sizes = {size for workload in all_workloads().values() for size in workload.sizes}
+    of_cases, of_environments = [], []
+    for term in terms:
+        name, equals, value = term.partition("=")
+        if "/" in name or not equals or name in FIELDS or name in sizes:
+            of_cases.append(term)
+        elif not value:
+            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
+        else:
+            of_environments.append((name, value))
+    found = store.find(parse_query(of_cases, sizes))
+    meant: set[str] = set()
+    for name, value in of_environments:
+        fields = {field for record in found for field in _fields(record.environment, name)}
+        if found and not fields:
+            raise _no_field(name, sizes, found)
+        found = [record for record in found if _has(record.environment, name, value)]
+        meant |= fields
+    return Found(found, meant)
+
+
+def _no_field(name: str, sizes: set[str], found: Sequence[Record]) -> BadInput:
+    """The sizes of all workloads would be most of the list, and hide the rest."""
+    own = {bare for record in found for bare in _facts(record.environment)}
+    listed = f"a case's: {', '.join(FIELDS)}; a size of its workload; its environment's: {', '.join(sorted(own))}"
+    return unknown("field", name, {*FIELDS, *sizes, *own}, listed=listed)
+
+
+def _facts(environment: Environment) -> dict[str, str]:
+    return {**environment.circumstances, **environment.flags, **environment.machine, **environment.software}
+
+
+def _fields(environment: Environment, name: str) -> set[str]:
+    groups = {"machine": environment.machine, "software": environment.software, "flags": environment.flags,
+              "circumstances": environment.circumstances}  # fmt: skip
+    return {f"{group}.{name}" for group, facts in groups.items() if name in facts}
+
+
+def _has(environment: Environment, name: str, value: str) -> bool:
+    """Exactly, or without what a build adds to a version (2.10.0 is 2.10.0+cpu); a commit by its beginning."""
+    found = _facts(environment).get(name, "")
+    if name.endswith("commit"):
+        return len(value) >= 6 and found.startswith(value)
+    return value in (found, found.partition("+")[0])

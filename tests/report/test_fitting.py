@@ -1,0 +1,129 @@
+"""Tables on narrow consoles: columns go, in their order, and no figure and no name is cut."""
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from builders import make_case, make_record, make_round
+from rich.console import Console, RenderableType
+
+from tare.records.record import DeviceMemory, HostMemory, Parity, Record
+from tare.report.fitting import FittingTable, fold
+from tare.report.ladder import make_ladders
+from tare.report.lists import describe_workloads, list_view
+from tare.report.record import record_view
+from tare.report.suite import make_suites
+from tare.report.suite_view import suite_view
+from tare.report.table import table_view
+from tare.report.terminal import ladder_view
+from tare.rungs.registry import every_name
+
+WIDTHS = (40, 50, 60, 80, 100)
+# The median of three rounds of 80.8 µs and a hundredth more each, with its half width.
+FIGURE = "82 ±2 µs"
+MEMORY: dict[str, Any] = {
+    "host_memory": HostMemory(peak=1000 * 2**20, prepare_peak=0, start=0, method="x"),
+    "device_memory": DeviceMemory(reserved_peak=int(99.9 * 2**30)),
+}
+
+
+def shown(view: RenderableType, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False, no_color=True)
+    with console.capture() as captured:
+        console.print(view)
+    text = captured.get()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    return text
+
+
+def recorded(rung: str, workload: str = "mlp", step_s: float = 80.8e-6) -> Record:
+    rounds = [
+        make_round(i, step_s * (1 + i / 100), prepare_s=123.4, cache="warm" if i else "cold", **MEMORY)
+        for i in range(3)
+    ]
+    parity = Parity(status="different", error=1.0, tolerance=0.1, worst="output", compared=1)
+    wrong: dict[str, Any] = {"parity": parity} if rung == "aot" else {}
+    return make_record(make_case(workload=workload, rung=rung, device="cuda"), rounds=rounds, **wrong)
+
+
+def head(text: str) -> list[str]:
+    return next(line for line in text.splitlines() if "gross" in line).split()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_ladder_keeps_rungs_figures_and_parity(width: int) -> None:
+    (ladder,) = make_ladders([recorded(rung) for rung in every_name()])
+    text = shown(ladder_view(ladder), width)
+    assert {"rung", "gross", "parity"} <= set(head(text))
+    assert text.count(FIGURE) == len(every_name())
+    assert "DIFFERENT" in text
+    # A variant goes under its rung, and neither is broken.
+    pieces = {piece for name in every_name() for piece in name.split(":")}
+    assert pieces <= set(re.split(r"[\s:]+", text))
+
+
+def test_the_least_important_columns_go_first_and_are_named() -> None:
+    (ladder,) = make_ladders([recorded(rung) for rung in every_name()])
+    gone = {}
+    for width in WIDTHS:
+        said = " ".join(shown(ladder_view(ladder), width).partition("note:")[0].split()).partition(
+            "no room for: "
+        )[2]
+        gone[width] = set(said.split(", ")) if said else set()
+    assert gone[100] == set()
+    assert gone[80] <= gone[60] <= gone[50] <= gone[40]
+    assert "warm" in gone[80]
+    assert "x eager" not in gone[60]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_other_tables_cut_nothing_either(width: int) -> None:
+    names = ("attention_is_all_you_need_pytorch", "mlp", "lstm")
+    records = [recorded(rung, name) for name in names for rung in ("eager", "compile:reduce-overhead")]
+    table = shown(table_view(records), width)
+    assert {"workload", "rung", "gross", "status"} <= set(head(table))
+    assert table.count(FIGURE) == len(records)
+    (suite,) = make_suites(records)
+    assert shown(suite_view(suite), width).count("x") >= len(names)
+    rounds = shown(record_view(records[0]), width).partition("round ")[2]
+    assert all(f"{figure} ±0.00 µs" in rounds for figure in ("80.80", "81.61", "82.42"))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_list_folds_names_at_their_joints_and_nothing_into_a_thread(width: int) -> None:
+    entries = describe_workloads()
+    text = shown(list_view(entries, ("workload", "task", "batch", "sizes", "available")), width)
+    words = set(text.split())
+    for entry in entries:
+        name: str = entry["workload"]
+        joints = [name[: i + 1] for i, letter in enumerate(name) if letter in "_.-"]
+        assert name in words or any(joint in words for joint in joints)
+    assert "resolution=224" in words or "sizes" in text.partition("no room for:")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("short", 10, ["short"]),
+        ("compile:reduce-overhead", 16, ["compile:", "reduce-overhead"]),
+        ("compile:reduce-overhead", 10, ["compile:", "reduce-", "overhead"]),
+        ("a value of at most 1 KiB", 12, ["a value of", "at most 1", "KiB"]),
+        ("resolution=224 classes=1000", 14, ["resolution=224", "classes=1000"]),
+        ("J" * 9, 4, ["JJJJ", "JJJJ", "J"]),
+        ("two\nlines here", 5, ["two", "lines", "here"]),
+    ],
+)
+def test_a_text_is_folded_where_a_reader_would(text: str, width: int, lines: Sequence[str]) -> None:
+    assert fold(text, width).split("\n") == list(lines)
+
+
+def test_a_console_that_is_too_narrow_for_what_must_stay_folds_the_names() -> None:
+    table = FittingTable(
+        ("rung", "gross"), [("reduceoverhead", "80.8 ±0.9 µs")], right=("gross",), folds={"rung": 0}
+    )
+    text = shown(table, 20)
+    assert "80.8 ±0.9 µs" in text
+    assert "".join(re.findall(r"^(\w+)", text, re.MULTILINE)) == "rungreduceoverhead"
