@@ -1,32 +1,21 @@
 """The journal of a run: each round and record is stored the moment it exists, and found again by --resume."""
 
 import contextlib
-import hashlib
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.errors import BadInput
-from tare.records.codec import UNREADABLE, decode_record, decode_round, encode
+from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
 from tare.store.database import Store, StoreFailed
 from tare.store.query import rows_among
-
-
-class _Spilled(msgspec.Struct):
-    key: str
-    round: str
-
-
-_spilled = msgspec.json.Decoder(_Spilled)
+from tare.store.spill import spill, spilled
 
 
 class StoreJournal:
@@ -88,28 +77,15 @@ class StoreJournal:
         try:
             yield
         except StoreFailed as error:
-            kept = _spill(self._store.where, self.run, case, done)
+            kept = spill(self._store.where, self.run, case, done)
             raise StoreFailed(
                 f"{error}; the last round is kept in {kept}: mend it, then run with --resume"
             ) from error
 
     def _load_spill(self) -> None:
-        """Takes spilled rounds into the store; a file with a line that cannot be read stays for its owner."""
-        for path in _spill_places(self._store.where, self.run):
-            if not _is_file(path):
-                continue
-            whole = True
-            for line in path.read_bytes().splitlines():
-                try:
-                    entry = _spilled.decode(line)
-                    case, done = Case.parse(entry.key), decode_round(entry.round, str(path))
-                except (*UNREADABLE, BadInput):
-                    whole = False
-                    continue
-                if self.record(case) is None and done.index >= len(self.rounds(case)):
-                    self.add_round(case, done)
-            if whole:
-                path.unlink()
+        for case, done in spilled(self._store.where, self.run):
+            if self.record(case) is None and done.index >= len(self.rounds(case)):
+                self.add_round(case, done)
 
 
 def keep_records(store: Store, kept: Iterable[Record]) -> tuple[int, list[Record]]:
@@ -174,34 +150,3 @@ def _columns(record: Record) -> dict[str, object]:
         "environment": record.environment.id,
         "document": encode(record).decode(),
     }
-
-
-def _spill_places(store: str, run: str) -> list[Path]:
-    beside = [] if "://" in store else [Path(store).expanduser().resolve().parent]
-    # A damaged store can say anything, even bytes; it names no file.
-    if not (isinstance(run, str) and run.isalnum() and len(run) <= 32):
-        run = hashlib.sha256(repr(run).encode()).hexdigest()[:12]
-    return [folder / f"tare-{run}.spill.jsonl" for folder in (*beside, Path(tempfile.gettempdir()), Path.home())]
-
-
-def _is_file(path: Path) -> bool:
-    """A damaged store can hold an id that no file could be named after: there is none then."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _spill(store: str, run: str, case: Case, done: Round) -> str:
-    line = encode(_Spilled(case.key, encode(done).decode())) + b"\n"
-    for path in _spill_places(store, run):
-        try:
-            with path.open("ab", buffering=0) as file:
-                end = file.tell()
-                if file.write(line) == len(line):
-                    return str(path)
-                # Half a line would spoil the one that is appended to it next time.
-                file.truncate(end)
-        except OSError:
-            continue
-    return "memory only: no folder can be written"
