@@ -13,6 +13,7 @@ from tare.cases.grid import Skip
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
+from tare.store.claim import Claims
 from tare.store.database import Store, StoreFailed
 from tare.store.query import rows_among
 from tare.store.spill import spill, spilled
@@ -109,9 +110,13 @@ def keep_records(store: Store, kept: Iterable[Record]) -> tuple[int, list[Record
     return len(new) - len(clashing), clashing
 
 
-def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> StoreJournal:
-    """A new run."""
+def begin(
+    store: Store, name: str, fingerprint: str, skipped: list[Skip], claims: Claims | None = None
+) -> StoreJournal:
+    """A new run. With `claims` no other process can resume it meanwhile."""
     run = uuid.uuid4().hex[:12]
+    if claims:
+        claims.take(store.where, run)
     with store.transaction() as connection:
         connection.execute(
             insert(schema.runs).values(
@@ -126,12 +131,15 @@ def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> Sto
     return StoreJournal(store, run)
 
 
-def resume(store: Store, fingerprint: str) -> StoreJournal | None:
-    """The newest run of the same plan and options, with what it has measured; None if there is none."""
+def resume(store: Store, fingerprint: str, claims: Claims | None = None) -> StoreJournal | None:
+    """The newest run of the same plan and options, with what it has measured; None if there is none. With `claims`
+    it is refused while another process works on it."""
     statement = select(schema.runs.c.id).where(schema.runs.c.fingerprint == fingerprint)
     newest = store.rows(statement.order_by(schema.runs.c.created.desc()).limit(1))
     if not newest:
         return None
+    if claims:
+        claims.take(store.where, newest[0].id)
     journal = StoreJournal(store, newest[0].id)
     journal.load()
     return journal
