@@ -12,19 +12,19 @@ from tare.records.record import Failure, Round, Telemetry
 def failure_of(ending: Ending, timeout_s: float) -> Failure | None:
     """Why a worker has no result, or None if it has one."""
     said = next((m.failure for m in ending.messages if isinstance(m, Failed)), None)
-    if ending.killed == "timeout":
-        return _failure(ending, "timeout", f"stopped after {timeout_s:g} s")
-    if ending.killed == "memory":
-        return _failure(ending, "host-oom", "stopped because host memory ran out")
-    if ending.killed == "flood":
-        return _failure(ending, "exception", "the worker sent a message without end")
+    finished = any(isinstance(m, Done) for m in ending.messages)
+    if ending.killed and finished:
+        # It had said everything when it was killed: it only did not end.
+        return None
+    if ending.killed and said is None:
+        return _killed(ending, timeout_s)
     if said is not None:
         return Failure(
             cause=said.cause, message=said.message, stage=said.stage or ending.stage, detail=said.detail
         )
     if os.WIFSIGNALED(ending.status):
         return _signalled(ending, os.WTERMSIG(ending.status))
-    if not any(isinstance(m, Done) for m in ending.messages):
+    if not finished:
         code = os.WEXITSTATUS(ending.status)
         cause = "no-result" if code == 0 else "exception"
         why = f"the worker exited with code {code} and no result"
@@ -67,10 +67,24 @@ def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s
     )
 
 
+def _killed(ending: Ending, timeout_s: float) -> Failure:
+    if ending.killed == "timeout":
+        return _failure(ending, "timeout", f"stopped after {timeout_s:g} s")
+    if ending.killed == "flood":
+        return _failure(ending, "exception", "the worker sent a message without end")
+    if ending.memory_limit is not None:
+        limit = f"{ending.memory_limit / 2**20:g} MiB"
+        return _failure(ending, "host-oom", f"stopped because it held more host memory than its limit of {limit}")
+    return _failure(ending, "host-oom", "stopped because host memory ran out")
+
+
 def _signalled(ending: Ending, number: int) -> Failure:
     name = signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
-    if number == signal.SIGKILL and ending.oom_kills > 0:
+    if number == signal.SIGKILL and ending.oom_kills.own:
         return _failure(ending, "host-oom", "the kernel killed the worker because host memory ran out")
+    if number == signal.SIGKILL and ending.oom_kills.own is None and ending.oom_kills.machine:
+        # The kernel's victim may have been somebody else's; no other is known to have killed this one.
+        return _failure(ending, "host-oom", "killed (SIGKILL) while this machine ran out of memory")
     if number == signal.SIGABRT and "bad_alloc" in ending.log:
         return _failure(ending, "host-oom", "the worker aborted on a failed allocation (std::bad_alloc)")
     return _failure(ending, "signal", f"ended by {name}")
