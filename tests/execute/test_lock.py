@@ -72,8 +72,12 @@ def test_what_is_no_plain_file_is_left_alone(place: Path, tmp_path: Path, kind: 
     precious = tmp_path / "precious"
     if kind == "link":
         precious.write_text("kept")
-    make = {"pipe": os.mkfifo, "folder": Path.mkdir}.get(kind, lambda path: path.symlink_to(precious))
-    make(place)
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(precious)
     with machine_lock(tmp_path / "one", waits), machine_lock(tmp_path / "other", waits):
         assert precious.exists() == (kind == "link")
     assert kind != "link" or precious.read_text() == "kept"

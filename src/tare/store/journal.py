@@ -27,6 +27,7 @@ class StoreJournal:
         self.run = run
         self._rounds: dict[str, list[Round]] = {}
         self._records: dict[str, Record] = {}
+        self._points: dict[str, Round] = {}
 
     def rounds(self, case: Case) -> list[Round]:
         return list(self._rounds.get(case.key, []))
@@ -36,6 +37,17 @@ class StoreJournal:
 
     def all_records(self) -> list[Record]:
         return list(self._records.values())
+
+    def point(self, case: Case) -> Round | None:
+        """What a search for a batch measured at this one."""
+        return self._points.get(case.key)
+
+    def add_point(self, case: Case, done: Round) -> None:
+        """Where it cannot be stored it is not spilled like a round: --resume measures this one batch again."""
+        self._points[case.key] = done
+        document = encode(done).decode()
+        with self._store.transaction() as connection:
+            connection.execute(insert(schema.search_points).values(run=self.run, key=case.key, document=document))
 
     def add_round(self, case: Case, done: Round) -> None:
         self._rounds.setdefault(case.key, []).append(done)
@@ -47,7 +59,7 @@ class StoreJournal:
             )
 
     def add_record(self, record: Record) -> None:
-        """The record replaces the rounds it was made of, in one transaction."""
+        """The record replaces the rounds it was made of, and the points of its search, in one transaction."""
         self._records[record.case.key] = record
         with self._store.transaction() as connection:
             connection.execute(insert(schema.records).values(**_columns(record)))
@@ -56,6 +68,10 @@ class StoreJournal:
                     schema.rounds.c.run == self.run, schema.rounds.c.key == record.case.key
                 )
             )
+            points = schema.search_points.c
+            for point in record.search.points if record.search else ():
+                key = msgspec.structs.replace(record.case, batch=point.batch).key
+                connection.execute(delete(schema.search_points).where(points.run == self.run, points.key == key))
 
     def finish(self) -> None:
         with self._store.transaction() as connection:
@@ -70,6 +86,8 @@ class StoreJournal:
         for row in self._store.rows(open_rounds.order_by(schema.rounds.c.position)):
             where = f"round {row.position} of {row.key} in {self._store.where}"
             self._rounds.setdefault(row.key, []).append(decode_round(row.document, where))
+        for row in self._store.rows(select(schema.search_points).where(schema.search_points.c.run == self.run)):
+            self._points[row.key] = decode_round(row.document, f"point {row.key} in {self._store.where}")
         self._load_spill()
 
     @contextlib.contextmanager

@@ -198,8 +198,14 @@ class _Work:
         self.measure(cases, {with_batch(first, search.chosen): search})
 
     def _point(self, case: Case) -> Round:
+        """One batch of a search. What an interrupted one had measured leads it to the same choice again."""
+        known = self._journal.point(case)
+        if known is not None:
+            return known
         self._progress.searches(case)
-        return self._executor.run_round(case, 0, search_options(self._options), check=False)
+        done = self._executor.run_round(case, 0, search_options(self._options), check=False)
+        self._journal.add_point(case, done)
+        return done
 
 
 def preload_of(plan: Plan) -> tuple[str, ...]:
