@@ -25,6 +25,15 @@ def home_folder(name: str) -> Path:
     return _made(home() / name)
 
 
+def make_folder(path: Path) -> Path:
+    """A folder anywhere in it, with those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder {path} ({error.strerror}); set {VARIABLE}") from None
+    return path
+
+
 def _made(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,12 +18,20 @@ from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher, renew_together
 from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, SpawnLauncher
-from tare.execute.protocol import Done
+from tare.execute.protocol import Done, Prepared
 from tare.execute.supervise import Watchman, supervise
+from tare.rungs.native import NativeRung
+from tare.workloads.base import Workload
 
 CASE = Case(
     workload="mlp", rung="eager", batch=4, sizes={"width": 16, "depth": 1, "features": 8, "classes": 3}, threads=1
 )
+
+
+MEASURED = (
+    '{"kind":"measured","series":{"kind":"pipelined","steps":[1],"wall_ns":[5],"at_ns":[0],"stop":"budget"}}'
+)
+FAILED = '{"kind":"failed","failure":{"cause":"boredom","message":"x"}}'
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +146,66 @@ def test_a_program_that_sends_garbage_is_named(home: Path) -> None:
     executor = LocalExecutor(SpawnLauncher(talk), home / "scratch")
     done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
     assert done.failure is not None
-    assert done.failure.cause == "no-result"
-    assert "series" in done.failure.message
+    assert done.failure.cause == "exception"
+    assert "hello" in done.failure.message
+
+
+@pytest.mark.parametrize(
+    ("what", "line", "cause", "named"),
+    [
+        ("a negative time", MEASURED.replace("[5]", "[-5]"), "exception", "wall_ns"),
+        ("lists of two lengths", MEASURED.replace("[5]", "[5, 5]"), "exception", "differ in length"),
+        ("a block that took no time", MEASURED.replace("[5]", "[0]"), "no-result", "took no time"),
+        (
+            "a cause that is none",
+            '{"kind":"failed","failure":{"cause":"boredom","message":"x"}}',
+            "exception",
+            "boredom",
+        ),
+        ("no series", "", "no-result", "pipelined"),
+    ],
+)
+def test_what_a_program_says_wrongly_is_quoted(home: Path, what: str, line: str, cause: str, named: str) -> None:
+    said = f'{line}\n{{"kind":"done"}}\n'.lstrip("\n").encode()
+    talk = (sys.executable, "-c", f"import os; os.write(int(os.environ['TARE_FD']), {said!r})")
+    done = LocalExecutor(SpawnLauncher(talk), home / "scratch").run_round(
+        CASE, 0, Options(budget=0.2), check=False
+    )
+    assert done.failure is not None, what
+    assert (done.failure.cause, named in done.failure.message) == (cause, True), done.failure
+
+
+class Elsewhere(NativeRung):
+    """A rung whose program somebody has removed, or never made one."""
+
+    name = "elsewhere"
+
+    def __init__(self, program: Path) -> None:
+        self._path = program
+
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
+        return (str(self._path),)
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        """Nothing is read of it."""
+
+
+@pytest.mark.parametrize("content", [None, b"no program"])
+def test_an_executable_that_cannot_be_started_is_not_installed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    program = tmp_path / "program"
+    if content is not None:
+        program.write_bytes(content)
+        program.chmod(0o755)
+    executor = LocalExecutor(SpawnLauncher(), home / "scratch")
+    monkeypatch.setattr("tare.execute.executor.get_rung", lambda _: Elsewhere(program))
+    executor._staged[CASE.key] = Prepared(build_s=0, prepare_s=0, cache="none")
+    before = psutil.Process().num_fds()
+    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert done.failure is not None
+    assert (done.failure.cause, str(program) in done.failure.message) == ("not-installed", True)
+    assert psutil.Process().num_fds() == before
 
 
 def test_a_program_killed_by_a_signal(home: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tare.execute.oom import OomKills
 from tare.execute.outcome import failure_of
 from tare.execute.protocol import Done, Failed, Message
 from tare.execute.supervise import Ending
@@ -34,15 +35,48 @@ def test_a_worker_that_says_done_and_exits_has_no_failure() -> None:
         (ended(killed="flood", status=9), "exception"),
         (ended(status=int(signal.SIGSEGV)), "signal"),
         (ended(status=int(signal.SIGKILL)), "signal"),
-        (ended(status=int(signal.SIGKILL), oom_kills=1), "host-oom"),
+        (ended(status=int(signal.SIGKILL), oom_kills=OomKills(1, 1)), "host-oom"),
+        (ended(status=int(signal.SIGKILL), oom_kills=OomKills(None, 1)), "host-oom"),
+        # The kernel's victim was in another group of processes: this one was killed by somebody.
+        (ended(status=int(signal.SIGKILL), oom_kills=OomKills(0, 1)), "signal"),
         (ended(status=int(signal.SIGABRT), log="terminate called: std::bad_alloc"), "host-oom"),
         (ended(status=0), "no-result"),
         (ended(status=3 << 8), "exception"),
+        (ended(status=1 << 8, messages=[Done()]), "exception"),
+        (ended(messages=[Done()], garbage="hello"), "exception"),
         (ended(status=1 << 8, messages=[Failed(Failure(cause="nan", message="x"))]), "nan"),
     ],
 )
 def test_every_ending_has_its_cause(ending: Ending, expected: str) -> None:
     assert cause(ending) == expected
+
+
+@pytest.mark.parametrize("killed", ["timeout", "memory", "flood"])
+def test_who_had_said_everything_is_not_called_by_what_ended_it(killed: str) -> None:
+    assert failure_of(ended(killed=killed, status=9, messages=[Done()]), 10) is None
+    said = Failed(Failure(cause="nan", message="x"))
+    assert cause(ended(killed=killed, status=9, messages=[said])) == "nan"
+
+
+@pytest.mark.parametrize(
+    ("ending", "message"),
+    [
+        (ended(killed="memory", status=9), "stopped because host memory ran out"),
+        (
+            ended(killed="memory", status=9, memory_limit=3000 * 2**20),
+            "stopped because it held more host memory than its limit of 3000 MiB",
+        ),
+        (
+            ended(status=9, oom_kills=OomKills(2, 2)),
+            "the kernel killed the worker because host memory ran out",
+        ),
+        (ended(status=9, oom_kills=OomKills(None, 2)), "killed (SIGKILL) while this machine ran out of memory"),
+    ],
+)
+def test_a_message_says_no_more_of_memory_than_is_known(ending: Ending, message: str) -> None:
+    failure = failure_of(ending, 10)
+    assert failure is not None
+    assert failure.message == message
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The folder of a run: gone with it, swept up after one that was killed, refused where there is no room."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -7,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from children import start
 from users import acting_as_nobody
 
 from tare.errors import BadInput
-from tare.execute.scratch import scratch
+from tare.execute.scratch import ALIVE, scratch
 
 
 @pytest.fixture
@@ -38,6 +40,54 @@ def test_what_a_killed_run_left_is_removed_and_a_living_one_s_is_not(home: Path)
     with scratch():
         assert not dead.exists()
         assert alive.exists()
+
+
+def test_a_folder_is_alive_by_its_lock_and_not_by_a_number_of_another_container(home: Path) -> None:
+    with scratch() as folder:
+        # As it looks from where this process has another number, or none.
+        moved = folder.rename(folder.with_name(f"{2**22 + 1}-{folder.name}"))
+        with scratch() as other:
+            assert moved.exists()
+        assert not other.exists()
+        moved.rename(folder)
+    assert list((home / "scratch").iterdir()) == []
+
+
+def test_a_folder_that_nobody_holds_goes_though_its_number_lives_again(home: Path) -> None:
+    left = home / "scratch" / f"{os.getpid()}-z"
+    left.mkdir(parents=True)
+    (left / ALIVE).touch()
+    with scratch():
+        assert not left.exists()
+
+
+def test_a_run_that_is_killed_leaves_its_folder_to_the_next(home: Path) -> None:
+    code = (
+        "from tare.execute.scratch import scratch; held = scratch(); print(held.__enter__(), flush=True); input()"
+    )
+    killed = start(code)
+    assert killed.stdout is not None
+    folder = Path(killed.stdout.readline().strip())
+    with scratch():
+        assert folder.exists()
+    killed.kill()
+    killed.communicate()
+    with scratch():
+        assert not folder.exists()
+    assert folder.parent == home / "scratch"
+
+
+def test_without_locks_the_number_of_the_process_decides(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    dead = home / "scratch" / f"{2**22 + 1}-x"
+    dead.mkdir(parents=True)
+    (dead / ALIVE).touch()
+    with scratch() as first, scratch():
+        assert first.exists()
+        assert not dead.exists()
 
 
 def test_no_folder_can_be_made(home: Path) -> None:

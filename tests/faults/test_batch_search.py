@@ -1,9 +1,11 @@
 """`--batch auto` against memory that really ends, on the host and (as torch says it) on a device."""
 
 import json
+import sqlite3
+from pathlib import Path
 
 import pytest
-from commandline import Tare
+from commandline import Tare, start_tare, wait_until
 
 QUICK = ("--rung", "eager", "--device", "cpu", "--batch", "auto", "--quick", "--threads", "1", "--json")
 
@@ -38,3 +40,34 @@ def test_what_never_works_is_a_failed_case(tare: Tare) -> None:
     assert done.returncode == 1
     assert (record["failure"]["cause"], record["case"]["batch"]) == ("exception", 1)
     assert record["search"]["stop"] == "failure"
+
+
+def kept(home: Path, table: str) -> dict[str, str]:
+    if not (home / "records.db").exists():
+        return {}
+    with sqlite3.connect(home / "records.db") as database:
+        try:
+            return dict(database.execute(f"select key, document from {table}").fetchall())
+        except sqlite3.OperationalError:
+            return {}
+
+
+@pytest.mark.parametrize(("table", "rows"), [("search_points", 2), ("rounds", 1)], ids=["within", "behind"])
+def test_an_interrupted_search_is_not_made_again(home: Path, tare: Tare, table: str, rows: int) -> None:
+    """Killed within it or behind it, before any record holds it: another search might choose another batch, and
+    leave the rounds that are stored to nobody."""
+    args = ("run", "planted_batch_device", *QUICK, "--rounds", "3")
+    running = start_tare(home, *args)
+    wait_until(lambda: len(kept(home, table)) >= rows)
+    running.kill()
+    running.communicate()
+    points = {key: json.loads(text) for key, text in kept(home, "search_points").items()}
+    rounds = [json.loads(text) for text in kept(home, "rounds").values()]
+    assert len(points) >= 2
+    done = tare(*args, "--resume")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)["records"]
+    found = [point["round"] for point in record["search"]["points"]]
+    assert all(point in found for point in points.values())
+    assert all(one in record["rounds"] for one in rounds)
+    assert kept(home, "search_points") == kept(home, "rounds") == {}

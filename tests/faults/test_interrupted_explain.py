@@ -2,9 +2,9 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 
+import psutil
 from commandline import start_tare, tare, wait_until
 
 ASKED = ("explain", "mlp", "mnist_cnn", "--device", "cpu", "--quick", "--budget", "0.3", "--no-stacks", "--json")
@@ -19,8 +19,9 @@ def test_an_interrupted_explanation_goes_on(tmp_path: Path) -> None:
         return bool(list((tmp_path / "traces").glob("[!p]*.json.gz")))
 
     wait_until(profiled, 240)
-    # The first is explained by then, and the second's process still imports torch.
-    time.sleep(1)
+    # Its worker has ended then, and the fork server is alone; the next worker is the second case's, and the first
+    # case is explained.
+    wait_until(lambda: len(psutil.Process(running.pid).children(recursive=True)) > 1)
     running.send_signal(signal.SIGINT)
     cut = json.loads(running.communicate(timeout=120)[0])
     assert running.returncode == 130

@@ -28,7 +28,7 @@ FAULTS = {
     "segfault": ("signal", "SIGSEGV"),
     "abort": ("signal", "SIGABRT"),
     "hang": ("timeout", "12 s"),
-    "hog": ("host-oom", "memory"),
+    "hog": ("host-oom", "limit of 1500 MiB"),
     "greedy": ("host-oom", "allocate"),
     "raise": ("exception", "ValueError: a planted mistake"),
     "device_memory": ("device-oom", "out of memory"),

@@ -6,7 +6,7 @@ import pytest
 from builders import make_case, make_record, make_round
 from children import finish, start
 
-from tare.store import journal as journal_module
+from tare.store import spill as spill_module
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import StoreJournal, begin, resume
 from tare.store.query import Query
@@ -31,6 +31,20 @@ for index in range(1000):
         print(index)
         print(error)
         break
+"""
+
+NOWHERE = """
+import resource, sys
+from builders import make_case, make_round
+from tare.store.database import Store, StoreFailed
+from tare.store.journal import begin
+journal = begin(Store(sys.argv[1]), "plan", "mark", [])
+# From here on no file takes a byte: that of the store no more than one in any other folder.
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    journal.add_round(make_case(), make_round(0))
+except StoreFailed as error:
+    print(error)
 """
 
 
@@ -139,7 +153,7 @@ def test_where_the_store_is_full_the_spill_goes_elsewhere(
 ) -> None:
     elsewhere = tmp_path / "elsewhere.jsonl"
     # /dev/full takes no byte, as a full disk does.
-    monkeypatch.setattr(journal_module, "_spill_places", lambda *_: [Path("/dev/full"), tmp_path, elsewhere])
+    monkeypatch.setattr(spill_module, "spill_places", lambda *_: [Path("/dev/full"), tmp_path, elsewhere])
     assert str(elsewhere) in overflow(journal)
     assert elsewhere.read_bytes().endswith(b"\n")
 
@@ -147,6 +161,42 @@ def test_where_the_store_is_full_the_spill_goes_elsewhere(
 def test_a_round_that_can_be_kept_nowhere_is_said_to_be_in_memory(
     journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "_spill_places", lambda *_: [Path("/dev/full")])
+    monkeypatch.setattr(spill_module, "spill_places", lambda *_: [Path("/dev/full")])
     assert "memory only: no folder can be written" in overflow(journal)
     assert [done.index for done in journal.rounds(B)] == [0]
+
+
+def test_where_no_file_takes_a_byte_the_message_says_so(tmp_path: Path) -> None:
+    status, output = finish(start(NOWHERE, tmp_path / "full.db"))
+    assert status == 0, output
+    assert "memory only: no folder can be written" in output
+    assert "Traceback" not in output
+
+
+def test_a_full_disk_without_a_folder_for_temporary_files_leaves_the_home_folder(
+    journal: StoreJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/']")
+
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    monkeypatch.setenv("HOME", str(home))
+    # The folder of the store takes no new file, and there root is like anybody.
+    (tmp_path / f"tare-{journal.run}.spill.jsonl").mkdir()
+    assert str(home) in overflow(journal)
+    again = resume(Store(str(tmp_path / "full.db")), "mark")
+    assert again is not None
+    assert [done.index for done in again.rounds(B)] == [0]
+    assert spills(home) == []
+
+
+def test_a_user_without_a_home_folder_has_one_place_less(
+    journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", none)
+    assert "is kept in" in overflow(journal)

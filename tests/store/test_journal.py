@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from tare.cases.grid import Skip
 from tare.errors import BadInput
+from tare.records.record import BatchPoint, BatchSearch
 from tare.store import schema
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import StoreJournal, begin, resume
@@ -72,6 +73,25 @@ def test_resume_takes_the_newest_run_of_the_same_fingerprint(store: Store) -> No
     first.add_round(A, make_round(0))
     assert resumed(store).run == second.run
     assert resumed(store).rounds(A) == []
+
+
+def test_the_points_of_a_search_are_kept_until_a_record_holds_them(store: Store) -> None:
+    journal, other = begin(store, "plan", "mark", []), begin(store, "plan", "other", [])
+    points = [BatchPoint(batch=batch, round=make_round(0, 1e-3 * batch)) for batch in (1, 2, 4)]
+    for each in (journal, other):
+        for point in points:
+            each.add_point(make_case(batch=point.batch), point.round)
+    # The case at the chosen batch has rounds of its own beside the point.
+    journal.add_round(make_case(batch=2), make_round(0))
+    again = resumed(store)
+    assert [again.point(make_case(batch=point.batch)) for point in points] == [point.round for point in points]
+    assert again.point(make_case(batch=8)) is None
+    assert again.rounds(make_case(batch=2)) == [make_round(0)]
+    found = BatchSearch(chosen=2, stop="throughput", points=points, rung="eager")
+    again.add_record(make_record(make_case(batch=2), run=again.run, search=found))
+    assert resumed(store).point(make_case(batch=1)) is None
+    assert resumed(store, "other").point(make_case(batch=1)) == points[0].round
+    assert count(store, "search_points") == 3
 
 
 def test_a_run_keeps_its_skips_and_whether_it_is_finished(store: Store) -> None:

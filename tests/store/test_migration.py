@@ -4,13 +4,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from builders import make_record
+from builders import make_case, make_record, make_round
 from sqlalchemy import Connection, text
 
 from tare.errors import BadInput
 from tare.store import schema
 from tare.store.database import Store
-from tare.store.journal import begin
+from tare.store.journal import begin, resume
 from tare.store.query import Query
 
 
@@ -120,3 +120,18 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path, statements: lis
             connection.execute(statement)
     with pytest.raises(BadInput, match=r"odd\.db is not a store: "):
         Store(str(path))
+
+
+def test_a_store_from_before_searches_were_kept_keeps_them_now(tmp_path: Path) -> None:
+    path = filled(tmp_path / "old.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE search_points")
+        connection.execute("UPDATE schema_version SET version = 3")
+    store = Store(str(path))
+    assert version_of(path) == [len(schema.MIGRATIONS) + 1]
+    journal = resume(store, "mark")
+    assert journal is not None
+    journal.add_point(make_case(), make_round())
+    again = resume(store, "mark")
+    assert again is not None
+    assert again.point(make_case()) == make_round()

@@ -14,6 +14,7 @@ from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.proof import judge
 from tare.execute.worker.curve import read_evidence
+from tare.home import make_folder
 from tare.measure.parity import Reference, errors, load_reference
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
@@ -41,7 +42,7 @@ class ErrandExecutor(LocalExecutor):
         what = (reference_case(case), data, steps, options)
         reference = self._curve_reference(*what)
         evidence = self._folder(f"curve-{data}-{steps}", case)
-        evidence.mkdir(parents=True, exist_ok=True)
+        make_folder(evidence)
         job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
         failure = self._send_staged(job, options, data=data, steps=steps)
         if failure:
@@ -65,7 +66,7 @@ class ErrandExecutor(LocalExecutor):
     def take_stack(self, case: Case, counter: str, options: Options) -> Path | Failure:
         """Runs one step with the counter of frames preloaded; the folder with what it and Python wrote."""
         folder = self._folder("frames", case)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         report = folder / COUNTED
         report.unlink(missing_ok=True)
         job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))

@@ -19,7 +19,7 @@ from tare.execute.lock import machine_lock
 from tare.execute.outcome import failure_of, round_of
 from tare.execute.protocol import Checked, Message, Prepared, Probed, Stage
 from tare.execute.supervise import Ending, Watchman, held_by, supervise
-from tare.home import home
+from tare.home import home, make_folder
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
 from tare.records.record import Failure, Parity, Round
@@ -172,12 +172,16 @@ class LocalExecutor:
         cold = staged.cache == "cold" and case.key not in self._counted
         self._counted.add(case.key)
         evidence = self._folder("evidence", case)
-        evidence.mkdir(parents=True, exist_ok=True)
+        make_folder(evidence)
         searched = str(home() / "native" / "searched")
         job = self._job(
             case, options, stage=staging.folder, evidence=str(evidence) if reference else None, cache=searched
         )
-        done = self._run(job, index, options, SpawnLauncher(command, "executable"))
+        try:
+            done = self._run(job, index, options, SpawnLauncher(command, "executable"))
+        except OSError as error:
+            why = f"cannot start {command[0]}: {error.strerror or error}"
+            return _failed(index, Failure(cause="not-installed", message=why, stage="start"))
         if done.failure:
             return done
         return msgspec.structs.replace(

@@ -202,6 +202,10 @@ class SpawnLauncher:
                 start_new_session=True,
                 env={**os.environ, **self._variables, DESCRIPTOR: str(messages_end)},
             )
+        except OSError:
+            os.close(messages)
+            os.close(log)
+            raise
         finally:
             os.close(messages_end)
             os.close(log_end)

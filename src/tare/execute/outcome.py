@@ -6,31 +6,35 @@ from typing import Any
 
 from tare.execute.protocol import Checked, Done, Failed, Launched, Measured, Prepared, Weighed
 from tare.execute.supervise import Ending
-from tare.records.record import Failure, Round, Telemetry
+from tare.records.record import Failure, Round, Series, Telemetry
 
 
 def failure_of(ending: Ending, timeout_s: float) -> Failure | None:
     """Why a worker has no result, or None if it has one."""
     said = next((m.failure for m in ending.messages if isinstance(m, Failed)), None)
-    if ending.killed == "timeout":
-        return _failure(ending, "timeout", f"stopped after {timeout_s:g} s")
-    if ending.killed == "memory":
-        return _failure(ending, "host-oom", "stopped because host memory ran out")
-    if ending.killed == "flood":
-        return _failure(ending, "exception", "the worker sent a message without end")
+    finished = any(isinstance(m, Done) for m in ending.messages)
+    if ending.killed and finished:
+        # It had said everything when it was killed: it only did not end.
+        return None
+    if ending.killed and said is None:
+        return _killed(ending, timeout_s)
     if said is not None:
         return Failure(
             cause=said.cause, message=said.message, stage=said.stage or ending.stage, detail=said.detail
         )
     if os.WIFSIGNALED(ending.status):
         return _signalled(ending, os.WTERMSIG(ending.status))
-    if not any(isinstance(m, Done) for m in ending.messages):
-        code = os.WEXITSTATUS(ending.status)
+    code = os.WEXITSTATUS(ending.status)
+    said_garbage = f"it sent what is not a message ({ending.garbage[:200]})" if ending.garbage else ""
+    if not finished:
         cause = "no-result" if code == 0 else "exception"
         why = f"the worker exited with code {code} and no result"
-        if ending.garbage:
-            why += f"; it sent what is not a message ({ending.garbage[:200]})"
-        return _failure(ending, cause, why)
+        return _failure(ending, cause, f"{why}; {said_garbage}" if said_garbage else why)
+    if said_garbage:
+        # Whatever it was, it is missing from the result.
+        return _failure(ending, "exception", said_garbage)
+    if code != 0:
+        return _failure(ending, "exception", f"the worker exited with code {code} after its last message")
     return None
 
 
@@ -59,18 +63,39 @@ def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s
             counts["kernels"] = sum(message.kernels.values())
         elif isinstance(message, Checked):
             values["parity"] = message.parity
-    failure = failure_of(ending, timeout_s)
-    if failure is None and not any(s.kind == "pipelined" and s.wall_ns for s in values["series"]):
-        failure = _failure(ending, "no-result", "the worker ended without a pipelined series")
+    failure = failure_of(ending, timeout_s) or _lacking(ending, values["series"])
     return Round(
         index=index, started=started, seconds=ending.seconds, isolation=isolation, failure=failure, **values
     )
 
 
+def _lacking(ending: Ending, series: list[Series]) -> Failure | None:
+    """What a worker that ended well has left out."""
+    if not any(one.kind == "pipelined" and one.wall_ns for one in series):
+        return _failure(ending, "no-result", "the worker ended without a pipelined series")
+    if any(0 in one.wall_ns for one in series):
+        return _failure(ending, "no-result", "the worker's clock stood still: a block of steps took no time")
+    return None
+
+
+def _killed(ending: Ending, timeout_s: float) -> Failure:
+    if ending.killed == "timeout":
+        return _failure(ending, "timeout", f"stopped after {timeout_s:g} s")
+    if ending.killed == "flood":
+        return _failure(ending, "exception", "the worker sent a message without end")
+    if ending.memory_limit is not None:
+        limit = f"{ending.memory_limit / 2**20:g} MiB"
+        return _failure(ending, "host-oom", f"stopped because it held more host memory than its limit of {limit}")
+    return _failure(ending, "host-oom", "stopped because host memory ran out")
+
+
 def _signalled(ending: Ending, number: int) -> Failure:
     name = signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
-    if number == signal.SIGKILL and ending.oom_kills > 0:
+    if number == signal.SIGKILL and ending.oom_kills.own:
         return _failure(ending, "host-oom", "the kernel killed the worker because host memory ran out")
+    if number == signal.SIGKILL and ending.oom_kills.own is None and ending.oom_kills.machine:
+        # The kernel's victim may have been somebody else's; no other is known to have killed this one.
+        return _failure(ending, "host-oom", "killed (SIGKILL) while this machine ran out of memory")
     if number == signal.SIGABRT and "bad_alloc" in ending.log:
         return _failure(ending, "host-oom", "the worker aborted on a failed allocation (std::bad_alloc)")
     return _failure(ending, "signal", f"ended by {name}")

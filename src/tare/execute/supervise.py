@@ -12,9 +12,12 @@ import msgspec
 import psutil
 
 from tare.execute.launch import Process, kill_group
+from tare.execute.oom import NONE_KILLED, OomKills, OomWatch
 from tare.execute.protocol import LONGEST_LINE, Message, Stage, read_message
 
 TICK_S = 0.05
+# A look that comes later than this was no look: this process was stopped, or the machine asleep.
+LONGEST_TICK_S = 0.5
 MEMORY_TICK_S = 0.2
 LOG_TAIL = 32 * 1024
 # Below this share of the machine's memory left, the worker is stopped before the kernel picks a victim.
@@ -33,7 +36,9 @@ class Ending:
     log: str
     seconds: float
     pid: int
-    oom_kills: int = 0
+    oom_kills: OomKills = NONE_KILLED
+    # The bytes a worker was allowed, where it was killed for holding more; else it was the machine's memory.
+    memory_limit: int | None = None
     garbage: str = ""
     stage: str = "start"
 
@@ -62,11 +67,12 @@ class _Supervision:
     def __init__(self, process: Process, watchman: Watchman) -> None:
         self._process, self._watchman = process, watchman
         self._began = time.monotonic()
-        self._memory_due = self._began
+        self._looked = self._memory_due = self._began
+        self._watched_s = 0.0
         self._partial = bytearray()
         self._tail = b""
         self._ending = Ending(0, None, [], "", 0.0, process.pid)
-        self._oom_before = oom_kills()
+        self._oom = OomWatch(process.pid)
 
     def run(self) -> Ending:
         with selectors.DefaultSelector() as ready:
@@ -79,10 +85,11 @@ class _Supervision:
                     if not self._read(key.fd):
                         ready.unregister(key.fd)
                 self._watchman.on_tick()
-                self._limit()
                 # When the messages have ended the worker is about to: wait for it instead of for a tick.
                 talking = self._process.messages in ready.get_map()
                 status = self._process.poll(0 if talking else TICK_S)
+                if status is None:
+                    self._limit()
         for descriptor in (self._process.messages, self._process.log):
             while self._read(descriptor, drain=True):
                 pass
@@ -103,8 +110,10 @@ class _Supervision:
         return True
 
     def _take(self, data: bytes) -> None:
+        looked_through = len(self._partial)
         self._partial += data
-        while (cut := self._partial.find(b"\n")) >= 0:
+        while (cut := self._partial.find(b"\n", looked_through)) >= 0:
+            looked_through = 0
             line = bytes(self._partial[:cut])
             del self._partial[: cut + 1]
             try:
@@ -120,8 +129,11 @@ class _Supervision:
             self._kill("flood")
 
     def _limit(self) -> None:
+        """Time counts while this process watches: what a worker did or said while it could not is still unread."""
         now = time.monotonic()
-        if now - self._began > self._watchman.timeout_s:
+        self._watched_s += min(now - self._looked, LONGEST_TICK_S)
+        self._looked = now
+        if self._watched_s > self._watchman.timeout_s:
             self._kill("timeout")
         elif now >= self._memory_due:
             self._memory_due = now + MEMORY_TICK_S
@@ -132,9 +144,11 @@ class _Supervision:
         machine = psutil.virtual_memory()
         if machine.available < MEMORY_LEFT * machine.total:
             return True
-        if self._watchman.memory is None:
+        limit = self._watchman.memory
+        if limit is None or _resident(self._process.pid) <= limit:
             return False
-        return _resident(self._process.pid) > self._watchman.memory
+        self._ending.memory_limit = limit
+        return True
 
     def _kill(self, why: Killed) -> None:
         if self._ending.killed is None:
@@ -146,17 +160,8 @@ class _Supervision:
         ending.status = status
         ending.log = self._tail.decode(errors="replace")
         ending.seconds = time.monotonic() - self._began
-        ending.oom_kills = oom_kills() - self._oom_before
+        ending.oom_kills = self._oom.kills()
         return ending
-
-
-def oom_kills() -> int:
-    """How often the kernel has killed for memory, in this cgroup and on this machine."""
-    total = 0
-    for path in ("/sys/fs/cgroup/memory.events", "/proc/vmstat"):
-        with contextlib.suppress(OSError, ValueError), open(path) as lines:  # noqa: PTH123
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-    return total
 
 
 def held_by(pid: int) -> int | None:

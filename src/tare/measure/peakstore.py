@@ -6,17 +6,19 @@ from pathlib import Path
 import msgspec
 
 from tare.errors import BadInput, brief
-from tare.home import home
+from tare.home import VARIABLE, home, make_folder
 from tare.records.environment import Environment
 from tare.records.work import Peaks
 
 
 def save_peaks(peaks: Peaks) -> Path:
     path = _path(peaks.device, peaks.environment)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(peaks), indent=1))
-    unfinished.replace(path)
+    unfinished = make_folder(path.parent) / f"{path.stem}.part"
+    try:
+        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(peaks), indent=1))
+        unfinished.replace(path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path} ({error.strerror}); set {VARIABLE}") from None
     return path
 
 

@@ -156,15 +156,15 @@ def _settings(component: str) -> list[str]:
 
 
 def _run(command: list[str], work: Path) -> None:
-    work.mkdir(parents=True, exist_ok=True)
     log = work / "build.log"
-    with log.open("a") as output:
-        try:
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as output:
             done = subprocess.run(
                 command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise TareError(f"cannot build the native rungs: {error}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TareError(f"cannot build the native rungs: {error}") from error
     if done.returncode != 0:
         raise TareError(
             f"cannot build the native rungs: {_first_error(log.read_text(errors='replace'))} (log: {log})"

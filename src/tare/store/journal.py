@@ -1,32 +1,22 @@
 """The journal of a run: each round and record is stored the moment it exists, and found again by --resume."""
 
 import contextlib
-import hashlib
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.errors import BadInput
-from tare.records.codec import UNREADABLE, decode_record, decode_round, encode
+from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
+from tare.store.claim import Claims
 from tare.store.database import Store, StoreFailed
 from tare.store.query import rows_among
-
-
-class _Spilled(msgspec.Struct):
-    key: str
-    round: str
-
-
-_spilled = msgspec.json.Decoder(_Spilled)
+from tare.store.spill import spill, spilled
 
 
 class StoreJournal:
@@ -37,6 +27,7 @@ class StoreJournal:
         self.run = run
         self._rounds: dict[str, list[Round]] = {}
         self._records: dict[str, Record] = {}
+        self._points: dict[str, Round] = {}
 
     def rounds(self, case: Case) -> list[Round]:
         return list(self._rounds.get(case.key, []))
@@ -46,6 +37,17 @@ class StoreJournal:
 
     def all_records(self) -> list[Record]:
         return list(self._records.values())
+
+    def point(self, case: Case) -> Round | None:
+        """What a search for a batch measured at this one."""
+        return self._points.get(case.key)
+
+    def add_point(self, case: Case, done: Round) -> None:
+        """Where it cannot be stored it is not spilled like a round: --resume measures this one batch again."""
+        self._points[case.key] = done
+        document = encode(done).decode()
+        with self._store.transaction() as connection:
+            connection.execute(insert(schema.search_points).values(run=self.run, key=case.key, document=document))
 
     def add_round(self, case: Case, done: Round) -> None:
         self._rounds.setdefault(case.key, []).append(done)
@@ -57,7 +59,7 @@ class StoreJournal:
             )
 
     def add_record(self, record: Record) -> None:
-        """The record replaces the rounds it was made of, in one transaction."""
+        """The record replaces the rounds it was made of, and the points of its search, in one transaction."""
         self._records[record.case.key] = record
         with self._store.transaction() as connection:
             connection.execute(insert(schema.records).values(**_columns(record)))
@@ -66,6 +68,10 @@ class StoreJournal:
                     schema.rounds.c.run == self.run, schema.rounds.c.key == record.case.key
                 )
             )
+            points = schema.search_points.c
+            for point in record.search.points if record.search else ():
+                key = msgspec.structs.replace(record.case, batch=point.batch).key
+                connection.execute(delete(schema.search_points).where(points.run == self.run, points.key == key))
 
     def finish(self) -> None:
         with self._store.transaction() as connection:
@@ -80,6 +86,8 @@ class StoreJournal:
         for row in self._store.rows(open_rounds.order_by(schema.rounds.c.position)):
             where = f"round {row.position} of {row.key} in {self._store.where}"
             self._rounds.setdefault(row.key, []).append(decode_round(row.document, where))
+        for row in self._store.rows(select(schema.search_points).where(schema.search_points.c.run == self.run)):
+            self._points[row.key] = decode_round(row.document, f"point {row.key} in {self._store.where}")
         self._load_spill()
 
     @contextlib.contextmanager
@@ -88,28 +96,15 @@ class StoreJournal:
         try:
             yield
         except StoreFailed as error:
-            kept = _spill(self._store.where, self.run, case, done)
+            kept = spill(self._store.where, self.run, case, done)
             raise StoreFailed(
                 f"{error}; the last round is kept in {kept}: mend it, then run with --resume"
             ) from error
 
     def _load_spill(self) -> None:
-        """Takes spilled rounds into the store; a file with a line that cannot be read stays for its owner."""
-        for path in _spill_places(self._store.where, self.run):
-            if not _is_file(path):
-                continue
-            whole = True
-            for line in path.read_bytes().splitlines():
-                try:
-                    entry = _spilled.decode(line)
-                    case, done = Case.parse(entry.key), decode_round(entry.round, str(path))
-                except (*UNREADABLE, BadInput):
-                    whole = False
-                    continue
-                if self.record(case) is None and done.index >= len(self.rounds(case)):
-                    self.add_round(case, done)
-            if whole:
-                path.unlink()
+        for case, done in spilled(self._store.where, self.run):
+            if self.record(case) is None and done.index >= len(self.rounds(case)):
+                self.add_round(case, done)
 
 
 def keep_records(store: Store, kept: Iterable[Record]) -> tuple[int, list[Record]]:
@@ -133,9 +128,13 @@ def keep_records(store: Store, kept: Iterable[Record]) -> tuple[int, list[Record
     return len(new) - len(clashing), clashing
 
 
-def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> StoreJournal:
-    """A new run."""
+def begin(
+    store: Store, name: str, fingerprint: str, skipped: list[Skip], claims: Claims | None = None
+) -> StoreJournal:
+    """A new run. With `claims` no other process can resume it meanwhile."""
     run = uuid.uuid4().hex[:12]
+    if claims:
+        claims.take(store.where, run)
     with store.transaction() as connection:
         connection.execute(
             insert(schema.runs).values(
@@ -150,12 +149,15 @@ def begin(store: Store, name: str, fingerprint: str, skipped: list[Skip]) -> Sto
     return StoreJournal(store, run)
 
 
-def resume(store: Store, fingerprint: str) -> StoreJournal | None:
-    """The newest run of the same plan and options, with what it has measured; None if there is none."""
+def resume(store: Store, fingerprint: str, claims: Claims | None = None) -> StoreJournal | None:
+    """The newest run of the same plan and options, with what it has measured; None if there is none. With `claims`
+    it is refused while another process works on it."""
     statement = select(schema.runs.c.id).where(schema.runs.c.fingerprint == fingerprint)
     newest = store.rows(statement.order_by(schema.runs.c.created.desc()).limit(1))
     if not newest:
         return None
+    if claims:
+        claims.take(store.where, newest[0].id)
     journal = StoreJournal(store, newest[0].id)
     journal.load()
     return journal
@@ -174,34 +176,3 @@ def _columns(record: Record) -> dict[str, object]:
         "environment": record.environment.id,
         "document": encode(record).decode(),
     }
-
-
-def _spill_places(store: str, run: str) -> list[Path]:
-    beside = [] if "://" in store else [Path(store).expanduser().resolve().parent]
-    # A damaged store can say anything, even bytes; it names no file.
-    if not (isinstance(run, str) and run.isalnum() and len(run) <= 32):
-        run = hashlib.sha256(repr(run).encode()).hexdigest()[:12]
-    return [folder / f"tare-{run}.spill.jsonl" for folder in (*beside, Path(tempfile.gettempdir()), Path.home())]
-
-
-def _is_file(path: Path) -> bool:
-    """A damaged store can hold an id that no file could be named after: there is none then."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _spill(store: str, run: str, case: Case, done: Round) -> str:
-    line = encode(_Spilled(case.key, encode(done).decode())) + b"\n"
-    for path in _spill_places(store, run):
-        try:
-            with path.open("ab", buffering=0) as file:
-                end = file.tell()
-                if file.write(line) == len(line):
-                    return str(path)
-                # Half a line would spoil the one that is appended to it next time.
-                file.truncate(end)
-        except OSError:
-            continue
-    return "memory only: no folder can be written"

@@ -51,6 +51,17 @@ rounds = Table(
     UniqueConstraint("run", "key", "position"),
 )
 
+# The points of searches for a batch: what was measured of a curve, until a record holds all of it.
+search_points = Table(
+    "search_points",
+    metadata,
+    Column("run", String(32), nullable=False),
+    # Of the case with the point's own batch.
+    Column("key", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    UniqueConstraint("run", "key"),
+)
+
 records = Table(
     "records",
     metadata,
@@ -114,9 +125,13 @@ def _add_foreign_points(connection: Connection) -> None:
     metadata.create_all(connection, tables=[foreign_points])
 
 
+def _add_search_points(connection: Connection) -> None:
+    metadata.create_all(connection, tables=[search_points])
+
+
 # The tables above are the newest version, and a new store gets them as they are: its version is 1 more than the
 # number of migrations. Entry i brings an older store of version i + 1 to version i + 2. Only ever append.
-MIGRATIONS: list[Callable[[Connection], None]] = [_add_baselines, _add_foreign_points]
+MIGRATIONS: list[Callable[[Connection], None]] = [_add_baselines, _add_foreign_points, _add_search_points]
 
 
 def migrate(connection: Connection, where: str) -> None:

@@ -30,6 +30,7 @@ from tare.records.environment import VARIABLE, Difference, Environment, differin
 from tare.records.record import Record
 from tare.report.progress import Progress
 from tare.store.baselines import get_baseline
+from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
 from tare.verbs.check_profiles import add_profiles
@@ -88,7 +89,8 @@ class CheckSession:
                 executors.append((before, was.environment))
             compared = standing(stored, cases, baseline) if baseline and version is None else stored
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
-            opener = _Opener(self._plan, self._options, store, executors, cases, again)
+            claims = stack.enter_context(Claims())
+            opener = _Opener(self._plan, self._options, store, executors, cases, again, claims)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
 
             def renew(due: Sequence[Case]) -> None:
@@ -162,9 +164,10 @@ class _Opener:
         executors: Sequence[tuple[LocalExecutor, Environment]],
         cases: Sequence[Case],
         again: bool,
+        claims: Claims,
     ) -> None:
         self._name, self._options, self._store = f"check {plan.name}", options, store
-        self._executors, self._cases, self._again = executors, list(cases), again
+        self._executors, self._cases, self._again, self._claims = executors, list(cases), again, claims
         self._journals: dict[str, list[StoreJournal]] = {}
         self.run = self.journals("first")[0].run
 
@@ -195,8 +198,8 @@ class _Opener:
                 journal.finish()
 
     def _open(self, mark: str, name: str) -> StoreJournal:
-        earlier = resume(self._store, mark) if self._again else None
-        return earlier or begin(self._store, name, mark, [])
+        earlier = resume(self._store, mark, self._claims) if self._again else None
+        return earlier or begin(self._store, name, mark, [], self._claims)
 
 
 def reproduce(arguments: Sequence[str]) -> str:

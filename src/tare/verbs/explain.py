@@ -21,6 +21,7 @@ from tare.measure.peakstore import load_peaks
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
+from tare.store.claim import Claims
 from tare.trace.explanation import About, Explanation, explain, on_one_floor
 from tare.trace.floor import find_floor
 from tare.trace.read import read
@@ -49,11 +50,13 @@ def explain_plan(
     plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool, wish: Wish
 ) -> Explained:
     """Measures the plan like `tare run`, then profiles each case once and explains it."""
-    outcome = Session(plan, options, quick, store, show_progress).run(resume=wish.resume, fail_fast=False)
-    if outcome.interrupted:
-        return Explained(explanations=[], diagnoses=[], interrupted=True)
-    with inquiry(show_progress) as (executor, probed, tell):
-        return _Explaining(executor, probed, tell, wish).explain(outcome.records)
+    with Claims() as claims:
+        session = Session(plan, options, quick, store, show_progress)
+        outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims)
+        if outcome.interrupted:
+            return Explained(explanations=[], diagnoses=[], interrupted=True)
+        with inquiry(show_progress) as (executor, probed, tell):
+            return _Explaining(executor, probed, tell, wish).explain(outcome.records)
 
 
 class _Explaining:

@@ -26,6 +26,7 @@ from tare.report.overview import overview
 from tare.report.progress import Progress
 from tare.report.suite import make_suites
 from tare.report.terminal import make_console, skipped_view
+from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
 
@@ -93,9 +94,11 @@ class Session:
         self._store = store
         self._show_progress = show_progress
 
-    def run(self, resume: bool, fail_fast: bool) -> Outcome:
-        """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured."""
+    def run(self, resume: bool, fail_fast: bool, claims: Claims | None = None) -> Outcome:
+        """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `claims` is of a caller
+        who goes on with the run."""
         with contextlib.ExitStack() as stack:
+            claims = claims or stack.enter_context(Claims())
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
@@ -108,7 +111,7 @@ class Session:
             if not planned:
                 raise nothing_to_do(found.skipped)
             self._options = self._leaner(planned)
-            journal = self._journal(store, found, probed.environment, resume)
+            journal = self._journal(store, found, probed.environment, resume, claims)
             progress.plan(planned, self._options.rounds, journal)
             work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
             outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
@@ -131,14 +134,16 @@ class Session:
             return msgspec.structs.replace(self._options, parity=False)
         return self._options
 
-    def _journal(self, store: Store, found: Expansion, environment: Environment, again: bool) -> StoreJournal:
+    def _journal(
+        self, store: Store, found: Expansion, environment: Environment, again: bool, claims: Claims
+    ) -> StoreJournal:
         # What was measured in another environment is no part of this run.
         about: list[Any] = [self._options.identity, environment.id]
         if found.searched:
             about.append([case.key for case in found.searched])
         mark = fingerprint(found.cases, about)
-        earlier = resume(store, mark) if again else None
-        return earlier or begin(store, self._plan.name, mark, found.skipped)
+        earlier = resume(store, mark, claims) if again else None
+        return earlier or begin(store, self._plan.name, mark, found.skipped, claims)
 
 
 class _Work:
@@ -193,8 +198,14 @@ class _Work:
         self.measure(cases, {with_batch(first, search.chosen): search})
 
     def _point(self, case: Case) -> Round:
+        """One batch of a search. What an interrupted one had measured leads it to the same choice again."""
+        known = self._journal.point(case)
+        if known is not None:
+            return known
         self._progress.searches(case)
-        return self._executor.run_round(case, 0, search_options(self._options), check=False)
+        done = self._executor.run_round(case, 0, search_options(self._options), check=False)
+        self._journal.add_point(case, done)
+        return done
 
 
 def preload_of(plan: Plan) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ProfileJob
 from tare.execute.launch import Launcher, SpawnLauncher
-from tare.home import trace_paths
+from tare.home import make_folder, trace_paths
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 
@@ -71,7 +71,7 @@ def profile_case(
     wanted = paths if stacks else paths[:1]
     if not again and all(path.exists() for path in wanted):
         return paths
-    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    make_folder(paths[0].parent)
     # A trace that was cut off must not look like one.
     partial = [path.with_name(f"partial-{path.name}") for path in wanted]
     cache = str(executor.cache_of(case))

@@ -1,0 +1,164 @@
+"""Measurements on one machine take turns, whatever data folders and users they belong to."""
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_case
+from users import NOBODY, acting_as_nobody
+
+from tare.cases.options import Options
+from tare.errors import BadInput
+from tare.execute.errand import ErrandExecutor
+from tare.execute.launch import SpawnLauncher
+from tare.execute.lock import EVERYBODY, PLACE, machine_lock
+from tare.execute.protocol import Prepared
+
+CASE = make_case()
+
+
+class Waits(Exception):
+    pass
+
+
+def waits() -> None:
+    raise Waits
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the lock of this test's machine is."""
+    monkeypatch.setenv(PLACE, str(tmp_path / "machine.lock"))
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "machine.lock"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that any user may enter and write to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o1777)
+        yield Path(name)
+
+
+def test_two_data_folders_take_turns(place: Path, tmp_path: Path) -> None:
+    with machine_lock(tmp_path / "one"), pytest.raises(Waits), machine_lock(tmp_path / "other", waits):
+        pass
+    with machine_lock(tmp_path / "other", waits):
+        assert place.exists()
+
+
+def test_without_a_lock_of_the_machine_those_of_one_data_folder_take_turns(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.parent.joinpath("elsewhere").touch()
+    for none in ("", "/no/such/folder/lock", str(tmp_path / "elsewhere" / "lock")):
+        monkeypatch.setenv(PLACE, none)
+        with machine_lock(tmp_path / "one"):
+            with pytest.raises(Waits), machine_lock(tmp_path / "one", waits):
+                pass
+            with machine_lock(tmp_path / "other", waits):
+                pass
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
+def test_what_is_no_plain_file_is_left_alone(place: Path, tmp_path: Path, kind: str) -> None:
+    precious = tmp_path / "precious"
+    if kind == "link":
+        precious.write_text("kept")
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(precious)
+    with machine_lock(tmp_path / "one", waits), machine_lock(tmp_path / "other", waits):
+        assert precious.exists() == (kind == "link")
+    assert kind != "link" or precious.read_text() == "kept"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_users_take_turns_and_a_file_of_one_of_them_stops_nobody(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = open_folder / "machine.lock"
+    monkeypatch.setenv(PLACE, str(shared))
+    homes = [open_folder / "root", open_folder / "nobody"]
+    for home in homes:
+        home.mkdir()
+    os.chown(homes[1], NOBODY, -1)
+    before = os.umask(0o077)
+    try:
+        with machine_lock(homes[0]), acting_as_nobody(), pytest.raises(Waits), machine_lock(homes[1], waits):
+            pass
+    finally:
+        os.umask(before)
+    assert shared.stat().st_mode & 0o777 == 0o666, "anybody may lock it, whatever the mask of who came first"
+    shared.chmod(0o600)
+    with machine_lock(homes[0]), acting_as_nobody(), machine_lock(homes[1], waits):
+        pass
+
+
+def test_the_place_is_the_same_for_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/somewhere/else")
+    assert Path(EVERYBODY).is_absolute()
+    assert "somewhere" not in EVERYBODY
+
+
+@pytest.mark.usefixtures("place")
+def test_a_data_folder_that_cannot_be_locked_is_said_in_one_line(open_folder: Path) -> None:
+    open_folder.chmod(0o555)
+    said = rf"^cannot lock {re.escape(str(open_folder))}/measuring.lock \(Permission denied\); set TARE_HOME$"
+    with acting_as_nobody(), pytest.raises(BadInput, match=said), machine_lock(open_folder):
+        pass
+
+
+class Staged:
+    """Stands for a native rung: nothing is built."""
+
+    name = "staged"
+
+    def staged_as(self, case: Any) -> Any:
+        return case
+
+    def command(self, *_: Any) -> tuple[str, ...]:
+        return ("true",)
+
+
+def test_evidence_that_has_no_room_is_said_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "scratch"
+    file.touch()
+    executor = ErrandExecutor(SpawnLauncher(("true",)), file)
+    executor._staged[CASE.key] = Prepared(build_s=0.0, prepare_s=0.0, cache="warm")
+    said = r"^cannot make the folder .*/scratch/.* \(Not a directory\); set TARE_HOME$"
+    rung: Any = Staged()
+    with pytest.raises(BadInput, match=said):
+        executor._run_executable(rung, CASE, 0, Options(), None)
+    with pytest.raises(BadInput, match=said):
+        executor.take_stack(CASE, "", Options())
+
+
+def test_who_has_just_measured_waits_behind_who_waits(place: Path, tmp_path: Path) -> None:
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def other() -> None:
+        with machine_lock(tmp_path / "other", waiting.set):
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with machine_lock(tmp_path / "one"):
+        thread.start()
+        assert waiting.wait(60)
+    with machine_lock(tmp_path / "one"):
+        order.append("one again")
+    thread.join(60)
+    assert order == ["other", "one again"]
+    assert place.exists()
