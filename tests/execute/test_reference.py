@@ -167,7 +167,7 @@ def test_a_planted_fault_is_still_different(
 
 
 def flip_the_last_relu(program: TorchProgram) -> None:
-    """As a rung that rounds otherwise: the input next to zero is on its other side."""
+    """As a rung that rounds otherwise: in the first step the input next to zero is on its other side."""
 
     def mirror(_: Any, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor] | None:
         (x,) = inputs
@@ -177,9 +177,11 @@ def flip_the_last_relu(program: TorchProgram) -> None:
         assert x.detach().flatten()[nearest].abs() < 1e-5 * x.detach().std()
         shift = torch.zeros_like(x).flatten()
         shift[nearest] = -2 * x.detach().flatten()[nearest]
+        # In later steps the weights are others, and so is how near the nearest is.
+        hook.remove()
         return (x + shift.view_as(x),)
 
-    program.model.layer4[2].relu.register_forward_pre_hook(mirror)
+    hook = program.model.layer4[2].relu.register_forward_pre_hook(mirror)
 
 
 def test_resnet_where_an_h200_flips_a_relu_and_where_it_is_wrong(tmp_path: Path) -> None:

@@ -150,7 +150,8 @@ def test_an_older_store_gets_the_table(tmp_path: Path) -> None:
     Store(str(path)).close()
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE foreign_points")
-        connection.execute("UPDATE schema_version SET version = version - 1")
+        # The table came with the second migration; what later ones add is there already, and stays.
+        connection.execute("UPDATE schema_version SET version = 2")
     store = Store(str(path))
     assert add_foreign(store, read(PYPERF).points) == 1
     store.close()
