@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small_modules import ACTIVATIONS, FIRST_LAYERS, IMAGE, MODULES, activating, on_colours
+from small_modules import ACTIVATIONS, FIRST_LAYERS, IMAGE, MODULES, Recurrent, activating, on_colours
 from small_step import prove
 from torch import nn
 
@@ -38,4 +38,11 @@ def test_pixels_become_channels(layer: tuple[int, int, int], precision: Precisio
     parity = prove(
         lambda: on_colours(*layer), (3, 27, 22), "train", "channels-last", tmp_path, program, precision, "cuda"
     )
+    assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_two_recurrent_layers(mode: Mode, tmp_path: Path) -> None:
+    program = executable("tare-vendor-cuda")
+    parity = prove(Recurrent, IMAGE, mode, "contiguous", tmp_path, program, device="cuda")
     assert parity.status == "same", parity

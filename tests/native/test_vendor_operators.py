@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_modules import ACTIVATIONS, IMAGE, MODULES, Features, activating
+from small_modules import ACTIVATIONS, IMAGE, MODULES, Features, Recurrent, activating
 from small_step import prove
 
 from tare.cases.case import Mode
@@ -35,3 +35,8 @@ def test_an_activation_behind_everything_that_can_do_it_itself(name: str, mode: 
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_features_side_by_side(mode: Mode, tmp_path: Path) -> None:
     same(Features, (6,), mode, "contiguous", tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_two_recurrent_layers(mode: Mode, tmp_path: Path) -> None:
+    same(Recurrent, IMAGE, mode, "contiguous", tmp_path)

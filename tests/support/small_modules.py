@@ -187,7 +187,6 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     ),
     "a skip that comes later": LateSkip,
     "a norm of signals": Signal,
-    "two recurrent layers": Recurrent,
     "a weight that is not used": Unused,
     "weights that are frozen": frozen,
     "windows that overlap": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.AvgPool2d(3, stride=1, padding=1)),
