@@ -14,31 +14,32 @@ def home() -> Path:
 
     chosen = os.environ.get(VARIABLE)
     try:
-        return _made(Path(chosen).expanduser() if chosen else user_data_path("tare"))
+        path = Path(chosen).expanduser() if chosen else user_data_path("tare")
     except RuntimeError as error:
         # The home folder of a user whom nobody knows.
         raise BadInput(f"cannot use {chosen} as the data folder ({error}); set {VARIABLE}") from None
+    return _as_data_folder(path)
 
 
 def home_folder(name: str) -> Path:
     """A folder within it, made on first use."""
-    return _made(home() / name)
+    return _as_data_folder(home() / name)
 
 
 def make_folder(path: Path) -> Path:
     """A folder anywhere in it, with those above it."""
+    return _made(path, f"cannot make the folder {path}")
+
+
+def _as_data_folder(path: Path) -> Path:
+    return _made(path, f"cannot use {path} as the data folder")
+
+
+def _made(path: Path, complaint: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"cannot make the folder {path} ({error.strerror}); set {VARIABLE}") from None
-    return path
-
-
-def _made(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot use {path} as the data folder ({error.strerror}); set {VARIABLE}") from None
+        raise BadInput(f"{complaint} ({error.strerror}); set {VARIABLE}") from None
     return path
 
 

@@ -18,7 +18,7 @@ from mutate import damaged_bytes, damaged_document, odd_values, refuses
 from tare.export import get_exporter
 from tare.guard.selectors import newest_run
 from tare.records.codec import decode_record, decode_round, encode
-from tare.records.newest import newest_of_each
+from tare.records.newest import newest_in_each_environment
 from tare.records.record import DeviceMemory, HostMemory, Record, Telemetry
 from tare.store.database import Store
 from tare.store.journal import begin, resume
@@ -90,7 +90,7 @@ def stored(tmp_path: Path) -> Path:
 def read_all(path: Path) -> None:
     store = Store(str(path))
     try:
-        newest_of_each(store.find(Query()))
+        newest_in_each_environment(store.find(Query()))
         newest_run(store)
         resume(store, "mark")
     finally:

@@ -4,7 +4,7 @@ from builders import ENVIRONMENT, make_failure, make_record
 from msgspec.structs import replace
 
 from tare.records.environment import Environment
-from tare.records.newest import newest_of_each
+from tare.records.newest import newest_in_each_environment
 from tare.records.record import Record
 from tare.report.ladder import make_ladders
 
@@ -25,7 +25,7 @@ def on_day(day: int, environment: Environment = ENVIRONMENT, failed: bool = Fals
 
 
 def ids(*records: Record) -> list[str]:
-    return [record.id for record in newest_of_each(records)]
+    return [record.id for record in newest_in_each_environment(records)]
 
 
 def test_the_newest_stands_for_its_case_and_environment() -> None:

@@ -8,7 +8,6 @@ torch=2.10.0                 records by a field of the case or of the environmen
 """
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from tare.errors import BadInput, quote
 from tare.guard.terms import find_by_terms
 from tare.records.codec import names_file, read_records
+from tare.records.newest import newest_of_each_case
 from tare.records.record import Record
 from tare.store import schema
 from tare.store.baselines import get_baseline, list_baselines
@@ -42,12 +42,7 @@ def select_records(text: str, store: Store) -> Selection:
     records, meant = _find(text.strip(), store)
     if not records:
         raise BadInput(f"no record is selected by {quote(text)}; tare list records, tare baseline list")
-    return Selection(text.strip(), newest_of_each(records), frozenset(meant))
-
-
-def newest_of_each(records: Iterable[Record]) -> list[Record]:
-    """The newest record stands for its case: older ones may come from another state of the machine."""
-    return list({r.case.key: r for r in sorted(records, key=lambda r: r.created)}.values())
+    return Selection(text.strip(), newest_of_each_case(records), frozenset(meant))
 
 
 def newest_run(store: Store, back: int = 0) -> list[Record]:

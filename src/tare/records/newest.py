@@ -5,7 +5,12 @@ from collections.abc import Iterable
 from tare.records.record import Record
 
 
-def newest_of_each(records: Iterable[Record]) -> list[Record]:
+def newest_of_each_case(records: Iterable[Record]) -> list[Record]:
+    """The newest record stands for its case: older ones may come from another state of the machine."""
+    return list({r.case.key: r for r in sorted(records, key=lambda r: r.created)}.values())
+
+
+def newest_in_each_environment(records: Iterable[Record]) -> list[Record]:
     """The newest record of each case and environment, in the order in which those first came.
 
     A round that failed before its worker had pinned any flags does not say which of the environments of its place

@@ -13,7 +13,7 @@ from tare.guard import selectors
 from tare.guard.selectors import runs_beside, select_records
 from tare.guard.terms import find_by_terms
 from tare.records.codec import decode_records, names_file, read_file, read_records
-from tare.records.newest import newest_of_each
+from tare.records.newest import newest_in_each_environment
 from tare.records.record import Record
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
@@ -31,7 +31,7 @@ def find_records(terms: list[str], where: str | None, latest: bool = False) -> l
         return _choose(read, words) if words else read
     with Store(where, reading=True) as store:
         found = find_by_terms(words, store).records
-    return newest_of_each(found) if latest else found
+    return newest_in_each_environment(found) if latest else found
 
 
 def _choose(read: list[Record], words: list[str]) -> list[Record]:
