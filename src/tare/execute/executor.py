@@ -14,7 +14,7 @@ from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, WarmJob
 from tare.execute.ladder import reference_case
-from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
+from tare.execute.launch import CannotStart, ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.lock import machine_lock
 from tare.execute.outcome import failure_of, round_of
 from tare.execute.protocol import Checked, Message, Prepared, Probed, Stage
@@ -179,9 +179,8 @@ class LocalExecutor:
         )
         try:
             done = self._run(job, index, options, SpawnLauncher(command, "executable"))
-        except OSError as error:
-            why = f"cannot start {command[0]}: {error.strerror or error}"
-            return _failed(index, Failure(cause="not-installed", message=why, stage="start"))
+        except CannotStart as error:
+            return _failed(index, Failure(cause="not-installed", message=str(error), stage="start"))
         if done.failure:
             return done
         return msgspec.structs.replace(

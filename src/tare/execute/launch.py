@@ -176,6 +176,10 @@ class _Forked:
         return reply.get("status")
 
 
+class CannotStart(TareError):
+    """A program that is not there, or is none."""
+
+
 class SpawnLauncher:
     """Each worker a program of its own: a new interpreter, or the executable of a native rung."""
 
@@ -202,10 +206,10 @@ class SpawnLauncher:
                 start_new_session=True,
                 env={**os.environ, **self._variables, DESCRIPTOR: str(messages_end)},
             )
-        except OSError:
+        except OSError as error:
             os.close(messages)
             os.close(log)
-            raise
+            raise CannotStart(f"cannot start {self._command[0]}: {error.strerror or error}") from error
         finally:
             os.close(messages_end)
             os.close(log_end)
