@@ -29,6 +29,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def test_everything_keeps_to_the_order_of_the_stream() -> None:
+    """A plain copy or fill is still under way when it returns, and the step's stream would run beside it: what was
+    uploaded, or a library's workspace, changed under kernels that were using it."""
+    plain = ("cudaMemcpy(", "cudaMemset(")
+    sources = [path for path in (SOURCES / "vendor" / "cuda").iterdir() if path.suffix in (".cu", ".cuh")]
+    assert len(sources) > 10
+    assert [path.name for path in sources if any(call in path.read_text() for call in plain)] == []
+
+
 def same(
     make: Callable[[], Any],
     mode: Mode,

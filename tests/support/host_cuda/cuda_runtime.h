@@ -115,11 +115,16 @@ inline cudaError_t cudaFree(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
-inline cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+// There is no cudaMemset and no cudaMemcpy here: neither keeps to the order of a stream.
+inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return cudaMemset(to, value, bytes); }
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
 
 namespace tare::vendor {
 

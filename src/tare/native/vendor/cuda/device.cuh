@@ -52,10 +52,17 @@ struct Device {
   char* allocate(int64_t bytes) {
     void* made = nullptr;
     check(cudaMalloc(&made, bytes), "cudaMalloc");
-    check(cudaMemset(made, 0, bytes), "cudaMemset");
+    check(cudaMemsetAsync(made, 0, bytes, stream), "cudaMemsetAsync");
     allocated += bytes;
     peak = std::max(peak, allocated);
     return static_cast<char*>(made);
+  }
+
+  // In the order of the stream, like everything here: a plain cudaMemcpy or cudaMemset returns while it is still under way,
+  // and a stream that does not block would run beside it.
+  void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind direction) {
+    check(cudaMemcpyAsync(to, from, bytes, direction, stream), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
 
   void release(char* memory, int64_t bytes) {

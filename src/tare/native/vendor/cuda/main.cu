@@ -30,8 +30,8 @@ class Cuda : public Backend {
     return static_cast<char*>(made);
   }
 
-  void upload(char* to, const char* from, int64_t bytes) override { check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy"); }
-  void download(char* to, const char* from, int64_t bytes) override { check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy"); }
+  void upload(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyHostToDevice); }
+  void download(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyDeviceToHost); }
 
   Call feed(char* to, const char* from, int64_t bytes) override {
     return [=, stream = device_.stream] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync"); };

@@ -52,7 +52,7 @@ class Lstm {
     int shape[] = {layers_, batch_, hidden_}, strides[] = {batch_ * hidden_, hidden_, 1};
     check(cudnnSetTensorNdDescriptor(state_, type_, 3, shape, strides), "cudnnSetTensorNdDescriptor");
     lengths_ = reinterpret_cast<int*>(device_.allocate(batch_ * 4));
-    check(cudaMemcpy(lengths_, lengths.data(), batch_ * 4, cudaMemcpyHostToDevice), "cudaMemcpy");
+    device_.copy(lengths_, lengths.data(), batch_ * 4, cudaMemcpyHostToDevice);
     if (backward_ && !backward_->find("dx")) unused_ = device_.allocate(forward_["x"].bytes());
   }
 
