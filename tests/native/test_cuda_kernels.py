@@ -16,6 +16,8 @@ from tare.native.build import SOURCES
 from tare.native.libraries import blas
 
 HERE = Path(__file__).parents[1] / "support" / "host_cuda"
+# In the place of cuDNN and cuBLASLt.
+LIBRARIES = HERE.with_name("host_libraries")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no OpenBLAS beside SciPy here")
     made = tmp_path_factory.mktemp("host_cuda") / "program"
     links = [str(library), "-pthread", "-Wl,--allow-shlib-undefined", f"-Wl,-rpath,{library.parent}"]
-    run_compiler("-O1", f"-I{HERE}", f"-I{SOURCES}", str(HERE / "program.cpp"), *links, "-o", str(made))
+    run_compiler(
+        "-O1", f"-I{HERE}", f"-I{LIBRARIES}", f"-I{SOURCES}", str(HERE / "program.cpp"), *links, "-o", str(made)
+    )
     return made
 
 

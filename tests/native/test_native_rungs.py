@@ -1,6 +1,5 @@
 """LibTorch and AOTInductor from C++ on the CPU: built on first use, proved equal, no Python in the process."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.native import build
-from tare.native.libraries import cublas, cudnn
 from tare.rungs import get_rung
 from tare.workloads import get_workload
 
@@ -223,23 +221,6 @@ def test_the_vendor_rung_says_what_it_cannot() -> None:
     missing = vendor.available("mps")
     assert missing is not None
     assert "mps" in missing.reason
-
-
-@pytest.mark.parametrize(
-    "source", sorted((build.SOURCES / "vendor" / "cuda").glob("*.cu")), ids=lambda path: path.stem
-)
-def test_cuda_sources_compile_where_they_can(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDAARCHS", "90")
-    lacking = build.missing_tools("vendor/cuda")
-    if lacking:
-        pytest.skip(f"no {lacking} here")
-    includes = [f"-I{folder}/include" for folder in (cudnn(), cublas())]
-    flags = ["-std=c++17", "-O0", "-arch=sm_90", "--expt-relaxed-constexpr", "--extended-lambda"]
-    command = [str(build.nvcc()), *flags, *includes, "-c", str(source), "-o", str(tmp_path / "made.o")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_without_a_compiler_the_rung_is_not_available_because(monkeypatch: pytest.MonkeyPatch) -> None:

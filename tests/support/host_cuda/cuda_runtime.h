@@ -93,6 +93,7 @@ inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 
 using cudaStream_t = void*;
+enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F };
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
 constexpr unsigned cudaStreamNonBlocking = 1;
 struct cudaDeviceProp {
