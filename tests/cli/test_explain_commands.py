@@ -110,7 +110,8 @@ TRACE = str(RECORDED / "habit-leak.json.gz")
 MEASURING = [
     ("--rung", "eager"), ("--mode", "infer"), ("--device", "foo"), ("--precision", "nope"), ("--batch", "zzz"),
     ("--size", "q=1"), ("--feed", "x"), ("--layout", "x"), ("--optimizer", "x"), ("--rounds", "0"),
-    ("--budget", "-3"), ("--quick",), ("--resume",), ("--no-stacks",), ("--smoke",), ("--store", "x"),
+    ("--budget", "-3"), ("--quick",), ("--resume",), ("--recorded",), ("--no-stacks",), ("--smoke",),
+    ("--store", "x"),
 ]  # fmt: skip
 
 BAD = [

@@ -10,7 +10,7 @@ from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
-from tare.report.numbers import seconds
+from tare.report.numbers import age, seconds, several
 from tare.report.terminal import make_console, simple_table
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
@@ -20,6 +20,21 @@ from tare.trace.waterfall import ORDER, Against
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
 LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
+
+
+class Recorded(Protocol):
+    """See tare.verbs.recorded.Taken."""
+
+    @property
+    def taken(self) -> int: ...
+    @property
+    def planned(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def oldest(self) -> str | None: ...
+    @property
+    def oldest_age_s(self) -> float | None: ...
 
 
 class Explained(Protocol):
@@ -35,6 +50,8 @@ class Explained(Protocol):
     def against(self) -> list[Against]: ...
     @property
     def breakdowns(self) -> Breakdowns | None: ...
+    @property
+    def recorded(self) -> Recorded | None: ...
     @property
     def interrupted(self) -> bool: ...
 
@@ -57,8 +74,19 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
         console.print(group_view(explained.breakdowns))
     for key, why in explained.failed.items():
         console.print(Text(f"{key} has no explanation: {why}", style="red"))
+    if explained.recorded:
+        console.print(Text(recorded_line(explained.recorded), style="dim"))
     if explained.interrupted:
         console.print("interrupted: the same command with --resume goes on from here", style="yellow")
+
+
+def recorded_line(found: Recorded) -> str:
+    """What was not measured now, and how old it is."""
+    line = f"{found.taken} of {several(found.planned, 'case')} taken from the store"
+    if found.oldest:
+        known = found.oldest_age_s is not None
+        line += f"; the oldest was measured {f'{age(found.oldest_age_s or 0.0)} ago' if known else found.oldest}"
+    return f"{line}; {several(found.failed, 'failure')} among them" if found.failed else line
 
 
 def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:

@@ -27,6 +27,7 @@ from tare.trace.floor import find_floor
 from tare.trace.read import read
 from tare.verbs.explained import Explained, compare
 from tare.verbs.peaks import inquiry, measure_and_keep
+from tare.verbs.recorded import count_taken
 from tare.verbs.run import Session, terminable
 from tare.verbs.traces import profile_case
 from tare.workloads import get_workload
@@ -44,19 +45,25 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     stacks: bool = True
     # Whether what an interrupted run has measured and profiled is taken over.
     resume: bool = False
+    # Whether what any earlier run has measured in an environment like this one is, with the traces kept of it.
+    recorded: bool = False
 
 
 def explain_plan(
     plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool, wish: Wish
 ) -> Explained:
-    """Measures the plan like `tare run`, then profiles each case once and explains it."""
+    """Measures the plan like `tare run`, or what of it is not recorded yet; then profiles each case once and
+    explains it."""
     with Claims() as claims:
         session = Session(plan, options, quick, store, show_progress)
-        outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims)
+        outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims, recorded=wish.recorded)
+        taken = count_taken(outcome.taken, outcome.planned) if wish.recorded else None
         if outcome.interrupted:
-            return Explained(explanations=[], diagnoses=[], interrupted=True)
+            return Explained(explanations=[], diagnoses=[], recorded=taken, interrupted=True)
         with inquiry(show_progress) as (executor, probed, tell):
-            return _Explaining(executor, probed, tell, wish).explain(outcome.records)
+            made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
+        made.recorded = taken
+        return made
 
 
 class _Explaining:
@@ -115,7 +122,8 @@ class _Explaining:
         case = record.case
         peaks, work = self._peaks_of(case.device), self._work_of(case)
         self._tell(f"profiling {case.workload} {case.rung}")
-        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=not self._wish.resume)
+        again = not (self._wish.resume or self._wish.recorded)
+        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=again)
         trace, stacks = read(paths[0]), read(paths[1]) if self._wish.stacks else None
         floor = find_floor(work, peaks, case.precision, case.rung) if work else None
         found = explain(trace, _about(record), floor, stacks)

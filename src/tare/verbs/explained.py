@@ -9,6 +9,7 @@ from tare.records.work import Peaks
 from tare.trace.explanation import Explanation
 from tare.trace.group import Breakdowns, group
 from tare.trace.waterfall import Against, difference
+from tare.verbs.recorded import Taken
 
 
 class Explained(msgspec.Struct, kw_only=True):
@@ -20,6 +21,8 @@ class Explained(msgspec.Struct, kw_only=True):
     failed: dict[str, str] = {}
     against: list[Against] = []
     peaks: list[Peaks] = []
+    # Where records of earlier runs were asked for.
+    recorded: Taken | None = None
     interrupted: bool = False
 
     @property
@@ -35,7 +38,7 @@ class Explained(msgspec.Struct, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}
-        fields |= {"failed": self.failed, "against": self.against}
+        fields |= {"failed": self.failed, "against": self.against, "recorded": self.recorded}
         return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks, "interrupted": self.interrupted}
 
 
