@@ -11,7 +11,7 @@ from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
-from tare.trace.windows import typical, usual
+from tare.trace.windows import other_stepping, typical, usual
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +120,12 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("recorded with stacks, which slow the host: idle shares are too large")
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
+    elsewhere = other_stepping(trace)
+    if elsewhere:
+        notes.append(
+            f"steps are marked on {elsewhere + 1} threads, as in traces put together: only those of "
+            f"{trace.threads[int(trace.steps.thread[0])]} (process/thread) count; explain each trace by itself"
+        )
     left_out = len(trace.steps) - int(trace.steps.counted.sum())
     if left_out:
         notes.append(
@@ -132,8 +138,11 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         return notes
     if parts.orphans:
         notes.append(
-            f"{parts.orphans} pieces of device work have no launching call (launched before the trace began)"
+            f"{parts.orphans} pieces of device work have no launching call (it came before the trace began, or "
+            "was not recorded)"
         )
+    if not len(trace.operators) and not len(trace.calls):
+        notes.append("no operator and no call of the host was recorded: why the device is idle is not known")
     if parts.lost_launches:
         notes.append(f"{parts.lost_launches} launches have no kernel: the profiler lost some of the device's side")
     if parts.launched_before:

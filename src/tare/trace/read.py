@@ -171,6 +171,10 @@ def _steps(annotations: Annotations, operators: Operators, names: list[str], tab
 
 
 def _as_steps(table: Annotations | Operators, known: Any, codes: dict[int, int]) -> Steps:
+    threads = table.thread[known]
+    # Of several processes put into one file, as ranks are, one: its steps beside another's would be twice as many.
+    busiest = int(np.bincount(threads).argmax())
+    known = known & (table.thread == busiest)
     name = table.name[known]
     number = np.array([codes[int(code)] for code in name], dtype=np.int64)
     return Steps(table.start[known], table.end[known], name, number, table.thread[known], np.ones_like(name))
