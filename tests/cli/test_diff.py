@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import make_case, make_record
+from builders import make_case, make_failure, make_record
 from commandline import tare
 from traces import RECORDED
+
+from tare.records.record import Parity, Record
 
 EAGER, GRAPH = (str(RECORDED / f"resnet50-infer-b1-{rung}.json.gz") for rung in ("eager", "cudagraph"))
 
@@ -49,6 +51,28 @@ def test_two_records(tmp_path: Path, files: tuple[str, str]) -> None:
     assert gross["ratio"] == pytest.approx(2, rel=0.01)
     assert gross["clear"]
     assert document["trace"] is None
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            make_record(steps_s=(), id="bad", failure=make_failure(message="no luck")),
+            "bad failed: exception: no luck",
+        ),
+        (make_record(id="bad", parity=Parity(status="different")), "bad computes something else (different)"),
+    ],
+    ids=["failed", "different"],
+)
+def test_a_record_that_is_none_to_compare_is_called_so(tmp_path: Path, other: Record, said: str) -> None:
+    good, bad = tmp_path / "a.json", tmp_path / "b.json"
+    good.write_bytes(msgspec.json.encode([make_record()]))
+    bad.write_bytes(msgspec.json.encode([other]))
+    done = tare(tmp_path, "diff", str(good), str(bad))
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    # A failed case has no trace, and explaining it would give none.
+    assert done.stdout.count("no trace is kept") == (1 if other.failure else 2)
 
 
 @pytest.mark.parametrize(

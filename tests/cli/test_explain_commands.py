@@ -1,10 +1,11 @@
 """tare explain and tare peaks as a user calls them."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
-from commandline import tare
+from commandline import planted_tare, tare
 from traces import RECORDED
 
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
@@ -27,6 +28,29 @@ def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
     bars = json.loads(done.stdout)["breakdowns"]["bars"]
     assert [bar["workload"] for bar in bars] == list(names)
     assert all(bar["active"] + bar["movement"] + bar["idle"] == pytest.approx(1) for bar in bars)
+
+
+def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) -> None:
+    paths = []
+    for name in ("habit-leak", "habit-odd-shapes"):
+        document = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
+        del document["tare_recorded"]
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(document))
+    found = json.loads(tare(tmp_path, "explain", str(paths[0]), "--against", str(paths[1]), "--json").stdout)
+    assert found["against"] == []
+    said = "what was removed is not shown: gross is not known of habit-leak and habit-odd-shapes"
+    assert any(note.startswith(said) for note in found["explanations"][1]["notes"])
+
+
+def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: Path) -> None:
+    asked = ("explain", "planted_tiny", "--device", "cpu", "--rounds", "1", "--budget", "0.3", "--no-stacks")
+    done = planted_tare(tmp_path, *asked, "--against", "planted_offset", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["rung"] for one in found["explanations"]] == ["eager", "planted_offset"]
+    assert "this rung computes something else (different)" in found["explanations"][1]["notes"][0]
+    assert found["against"] == []
 
 
 def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
@@ -130,6 +154,7 @@ BAD = [
     (("explain", "mlp", "--against", "eager"), "name another"),
     (("explain", __file__ + ".json"), "No such file"),
     (("peaks", "--device", "tpu"), "tpu"),
+    (("peaks", "--device", "cpu:3"), "torch sees no cpu:3 device here (there are: "),
 ]
 
 

@@ -14,6 +14,7 @@ from tare.records.record import Record
 from tare.trace.explanation import recorded_gross
 from tare.trace.read import read
 from tare.trace.windows import usual
+from tare.verbs.explained import SAME
 from tare.verbs.records import find_records, no_record
 from tare.verbs.traces import is_trace
 
@@ -38,17 +39,28 @@ def diff(before: str, after: str, store: str | None) -> Diff:
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
     one, other = (_record(term, store) for term in (before, after))
     kept = [trace_paths(record.id)[0] for record in (one, other)]
-    notes = [
+    troubles = [trouble for record in (one, other) if (trouble := _trouble(record))]
+    missing = [
         f"no trace is kept of {record.case.key}: tare explain records one"
         for record, path in zip((one, other), kept, strict=True)
-        if not path.exists()
+        if not path.exists() and not record.failure
     ]
     found = record_changes(one, other)
-    if notes:
-        return Diff(records=found, notes=notes)
+    if missing or any(record.failure for record in (one, other)):
+        return Diff(records=found, notes=troubles + missing)
     times = [next((f for f in found.figures if f.name == "gross"), None)] * 2
     grosses = (times[0].before if times[0] else None, times[1].after if times[1] else None)
-    return Diff(records=found, trace=changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1])))
+    traces = changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1]))
+    return Diff(records=found, trace=traces, notes=troubles)
+
+
+def _trouble(record: Record) -> str:
+    """Why the figures of a record are none to compare."""
+    if record.failure:
+        return f"{record.id} failed: {record.failure.cause}: {record.failure.message}"
+    if record.parity.status not in SAME:
+        return f"{record.id} computes something else ({record.parity.status}): its times are not comparable"
+    return ""
 
 
 def _scene(path: Path, gross_s: float | None) -> Scene:

@@ -39,6 +39,10 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
             diagnoses.append(diagnosis)
             before = trace if against else None
     differences = compare(found[0], found[-1]) if against else []
+    if against and not differences:
+        unknown = [one.title for one in found if one.waterfall.profiled]
+        note = f"what was removed is not shown: gross is not known of {' and '.join(unknown)} (tare diff compares)"
+        found[-1] = msgspec.structs.replace(found[-1], notes=[*found[-1].notes, note])
     known = [peaks for peaks in ceilings.values() if peaks]
     return Explained(explanations=found, diagnoses=diagnoses, against=differences, peaks=known)
 

@@ -11,6 +11,9 @@ from tare.trace.group import Breakdowns, group
 from tare.trace.waterfall import Against, difference
 from tare.verbs.recorded import Taken
 
+# What a rung's parity says where it computes what the others do, as far as anybody knows.
+SAME = ("same", "unchecked")
+
 
 class Explained(msgspec.Struct, kw_only=True):
     """All that was asked for. `failed` says why a case has no explanation."""
