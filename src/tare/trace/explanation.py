@@ -84,13 +84,19 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
 def on_one_floor(rungs: Sequence[Explanation]) -> list[Explanation]:
     """Rungs that compute the same stand on the same floor: where the kernels of one took less than the counted
     work needs at the measured peaks, that is the floor of all."""
-    floors = [one.waterfall.find("floor") for one in rungs if one.floor is not None]
+    floors = [_proven(one.waterfall, one.breakdown is None) for one in rungs if one.floor is not None]
     return [
         msgspec.structs.replace(one, waterfall=lowered(one.waterfall, one.floor, min(floors)))
         if one.floor is not None
         else one
         for one in rungs
     ]
+
+
+def _proven(fall: Waterfall, on_host: bool) -> int:
+    """The floor that a step has shown. On a host what runs in no operator may compute as well (code that was
+    compiled ahead), and so no less than both together is proven."""
+    return fall.find("floor") + (fall.find("python") if on_host else 0)
 
 
 def recorded_gross(trace: Trace) -> int | None:
