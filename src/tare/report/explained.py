@@ -10,8 +10,9 @@ from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
+from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.numbers import age, seconds, several
-from tare.report.terminal import make_console, simple_table
+from tare.report.terminal import make_console
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
 from tare.trace.waterfall import ORDER, Against
@@ -106,29 +107,37 @@ def rung_of(one: Explanation) -> str:
 
 def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
     """One stacked bar a rung on one scale, and the segments of all side by side."""
+    return Sized(lambda width: _ladder(rungs, width))
+
+
+def _ladder(rungs: Sequence[Explanation], width: int) -> RenderableType:
     most = max(one.waterfall.gross for one in rungs)
-    bars = simple_table("rung", "", "gross")
-    bars.columns[2].min_width = 7
-    for one in rungs:
+    names = [shorten(rung_of(one), 34) for one in rungs]
+    room = max(min(50, width - min(max(map(len, names)), 34) - 13), 8)
+    rows = []
+    for name, one in zip(names, rungs, strict=True):
         parts = {segment.name: segment.ns / most for segment in one.waterfall.segments}
-        bars.add_row(shorten(rung_of(one), 34), stacked(parts, 50), seconds(one.waterfall.gross / 1e9))
+        rows.append((name, stacked(parts, room), seconds(one.waterfall.gross / 1e9)))
+    bars = FittingTable(("rung", "", "gross"), rows, folds={"rung": 0}, spare=("",))
     views: list[RenderableType] = [bars]
-    for start in range(0, len(rungs), MOST_COLUMNS):
-        views += [Text(""), _segments(rungs[start : start + MOST_COLUMNS])]
+    side = max(min(MOST_COLUMNS, (width - 21) // 10), 1)
+    for start in range(0, len(rungs), side):
+        views += [Text(""), _segments(rungs[start : start + side], width)]
     return Group(*views)
 
 
-def _segments(rungs: Sequence[Explanation]) -> RenderableType:
+def _segments(rungs: Sequence[Explanation], width: int) -> RenderableType:
     """The segments of as many rungs as fit side by side."""
-    table = simple_table("segment", *(rung_of(one) for one in rungs))
-    for column in table.columns[1:]:
-        column.justify, column.no_wrap, column.overflow = "right", False, "fold"
+    each = max((width - 21) // len(rungs) - 2, 8)
+    rows: list[tuple[Text | str, ...]] = []
     for name in ORDER:
         times = [one.waterfall.find(name) for one in rungs]
         if any(times):
-            table.add_row(Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times))
-    table.add_row("gross", *(seconds(one.waterfall.gross / 1e9) for one in rungs), style="bold")
-    return table
+            rows.append((Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times)))
+    totals = [seconds(one.waterfall.gross / 1e9) for one in rungs]
+    rows.append(tuple(Text(text, style="bold") for text in ("gross", *totals)))
+    heads = ("segment", *(fold(rung_of(one), each) for one in rungs))
+    return FittingTable(heads, rows, right=heads[1:])
 
 
 def stacked(parts: Mapping[str, float], width: int) -> Text:
@@ -143,16 +152,28 @@ def stacked(parts: Mapping[str, float], width: int) -> Text:
 
 def group_view(found: Breakdowns) -> RenderableType:
     """The shares of each workload, and their means by domain."""
-    bars = simple_table("workload", "rung", "mode", "", *PARTS)
+    return Sized(lambda width: _group(found, max(min(24, width - 72), 8)))
+
+
+def _group(found: Breakdowns, room: int) -> RenderableType:
+    rows: list[tuple[str | Text, ...]] = []
     for one in found.bars:
         shares = {part: getattr(one, part) for part in PARTS}
-        line = stacked(shares, 24)
-        bars.add_row(shorten(one.workload, 34), one.rung, one.mode, line, *map(percent, shares.values()))
-    means = simple_table("domain", "mode", "workloads", *PARTS)
+        texts = map(percent, shares.values())
+        rows.append((shorten(one.workload, 34), one.rung, one.mode, stacked(shares, room), *texts))
+    bars = FittingTable(
+        ("workload", "rung", "mode", "", *PARTS), rows, folds={"workload": 8, "rung": 0}, spare=("", "movement")
+    )
     known = [mean for mean in found.domains if mean.domain != UNKNOWN]
-    for mean in (*known, *found.overall):
-        texts = (percent(getattr(mean, part)) for part in PARTS)
-        means.add_row(mean.domain, mean.mode, str(mean.workloads), *texts)
+    means = FittingTable(
+        ("domain", "mode", "workloads", *PARTS),
+        [
+            (mean.domain, mean.mode, str(mean.workloads), *(percent(getattr(mean, part)) for part in PARTS))
+            for mean in (*known, *found.overall)
+        ],
+        folds={"domain": 0},
+        spare=("movement",),
+    )
     parts: list[RenderableType] = [bars, Text(""), means]
     if found.missing:
         parts.append(Text(f"not in the means: {', '.join(found.missing)}", style="yellow"))

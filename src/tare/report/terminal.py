@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.report.fitting import FittingTable
+from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
 
@@ -37,10 +37,18 @@ def plain_text(view: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def key_text(key: str, style: str = "") -> Text:
-    """A case's key, whole; one that is too long for a line goes on at its last part."""
+def key_text(key: str, style: str = "") -> RenderableType:
+    """A case's key, whole; one that is too long for a line goes on at its last part, or wherever parts meet."""
+    return Sized(lambda width: Text(_key_lines(key, width), style=style))
+
+
+def _key_lines(key: str, width: int) -> str:
     head, _, tail = key.rpartition("/")
-    return Text(key if len(key) <= WIDTH or not head else f"{head}/\n    {tail}", style=style)
+    if len(key) <= width:
+        return key
+    if head and max(len(head) + 1, len(tail) + 4) <= width:
+        return f"{head}/\n    {tail}"
+    return fold(key, max(width - 4, 1)).replace("\n", "\n    ")
 
 
 def note_text(note: str) -> RenderableType:
