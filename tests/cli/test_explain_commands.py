@@ -53,6 +53,16 @@ def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: 
     assert found["against"] == []
 
 
+def test_a_rung_that_is_impossible_here_is_said_to_be(tmp_path: Path) -> None:
+    asked = ("explain", "mlp", *SMALL, "--against", "cudagraph", "--no-stacks")
+    done = tare(tmp_path, *asked)
+    assert done.returncode == 0, done.stderr
+    assert "1 skipped" in done.stdout
+    assert "cudagraph: " in done.stdout
+    (skip,) = json.loads(tare(tmp_path, *asked, "--recorded", "--json").stdout)["skipped"]
+    assert skip["key"].startswith("mlp/cudagraph/")
+
+
 def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = tare(tmp_path, "explain", "mlp", *SMALL, "--json", "--html", str(page))

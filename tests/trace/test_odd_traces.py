@@ -4,12 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from traces import TraceBuilder
 
+from tare.errors import BadInput
 from tare.trace.explanation import About, Explanation, explain
+from tare.trace.kernel_table import kernel_table
 from tare.trace.memory import memory_use
+from tare.trace.operator_table import operator_table
 from tare.trace.read import read
 
 # Microseconds from 1970 to the autumn of 2026, as torch before 2.4 counts.
@@ -109,12 +111,57 @@ def test_two_ranks_in_one_file_do_not_make_twice_as_many_steps() -> None:
     assert found.breakdown is not None
     alone = explained(one)
     assert alone.breakdown is not None
-    assert found.breakdown.steps == [
-        msgspec.structs.replace(step, launches=2 * step.launches) for step in alone.breakdown.steps
-    ]
+    assert found.breakdown.steps == alone.breakdown.steps
     assert found.waterfall.gross == alone.waterfall.gross
     assert any("steps are marked on 2 threads" in note for note in found.notes)
     assert not any("threads" in note for note in alone.notes)
+
+
+def test_launches_belong_to_the_step_in_which_the_host_made_them() -> None:
+    """The host is two steps ahead of a device that takes 100 µs a step."""
+    builder = TraceBuilder()
+    for i in range(3):
+        builder.step(10 * i, 10 * i + 10)
+        builder.launch(10 * i + 2, 10 * i + 4, 5 + 100 * i, 105 + 100 * i)
+    found = explained(builder).breakdown
+    assert found is not None
+    assert [(step.kernels, step.launches) for step in found.steps] == [(1, 1)] * 3
+
+
+def test_launches_on_another_device_are_not_this_one_s() -> None:
+    builder = program()
+    for at in (0, 100):
+        builder.launch(at + 51, at + 53, at + 60, at + 62, device=1)
+    found = explained(builder).breakdown
+    assert found is not None
+    assert [(step.kernels, step.launches) for step in found.steps] == [(3, 3)] * 2
+    assert (found.device, found.other_devices, found.lost_launches) == (0, [1], 0)
+
+
+def test_times_beyond_all_bounds_are_named_as_the_reason() -> None:
+    """Nanoseconds since 1970 where the format has microseconds."""
+    builder = changed(lambda event: event | {"ts": (event["ts"] + EPOCH) * 1000})
+    with pytest.raises(BadInput, match=r"nothing to explain \(20 events have no usable time\)"):
+        explain(builder.build(), About(title="odd"))
+
+
+def test_kernels_of_another_device_are_not_in_the_table_of_this_one() -> None:
+    builder = program()
+    builder.launch(51, 53, 60, 62, kernel="elsewhere", device=1)
+    trace = builder.build()
+    assert {kernel.name for kernel in kernel_table(trace, counted=True)} == {"k"}
+    assert {kernel.name for kernel in kernel_table(trace)} == {"k", "elsewhere"}
+
+
+def test_operators_that_outlive_what_is_around_them_leave_no_negative_time() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op("aten::outer", 10, 30)
+    builder.op("aten::first", 11, 24)
+    builder.op("aten::late", 24, 50)
+    builder.launch(40, 42, 45, 48)
+    own = {one.name: one.host_self for one in operator_table(builder.build())}
+    assert (own["aten::outer"], own["aten::first"], own["aten::late"]) == (1000, 13_000, 26_000)
 
 
 def test_memory_whose_release_was_not_recorded_is_not_counted_twice() -> None:

@@ -6,13 +6,14 @@ from typing import Protocol
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.cases.grid import Skip
 from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
 from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.numbers import age, seconds, several
-from tare.report.terminal import make_console
+from tare.report.terminal import make_console, skipped_view
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
 from tare.trace.waterfall import ORDER, Against
@@ -48,6 +49,8 @@ class Explained(Protocol):
     @property
     def failed(self) -> dict[str, str]: ...
     @property
+    def skipped(self) -> list[Skip]: ...
+    @property
     def against(self) -> list[Against]: ...
     @property
     def breakdowns(self) -> Breakdowns | None: ...
@@ -75,6 +78,8 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
         console.print(group_view(explained.breakdowns))
     for key, why in explained.failed.items():
         console.print(Text(f"{key} has no explanation: {why}", style="red"))
+    if explained.skipped:
+        console.print(skipped_view(explained.skipped))
     if explained.recorded:
         console.print(Text(recorded_line(explained.recorded), style="dim"))
     if explained.interrupted:

@@ -52,7 +52,10 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
     trace = usual(trace)
     host = host_time(trace)
     if host is None or host.window == 0:
-        raise BadInput(f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain")
+        unusable = f" ({trace.skipped} events have no usable time)" if trace.skipped else ""
+        raise BadInput(
+            f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain{unusable}"
+        )
     parts = breakdown(trace)
     idle = explain_idle(trace)
     places = explain_idle(typical(stacks)) if stacks is not None else None

@@ -59,7 +59,7 @@ def explain_plan(
             return Explained(explanations=[], diagnoses=[], recorded=taken, interrupted=True)
         with inquiry(show_progress) as (executor, probed, tell):
             made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
-        made.recorded = taken
+        made.recorded, made.skipped = taken, outcome.skipped
         return made
 
 

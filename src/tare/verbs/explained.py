@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tare.cases.grid import Skip
 from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks
 from tare.trace.explanation import Explanation
@@ -22,6 +23,8 @@ class Explained(msgspec.Struct, kw_only=True):
     # Findings, tables and memory: one for each explanation, in the same order.
     diagnoses: list[Diagnosis]
     failed: dict[str, str] = {}
+    # Combinations that are impossible here, and why.
+    skipped: list[Skip] = []
     against: list[Against] = []
     peaks: list[Peaks] = []
     # Where records of earlier runs were asked for.
@@ -41,7 +44,8 @@ class Explained(msgspec.Struct, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}
-        fields |= {"failed": self.failed, "against": self.against, "recorded": self.recorded}
+        fields |= {"failed": self.failed, "skipped": self.skipped, "against": self.against}
+        fields |= {"recorded": self.recorded}
         return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks, "interrupted": self.interrupted}
 
 
