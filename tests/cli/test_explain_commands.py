@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commandline import planted_tare, tare
-from traces import RECORDED
+from traces import RECORDED, TraceBuilder
 
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 
@@ -130,6 +130,25 @@ def test_every_case_has_its_files_and_small_sizes_do(tmp_path: Path) -> None:
     written = {"f-mlp.svg", "f-dqn.svg", "x-mlp.json", "x-dqn.json"}
     assert written <= {path.name for path in tmp_path.iterdir()}
     assert all(name in done.stderr for name in written)
+
+
+def test_brackets_in_names_are_no_styles(tmp_path: Path) -> None:
+    name, path = "void f<T>(T) [with T=float] [/b] :fire:", tmp_path / "[bold]t[/x].json"
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op(name, 5, 60)
+    builder.launch(10, 15, 20, 40, kernel=name)
+    other = builder.write(tmp_path / "other.json")
+    builder.op(f"{name} more", 70, 90)
+    path.parent.mkdir(parents=True)
+    builder.write(path)
+    done = tare(tmp_path, "explain", str(path), "--tables", "5")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert name in done.stdout
+    done = tare(tmp_path, "diff", str(other), str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    # The end of a long name is cut.
+    assert f"{name[:27]}… (host)" in done.stdout
 
 
 def test_what_was_explained_is_shown_even_if_nothing_can_be_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from traces import TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace.explanation import About, Explanation, explain
+from tare.trace.explanation import About, Explanation, explain, recorded_gross
 from tare.trace.kernel_table import kernel_table
 from tare.trace.memory import memory_use
 from tare.trace.operator_table import operator_table
@@ -162,6 +162,32 @@ def test_operators_that_outlive_what_is_around_them_leave_no_negative_time() -> 
     builder.launch(40, 42, 45, 48)
     own = {one.name: one.host_self for one in operator_table(builder.build())}
     assert (own["aten::outer"], own["aten::first"], own["aten::late"]) == (1000, 13_000, 26_000)
+
+
+def test_more_blocks_than_the_allocator_has_given_out_are_not_all_there() -> None:
+    builder = program()
+    for at, size, address, allocated in ((1, 400, 1, 1000), (2, 300, 2, 900), (3, 500, 3, 1100)):
+        builder.memory(at, size, address, allocated)
+    found = memory_use(builder.build())
+    assert found is not None
+    assert (found.peak_bytes, sum(found.by_kind.values())) == (1100, 1100)
+    assert found.by_kind["resident"] == 1100 - 500 - 300
+
+
+@pytest.mark.parametrize(("gross_ns", "known"), [(5000, 5000), (0.3, None), (-4, None), (1e30, None), ("5", None)])
+def test_a_gross_that_no_step_can_have_is_unknown(gross_ns: Any, known: int | None) -> None:
+    builder = program()
+    builder.metadata["tare_recorded"] = {"gross_ns": gross_ns}
+    assert recorded_gross(builder.build()) == known
+
+
+def test_no_character_of_a_name_steers_a_terminal() -> None:
+    builder = program()
+    builder.op("up\x1b[2Jdown\nright\u202eleft", 80, 90)
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "G\x1bPU"}]
+    trace = builder.build()
+    assert "up\ufffd[2Jdown\ufffdright\ufffdleft" in trace.names
+    assert explain(trace, About(title="odd")).device == "G\ufffdPU"
 
 
 def test_memory_whose_release_was_not_recorded_is_not_counted_twice() -> None:

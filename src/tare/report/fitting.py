@@ -60,10 +60,12 @@ class FittingTable:
         table = Table(box=None, padding=(0, found.padding, 0, 0), header_style="dim", show_edge=False)
         for i, width in zip(found.kept, found.widths, strict=True):
             justify: Literal["right", "left"] = "right" if self._heads[i] in self._right else "left"
-            table.add_column(fold(self._heads[i], width), justify=justify, no_wrap=True, overflow="fold")
+            # As Text, in which no bracket of a name is a style.
+            head = Text(fold(self._heads[i], width))
+            table.add_column(head, justify=justify, no_wrap=True, overflow="fold")
         for row in self._rows:
             cells = zip(found.kept, found.widths, strict=True)
-            table.add_row(*(fold(cell, w) if isinstance(cell := row[i], str) else cell for i, w in cells))
+            table.add_row(*(Text(fold(cell, w)) if isinstance(cell := row[i], str) else cell for i, w in cells))
         yield table
         gone = [_one_line(head) for i, head in enumerate(self._heads) if head and i not in found.kept]
         if gone:

@@ -23,15 +23,16 @@ STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked
 
 
 def make_console(stderr: bool = False) -> Console:
-    """A console that never exceeds our width; on a pipe or a file it is plain text."""
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    """A console that never exceeds our width; on a pipe or a file it is plain text. What stands in brackets or
+    between colons is part of a name (kernels have such), and never a style or a picture."""
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
 
 def plain_text(view: RenderableType) -> str:
     """What a console would show, for a file."""
-    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True)
+    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(view)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -9,6 +9,7 @@ from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
+from tare.trace.naming import printable
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
 from tare.trace.windows import other_stepping, typical, usual
@@ -108,7 +109,7 @@ def recorded_gross(trace: Trace) -> int | None:
     gross = marks.get("gross_ns") if isinstance(marks, dict) else None
     if not isinstance(gross, int | float) or isinstance(gross, bool):
         return None
-    return round(gross) if 0 < gross < 1e18 else None
+    return round(gross) if 1 <= gross < 1e18 else None
 
 
 def _device_name(trace: Trace, parts: Breakdown | None) -> str:
@@ -117,7 +118,7 @@ def _device_name(trace: Trace, parts: Breakdown | None) -> str:
         return ""
     for one in devices:
         if isinstance(one, dict) and one.get("id") == parts.device:
-            return str(one.get("name", ""))[:80]
+            return printable(str(one.get("name", ""))[:80])
     return ""
 
 

@@ -15,7 +15,7 @@ from tare.trace.collect import Collector
 from tare.trace.columns import Interned
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
-from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, step_number
+from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, printable, step_number
 from tare.trace.nesting import innermost, nest, order
 from tare.trace.tables import (
     COPY,
@@ -66,7 +66,7 @@ def parse(events: list[Event], source: str = "events", metadata: Mapping[str, An
 
 
 def build(collector: Collector, source: str, metadata: Mapping[str, Any], events: int) -> Trace:
-    names = [str(name) for name in collector.names]
+    names = [printable(str(name)) for name in collector.names]
     operators = _operators(_sorted(collector.operators.finish()), collector.inputs)
     frames = _frames(_sorted(collector.frames.finish()))
     calls = _calls(_sorted(collector.calls.finish()), names, operators, frames)

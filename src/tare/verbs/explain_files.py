@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+from rich.text import Text
 
 from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.measure.peakstore import peaks_of_gpu
@@ -25,7 +26,7 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
     before: Trace | None = None
     with make_console(stderr=True).status("reading traces") as status:
         for path in (*paths, *([against] if against else [])):
-            status.update(f"reading {path}")
+            status.update(Text(f"reading {path}"))
             refuse_records(path)
             trace = read(Path(path))
             name = Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
