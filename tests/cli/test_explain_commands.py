@@ -30,6 +30,17 @@ def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
     assert all(bar["active"] + bar["movement"] + bar["idle"] == pytest.approx(1) for bar in bars)
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths = [tmp_path / f"rank{i}" / "t.json.gz" for i in range(2)]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes((RECORDED / "habit-leak.json.gz").read_bytes())
+    found = json.loads(tare(tmp_path, "explain", *map(str, paths), "--json").stdout)
+    names = [str(path.parent / "t") for path in paths]
+    assert [one["title"] for one in found["explanations"]] == names
+    assert [bar["workload"] for bar in found["breakdowns"]["bars"]] == names
+
+
 def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) -> None:
     paths = []
     for name in ("habit-leak", "habit-odd-shapes"):
@@ -51,6 +62,7 @@ def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: 
     assert [one["rung"] for one in found["explanations"]] == ["eager", "planted_offset"]
     assert "this rung computes something else (different)" in found["explanations"][1]["notes"][0]
     assert found["against"] == []
+    assert [one["differs"] for one in found["explanations"]] == ["", "different"]
 
 
 def test_a_rung_that_is_impossible_here_is_said_to_be(tmp_path: Path) -> None:

@@ -107,7 +107,9 @@ def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
 
 
 def rung_of(one: Explanation) -> str:
-    return one.rung or one.title
+    """A rung that computes something else bears the word for it wherever it stands beside others."""
+    name = one.rung or one.title
+    return f"{name} ({one.differs})" if one.differs else name
 
 
 def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
@@ -171,12 +173,15 @@ def _group(found: Breakdowns, room: int) -> RenderableType:
     )
     known = [mean for mean in found.domains if mean.domain != UNKNOWN]
     means = FittingTable(
-        ("domain", "mode", "workloads", *PARTS),
+        ("domain", "rung", "mode", "workloads", *PARTS),
         [
-            (mean.domain, mean.mode, str(mean.workloads), *(percent(getattr(mean, part)) for part in PARTS))
+            (
+                *(mean.domain, mean.rung, mean.mode, str(mean.workloads)),
+                *(percent(getattr(mean, part)) for part in PARTS),
+            )
             for mean in (*known, *found.overall)
         ],
-        folds={"domain": 0},
+        folds={"domain": 0, "rung": 0},
         spare=("movement",),
     )
     parts: list[RenderableType] = [bars, Text(""), means]

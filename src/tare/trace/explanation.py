@@ -34,6 +34,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     floor: Floor | None = None
     waterfall: Waterfall
     notes: list[str] = []
+    # The status of its parity, where it computes something else than the reference.
+    differs: str = ""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):

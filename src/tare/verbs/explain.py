@@ -125,7 +125,7 @@ class _Explaining:
         found = explain(trace, _about(record), floor, stacks)
         if record.parity.status not in SAME:
             differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
-            found = msgspec.structs.replace(found, notes=[differs, *found.notes])
+            found = msgspec.structs.replace(found, notes=[differs, *found.notes], differs=record.parity.status)
         compared = case.rung == self._wish.against and record.parity.status in SAME
         first = self._same.get(case.ladder) if compared else None
         before = read(Path(self._made.explanations[first[0]].trace)) if first else None
