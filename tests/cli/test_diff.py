@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from builders import make_case, make_failure, make_record
 from commandline import tare
-from traces import RECORDED
+from traces import RECORDED, TraceBuilder
 
 from tare.records.record import Parity, Record
 
@@ -38,6 +38,22 @@ def test_two_traces(tmp_path: Path) -> None:
     document = json.loads(tare(tmp_path, "diff", EAGER, GRAPH, "--json").stdout)
     assert document["records"] is None
     assert document["trace"]["kernels"] == []
+
+
+def test_two_devices_are_named(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op("aten::mul", 10, 90)
+    host = builder.write(tmp_path / "host.json")
+    builder.launch(20, 25, 30, 60)
+    device = builder.write(tmp_path / "device.json")
+    done = tare(tmp_path, "diff", str(host), str(device))
+    assert "not the same device: A ran on the host alone, B on Test GPU" in done.stdout
+    assert (
+        "not the same device: A ran on Test GPU, B on NVIDIA H200"
+        in tare(tmp_path, "diff", str(device), EAGER).stdout
+    )
+    assert "same device" not in tare(tmp_path, "diff", EAGER, GRAPH).stdout
 
 
 def test_two_records(tmp_path: Path, files: tuple[str, str]) -> None:

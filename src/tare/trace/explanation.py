@@ -12,7 +12,7 @@ from tare.trace.idle import Idle, explain_idle
 from tare.trace.naming import printable
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
-from tare.trace.windows import other_stepping, typical, usual
+from tare.trace.windows import main_device, other_stepping, typical, usual
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
     return Explanation(
         title=about.title,
         trace=trace.source,
-        device=_device_name(trace, parts),
+        device=device_name(trace),
         breakdown=parts,
         idle=idle,
         host=host,
@@ -114,12 +114,13 @@ def recorded_gross(trace: Trace) -> int | None:
     return round(gross) if 1 <= gross < 1e18 else None
 
 
-def _device_name(trace: Trace, parts: Breakdown | None) -> str:
-    devices = trace.metadata.get("deviceProperties")
-    if parts is None or not isinstance(devices, list):
+def device_name(trace: Trace) -> str:
+    """Of the device that the trace is explained for; empty where there is none, or nobody named it."""
+    devices, main = trace.metadata.get("deviceProperties"), main_device(trace)
+    if main is None or not isinstance(devices, list):
         return ""
     for one in devices:
-        if isinstance(one, dict) and one.get("id") == parts.device:
+        if isinstance(one, dict) and one.get("id") == main:
             return printable(str(one.get("name", ""))[:80])
     return ""
 

@@ -11,7 +11,7 @@ from tare.findings.scene import Scene
 from tare.home import trace_paths
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
-from tare.trace.explanation import recorded_gross
+from tare.trace.explanation import device_name, recorded_gross
 from tare.trace.read import read
 from tare.trace.windows import usual
 from tare.verbs.explained import SAME
@@ -33,7 +33,11 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(before: str, after: str, store: str | None) -> Diff:
     kinds = [is_trace(term) for term in (before, after)]
     if all(kinds):
-        return Diff(trace=changes(_scene(Path(before), None), _scene(Path(after), None)))
+        scenes = [_scene(Path(term), None) for term in (before, after)]
+        places = [_place(scene) for scene in scenes]
+        differ = places[0] != places[1]
+        notes = [f"not the same device: A ran on {places[0]}, B on {places[1]}"] if differ else []
+        return Diff(trace=changes(scenes[0], scenes[1]), notes=notes)
     if any(kinds):
         record = before if kinds[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
@@ -67,6 +71,12 @@ def _scene(path: Path, gross_s: float | None) -> Scene:
     trace = usual(read(path))
     recorded = recorded_gross(trace)
     return Scene(trace, gross_s or (recorded / 1e9 if recorded else None))
+
+
+def _place(scene: Scene) -> str:
+    if not scene.trace.has_device:
+        return "the host alone"
+    return device_name(scene.trace) or "a device without a name"
 
 
 def _record(term: str, store: str | None) -> Record:
