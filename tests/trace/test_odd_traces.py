@@ -81,6 +81,17 @@ def test_a_duration_that_is_no_number_is_left_out_and_said(tmp_path: Path) -> No
     assert "1 events have no usable time and were left out" in found.notes
 
 
+@pytest.mark.parametrize("odd", [{}, {"args": {"device": [1]}}], ids=["plain", "beside an odd event"])
+def test_spans_of_two_events_are_not_read_and_said_to_be(odd: dict[str, Any]) -> None:
+    builder = program()
+    assert not any("ph B" in note for note in explained(builder).notes)
+    builder.events += [{"ph": phase, "cat": "cpu_op", "name": "aten::exp", "ts": 90, "pid": 1} for phase in "BE"]
+    builder.events.append({"ph": "X", "cat": "other", "name": "x", "ts": 0, "dur": 1} | odd)
+    found = explained(builder)
+    assert "1 spans are begun and ended by two events (ph B and E), which are not read" in found.notes
+    assert figures(found) == figures(explained(program()))
+
+
 def test_a_trace_of_the_device_alone_has_no_cause_that_is_known() -> None:
     builder = program()
     builder.events = [event for event in builder.events if event["cat"] == "kernel"]

@@ -75,6 +75,10 @@ class Other(msgspec.Struct, gc=False, tag_field="ph", tag=""):
     """Arrows, names of processes, counters: of no interest here."""
 
 
+class Begin(Other, gc=False, tag_field="ph", tag="B"):
+    """The beginning of a span whose end is an event of its own: torch writes none, and none is read."""
+
+
 class LooseEvent(msgspec.Struct, gc=False):
     """Any event, with its arguments as they are written."""
 
@@ -90,9 +94,10 @@ class LooseEvent(msgspec.Struct, gc=False):
 
 Event = Span | Instant | Other
 # A type for every other phase of the format, because msgspec tells types apart by one tag each.
-_PHASES = "BEIMCbnesftSTpFPNODVvRc()"
+_PHASES = "EIMCbnesftSTpFPNODVvRc()"
 _OTHERS = [msgspec.defstruct(f"Phase{n}", [], bases=(Other,), tag=phase) for n, phase in enumerate(_PHASES)]
-_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Union[Span, Instant, Other, *_OTHERS]])  # type: ignore[valid-type]
+_ANY = list[Union[Span, Instant, Begin, Other, *_OTHERS]]  # type: ignore[valid-type]
+_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_ANY)
 _LOOSE = msgspec.json.Decoder(list[LooseEvent])
 # Not strict: some writers quote their numbers.
 _ARGS = msgspec.json.Decoder(Args | None, strict=False)
@@ -122,4 +127,4 @@ def _tighten(event: LooseEvent) -> Event:
     if event.ph == "i" and event.name == MEMORY:
         memory = _MEMORY_ARGS.decode(event.args) or NO_MEMORY_ARGS
         return Instant(event.name, event.pid, event.tid, event.ts, memory)
-    return Other()
+    return Begin() if event.ph == "B" else Other()

@@ -146,6 +146,8 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         )
     if trace.skipped:
         notes.append(f"{trace.skipped} events have no usable time and were left out")
+    if trace.begun:
+        notes.append(f"{trace.begun} spans are begun and ended by two events (ph B and E), which are not read")
     if parts is None:
         notes.append("no device: the host's time by operator")
         return notes

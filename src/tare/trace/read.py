@@ -88,6 +88,7 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
         memory=Memory(**_sorted(collector.memory.finish())),
         events=events,
         skipped=collector.skipped,
+        begun=collector.begun,
     )
 
 
