@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import make_case, make_record
+from builders import make_case, make_failure, make_record
 from commandline import tare
-from traces import RECORDED
+from traces import RECORDED, TraceBuilder
+
+from tare.records.record import Parity, Record
 
 EAGER, GRAPH = (str(RECORDED / f"resnet50-infer-b1-{rung}.json.gz") for rung in ("eager", "cudagraph"))
 
@@ -38,6 +40,22 @@ def test_two_traces(tmp_path: Path) -> None:
     assert document["trace"]["kernels"] == []
 
 
+def test_two_devices_are_named(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op("aten::mul", 10, 90)
+    host = builder.write(tmp_path / "host.json")
+    builder.launch(20, 25, 30, 60)
+    device = builder.write(tmp_path / "device.json")
+    done = tare(tmp_path, "diff", str(host), str(device))
+    assert "not the same device: A ran on the host alone, B on Test GPU" in done.stdout
+    assert (
+        "not the same device: A ran on Test GPU, B on NVIDIA H200"
+        in tare(tmp_path, "diff", str(device), EAGER).stdout
+    )
+    assert "same device" not in tare(tmp_path, "diff", EAGER, GRAPH).stdout
+
+
 def test_two_records(tmp_path: Path, files: tuple[str, str]) -> None:
     done = tare(tmp_path, "diff", *files)
     assert done.returncode == 0, done.stderr
@@ -49,6 +67,28 @@ def test_two_records(tmp_path: Path, files: tuple[str, str]) -> None:
     assert gross["ratio"] == pytest.approx(2, rel=0.01)
     assert gross["clear"]
     assert document["trace"] is None
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            make_record(steps_s=(), id="bad", failure=make_failure(message="no luck")),
+            "bad failed: exception: no luck",
+        ),
+        (make_record(id="bad", parity=Parity(status="different")), "bad computes something else (different)"),
+    ],
+    ids=["failed", "different"],
+)
+def test_a_record_that_is_none_to_compare_is_called_so(tmp_path: Path, other: Record, said: str) -> None:
+    good, bad = tmp_path / "a.json", tmp_path / "b.json"
+    good.write_bytes(msgspec.json.encode([make_record()]))
+    bad.write_bytes(msgspec.json.encode([other]))
+    done = tare(tmp_path, "diff", str(good), str(bad))
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    # A failed case has no trace, and explaining it would give none.
+    assert done.stdout.count("no trace is kept") == (1 if other.failure else 2)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """tare explain and tare peaks as a user calls them."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
-from commandline import tare
-from traces import RECORDED
+from commandline import planted_tare, tare
+from traces import RECORDED, TraceBuilder
 
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 
@@ -27,6 +28,51 @@ def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
     bars = json.loads(done.stdout)["breakdowns"]["bars"]
     assert [bar["workload"] for bar in bars] == list(names)
     assert all(bar["active"] + bar["movement"] + bar["idle"] == pytest.approx(1) for bar in bars)
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths = [tmp_path / f"rank{i}" / "t.json.gz" for i in range(2)]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes((RECORDED / "habit-leak.json.gz").read_bytes())
+    found = json.loads(tare(tmp_path, "explain", *map(str, paths), "--json").stdout)
+    names = [str(path.parent / "t") for path in paths]
+    assert [one["title"] for one in found["explanations"]] == names
+    assert [bar["workload"] for bar in found["breakdowns"]["bars"]] == names
+
+
+def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) -> None:
+    paths = []
+    for name in ("habit-leak", "habit-odd-shapes"):
+        document = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
+        del document["tare_recorded"]
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(document))
+    found = json.loads(tare(tmp_path, "explain", str(paths[0]), "--against", str(paths[1]), "--json").stdout)
+    assert found["against"] == []
+    said = "what was removed is not shown: gross is not known of habit-leak and habit-odd-shapes"
+    assert any(note.startswith(said) for note in found["explanations"][1]["notes"])
+
+
+def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: Path) -> None:
+    asked = ("explain", "planted_tiny", "--device", "cpu", "--rounds", "1", "--budget", "0.3", "--no-stacks")
+    done = planted_tare(tmp_path, *asked, "--against", "planted_offset", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["rung"] for one in found["explanations"]] == ["eager", "planted_offset"]
+    assert "this rung computes something else (different)" in found["explanations"][1]["notes"][0]
+    assert found["against"] == []
+    assert [one["differs"] for one in found["explanations"]] == ["", "different"]
+
+
+def test_a_rung_that_is_impossible_here_is_said_to_be(tmp_path: Path) -> None:
+    asked = ("explain", "mlp", *SMALL, "--against", "cudagraph", "--no-stacks")
+    done = tare(tmp_path, *asked)
+    assert done.returncode == 0, done.stderr
+    assert "1 skipped" in done.stdout
+    assert "cudagraph: " in done.stdout
+    (skip,) = json.loads(tare(tmp_path, *asked, "--recorded", "--json").stdout)["skipped"]
+    assert skip["key"].startswith("mlp/cudagraph/")
 
 
 def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
@@ -98,6 +144,25 @@ def test_every_case_has_its_files_and_small_sizes_do(tmp_path: Path) -> None:
     assert all(name in done.stderr for name in written)
 
 
+def test_brackets_in_names_are_no_styles(tmp_path: Path) -> None:
+    name, path = "void f<T>(T) [with T=float] [/b] :fire:", tmp_path / "[bold]t[/x].json"
+    builder = TraceBuilder()
+    builder.step(0, 100)
+    builder.op(name, 5, 60)
+    builder.launch(10, 15, 20, 40, kernel=name)
+    other = builder.write(tmp_path / "other.json")
+    builder.op(f"{name} more", 70, 90)
+    path.parent.mkdir(parents=True)
+    builder.write(path)
+    done = tare(tmp_path, "explain", str(path), "--tables", "5")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert name in done.stdout
+    done = tare(tmp_path, "diff", str(other), str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    # The end of a long name is cut.
+    assert f"{name[:27]}… (host)" in done.stdout
+
+
 def test_what_was_explained_is_shown_even_if_nothing_can_be_written(tmp_path: Path) -> None:
     trace, target = RECORDED / "habit-leak.json.gz", Path("/dev/full")
     done = tare(tmp_path, "explain", str(trace), "--svg", str(target))
@@ -110,7 +175,8 @@ TRACE = str(RECORDED / "habit-leak.json.gz")
 MEASURING = [
     ("--rung", "eager"), ("--mode", "infer"), ("--device", "foo"), ("--precision", "nope"), ("--batch", "zzz"),
     ("--size", "q=1"), ("--feed", "x"), ("--layout", "x"), ("--optimizer", "x"), ("--rounds", "0"),
-    ("--budget", "-3"), ("--quick",), ("--resume",), ("--no-stacks",), ("--smoke",), ("--store", "x"),
+    ("--budget", "-3"), ("--quick",), ("--resume",), ("--recorded",), ("--no-stacks",), ("--smoke",),
+    ("--store", "x"),
 ]  # fmt: skip
 
 BAD = [
@@ -129,6 +195,7 @@ BAD = [
     (("explain", "mlp", "--against", "eager"), "name another"),
     (("explain", __file__ + ".json"), "No such file"),
     (("peaks", "--device", "tpu"), "tpu"),
+    (("peaks", "--device", "cpu:3"), "torch sees no cpu:3 device here (there are: "),
 ]
 
 

@@ -121,6 +121,22 @@ def test_every_workload_has_its_picture(tmp_path: Path) -> None:
     assert write_svg(Explained(explanations=[], diagnoses=[]), tmp_path / "i.svg") == []
 
 
+def test_a_rung_that_differs_is_shown_as_different(capsys: pytest.CaptureFixture[str]) -> None:
+    explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
+    explained.explanations[1] = msgspec.structs.replace(explained.explanations[1], differs="different")
+    render(explained)
+    shown = capsys.readouterr().out
+    assert re.search(r"^segment +eager +compile \(different\)", shown, re.MULTILINE)
+    assert "compile (different)" in pictures(explained)[0]
+
+
+def test_bars_of_several_rungs_name_them() -> None:
+    both = as_workloads("mlp/eager/infer", "mlp/compile/infer", "dqn/eager/infer")
+    assert both.breakdowns is not None
+    svg = breakdown_svg(both.breakdowns.bars, "")
+    assert all(f">{label}<" in svg for label in ("mlp on eager", "mlp on compile", "dqn on eager"))
+
+
 def test_no_rung_is_lost_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"r{i}" for i in range(14)]
     explained = as_workloads(*(f"mlp/{name}/infer" for name in names))

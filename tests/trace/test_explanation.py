@@ -92,3 +92,12 @@ def test_a_group_by_domain() -> None:
     vision = [bar.active for bar in found.bars if bar.domain == "vision"]
     assert found.domains[1].active == pytest.approx(sum(vision) / 2)
     assert found.missing == {"x/y": "failed"}
+
+
+def test_a_mean_is_of_one_rung_and_counts_workloads() -> None:
+    name = "resnet50-infer-b1-eager"
+    cases = [("a", "eager"), ("b", "eager"), ("b", "eager"), ("a", "cudagraph")]
+    made = [of_a_file(name, workload=one, mode="infer", domain="vision", rung=rung) for one, rung in cases]
+    found = group(made)
+    assert [(mean.rung, mean.workloads) for mean in found.overall] == [("eager", 2), ("cudagraph", 1)]
+    assert [(mean.domain, mean.rung) for mean in found.domains] == [("vision", "eager"), ("vision", "cudagraph")]

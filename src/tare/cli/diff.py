@@ -18,11 +18,13 @@ def diff(
 
     Shows the operators and kernels that appeared, vanished or slowed.
     """
+    from rich.text import Text
+
     from tare.report.diff import diff_view
     from tare.report.terminal import make_console
     from tare.verbs.diff import diff as compare
 
-    with make_console(stderr=True).status(f"comparing {before} and {after}"):
+    with make_console(stderr=True).status(Text(f"comparing {before} and {after}")):
         found = compare(before, after, store)
     if as_json:
         print_json(found.document())

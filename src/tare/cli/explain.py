@@ -50,6 +50,9 @@ def explain(
         bool, typer.Option("--stacks/--no-stacks", help="Also profile for the lines of source (default: yes).")
     ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Measure only what the store has no comparable record of.")
+    ] = False,
     tables: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Also show operators, kernels and memory.")
     ] = 0,
@@ -89,7 +92,8 @@ def explain(
             {
                 "rung": rung, "mode": mode, "device": device, "precision": precision, "batch": batch, "size": size,
                 "smoke": smoke, "feed": feed, "layout": layout, "optimizer": optimizer, "rounds": rounds,
-                "budget": budget, "quick": quick, "no-stacks": not stacks, "resume": resume, "store": store,
+                "budget": budget, "quick": quick, "no-stacks": not stacks, "resume": resume,
+                "recorded": recorded, "store": store,
             }
         )  # fmt: skip
     if against == "":
@@ -113,7 +117,7 @@ def explain(
         grid |= {"smoke": True} if smoke else {}
         plan = make_plan({"grid": [{"workload": targets, **grid}]}, "the command line", "explain")
         options = given(rounds=rounds, budget=budget)
-        wish = Wish(against=against, stacks=stacks, resume=resume)
+        wish = Wish(against=against, stacks=stacks, resume=resume, recorded=recorded)
         explained = explain_plan(plan, options, quick, store, not as_json, wish)
     # Shown first: a file that cannot be written loses nothing of what was measured.
     if as_json:

@@ -10,7 +10,7 @@ import numpy as np
 from tare.findings.finding import Hit, Place
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, merged, spans_of
-from tare.trace.nesting import inherit
+from tare.trace.nesting import inherit, own_time
 from tare.trace.tables import Integers, Trace
 
 # Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
@@ -52,10 +52,7 @@ def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Opera
     trace, table = scene.trace, scene.trace.operators
     found: dict[tuple[str, str], Operation] = {}
     owner = outermost(scene.trace) if whole else np.arange(len(table))
-    own = table.duration.copy()
-    if not whole:
-        children = np.flatnonzero(table.parent >= 0)
-        np.subtract.at(own, table.parent[children], table.duration[children])
+    own = table.duration if whole else own_time(table.start, table.end, table.parent)
     of_row: dict[int, Operation] = {}
     for row in np.flatnonzero(scene.inside(table) & (owner == np.arange(len(table)))).tolist():
         name = trace.name(table, row)

@@ -1,16 +1,20 @@
 """A comparison for the terminal: what changed first, what is the same in a line."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
 from tare.report.figures import before_and_now
+from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import seconds, size
-from tare.report.terminal import key_text, note_text, simple_table
+from tare.report.terminal import key_text, note_text
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
+# From this width on what is remarked of a change has a column of its own.
+ROOM_FOR_REMARKS = 90
 MOST_DIFFERING = 6
 MOST_KEYS = 5
 STATES = {
@@ -126,18 +130,27 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
         parts.append(Text(f"  {case.reason}", style="yellow"))
     parts += [Text(f"  leak: {leak}", style="bold red") for leak in case.leaks]
     if shown:
-        table = simple_table("  metric", "before", "now", "change", "verdict", right=slice(1, 3))
-        table.add_column("", overflow="fold")
-        for change in shown:
-            table.add_row(
-                f"  {change.metric}",
-                *before_and_now(change),
-                change_of(change),
-                Text(change.verdict, style=STYLE.get(change.verdict, "")),
-                remark(change),
-            )
-        parts.append(table)
+        parts.append(Sized(lambda width: _table(shown, width)))
     return [*parts, *_differing(case)]
+
+
+def _table(changes: Sequence[Change], width: int) -> RenderableType:
+    """Where there is little room an interval stands under its change, and remarks under the table."""
+    wide = width >= ROOM_FOR_REMARKS
+    rows: list[tuple[str | Text, ...]] = []
+    for change in changes:
+        verdict = Text(change.verdict, style=STYLE.get(change.verdict, ""))
+        told = change_of(change) if wide else change_of(change).replace(" (", "\n(")
+        rows.append(
+            (f"  {change.metric}", *before_and_now(change), told, verdict, *([remark(change)] if wide else []))
+        )
+    heads = ("  metric", "before", "now", "change", "verdict", *([""] if wide else []))
+    folds = {"": 12} if wide else {"  metric": 0}
+    table = FittingTable(heads, rows, right=heads[1:3], folds=folds, spare=("before", "now"))
+    if wide:
+        return table
+    remarks = [Text(f"  {change.metric}: {remark(change)}") for change in changes if remark(change)]
+    return Group(table, *remarks)
 
 
 def _differing(case: CaseChange) -> list[RenderableType]:

@@ -98,15 +98,17 @@ def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str, on_
 
 def breakdown_svg(bars: Sequence[Bar], title: str) -> str:
     """One bar a workload, divided into active, movement and idle (figures 1 and 2 of the TorchBench paper)."""
+    several = len({one.rung for one in bars}) > 1
+    labels = [f"{one.workload} on {one.rung}" if several else one.workload for one in bars]
     # A letter of this size is seldom wider than seven points.
-    left, top = 24 + 7 * min(max(len(one.workload) for one in bars), LONGEST_LABEL), 70
+    left, top = 24 + 7 * min(max(map(len, labels)), LONGEST_LABEL), 70
     plot = WIDTH - left - 80
     body = [_text(16, 26, title, size=17, weight="600")]
     for i, part in enumerate(PARTS):
         body += [_box(left + 130 * i, 40, 13, 13, colour(part), ""), _text(left + 130 * i + 20, 51, part, size=12)]
     for i, one in enumerate(bars):
         y, x = top + 24 * i, float(left)
-        body.append(_text(left - 10, y + 14, shorten(one.workload, LONGEST_LABEL), anchor="end", size=12))
+        body.append(_text(left - 10, y + 14, shorten(labels[i], LONGEST_LABEL), anchor="end", size=12))
         for part in PARTS:
             share = getattr(one, part)
             body.append(_box(x, y, share * plot, 18, colour(part), f"{part} {100 * share:.1f} %"))

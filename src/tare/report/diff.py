@@ -8,6 +8,7 @@ from rich.text import Text
 from tare.findings.changes import Change, Changes
 from tare.records.changes import FigureChange, RecordChanges
 from tare.report.findings import cut, finding_rows
+from tare.report.fitting import FittingTable
 from tare.report.numbers import seconds, size
 from tare.report.terminal import simple_table
 from tare.trace.kernel_names import short_name
@@ -31,12 +32,13 @@ def diff_view(
 
 
 def records_view(found: RecordChanges) -> RenderableType:
-    table = simple_table("figure", found.before, found.after, "B / A", "", right=slice(1, 4))
+    rows = []
     for figure in found.figures:
         ratio = f"{figure.ratio:.3g}" if figure.ratio is not None else "-"
-        table.add_row(
-            figure.name, _value(figure, figure.before), _value(figure, figure.after), ratio, _verdict(figure)
-        )
+        values = (_value(figure, figure.before), _value(figure, figure.after))
+        rows.append((figure.name, *values, ratio, _verdict(figure)))
+    heads = ("figure", found.before, found.after, "B / A", "")
+    table = FittingTable(heads, rows, right=heads[1:4], folds={"figure": 0, "": 0})
     lines = [Text(f"  {line}", style="yellow") for line in (*found.case, *found.environment)]
     return Group(table, *lines)
 
@@ -71,19 +73,24 @@ def changes_view(found: Changes, rows: int) -> RenderableType:
 def _table(title: str, changes: Sequence[Change], rows: int) -> RenderableType:
     if not changes:
         return Text(f"{title}: no change", style="dim")
-    table = simple_table("change", "calls", "A", "B", "difference", title, right=slice(1, 5), narrow=True)
+    cells = []
     for one in changes[:rows]:
         calls = f"{one.before_calls:.3g}→{one.after_calls:.3g}" if one.before_calls != one.after_calls else ""
         sign = "+" if one.difference_s > 0 else "-"
         name = short_name(one.name) if one.what == "kernel" else one.name
-        table.add_row(
-            Text(one.status, style=STYLE.get(one.status, "")),
-            calls or f"{one.after_calls:.3g}",
-            seconds(one.before_s) if one.before_s else "-",
-            seconds(one.after_s) if one.after_s else "-",
-            sign + seconds(abs(one.difference_s)),
-            cut(name, 36 if one.clock == "device" else 28) + ("" if one.clock == "device" else " (host)"),
+        cells.append(
+            (
+                Text(one.status, style=STYLE.get(one.status, "")),
+                calls or f"{one.after_calls:.3g}",
+                seconds(one.before_s) if one.before_s else "-",
+                seconds(one.after_s) if one.after_s else "-",
+                sign + seconds(abs(one.difference_s)),
+                cut(name, 36 if one.clock == "device" else 28) + ("" if one.clock == "device" else " (host)"),
+            )
         )
+    heads = ("change", "calls", "A", "B", "difference", title)
+    spare, folds = ("calls", "difference"), {title: 12}
+    table = FittingTable(heads, cells, right=heads[1:5], folds=folds, spare=spare, paddings=(1,))
     if len(changes) > rows:
         return Group(table, Text(f"and {len(changes) - rows} more (--rows, --json)", style="dim"))
     return table

@@ -4,15 +4,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.report.colours import colour
+from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.numbers import seconds, several, size
-from tare.report.terminal import simple_table
 from tare.trace.breakdown import Breakdown, Spread
 from tare.trace.explanation import Explanation
 from tare.trace.hosttime import HostTime
 from tare.trace.idle import Idle
 from tare.trace.waterfall import Against, Waterfall
 
-BAR = 34
+# The longest and the shortest bar, and what stands beside it in a row.
+BAR, SHORTEST_BAR, BESIDE = 34, 4, 44
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MOST_OPERATORS = 12
 PLACES = 3
@@ -47,24 +48,21 @@ def summary(one: Explanation) -> str:
 
 def waterfall_view(fall: Waterfall) -> RenderableType:
     """One row a segment, each bar beginning where the one before it ended."""
-    heads = ("where a step goes", "", "" if fall.profiled else "time", "share")
-    table = simple_table(*heads, right=slice(2, None))
+    return Sized(lambda width: _waterfall(fall, max(min(BAR, width - BESIDE), SHORTEST_BAR)))
+
+
+def _waterfall(fall: Waterfall, width: int) -> FittingTable:
+    rows: list[tuple[str, Text, str, str]] = []
     at = 0
     for segment in fall.segments:
-        table.add_row(
-            segment.name,
-            bar(at, segment.ns, fall.gross, colour(segment.name)),
-            "" if fall.profiled else seconds(segment.ns / 1e9),
-            percent(segment.ns / fall.gross),
-        )
+        line = bar(at, segment.ns, fall.gross, colour(segment.name), width)
+        time = "" if fall.profiled else seconds(segment.ns / 1e9)
+        rows.append((segment.name, line, time, percent(segment.ns / fall.gross)))
         at += segment.ns
-    table.add_row(
-        "the profiled step" if fall.profiled else "gross",
-        bar(0, fall.gross, fall.gross, "white"),
-        "" if fall.profiled else seconds(fall.gross / 1e9),
-        "100 %",
-    )
-    return table
+    name, time = ("the profiled step", "") if fall.profiled else ("gross", seconds(fall.gross / 1e9))
+    rows.append((name, bar(0, fall.gross, fall.gross, "white", width), time, "100 %"))
+    heads = ("where a step goes", "", " " if fall.profiled else "time", "share")
+    return FittingTable(heads, rows, right=heads[2:], folds={heads[0]: 0}, spare=("",))
 
 
 def bar(start: int, length: int, whole: int, style: str, width: int = BAR) -> Text:
@@ -115,8 +113,7 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
 
 def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
     """The causes, and for each the places that hold most of it; from the trace with stacks where there is one."""
-    table = simple_table("why idle", "of idle", "most of it at", right=slice(1, 2))
-    table.columns[0].min_width, table.columns[1].min_width = 19, 7
+    rows = []
     for cause in sorted(idle.causes, key=lambda one: -one.idle):
         if not cause.idle:
             continue
@@ -124,31 +121,38 @@ def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
         for i, place in enumerate(source.places[:PLACES]):
             first = (cause.cause, percent(cause.idle / idle.idle)) if i == 0 else ("", "")
             where = place.where.replace(_ENGINE, "").replace(_NODE, "")
-            table.add_row(*first, f"{percent(place.idle / source.idle):>6}  {shorten(where)}")
-    return table
+            rows.append((*first, percent(place.idle / source.idle), shorten(where)))
+    heads = ("why idle", "of idle", "most of it", "at")
+    return FittingTable(heads, rows, right=heads[1:3], folds={"why idle": 0, "at": 16})
 
 
 def host_view(time: HostTime) -> RenderableType:
-    table = simple_table("the host, by operator", "self", "calls a step", right=slice(1, None))
+    rows = []
     for one in time.operators[:MOST_OPERATORS]:
         calls = f"{one.calls / time.steps:.3g}" if one.calls else ""
-        table.add_row(shorten(one.name), percent(one.self_time / time.window), calls)
+        rows.append((shorten(one.name), percent(one.self_time / time.window), calls))
     rest = time.operators[MOST_OPERATORS:]
     if rest:
         share = percent(sum(one.self_time for one in rest) / time.window)
-        table.add_row(f"{len(rest)} others", share, f"{sum(one.calls for one in rest) / time.steps:.3g}")
-    return table
+        rows.append((f"{len(rest)} others", share, f"{sum(one.calls for one in rest) / time.steps:.3g}"))
+    heads = ("the host, by operator", "self", "calls a step")
+    return FittingTable(heads, rows, right=heads[1:], folds={heads[0]: 12})
 
 
 def against_view(found: Against) -> RenderableType:
     """What the other step removed, segment by segment."""
-    one, other = (shorten(name, 30) for name in (found.one, found.other))
-    table = simple_table("what the second removed", one, other, "removed", right=slice(1, None))
-    for part in found.parts:
-        table.add_row(part.name, *_times(part.ns, part.against, part.removed))
+    return Sized(lambda width: _against(found, max((width - 38) // 2, 8)))
+
+
+def _against(found: Against, widest: int) -> FittingTable:
+    one, other = (fold(shorten(name, 30), widest) for name in (found.one, found.other))
+    rows: list[tuple[str | Text, ...]] = [
+        (part.name, *_times(part.ns, part.against, part.removed)) for part in found.parts
+    ]
     total = [sum(getattr(part, field) for part in found.parts) for field in ("ns", "against", "removed")]
-    table.add_row("gross", *_times(*total), style="bold")
-    return table
+    rows.append(tuple(Text(text, style="bold") for text in ("gross", *_times(*total))))
+    heads = ("what the second removed", one, other, "removed")
+    return FittingTable(heads, rows, right=heads[1:], folds={heads[0]: 0})
 
 
 def _times(ns: int, against: int, removed: int) -> tuple[str, str, str]:

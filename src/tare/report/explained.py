@@ -6,12 +6,14 @@ from typing import Protocol
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.cases.grid import Skip
 from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
-from tare.report.numbers import seconds
-from tare.report.terminal import make_console, simple_table
+from tare.report.fitting import FittingTable, Sized, fold
+from tare.report.numbers import age, seconds, several
+from tare.report.terminal import make_console, skipped_view
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Breakdowns
 from tare.trace.waterfall import ORDER, Against
@@ -20,6 +22,21 @@ from tare.trace.waterfall import ORDER, Against
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
 LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
+
+
+class Recorded(Protocol):
+    """See tare.verbs.recorded.Taken."""
+
+    @property
+    def taken(self) -> int: ...
+    @property
+    def planned(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def oldest(self) -> str | None: ...
+    @property
+    def oldest_age_s(self) -> float | None: ...
 
 
 class Explained(Protocol):
@@ -32,9 +49,13 @@ class Explained(Protocol):
     @property
     def failed(self) -> dict[str, str]: ...
     @property
+    def skipped(self) -> list[Skip]: ...
+    @property
     def against(self) -> list[Against]: ...
     @property
     def breakdowns(self) -> Breakdowns | None: ...
+    @property
+    def recorded(self) -> Recorded | None: ...
     @property
     def interrupted(self) -> bool: ...
 
@@ -57,8 +78,21 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
         console.print(group_view(explained.breakdowns))
     for key, why in explained.failed.items():
         console.print(Text(f"{key} has no explanation: {why}", style="red"))
+    if explained.skipped:
+        console.print(skipped_view(explained.skipped))
+    if explained.recorded:
+        console.print(Text(recorded_line(explained.recorded), style="dim"))
     if explained.interrupted:
         console.print("interrupted: the same command with --resume goes on from here", style="yellow")
+
+
+def recorded_line(found: Recorded) -> str:
+    """What was not measured now, and how old it is."""
+    line = f"{found.taken} of {several(found.planned, 'case')} taken from the store"
+    if found.oldest:
+        known = found.oldest_age_s is not None
+        line += f"; the oldest was measured {f'{age(found.oldest_age_s or 0.0)} ago' if known else found.oldest}"
+    return f"{line}; {several(found.failed, 'failure')} among them" if found.failed else line
 
 
 def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
@@ -73,34 +107,44 @@ def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
 
 
 def rung_of(one: Explanation) -> str:
-    return one.rung or one.title
+    """A rung that computes something else bears the word for it wherever it stands beside others."""
+    name = one.rung or one.title
+    return f"{name} ({one.differs})" if one.differs else name
 
 
 def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
     """One stacked bar a rung on one scale, and the segments of all side by side."""
+    return Sized(lambda width: _ladder(rungs, width))
+
+
+def _ladder(rungs: Sequence[Explanation], width: int) -> RenderableType:
     most = max(one.waterfall.gross for one in rungs)
-    bars = simple_table("rung", "", "gross")
-    bars.columns[2].min_width = 7
-    for one in rungs:
+    names = [shorten(rung_of(one), 34) for one in rungs]
+    room = max(min(50, width - min(max(map(len, names)), 34) - 13), 8)
+    rows = []
+    for name, one in zip(names, rungs, strict=True):
         parts = {segment.name: segment.ns / most for segment in one.waterfall.segments}
-        bars.add_row(shorten(rung_of(one), 34), stacked(parts, 50), seconds(one.waterfall.gross / 1e9))
+        rows.append((name, stacked(parts, room), seconds(one.waterfall.gross / 1e9)))
+    bars = FittingTable(("rung", "", "gross"), rows, folds={"rung": 0}, spare=("",))
     views: list[RenderableType] = [bars]
-    for start in range(0, len(rungs), MOST_COLUMNS):
-        views += [Text(""), _segments(rungs[start : start + MOST_COLUMNS])]
+    side = max(min(MOST_COLUMNS, (width - 21) // 10), 1)
+    for start in range(0, len(rungs), side):
+        views += [Text(""), _segments(rungs[start : start + side], width)]
     return Group(*views)
 
 
-def _segments(rungs: Sequence[Explanation]) -> RenderableType:
+def _segments(rungs: Sequence[Explanation], width: int) -> RenderableType:
     """The segments of as many rungs as fit side by side."""
-    table = simple_table("segment", *(rung_of(one) for one in rungs))
-    for column in table.columns[1:]:
-        column.justify, column.no_wrap, column.overflow = "right", False, "fold"
+    each = max((width - 21) // len(rungs) - 2, 8)
+    rows: list[tuple[Text | str, ...]] = []
     for name in ORDER:
         times = [one.waterfall.find(name) for one in rungs]
         if any(times):
-            table.add_row(Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times))
-    table.add_row("gross", *(seconds(one.waterfall.gross / 1e9) for one in rungs), style="bold")
-    return table
+            rows.append((Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times)))
+    totals = [seconds(one.waterfall.gross / 1e9) for one in rungs]
+    rows.append(tuple(Text(text, style="bold") for text in ("gross", *totals)))
+    heads = ("segment", *(fold(rung_of(one), each) for one in rungs))
+    return FittingTable(heads, rows, right=heads[1:])
 
 
 def stacked(parts: Mapping[str, float], width: int) -> Text:
@@ -115,16 +159,31 @@ def stacked(parts: Mapping[str, float], width: int) -> Text:
 
 def group_view(found: Breakdowns) -> RenderableType:
     """The shares of each workload, and their means by domain."""
-    bars = simple_table("workload", "rung", "mode", "", *PARTS)
+    return Sized(lambda width: _group(found, max(min(24, width - 72), 8)))
+
+
+def _group(found: Breakdowns, room: int) -> RenderableType:
+    rows: list[tuple[str | Text, ...]] = []
     for one in found.bars:
         shares = {part: getattr(one, part) for part in PARTS}
-        line = stacked(shares, 24)
-        bars.add_row(shorten(one.workload, 34), one.rung, one.mode, line, *map(percent, shares.values()))
-    means = simple_table("domain", "mode", "workloads", *PARTS)
+        texts = map(percent, shares.values())
+        rows.append((shorten(one.workload, 34), one.rung, one.mode, stacked(shares, room), *texts))
+    bars = FittingTable(
+        ("workload", "rung", "mode", "", *PARTS), rows, folds={"workload": 8, "rung": 0}, spare=("", "movement")
+    )
     known = [mean for mean in found.domains if mean.domain != UNKNOWN]
-    for mean in (*known, *found.overall):
-        texts = (percent(getattr(mean, part)) for part in PARTS)
-        means.add_row(mean.domain, mean.mode, str(mean.workloads), *texts)
+    means = FittingTable(
+        ("domain", "rung", "mode", "workloads", *PARTS),
+        [
+            (
+                *(mean.domain, mean.rung, mean.mode, str(mean.workloads)),
+                *(percent(getattr(mean, part)) for part in PARTS),
+            )
+            for mean in (*known, *found.overall)
+        ],
+        folds={"domain": 0, "rung": 0},
+        spare=("movement",),
+    )
     parts: list[RenderableType] = [bars, Text(""), means]
     if found.missing:
         parts.append(Text(f"not in the means: {', '.join(found.missing)}", style="yellow"))

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding, bound_of
+from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import seconds, several, short_size, size
 from tare.report.sorting import check_column, memory, sorted_by
-from tare.report.terminal import simple_table
 from tare.trace.kernel_names import short_name
 from tare.trace.kernel_table import Kernel
 from tare.trace.memory import HOST, MemoryUse
@@ -83,24 +83,25 @@ def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_R
     if any(one.device_total for one in operators):
         clocks += ["device_self", "device_total"]
     heads = ("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
-    table = simple_table(*heads, right=slice(1, None), narrow=True)
-    for one in operators[:rows]:
-        times = [getattr(one, clock) for clock in clocks]
-        table.add_row(
+    cells = [
+        (
             _end_of(one.name, 38),
             f"{one.calls / steps:.3g}",
-            *(seconds(ns / 1e9 / steps) if ns else "-" for ns in times),
+            *(seconds(ns / 1e9 / steps) if ns else "-" for ns in (getattr(one, clock) for clock in clocks)),
             _signed(memory(one) // steps),
         )
+        for one in operators[:rows]
+    ]
+    spare = ("memory", "host total", "device total", "calls")
+    table = FittingTable(heads, cells, right=heads[1:], folds={"operator": 12}, spare=spare, paddings=(1,))
     head = Text(f"operators, a step of the profiled run ({len(operators)} in all)", style="dim")
     return Group(head, table)
 
 
 def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
     heads = ("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
-    table = simple_table(*heads, right=slice(1, None), narrow=True)
-    for one in kernels[:rows]:
-        table.add_row(
+    cells = [
+        (
             cut(short_name(one.name), 32),
             f"{one.calls / steps:.3g}",
             seconds(one.total / 1e9 / steps),
@@ -112,6 +113,10 @@ def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -
             CORES[one.tensor_cores],
             achieved(one),
         )
+        for one in kernels[:rows]
+    ]
+    spare = ("smem", "regs", "tensor", "block", "grid", "achieved", "calls")
+    table = FittingTable(heads, cells, right=heads[1:], folds={"kernel": 12}, spare=spare, paddings=(1,))
     note = "tensor cores by the kernel's name, achieved by the operator's shapes"
     return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
 
@@ -131,7 +136,7 @@ def memory_view(use: MemoryUse) -> RenderableType:
     lines: list[RenderableType] = [Text(_peak(use), style="dim")]
     held = [bytes_ for _, bytes_ in use.timeline]
     if held:
-        lines.append(Text(f"{sparkline(held)}  from {size(min(held))} to {size(max(held))}"))
+        lines.append(Sized(lambda width: _held(held, width)))
     kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
     lines.append(Text("at the peak: " + ", ".join(f"{kind} {size(n)}" for n, kind in kinds)))
     for owner in use.owners[:5]:
@@ -145,6 +150,11 @@ def memory_view(use: MemoryUse) -> RenderableType:
         low, mid, high = (f"{'-' if n < 0 else ''}{size(abs(round(n)))}" for n in (rise.low, rise.mid, rise.high))
         lines.append(Text(f"growth: {mid} a step, {low} to {high}{sure}"))
     return Group(*lines)
+
+
+def _held(held: Sequence[int], width: int) -> Text:
+    reach = f"from {size(min(held))} to {size(max(held))}"
+    return Text(f"{sparkline(held, max(min(66, width - len(reach) - 2), 8))}  {reach}")
 
 
 def _peak(use: MemoryUse) -> str:

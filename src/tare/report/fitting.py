@@ -4,7 +4,7 @@ Our own, because rich shrinks every column that it may, down to one character, a
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -14,6 +14,8 @@ from rich.text import Text
 Cell = str | Text
 # Where a text is folded: between its words and the parts of a key, and only if one of these is too long within it.
 STRONG, WEAK = re.compile(r"(?<=[ :/,])"), re.compile(r"(?<=[_.=-])")
+# Stands for the blanks that belong to a figure.
+_GLUE = "\xa0"
 # A column of names need not be wider than this for their sake, and one that has to give way keeps so much.
 WIDEST_WORD, NARROWEST = 24, 4
 
@@ -24,6 +26,16 @@ class Layout(NamedTuple):
     kept: list[int]
     widths: list[int]
     padding: int
+
+
+class Sized:
+    """What is made for the width of the console that shows it."""
+
+    def __init__(self, make: Callable[[int], RenderableType]) -> None:
+        self._make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield self._make(options.max_width)
 
 
 class FittingTable:
@@ -48,12 +60,14 @@ class FittingTable:
         table = Table(box=None, padding=(0, found.padding, 0, 0), header_style="dim", show_edge=False)
         for i, width in zip(found.kept, found.widths, strict=True):
             justify: Literal["right", "left"] = "right" if self._heads[i] in self._right else "left"
-            table.add_column(fold(self._heads[i], width), justify=justify, no_wrap=True, overflow="fold")
+            # As Text, in which no bracket of a name is a style.
+            head = Text(fold(self._heads[i], width))
+            table.add_column(head, justify=justify, no_wrap=True, overflow="fold")
         for row in self._rows:
             cells = zip(found.kept, found.widths, strict=True)
-            table.add_row(*(fold(cell, w) if isinstance(cell := row[i], str) else cell for i, w in cells))
+            table.add_row(*(Text(fold(cell, w)) if isinstance(cell := row[i], str) else cell for i, w in cells))
         yield table
-        gone = [_one_line(head) for i, head in enumerate(self._heads) if i not in found.kept]
+        gone = [_one_line(head) for i, head in enumerate(self._heads) if head and i not in found.kept]
         if gone:
             yield Text(f"  no room for: {', '.join(gone)}", style="dim")
 
@@ -95,6 +109,13 @@ def _spread(least: Sequence[int], natural: Sequence[int], folding: Sequence[bool
             break
         widths[max(wide, key=lambda i: widths[i])] -= 1
     return widths
+
+
+def prose(text: str, figures: Sequence[str] = (), style: str = "") -> Sized:
+    """A line of text that is broken between its words, and within none of these figures."""
+    for figure in figures:
+        text = text.replace(figure, figure.replace(" ", _GLUE))
+    return Sized(lambda width: Text(fold(text, width).replace(_GLUE, " "), style=style))
 
 
 def fold(text: str, width: int) -> str:

@@ -6,8 +6,9 @@ from rich.text import Text
 from tare.frames.cost import Cost
 from tare.frames.count import Depth
 from tare.frames.stack import Stack
+from tare.report.fitting import FittingTable, Sized, prose
 from tare.report.numbers import duration, seconds
-from tare.report.terminal import simple_table, title
+from tare.report.terminal import title
 from tare.stats.intervals import Interval
 
 # The abstraction paper (docs/sources.md), figure 4: calls between Conv2d.forward and cudnnConvolutionForward in
@@ -21,22 +22,25 @@ COLUMNS = {
     "vendor": "vendor",
     "system": "system",
 }
-LONGEST_NAME = 60
+# Of a function, and what stands beside it in a line.
+LONGEST_NAME, BESIDE_NAME = 60, 42
 
 
 def depth_view(depths: list[Depth]) -> RenderableType:
     """The ladder of depths. Interpreter and system frames have a column only where there are any."""
     good = [depth for depth in depths if depth.stack]
     kept = [c for c in COLUMNS if c in ("Python", "framework", "vendor") or any(_count(d, c) for d in good)]
-    table = simple_table("rung", *kept, "total", "range", "paper", "reaches", right=slice(1, -1))
+    rows = []
     for depth in good:
         assert depth.stack is not None
         counts = (str(_count(depth, column)) for column in kept)
         spread = str(depth.least) if depth.least == depth.most else f"{depth.least}-{depth.most}"
         paper = PAPER.get(depth.case.rung, "-")
-        table.add_row(
-            depth.case.rung, *counts, str(depth.stack.total), spread, paper, short(depth.stack.entry, 24)
-        )
+        total, entry = str(depth.stack.total), short(depth.stack.entry, 24)
+        rows.append((depth.case.rung, *counts, total, spread, paper, entry))
+    heads = ("rung", *kept, "total", "range", "paper", "reaches")
+    spare, folds = ("system", "paper", "CPython", "range"), {"rung": 0, "reaches": 12}
+    table = FittingTable(heads, rows, right=heads[1:-1], folds=folds, spare=spare)
     parts: list[RenderableType] = [Text(title(depths[0].case), style="bold")]
     head = "frames from the user's call to the first vendor call; range: over all; paper: Levental & Orlova, 2020"
     parts += [Text(head, style="dim"), table]
@@ -60,30 +64,39 @@ def stack_view(depth: Depth) -> RenderableType:
         lines.append(Text("  Python", style="dim"))
         lines += [Text(f"    {frame.name}  {frame.where}") for frame in reversed(stack.python)]
     lines.append(Text("  C and C++", style="dim"))
-    lines += [
-        Text(f"    {frame.part:<11} {short(frame.name, LONGEST_NAME)}  {short(frame.where, 24)}")
-        for frame in reversed(stack.native)
-    ]
-    return Group(*lines)
+    return Group(*lines, Sized(lambda width: _native(stack, max(min(LONGEST_NAME, width - BESIDE_NAME), 12))))
+
+
+def _native(stack: Stack, longest: int) -> RenderableType:
+    return Group(
+        *(
+            Text(f"    {frame.part:<11} {short(frame.name, longest)}  {short(frame.where, 24)}")
+            for frame in reversed(stack.native)
+        )
+    )
 
 
 def cost_view(cost: Cost) -> RenderableType:
     heads = ("rung", "frames", "a call", "above", "a frame", "bare", "share", "parity")
-    table = simple_table(*heads, right=slice(1, -1))
+    rows = []
     for price in cost.prices:
         if price.call is None:
             continue
         seen = price.above if price.above and price.above.low > 0 else None
-        table.add_row(
-            price.rung,
-            _frames(price.depth.stack if price.depth else None),
-            _beyond_noise(price.call),
-            _beyond_noise(price.above),
-            _beyond_noise(price.frame),
-            seconds(price.bare),
-            f"{min(price.bare / seen.mid, 1):.0%}" if price.bare and seen else "-",
-            price.parity,
+        rows.append(
+            (
+                price.rung,
+                _frames(price.depth.stack if price.depth else None),
+                _beyond_noise(price.call),
+                _beyond_noise(price.above),
+                _beyond_noise(price.frame),
+                seconds(price.bare),
+                f"{min(price.bare / seen.mid, 1):.0%}" if price.bare and seen else "-",
+                price.parity,
+            )
         )
+    spare = ("share", "bare", "frames", "above")
+    table = FittingTable(heads, rows, right=heads[1:-1], folds={"rung": 0}, spare=spare)
     parts: list[RenderableType] = [
         Text("the price of one call of a convolution that computes next to nothing", style="bold"),
         table,
@@ -91,7 +104,8 @@ def cost_view(cost: Cost) -> RenderableType:
     ]
     for what, interval in (("C++", cost.native_frame), ("Python", cost.python_frame)):
         if interval and interval.mid > 0:
-            parts.append(Text(f"  a frame of {what} that does nothing costs {duration(interval)}", style="dim"))
+            costs = duration(interval)
+            parts.append(prose(f"  a frame of {what} that does nothing costs {costs}", [costs], style="dim"))
     parts += [
         Text(f"  above: what a call takes more than on {cost.cheapest}; a frame: that per frame, work included"),
         Text("  bare: what the frames would take if they did nothing; share: its part of 'above'"),

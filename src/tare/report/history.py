@@ -7,11 +7,14 @@ from rich.text import Text
 
 from tare.guard.history import History, Jump
 from tare.report.bisect import change, short
+from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import decimals, size, unit_of
 from tare.report.plot import plot, shown_range, sparkline
-from tare.report.terminal import WIDTH, key_text, simple_table
+from tare.report.terminal import key_text
 
 HEIGHT = 11
+# From this width on the interval of a step stands beside it.
+ROOM_FOR_INTERVALS = 80
 # Room for the axis in front of a plot.
 AXIS = 12
 
@@ -21,21 +24,29 @@ def histories_view(histories: Sequence[History]) -> RenderableType:
         return history_view(histories[0])
     parts: list[RenderableType] = []
     for history in histories:
-        parts += [*_head(history), Text("  " + sparkline([p.value for p in history.points], 80)), *_steps(history)]
-        parts.append(Text(""))
+        parts += [*_head(history), _line(history), *_steps(history), Text("")]
     return Group(*parts)
 
 
+def _line(history: History) -> RenderableType:
+    values = [point.value for point in history.points]
+    return Sized(lambda width: Text("  " + sparkline(values, max(min(80, width - 2), 1))))
+
+
 def history_view(history: History) -> RenderableType:
+    return Group(*_head(history), Sized(lambda width: _plot(history, width)), *_steps(history))
+
+
+def _plot(history: History, width: int) -> RenderableType:
     values = [point.value for point in history.points]
     fitted = fitted_values(history)
     low, high = shown_range(values, fitted)
     axis = [figure(high - (high - low) * i / (HEIGHT - 1), history.unit) for i in range(HEIGHT)]
-    lines = plot(values, fitted, [step.at for step in history.steps], axis, WIDTH)
+    lines = plot(values, fitted, [step.at for step in history.steps], axis, width)
     first, last = history.points[0].created[:10], history.points[-1].created[:10]
     gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
     foot = Text(f"{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")
-    return Group(*_head(history), *(Text(line) for line in lines), foot, *_steps(history))
+    return Group(*(Text(line) for line in lines), foot)
 
 
 def fitted_values(history: History) -> list[float]:
@@ -81,21 +92,22 @@ def _steps(history: History) -> list[RenderableType]:
         return [Text(f"  too short to judge: a step needs {history.fewest} points", style="yellow")]
     if not history.steps:
         return [Text("  no step", style="green")]
-    table = simple_table("", "step", "from", "to", "where")
-    table.columns[4].no_wrap = False
-    for step in history.steps:
-        style = "red" if step.ratio > 1 else "green"
-        table.add_row(
-            "▲",
-            Text(change(step.ratio, step.low, step.high), style=style),
-            figure(step.before, history.unit),
-            figure(step.now, history.unit),
-            span(step),
-        )
-    parts: list[RenderableType] = [table]
+    parts: list[RenderableType] = [Sized(lambda width: _table(history, width))]
     for step in history.steps:
         parts += [Text(f"  changed at {_minute(step.until_date)}: {line}", style="dim") for line in step.changed]
     return parts
+
+
+def _table(history: History, width: int) -> FittingTable:
+    """Where there is little room an interval stands under its step."""
+    rows = []
+    for step in history.steps:
+        told = change(step.ratio, step.low, step.high)
+        told = told if width >= ROOM_FOR_INTERVALS else told.replace(" (", "\n(")
+        style = "red" if step.ratio > 1 else "green"
+        figures = (figure(step.before, history.unit), figure(step.now, history.unit))
+        rows.append(("▲", Text(told, style=style), *figures, span(step)))
+    return FittingTable(("", "step", "from", "to", "where"), rows, folds={"where": 12})
 
 
 def _minute(date: str) -> str:

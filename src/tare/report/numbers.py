@@ -42,6 +42,13 @@ def seconds(value: float | None) -> str:
     return f"{shown:.{decimals(shown, 0, 2 if shown < 10 else 3)}f} {unit}"
 
 
+def age(seconds_: float) -> str:
+    """How long ago something was, in its largest unit: '3 days', '1 hour'."""
+    units = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+    scale, unit = next(((scale, unit) for scale, unit in units if seconds_ >= scale), (1, "second"))
+    return several(int(seconds_ // scale), unit)
+
+
 def ratio(value: float | None, relative_noise: float | None) -> str:
     """How many times as fast, with as many digits as the two measurements allow."""
     if value is None:

@@ -5,8 +5,8 @@ from rich.text import Text
 
 from tare.measure.peaks import SECONDS, ceilings
 from tare.records.work import Peaks
+from tare.report.fitting import FittingTable
 from tare.report.numbers import seconds
-from tare.report.terminal import simple_table
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
 
@@ -15,11 +15,14 @@ def peaks_view(found: Peaks) -> RenderableType:
     machine, software = found.environment.machine, found.environment.software
     chip = machine.get("gpu", "?") if found.device.startswith("cuda") else machine.get("cpu", "?")
     meaning = {one.name: one.meaning for one in ceilings(found.device)}
-    table = simple_table("peak", "best", "over rounds", "what", right=slice(1, 3))
+    rows = []
     for peak in found.peaks:
         best, worst = max(peak.rounds), min(peak.rounds)
         apart = f"{100 * (best - worst) / best:.1f} % apart" if len(peak.rounds) > 1 else "1 round"
-        table.add_row(peak.name, rate(peak.value, peak.unit), apart, meaning.get(peak.name, ""))
+        rows.append((peak.name, rate(peak.value, peak.unit), apart, meaning.get(peak.name, "")))
+    heads = ("peak", "best", "over rounds", "what")
+    spare, folds = ("over rounds",), {"peak": 0, "what": 16}
+    table = FittingTable(heads, rows, right=heads[1:3], folds=folds, spare=spare)
     return Group(Text(f"{found.device}: {chip}, torch {software.get('torch', '?')}", style="bold"), table)
 
 

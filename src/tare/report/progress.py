@@ -31,7 +31,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         if self._shown and self._console.is_terminal:
             self._bar = Bar(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=20),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.report.fitting import FittingTable
+from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
 
@@ -23,24 +23,33 @@ STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked
 
 
 def make_console(stderr: bool = False) -> Console:
-    """A console that never exceeds our width; on a pipe or a file it is plain text."""
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    """A console that never exceeds our width; on a pipe or a file it is plain text. What stands in brackets or
+    between colons is part of a name (kernels have such), and never a style or a picture."""
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
 
 def plain_text(view: RenderableType) -> str:
     """What a console would show, for a file."""
-    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True)
+    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(view)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def key_text(key: str, style: str = "") -> Text:
-    """A case's key, whole; one that is too long for a line goes on at its last part."""
+def key_text(key: str, style: str = "") -> RenderableType:
+    """A case's key, whole; one that is too long for a line goes on at its last part, or wherever parts meet."""
+    return Sized(lambda width: Text(_key_lines(key, width), style=style))
+
+
+def _key_lines(key: str, width: int) -> str:
     head, _, tail = key.rpartition("/")
-    return Text(key if len(key) <= WIDTH or not head else f"{head}/\n    {tail}", style=style)
+    if len(key) <= width:
+        return key
+    if head and max(len(head) + 1, len(tail) + 4) <= width:
+        return f"{head}/\n    {tail}"
+    return fold(key, max(width - 4, 1)).replace("\n", "\n    ")
 
 
 def note_text(note: str) -> RenderableType:

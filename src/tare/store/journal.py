@@ -38,6 +38,10 @@ class StoreJournal:
     def all_records(self) -> list[Record]:
         return list(self._records.values())
 
+    def take_over(self, records: Iterable[Record]) -> None:
+        """Records of other runs stand for their cases in this one. They stay where they are in the store."""
+        self._records |= {record.case.key: record for record in records}
+
     def point(self, case: Case) -> Round | None:
         """What a search for a batch measured at this one."""
         return self._points.get(case.key)

@@ -22,7 +22,7 @@ from tare.trace.tables import (
     Mask,
     Trace,
 )
-from tare.trace.windows import check_kernels, launching, main_device, windows
+from tare.trace.windows import check_kernels, counted_step, launching, main_device, windows
 
 MEMORIES = {PAGEABLE: "pageable", PINNED: "pinned", -1: ""}
 
@@ -132,7 +132,7 @@ def _steps(
     trace: Trace, rows: iv.Integers, mine: Mask, computing: iv.Intervals, moved: iv.Intervals
 ) -> list[Step]:
     number, start, end, _ = rows.T
-    calls, work = trace.calls, trace.device
+    work = trace.device
     active, movement = (iv.covered_length(what, start, end) for what in (computing, moved))
     columns = (
         number,
@@ -141,7 +141,7 @@ def _steps(
         movement,
         end - start - active - movement,
         _count(work.start[mine & work.kernels], start, end),
-        _count(calls.start[launching(trace)], start, end),
+        _launches(trace, mine),
     )
     names = Step.__struct_fields__
     return [Step(**dict(zip(names, map(int, row), strict=True))) for row in zip(*columns, strict=True)]
@@ -150,6 +150,16 @@ def _steps(
 def _count(times: iv.Integers, start: iv.Integers, end: iv.Integers) -> iv.Integers:
     """How many of the (sorted) moments lie in each window."""
     return np.searchsorted(times, end) - np.searchsorted(times, start)
+
+
+def _launches(trace: Trace, mine: Mask) -> iv.Integers:
+    """How often the host launched in each counted step, which may be long before its window; without what it
+    launched on other devices."""
+    call = trace.device.call
+    ours = launching(trace)
+    ours[call[~mine & (call >= 0)]] = False
+    step = counted_step(trace, trace.calls.start[ours])
+    return np.bincount(step[step >= 0], minlength=int(trace.steps.counted.sum()))
 
 
 def _copies(trace: Trace, ran: Mask, computing: iv.Intervals) -> Iterable[Copies]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tare.trace import events as kineto
 from tare.trace.columns import SEPARATOR, Codes, Columns, Interned, integers
-from tare.trace.events import ANNOTATIONS, DEVICE_ANNOTATIONS, FRAMES, MEMORY, Event, Instant, Span
+from tare.trace.events import ANNOTATIONS, DEVICE_ANNOTATIONS, FRAMES, MEMORY, Begin, Event, Instant, Span
 from tare.trace.tables import COPY, KERNEL, MEMSET
 
 KINDS = (
@@ -36,6 +36,8 @@ class Collector:
             "name", "kind", "device", "stream", "correlation", "bytes", "registers", "shared", "shapes"
         )
         self.memory = Columns("name", "thread", "bytes", "address", "cuda", "device", "allocated", "reserved")
+        # Spans that are begun and ended by events of their own, which nothing here reads.
+        self.begun = 0
         self._takers: dict[Taker, Iterable[str]] = {
             self._operators: kineto.OPERATORS,
             self._calls: kineto.CALLS,
@@ -63,6 +65,8 @@ class Collector:
                     group.append(event)  # type: ignore[arg-type]
             elif kind is Instant and event.name == MEMORY:  # type: ignore[union-attr]
                 allocations.append(event)  # type: ignore[arg-type]
+            elif kind is Begin:
+                self.begun += 1
         for taker, group in groups.items():
             if group:
                 taker(group)

@@ -81,7 +81,9 @@ class Columns:
 
 
 def _nanoseconds(microseconds: Floats) -> Integers:
-    return np.rint(microseconds * 1000).astype(np.int64)
+    """Whole and broken microseconds apart: since 1970 it is so many nanoseconds that a float has steps of 256."""
+    whole = np.floor(microseconds)
+    return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
 
 
 class Codes(dict[Any, int]):

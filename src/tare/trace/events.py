@@ -59,7 +59,7 @@ class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     pid: Tag = None
     tid: Tag = None
     ts: float | str | None = None
-    dur: float | None = None
+    dur: float | str | None = None
     args: Args = NO_ARGS
 
 
@@ -75,6 +75,10 @@ class Other(msgspec.Struct, gc=False, tag_field="ph", tag=""):
     """Arrows, names of processes, counters: of no interest here."""
 
 
+class Begin(Other, gc=False, tag_field="ph", tag="B"):
+    """The beginning of a span whose end is an event of its own: torch writes none, and none is read."""
+
+
 class LooseEvent(msgspec.Struct, gc=False):
     """Any event, with its arguments as they are written."""
 
@@ -84,19 +88,20 @@ class LooseEvent(msgspec.Struct, gc=False):
     pid: Tag = None
     tid: Tag = None
     ts: float | str | None = None
-    dur: float | None = None
+    dur: float | str | None = None
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 Event = Span | Instant | Other
 # A type for every other phase of the format, because msgspec tells types apart by one tag each.
-_PHASES = "BEIMCbnesftSTpFPNODVvRc()"
+_PHASES = "EIMCbnesftSTpFPNODVvRc()"
 _OTHERS = [msgspec.defstruct(f"Phase{n}", [], bases=(Other,), tag=phase) for n, phase in enumerate(_PHASES)]
-_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Union[Span, Instant, Other, *_OTHERS]])  # type: ignore[valid-type]
+_ANY = list[Union[Span, Instant, Begin, Other, *_OTHERS]]  # type: ignore[valid-type]
+_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_ANY)
 _LOOSE = msgspec.json.Decoder(list[LooseEvent])
 # Not strict: some writers quote their numbers.
-_ARGS = msgspec.json.Decoder(Args, strict=False)
-_MEMORY_ARGS = msgspec.json.Decoder(MemoryArgs, strict=False)
+_ARGS = msgspec.json.Decoder(Args | None, strict=False)
+_MEMORY_ARGS = msgspec.json.Decoder(MemoryArgs | None, strict=False)
 
 OPERATORS = ("cpu_op", "Operator", "operator")
 CALLS = ("cuda_runtime", "Runtime", "hip_runtime", "cuda_driver", "hip_driver")
@@ -117,8 +122,9 @@ def decode(text: bytes | memoryview) -> list[Event]:
 
 def _tighten(event: LooseEvent) -> Event:
     if event.ph == "X":
-        args = _ARGS.decode(event.args) if event.cat in WITH_ARGS else NO_ARGS
-        return Span(event.cat, event.name, event.pid, event.tid, event.ts, event.dur, args)
+        args = _ARGS.decode(event.args) if event.cat in WITH_ARGS else None
+        return Span(event.cat, event.name, event.pid, event.tid, event.ts, event.dur, args or NO_ARGS)
     if event.ph == "i" and event.name == MEMORY:
-        return Instant(event.name, event.pid, event.tid, event.ts, _MEMORY_ARGS.decode(event.args))
-    return Other()
+        memory = _MEMORY_ARGS.decode(event.args) or NO_MEMORY_ARGS
+        return Instant(event.name, event.pid, event.tid, event.ts, memory)
+    return Begin() if event.ph == "B" else Other()

@@ -9,9 +9,10 @@ from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
+from tare.trace.naming import printable
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
-from tare.trace.windows import typical, usual
+from tare.trace.windows import main_device, other_stepping, typical, usual
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     floor: Floor | None = None
     waterfall: Waterfall
     notes: list[str] = []
+    # The status of its parity, where it computes something else than the reference.
+    differs: str = ""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +55,10 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
     trace = usual(trace)
     host = host_time(trace)
     if host is None or host.window == 0:
-        raise BadInput(f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain")
+        unusable = f" ({trace.skipped} events have no usable time)" if trace.skipped else ""
+        raise BadInput(
+            f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain{unusable}"
+        )
     parts = breakdown(trace)
     idle = explain_idle(trace)
     places = explain_idle(typical(stacks)) if stacks is not None else None
@@ -69,7 +75,7 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
     return Explanation(
         title=about.title,
         trace=trace.source,
-        device=_device_name(trace, parts),
+        device=device_name(trace),
         breakdown=parts,
         idle=idle,
         host=host,
@@ -84,7 +90,7 @@ def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trac
 def on_one_floor(rungs: Sequence[Explanation]) -> list[Explanation]:
     """Rungs that compute the same stand on the same floor: where the kernels of one took less than the counted
     work needs at the measured peaks, that is the floor of all."""
-    floors = [one.waterfall.find("floor") for one in rungs if one.floor is not None]
+    floors = [_proven(one.waterfall, one.breakdown is None) for one in rungs if one.floor is not None]
     return [
         msgspec.structs.replace(one, waterfall=lowered(one.waterfall, one.floor, min(floors)))
         if one.floor is not None
@@ -93,22 +99,29 @@ def on_one_floor(rungs: Sequence[Explanation]) -> list[Explanation]:
     ]
 
 
+def _proven(fall: Waterfall, on_host: bool) -> int:
+    """The floor that a step has shown. On a host what runs in no operator may compute as well (code that was
+    compiled ahead), and so no less than both together is proven."""
+    return fall.find("floor") + (fall.find("python") if on_host else 0)
+
+
 def recorded_gross(trace: Trace) -> int | None:
     """The gross that whoever recorded the trace wrote into it (`tare_recorded`), if it is a number."""
     marks = trace.metadata.get("tare_recorded")
     gross = marks.get("gross_ns") if isinstance(marks, dict) else None
     if not isinstance(gross, int | float) or isinstance(gross, bool):
         return None
-    return round(gross) if 0 < gross < 1e18 else None
+    return round(gross) if 1 <= gross < 1e18 else None
 
 
-def _device_name(trace: Trace, parts: Breakdown | None) -> str:
-    devices = trace.metadata.get("deviceProperties")
-    if parts is None or not isinstance(devices, list):
+def device_name(trace: Trace) -> str:
+    """Of the device that the trace is explained for; empty where there is none, or nobody named it."""
+    devices, main = trace.metadata.get("deviceProperties"), main_device(trace)
+    if main is None or not isinstance(devices, list):
         return ""
     for one in devices:
-        if isinstance(one, dict) and one.get("id") == parts.device:
-            return str(one.get("name", ""))[:80]
+        if isinstance(one, dict) and one.get("id") == main:
+            return printable(str(one.get("name", ""))[:80])
     return ""
 
 
@@ -120,6 +133,12 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("recorded with stacks, which slow the host: idle shares are too large")
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
+    elsewhere = other_stepping(trace)
+    if elsewhere:
+        notes.append(
+            f"steps are marked on {elsewhere + 1} threads, as in traces put together: only those of "
+            f"{trace.threads[int(trace.steps.thread[0])]} (process/thread) count; explain each trace by itself"
+        )
     left_out = len(trace.steps) - int(trace.steps.counted.sum())
     if left_out:
         notes.append(
@@ -127,13 +146,18 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         )
     if trace.skipped:
         notes.append(f"{trace.skipped} events have no usable time and were left out")
+    if trace.begun:
+        notes.append(f"{trace.begun} spans are begun and ended by two events (ph B and E), which are not read")
     if parts is None:
         notes.append("no device: the host's time by operator")
         return notes
     if parts.orphans:
         notes.append(
-            f"{parts.orphans} pieces of device work have no launching call (launched before the trace began)"
+            f"{parts.orphans} pieces of device work have no launching call (it came before the trace began, or "
+            "was not recorded)"
         )
+    if not len(trace.operators) and not len(trace.calls):
+        notes.append("no operator and no call of the host was recorded: why the device is idle is not known")
     if parts.lost_launches:
         notes.append(f"{parts.lost_launches} launches have no kernel: the profiler lost some of the device's side")
     if parts.launched_before:

@@ -29,7 +29,10 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
+    """Over so many workloads on one rung, in one mode."""
+
     domain: str
+    rung: str
     mode: str
     workloads: int
     active: float
@@ -47,13 +50,20 @@ class Breakdowns(msgspec.Struct, frozen=True, kw_only=True):
 
 def group(explanations: Iterable[Explanation], missing: dict[str, str] | None = None) -> Breakdowns:
     bars = [bar for one in explanations if (bar := _bar(one)) is not None]
-    modes = sorted({bar.mode for bar in bars}, reverse=True)
     domains = sorted({bar.domain for bar in bars})
-    means = [_mean(d, m, [b for b in bars if b.mode == m and b.domain == d]) for m in modes for d in domains]
+    # A mean over two rungs would be one of neither. The modes as they are spelt backwards, the rungs as they came.
+    rungs = list(dict.fromkeys(bar.rung for bar in bars))
+    alike = [
+        mine
+        for mode in sorted({bar.mode for bar in bars}, reverse=True)
+        for rung in rungs
+        if (mine := [bar for bar in bars if (bar.mode, bar.rung) == (mode, rung)])
+    ]
+    means = [_mean(name, [b for b in mine if b.domain == name]) for mine in alike for name in domains]
     return Breakdowns(
         bars=bars,
-        domains=[mean for mean in means if mean.workloads],
-        overall=[_mean("all", mode, [bar for bar in bars if bar.mode == mode]) for mode in modes],
+        domains=[mean for mean in means if mean],
+        overall=[mean for mine in alike if (mean := _mean("all", mine))],
         missing=missing or {},
     )
 
@@ -81,6 +91,10 @@ def _bar(one: Explanation) -> Bar | None:
     )
 
 
-def _mean(domain: str, mode: str, bars: list[Bar]) -> Mean:
-    means = {part: fmean(getattr(bar, part) for bar in bars) if bars else 0.0 for part in PARTS}
-    return Mean(domain=domain, mode=mode, workloads=len(bars), **means)
+def _mean(domain: str, bars: list[Bar]) -> Mean | None:
+    """Of bars of one rung and mode; a workload may have several, at several batches for one."""
+    if not bars:
+        return None
+    means = {part: fmean(getattr(bar, part) for bar in bars) for part in PARTS}
+    workloads = len({bar.workload for bar in bars})
+    return Mean(domain=domain, rung=bars[0].rung, mode=bars[0].mode, workloads=workloads, **means)

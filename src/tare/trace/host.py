@@ -60,8 +60,10 @@ class Host:
         neighbours within one and of one cause are then one segment."""
         if thread not in self._reasons:
             line = self.timeline(thread)
-            alike = np.where(line.owner >= 0, self.top[line.owner] * len(CAUSES) + self.cause[line.owner], NOBODY)
-            self._reasons[thread] = line if self.trace.has_stacks else line.merged(alike)
+            if not self.trace.has_stacks and len(self.top):
+                kind = self.top[line.owner] * len(CAUSES) + self.cause[line.owner]
+                line = line.merged(np.where(line.owner >= 0, kind, NOBODY))
+            self._reasons[thread] = line
         return self._reasons[thread]
 
     @cached_property

@@ -44,14 +44,15 @@ COLUMNS = tuple(name for name in Kernel.__struct_fields__ if name not in ("grid"
 def kernel_table(trace: Trace, sort: str = "total", counted: bool = False) -> list[Kernel]:
     """Kernels, copies and memsets by name, sorted by any column, greatest first.
 
-    Of the whole trace; `counted` of the windows of the steps that count, as the breakdown has it."""
+    Of the whole trace; `counted` of the steps that count, on the main device, as the breakdown has it."""
     if sort not in COLUMNS:
         raise unknown("column", sort, COLUMNS, "the table of kernels")
     device = trace.device
     chosen = np.ones(len(device), dtype=bool)
     if counted:
-        window = windows(trace, main_device(trace))
-        chosen = contains(make(window[:, 1], window[:, 2]), device.start)
+        main = main_device(trace)
+        window = windows(trace, main)
+        chosen = contains(make(window[:, 1], window[:, 2]), device.start) & (device.device == main)
     whole = max(int(device.duration[chosen].sum()), 1)
     counts = _counted(trace)
     found = []

@@ -73,7 +73,7 @@ def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
     top = int(np.argmax(held.bytes))
     blocks = read_blocks(trace, held.rows)
     kinds = _kinds(trace, blocks)
-    alive = blocks.alive(top)
+    alive = _fitting(blocks, blocks.alive(top), int(held.bytes[top]))
     by_kind = _by_kind(blocks, kinds, alive, int(held.bytes[top]))
     resident = held.known.divide(by_kind)
     after = _after_steps(trace, held)
@@ -175,6 +175,14 @@ def _by_kind(blocks: Blocks, kinds: list[Kind], alive: Integers, held: int) -> d
     # What the profiler never saw being allocated was there before; the parts add up to what the allocator says.
     found["resident"] = held - sum(found.values())
     return found
+
+
+def _fitting(blocks: Blocks, alive: Integers, held: int) -> Integers:
+    """Without the oldest, where they are more than the allocator says it had given out: then releases are missing
+    in the trace, and the oldest have had most time for theirs."""
+    newest = alive[np.argsort(-blocks.first[alive], kind="stable")]
+    kept = newest[np.cumsum(blocks.bytes[newest]) <= held]
+    return np.sort(kept)
 
 
 def after_steps(trace: Trace, device: int | None = None) -> list[int]:

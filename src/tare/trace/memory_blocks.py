@@ -80,6 +80,9 @@ def read_blocks(trace: Trace, rows: Integers) -> Blocks:
     for position, row in enumerate(rows.tolist()):
         address, bytes_ = int(table.address[row]), int(table.bytes[row])
         if bytes_ > 0:
+            if (block := open_at.get(address, -1)) >= 0:
+                # Its release was not recorded, but nothing is given out twice at a time.
+                end[block], last[block] = int(table.start[row]), position
             open_at[address] = len(start)
             start.append(int(table.start[row]))
             size.append(bytes_)

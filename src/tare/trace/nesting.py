@@ -125,6 +125,16 @@ def enclosed(end: Integers, parent: Integers) -> Integers:
         above = further
 
 
+def own_time(start: Integers, end: Integers, parent: Integers) -> Integers:
+    """How long each row lasts without those within it. Of one that outlives the row around it only the part within
+    goes off that one's time: none is negative."""
+    own: Integers = end - start
+    inner = np.flatnonzero(parent >= 0)
+    above = parent[inner]
+    np.subtract.at(own, above, np.minimum(end[inner], end[above]) - start[inner])
+    return own
+
+
 def _follow(link: Integers) -> Integers:
     """Where a chain of links ends, for each row: every turn doubles the distance."""
     while True:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tare.errors import unknown
 from tare.trace.naming import step_number
-from tare.trace.nesting import innermost, nest, order
+from tare.trace.nesting import innermost, nest, order, own_time
 from tare.trace.tables import Integers, Mask, Spans, Trace
 from tare.trace.windows import in_counted_steps
 
@@ -100,9 +100,7 @@ class _Tree:
         self._steps = frozenset(steps)
         self.duration = self.end - self.start
         self._parent, self._depth = nest(self.thread, self.start, self.end)
-        self.own = self.duration.copy()
-        inner = np.flatnonzero(self._parent >= 0)
-        np.subtract.at(self.own, self._parent[inner], self.duration[inner])
+        self.own = own_time(self.start, self.end, self._parent)
         self.twin = self._twins()
         for level in range(1, int(self._depth.max(initial=0)) + 1):
             rows_here = np.flatnonzero(self.twin & (self._depth == level))

@@ -15,7 +15,7 @@ from tare.trace.collect import Collector
 from tare.trace.columns import Interned
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
-from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, step_number
+from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, printable, step_number
 from tare.trace.nesting import innermost, nest, order
 from tare.trace.tables import (
     COPY,
@@ -66,7 +66,7 @@ def parse(events: list[Event], source: str = "events", metadata: Mapping[str, An
 
 
 def build(collector: Collector, source: str, metadata: Mapping[str, Any], events: int) -> Trace:
-    names = [str(name) for name in collector.names]
+    names = [printable(str(name)) for name in collector.names]
     operators = _operators(_sorted(collector.operators.finish()), collector.inputs)
     frames = _frames(_sorted(collector.frames.finish()))
     calls = _calls(_sorted(collector.calls.finish()), names, operators, frames)
@@ -88,6 +88,7 @@ def build(collector: Collector, source: str, metadata: Mapping[str, Any], events
         memory=Memory(**_sorted(collector.memory.finish())),
         events=events,
         skipped=collector.skipped,
+        begun=collector.begun,
     )
 
 
@@ -171,6 +172,10 @@ def _steps(annotations: Annotations, operators: Operators, names: list[str], tab
 
 
 def _as_steps(table: Annotations | Operators, known: Any, codes: dict[int, int]) -> Steps:
+    threads = table.thread[known]
+    # Of several processes put into one file, as ranks are, one: its steps beside another's would be twice as many.
+    busiest = int(np.bincount(threads).argmax())
+    known = known & (table.thread == busiest)
     name = table.name[known]
     number = np.array([codes[int(code)] for code in name], dtype=np.int64)
     return Steps(table.start[known], table.end[known], name, number, table.thread[known], np.ones_like(name))

@@ -165,6 +165,8 @@ class Trace:
     # How many events were read in all, and how many of a known category had no usable time.
     events: int
     skipped: int
+    # Spans that are begun and ended by two events, and so were not read.
+    begun: int = 0
 
     def name(self, table: Spans, row: int) -> str:
         code = int(table.name[row])

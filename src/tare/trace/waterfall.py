@@ -44,6 +44,10 @@ MEANING = {
     "movement": "copies between host and device beside which nothing is computed",
     "tail": "after the last kernel, until the step ends",
 }
+UNSEEN = (
+    "the operators took less than the counted work needs, and most of the step is in none: what is compiled ahead "
+    "computes there unseen, and stands as python"
+)
 _OF_CAUSE = {"launch call": "launch gaps", "device-side waiting": "launch gaps"}
 
 
@@ -113,7 +117,9 @@ def host_waterfall(
 ) -> Waterfall:
     """The waterfall of a step on the CPU: operators compute, and what only calls them dispatches."""
     weights = {"kernels": time.computed, "dispatch": time.around, "python": time.outside}
-    return _finish(title, gross, apportion(gross, weights), floor, [], profiled)
+    found = apportion(gross, weights)
+    notes = [UNSEEN] if floor is not None and found["kernels"] < min(floor.fused, found["python"]) else []
+    return _finish(title, gross, found, floor, notes, profiled)
 
 
 def difference(one: Waterfall, other: Waterfall) -> list[Difference]:

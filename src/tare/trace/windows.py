@@ -11,6 +11,7 @@ import numpy as np
 from tare.errors import BadInput
 from tare.trace.columns import distinct
 from tare.trace.intervals import Integers
+from tare.trace.naming import step_number
 from tare.trace.tables import GRAPH, LAUNCH, Mask, Trace
 
 # Of fewer steps than this none is left out; of more, those that took so many times the median.
@@ -51,6 +52,14 @@ def counted_step(trace: Trace, at: Integers) -> Integers:
 def in_counted_steps(trace: Trace, at: Integers) -> Mask:
     """Which of these moments on the host lie in a step that counts."""
     return np.greater_equal(counted_step(trace, at), 0)
+
+
+def other_stepping(trace: Trace) -> int:
+    """On how many threads there are steps beside the one whose steps count."""
+    codes = [code for code, name in enumerate(trace.names) if step_number(name) is not None]
+    marked = np.isin(trace.annotations.name, codes) & (trace.annotations.device == 0)
+    threads = distinct(trace.annotations.thread[marked])
+    return int((threads != trace.steps.thread[0]).sum()) if len(trace.steps) else 0
 
 
 def usual(trace: Trace) -> Trace:

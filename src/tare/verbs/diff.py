@@ -11,9 +11,10 @@ from tare.findings.scene import Scene
 from tare.home import trace_paths
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
-from tare.trace.explanation import recorded_gross
+from tare.trace.explanation import device_name, recorded_gross
 from tare.trace.read import read
 from tare.trace.windows import usual
+from tare.verbs.explained import SAME
 from tare.verbs.records import find_records, no_record
 from tare.verbs.traces import is_trace
 
@@ -32,29 +33,50 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(before: str, after: str, store: str | None) -> Diff:
     kinds = [is_trace(term) for term in (before, after)]
     if all(kinds):
-        return Diff(trace=changes(_scene(Path(before), None), _scene(Path(after), None)))
+        scenes = [_scene(Path(term), None) for term in (before, after)]
+        places = [_place(scene) for scene in scenes]
+        differ = places[0] != places[1]
+        notes = [f"not the same device: A ran on {places[0]}, B on {places[1]}"] if differ else []
+        return Diff(trace=changes(scenes[0], scenes[1]), notes=notes)
     if any(kinds):
         record = before if kinds[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
     one, other = (_record(term, store) for term in (before, after))
     kept = [trace_paths(record.id)[0] for record in (one, other)]
-    notes = [
+    troubles = [trouble for record in (one, other) if (trouble := _trouble(record))]
+    missing = [
         f"no trace is kept of {record.case.key}: tare explain records one"
         for record, path in zip((one, other), kept, strict=True)
-        if not path.exists()
+        if not path.exists() and not record.failure
     ]
     found = record_changes(one, other)
-    if notes:
-        return Diff(records=found, notes=notes)
+    if missing or any(record.failure for record in (one, other)):
+        return Diff(records=found, notes=troubles + missing)
     times = [next((f for f in found.figures if f.name == "gross"), None)] * 2
     grosses = (times[0].before if times[0] else None, times[1].after if times[1] else None)
-    return Diff(records=found, trace=changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1])))
+    traces = changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1]))
+    return Diff(records=found, trace=traces, notes=troubles)
+
+
+def _trouble(record: Record) -> str:
+    """Why the figures of a record are none to compare."""
+    if record.failure:
+        return f"{record.id} failed: {record.failure.cause}: {record.failure.message}"
+    if record.parity.status not in SAME:
+        return f"{record.id} computes something else ({record.parity.status}): its times are not comparable"
+    return ""
 
 
 def _scene(path: Path, gross_s: float | None) -> Scene:
     trace = usual(read(path))
     recorded = recorded_gross(trace)
     return Scene(trace, gross_s or (recorded / 1e9 if recorded else None))
+
+
+def _place(scene: Scene) -> str:
+    if not scene.trace.has_device:
+        return "the host alone"
+    return device_name(scene.trace) or "a device without a name"
 
 
 def _record(term: str, store: str | None) -> Record:

@@ -25,38 +25,42 @@ from tare.store.claim import Claims
 from tare.trace.explanation import About, Explanation, explain, on_one_floor
 from tare.trace.floor import find_floor
 from tare.trace.read import read
-from tare.verbs.explained import Explained, compare
+from tare.verbs.explained import SAME, Explained, compare
 from tare.verbs.peaks import inquiry, measure_and_keep
+from tare.verbs.recorded import count_taken
 from tare.verbs.run import Session, terminable
 from tare.verbs.traces import profile_case
 from tare.workloads import get_workload
-
-# What a rung's parity says where it computes what the others do, as far as anybody knows.
-SAME = ("same", "unchecked")
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """How a plan is to be explained."""
 
-    # A rung that is also compared with the first other one of its ladder.
+    # A rung that is also compared with the first other one of its ladder, if both compute the same.
     against: str | None = None
     # Whether a second recording finds the lines of source that things come from.
     stacks: bool = True
     # Whether what an interrupted run has measured and profiled is taken over.
     resume: bool = False
+    # Whether what any earlier run has measured in an environment like this one is, with the traces kept of it.
+    recorded: bool = False
 
 
 def explain_plan(
     plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool, wish: Wish
 ) -> Explained:
-    """Measures the plan like `tare run`, then profiles each case once and explains it."""
+    """Measures the plan like `tare run`, or what of it is not recorded yet; then profiles each case once and
+    explains it."""
     with Claims() as claims:
         session = Session(plan, options, quick, store, show_progress)
-        outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims)
+        outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims, recorded=wish.recorded)
+        taken = count_taken(outcome.taken, outcome.planned) if wish.recorded else None
         if outcome.interrupted:
-            return Explained(explanations=[], diagnoses=[], interrupted=True)
+            return Explained(explanations=[], diagnoses=[], recorded=taken, interrupted=True)
         with inquiry(show_progress) as (executor, probed, tell):
-            return _Explaining(executor, probed, tell, wish).explain(outcome.records)
+            made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
+        made.recorded, made.skipped = taken, outcome.skipped
+        return made
 
 
 class _Explaining:
@@ -65,8 +69,8 @@ class _Explaining:
     def __init__(self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], wish: Wish) -> None:
         self._executor, self._probed, self._tell, self._wish = executor, probed, tell, wish
         self._made = Explained(explanations=[], diagnoses=[])
-        # By ladder, the positions among the explanations: all, and those that compute what the reference does.
-        self._rungs: dict[str, list[int]] = {}
+        # By ladder, the positions among the explanations of those that compute what the reference does: nothing
+        # else is compared with anything.
         self._same: dict[str, list[int]] = {}
         self._counted: dict[str, Work | None] = {}
         self._peaks: dict[str, Peaks] = {}
@@ -94,7 +98,6 @@ class _Explaining:
             self._made.failed[key] = str(error)
             return
         at = len(self._made.explanations)
-        self._rungs.setdefault(record.case.ladder, []).append(at)
         if record.parity.status in SAME:
             self._same.setdefault(record.case.ladder, []).append(at)
         self._made.explanations.append(explanation)
@@ -106,7 +109,7 @@ class _Explaining:
         for rungs in self._same.values():
             for at, levelled in zip(rungs, on_one_floor([made[i] for i in rungs]), strict=True):
                 made[at] = levelled
-        for first, *others in self._rungs.values():
+            first, *others = rungs
             for at in others:
                 if made[at].rung == self._wish.against:
                     self._made.against += compare(made[first], made[at])
@@ -115,14 +118,16 @@ class _Explaining:
         case = record.case
         peaks, work = self._peaks_of(case.device), self._work_of(case)
         self._tell(f"profiling {case.workload} {case.rung}")
-        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=not self._wish.resume)
+        again = not (self._wish.resume or self._wish.recorded)
+        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=again)
         trace, stacks = read(paths[0]), read(paths[1]) if self._wish.stacks else None
         floor = find_floor(work, peaks, case.precision, case.rung) if work else None
         found = explain(trace, _about(record), floor, stacks)
         if record.parity.status not in SAME:
             differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
-            found = msgspec.structs.replace(found, notes=[differs, *found.notes])
-        first = self._rungs.get(case.ladder) if case.rung == self._wish.against else None
+            found = msgspec.structs.replace(found, notes=[differs, *found.notes], differs=record.parity.status)
+        compared = case.rung == self._wish.against and record.parity.status in SAME
+        first = self._same.get(case.ladder) if compared else None
         before = read(Path(self._made.explanations[first[0]].trace)) if first else None
         step = gross(record)
         return found, diagnose(trace, step.mid if step else None, peaks, stacks, before)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+from rich.text import Text
 
 from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.measure.peakstore import peaks_of_gpu
@@ -24,11 +25,11 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
     ceilings: dict[str, Peaks | None] = {}
     before: Trace | None = None
     with make_console(stderr=True).status("reading traces") as status:
-        for path in (*paths, *([against] if against else [])):
-            status.update(f"reading {path}")
+        every = [*paths, *([against] if against else [])]
+        for path, name in zip(every, _titles(every), strict=True):
+            status.update(Text(f"reading {path}"))
             refuse_records(path)
             trace = read(Path(path))
-            name = Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
             gross_ns = recorded_gross(trace)
             one = explain(trace, About(title=name, gross=gross_ns))
             if one.device not in ceilings:
@@ -39,8 +40,21 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
             diagnoses.append(diagnosis)
             before = trace if against else None
     differences = compare(found[0], found[-1]) if against else []
+    if against and not differences:
+        unknown = [one.title for one in found if one.waterfall.profiled]
+        note = f"what was removed is not shown: gross is not known of {' and '.join(unknown)} (tare diff compares)"
+        found[-1] = msgspec.structs.replace(found[-1], notes=[*found[-1].notes, note])
     known = [peaks for peaks in ceilings.values() if peaks]
     return Explained(explanations=found, diagnoses=diagnoses, against=differences, peaks=known)
+
+
+def _titles(paths: list[str]) -> list[str]:
+    """The files' names without their endings; with their folders where two files bear one name, as ranks' do."""
+    names = [Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace") for path in paths]
+    return [
+        name if names.count(name) == 1 else str(Path(path).parent / name)
+        for path, name in zip(paths, names, strict=True)
+    ]
 
 
 def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Explanation:

@@ -4,11 +4,16 @@ from typing import Any
 
 import msgspec
 
+from tare.cases.grid import Skip
 from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks
 from tare.trace.explanation import Explanation
 from tare.trace.group import Breakdowns, group
 from tare.trace.waterfall import Against, difference
+from tare.verbs.recorded import Taken
+
+# What a rung's parity says where it computes what the others do, as far as anybody knows.
+SAME = ("same", "unchecked")
 
 
 class Explained(msgspec.Struct, kw_only=True):
@@ -18,8 +23,12 @@ class Explained(msgspec.Struct, kw_only=True):
     # Findings, tables and memory: one for each explanation, in the same order.
     diagnoses: list[Diagnosis]
     failed: dict[str, str] = {}
+    # Combinations that are impossible here, and why.
+    skipped: list[Skip] = []
     against: list[Against] = []
     peaks: list[Peaks] = []
+    # Where records of earlier runs were asked for.
+    recorded: Taken | None = None
     interrupted: bool = False
 
     @property
@@ -35,7 +44,8 @@ class Explained(msgspec.Struct, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"explanations": self.explanations, "diagnoses": self.diagnoses}
-        fields |= {"failed": self.failed, "against": self.against}
+        fields |= {"failed": self.failed, "skipped": self.skipped, "against": self.against}
+        fields |= {"recorded": self.recorded}
         return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks, "interrupted": self.interrupted}
 
 

@@ -17,8 +17,9 @@ def find_peaks(device: str, rounds: int, show_progress: bool) -> Peaks:
     """Measures the peaks of a device and keeps them."""
     with inquiry(show_progress) as (executor, probed, tell):
         chosen = probed.devices[0] if device == "auto" else device
-        if chosen.partition(":")[0] not in probed.devices:
-            raise BadInput(f"torch sees no {chosen} device here (there are: {', '.join(probed.devices)})")
+        known = (*probed.devices, *probed.gpus)
+        if chosen not in known:
+            raise BadInput(f"torch sees no {chosen} device here (there are: {', '.join(known)})")
         return measure_and_keep(executor, probed, chosen, rounds, tell)
 
 

@@ -29,6 +29,7 @@ from tare.report.terminal import make_console, skipped_view
 from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
+from tare.verbs.recorded import comparable_records
 
 
 class Outcome(msgspec.Struct):
@@ -41,6 +42,8 @@ class Outcome(msgspec.Struct):
     left_out: dict[str, str]
     planned: int
     interrupted: bool = False
+    # Those of the records that were there before anything was measured.
+    taken: list[Record] = []
 
     @property
     def ladders(self) -> list[Ladder]:
@@ -94,9 +97,9 @@ class Session:
         self._store = store
         self._show_progress = show_progress
 
-    def run(self, resume: bool, fail_fast: bool, claims: Claims | None = None) -> Outcome:
+    def run(self, resume: bool, fail_fast: bool, claims: Claims | None = None, recorded: bool = False) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `claims` is of a caller
-        who goes on with the run."""
+        who goes on with the run. `recorded` measures only what the store has no comparable record of."""
         with contextlib.ExitStack() as stack:
             claims = claims or stack.enter_context(Claims())
             store = stack.enter_context(Store(self._store))
@@ -111,7 +114,10 @@ class Session:
             if not planned:
                 raise nothing_to_do(found.skipped)
             self._options = self._leaner(planned)
-            journal = self._journal(store, found, probed.environment, resume, claims)
+            journal = self._journal(store, found, probed.environment, resume, claims, recorded)
+            if recorded:
+                journal.take_over(comparable_records(store, planned, probed.environment))
+            known = {record.id for record in journal.all_records()}
             progress.plan(planned, self._options.rounds, journal)
             work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
             outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
@@ -124,6 +130,7 @@ class Session:
             else:
                 journal.finish()
             outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
+            outcome.taken = [record for record in outcome.records if record.id in known]
             return outcome
 
     def _leaner(self, planned: list[Case]) -> Options:
@@ -135,12 +142,21 @@ class Session:
         return self._options
 
     def _journal(
-        self, store: Store, found: Expansion, environment: Environment, again: bool, claims: Claims
+        self,
+        store: Store,
+        found: Expansion,
+        environment: Environment,
+        again: bool,
+        claims: Claims,
+        recorded: bool,
     ) -> StoreJournal:
         # What was measured in another environment is no part of this run.
         about: list[Any] = [self._options.identity, environment.id]
         if found.searched:
             about.append([case.key for case in found.searched])
+        if recorded:
+            # It may hold no more than what was missing: whoever resumes a run of the whole plan means another.
+            about.append("recorded")
         mark = fingerprint(found.cases, about)
         earlier = resume(store, mark, claims) if again else None
         return earlier or begin(store, self._plan.name, mark, found.skipped, claims)

@@ -1,0 +1,52 @@
+"""Rungs on one floor: what a faster one has proven, and what only looks like it."""
+
+from builders import ENVIRONMENT, STARTED
+from traces import TraceBuilder
+
+from tare.records.work import OperatorWork, Peak, Peaks, Work
+from tare.trace.explanation import About, Explanation, explain, on_one_floor
+from tare.trace.floor import find_floor
+
+# One product of 30 µs at the peak.
+WORK = Work(
+    operators=[OperatorWork(name="aten::mm", count=1, flops=30_000_000, bytes=1, precision="fp32")],
+    read=1,
+    written=1,
+)
+PEAKS = Peaks(
+    device="cpu",
+    created=STARTED,
+    environment=ENVIRONMENT,
+    peaks=[
+        Peak(name="matrix:fp32", value=1e12, unit="FLOP/s", rounds=[1e12]),
+        Peak(name="bandwidth", value=1e9, unit="B/s", rounds=[1e9]),
+    ],
+)
+
+
+def on_a_host(computing: float, step: float) -> Explanation:
+    """A step of so many µs, of which an operator computes for so many."""
+    builder = TraceBuilder()
+    builder.step(0, step)
+    builder.op("aten::mm", 0, computing)
+    floor = find_floor(WORK, PEAKS, "fp32", "eager")
+    return explain(builder.build(), About(title="host", gross=round(step * 1000)), floor)
+
+
+def floors(*rungs: Explanation) -> list[int]:
+    return [one.waterfall.find("floor") for one in on_one_floor(rungs)]
+
+
+def test_a_rung_that_computed_in_less_lowers_the_floor_of_the_others() -> None:
+    assert floors(on_a_host(50, 60), on_a_host(20, 20)) == [20_000, 20_000]
+
+
+def test_time_in_no_operator_may_be_computing_and_so_proves_nothing() -> None:
+    """As of code that was compiled ahead, of which the profiler sees nothing."""
+    unseen = on_a_host(10, 100)
+    assert floors(on_a_host(50, 60), unseen) == [30_000, 10_000]
+    assert any("computes there unseen" in note for note in unseen.waterfall.notes)
+
+
+def test_a_step_whose_operators_take_what_they_need_computes_nothing_unseen() -> None:
+    assert not any("unseen" in note for note in on_a_host(40, 200).waterfall.notes)
