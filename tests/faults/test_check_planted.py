@@ -36,6 +36,7 @@ def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
     return str(path)
 
 
+@pytest.mark.alone
 def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
                 "--json", PLANTED_MS="4")  # fmt: skip
@@ -48,6 +49,7 @@ def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path
     assert (change["paired"], change["rounds_b"]) == (True, 9)
 
 
+@pytest.mark.alone
 def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
                 "--format", "markdown", PLANTED_MS="2")  # fmt: skip
@@ -56,6 +58,7 @@ def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     assert "To reproduce:" in done.stdout
 
 
+@pytest.mark.alone
 def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path, tmp_path: Path) -> None:
     where = plan(tmp_path, "planted_wait")
     assert tare(home, "run", where, "--rounds", "12", PLANTED_MS="2").returncode == 0
@@ -123,6 +126,7 @@ def rounds_in(home: Path) -> dict[tuple[str, str, int], str]:
     return {place: json.dumps(done["series"]) for place, done in kept.items()}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("after", [3, 12], ids=["while measuring", "while confirming"])
 def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(
     home: Path, tmp_path: Path, after: int
