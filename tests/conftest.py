@@ -3,7 +3,7 @@
 import os
 
 # Side by side, each process of the tests has its share of the cores, and so has all that it starts: threads that
-# spin for others that have no core make a step of the zoo fifty times slower. Set before torch or SciPy is imported:
+# spin for others that have no core make a step of the zoo fifty times slower. Before torch or SciPy is imported:
 # they look only then.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     share = max((os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), 1)

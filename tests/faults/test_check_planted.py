@@ -17,7 +17,7 @@ from commandline import planted_tare as tare
 PLAN = """
 [options]
 rounds = 4
-budget = 0.8
+budget = 0.4
 parity = false
 
 [[grid]]
@@ -126,29 +126,35 @@ def rounds_in(home: Path) -> dict[tuple[str, str, int], str]:
     return {place: json.dumps(done["series"]) for place, done in kept.items()}
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("after", [3, 12], ids=["while measuring", "while confirming"])
-def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(
-    home: Path, tmp_path: Path, after: int
-) -> None:
-    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS, "--json"]
+def kill_after(home: Path, args: list[str], rounds: int) -> None:
+    """Kills a check when the store has so many rounds."""
     environment = planted_environment(home) | {"PLANTED_MS": "4"}
     pipe = subprocess.DEVNULL
     running = subprocess.Popen([sys.executable, "-m", "tare", *args], env=environment, stdout=pipe, stderr=pipe)
     end = time.monotonic() + 120
-    while not (home / "records.db").exists() or len(rounds_in(home)) < after:
+    while not (home / "records.db").exists() or len(rounds_in(home)) < rounds:
         assert running.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
     os.kill(running.pid, 9)
     running.wait()
-    before = rounds_in(home)
+
+
+@pytest.mark.alone
+def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path, tmp_path: Path) -> None:
+    """Killed twice: while it measures, and when it has gone on, while it confirms."""
+    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS, "--json"]
+    kill_after(home, args, 3)
+    first = rounds_in(home)
+    kill_after(home, [*args, "--resume"], 12)
+    second = rounds_in(home)
+    assert first.items() <= second.items()
     done = tare(home, *args, "--resume", PLANTED_MS="4")
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert case["changes"][0]["stage"] == "confirmed"
     now = rounds_in(home)
-    assert before.items() <= now.items()
+    assert second.items() <= now.items()
     # On two sides: four rounds, and nine to confirm.
     assert len(now) == 2 * (4 + 9)
 
