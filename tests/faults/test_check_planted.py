@@ -104,7 +104,7 @@ def test_what_a_regression_changed_in_the_step_is_profiled_on_both_sides(home: P
 
 def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_leak"), "--baseline-env", "PLANTED_LEAK=0", "--metric",
-                "gross", "--confirm", "4", "--budget", "3", "--no-diff", "--json",
+                "gross", "--rounds", "2", "--confirm", "2", "--budget", "1.5", "--no-diff", "--json",
                 PLANTED_LEAK="65536")  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     (case,) = json.loads(done.stdout)["cases"]
