@@ -17,7 +17,7 @@ setup: .venv/ready
 run: setup
 	$(BIN)/tare run $(ARGS)
 
-# First what can run side by side, then what times or kills something, alone.
+# First what can run side by side, a share of the cores each, then what depends on time, alone.
 test: lint
 	$(BIN)/python -m pytest -m 'not alone' --numprocesses auto --maxprocesses 4 --dist worksteal
 	$(BIN)/python -m pytest -m alone

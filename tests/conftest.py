@@ -1,14 +1,16 @@
 """What holds for all tests."""
 
 import os
-from pathlib import Path
 
-import pytest
+# Side by side, each process of the tests has its share of the cores, and so has all that it starts: threads that
+# spin for others that have no core make a step of the zoo fifty times slower. Before torch or SciPy is imported:
+# they look only then.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    share = max((os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), 1)
+    for library in ("OMP", "OPENBLAS"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", str(share))
+
 from hypothesis import HealthCheck, settings
-
-HERE = Path(__file__).parent
-# Folders whose tests run beside no other: what is killed or timed, and programs that use every core and spin.
-ALONE = (HERE / "faults", HERE / "native")
 
 # Tests run side by side, each with a data folder of its own: they do not take turns at one lock for the machine.
 os.environ["TARE_LOCK"] = ""
@@ -16,9 +18,3 @@ os.environ["TARE_LOCK"] = ""
 # A test never fails for having taken long: these machines are shared.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if any(folder in item.path.parents for folder in ALONE):
-            item.add_marker(pytest.mark.alone)

@@ -23,7 +23,6 @@ def test_only_what_comes_before_and_behind_is_printed(tmp_path: Path) -> None:
     assert run_beside(tmp_path, code) == "before\nbehind\n"
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "args",
     [("list", "workloads", "mlp"), ("run", "mlp", "--quick", "--rung", "eager"), ("list", "rungs", "eager")],

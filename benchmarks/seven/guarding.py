@@ -35,9 +35,15 @@ class Checked(NamedTuple):
 
 
 def check(
-    history: History, folder: Path, rounds: int = 6, budget: float = 1.2, workloads: tuple[str, ...] = WORKLOADS
+    history: History,
+    folder: Path,
+    rounds: int = 6,
+    budget: float = 1.2,
+    workloads: tuple[str, ...] = WORKLOADS,
+    confirm: int | None = None,
 ) -> Checked:
-    """The newest commit against the first, side by side."""
+    """The newest commit against the first, side by side; `confirm` are rounds of a confirmation, if not by the
+    noise."""
     folder.mkdir(parents=True)
     plan = folder / "night.toml"
     plan.write_text(PLAN.format(rounds=rounds, budget=budget, workloads=json.dumps(list(workloads))))
@@ -46,6 +52,7 @@ def check(
         for name, commit in (("before", history.good), ("now", history.bad))
     )
     command = ["check", str(plan), "--json", "--no-diff", "--baseline-env", f"PYTHONPATH={_path(str(before))}"]
+    command += [] if confirm is None else ["--confirm", str(confirm)]
     code, report = _tare(command, folder / "home", PYTHONPATH=_path(str(now)), TARE_PLUGINS=PLUGIN)
     accused = []
     for case in report["cases"]:

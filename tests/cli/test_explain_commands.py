@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ceilings import CREATED, plant_peaks
 from commandline import planted_tare, tare
 from traces import RECORDED, TraceBuilder
 
@@ -100,10 +101,13 @@ def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
         "--quick",
         "--budget",
         "0.3",
+        "--smoke",
         "--no-stacks",
         "--json",
     )
+    plant_peaks(tmp_path)
     first = json.loads(tare(tmp_path, *asked).stdout)
+    assert [peaks["created"] for peaks in first["peaks"]] == [CREATED], "peaks that are known are not measured"
     paths = {Path(one["trace"]): one["workload"] for one in first["explanations"]}
     assert sorted(paths.values()) == ["mlp", "mnist_cnn"]
     assert all(one["places"] is None for one in first["explanations"])
@@ -134,6 +138,7 @@ def test_every_case_has_its_files_and_small_sizes_do(tmp_path: Path) -> None:
         "0.3",
     )
     files = ("--svg", str(tmp_path / "f.svg"), "--annotate", str(tmp_path / "x.json"), "--no-stacks", "--json")
+    plant_peaks(tmp_path)
     done = tare(tmp_path, *asked, *files)
     assert done.returncode == 0, done.stderr
     cases = [one["case"] for one in json.loads(done.stdout)["explanations"]]

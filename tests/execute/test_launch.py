@@ -34,6 +34,15 @@ MEASURED = (
 FAILED = '{"kind":"failed","failure":{"cause":"boredom","message":"x"}}'
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _cores() -> Iterator[None]:
+    """All of them, as for a user: a share of the cores would hide threads that libraries start on their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for library in ("OMP", "OPENBLAS"):
+            patch.delenv(f"{library}_NUM_THREADS", raising=False)
+        yield
+
+
 @pytest.fixture(scope="module")
 def fork() -> Iterator[ForkLauncher]:
     launcher = ForkLauncher()

@@ -17,7 +17,7 @@ from commandline import planted_tare as tare
 PLAN = """
 [options]
 rounds = 4
-budget = 0.8
+budget = 0.4
 parity = false
 
 [[grid]]
@@ -36,6 +36,7 @@ def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
     return str(path)
 
 
+@pytest.mark.alone
 def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
                 "--json", PLANTED_MS="4")  # fmt: skip
@@ -48,6 +49,7 @@ def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path
     assert (change["paired"], change["rounds_b"]) == (True, 9)
 
 
+@pytest.mark.alone
 def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
                 "--format", "markdown", PLANTED_MS="2")  # fmt: skip
@@ -56,6 +58,7 @@ def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     assert "To reproduce:" in done.stdout
 
 
+@pytest.mark.alone
 def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path, tmp_path: Path) -> None:
     where = plan(tmp_path, "planted_wait")
     assert tare(home, "run", where, "--rounds", "12", PLANTED_MS="2").returncode == 0
@@ -101,7 +104,7 @@ def test_what_a_regression_changed_in_the_step_is_profiled_on_both_sides(home: P
 
 def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_leak"), "--baseline-env", "PLANTED_LEAK=0", "--metric",
-                "gross", "--confirm", "4", "--budget", "3", "--no-diff", "--json",
+                "gross", "--rounds", "2", "--confirm", "2", "--budget", "1.5", "--no-diff", "--json",
                 PLANTED_LEAK="65536")  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     (case,) = json.loads(done.stdout)["cases"]
@@ -123,28 +126,35 @@ def rounds_in(home: Path) -> dict[tuple[str, str, int], str]:
     return {place: json.dumps(done["series"]) for place, done in kept.items()}
 
 
-@pytest.mark.parametrize("after", [3, 12], ids=["while measuring", "while confirming"])
-def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(
-    home: Path, tmp_path: Path, after: int
-) -> None:
-    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS, "--json"]
+def kill_after(home: Path, args: list[str], rounds: int) -> None:
+    """Kills a check when the store has so many rounds."""
     environment = planted_environment(home) | {"PLANTED_MS": "4"}
     pipe = subprocess.DEVNULL
     running = subprocess.Popen([sys.executable, "-m", "tare", *args], env=environment, stdout=pipe, stderr=pipe)
     end = time.monotonic() + 120
-    while not (home / "records.db").exists() or len(rounds_in(home)) < after:
+    while not (home / "records.db").exists() or len(rounds_in(home)) < rounds:
         assert running.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
     os.kill(running.pid, 9)
     running.wait()
-    before = rounds_in(home)
+
+
+@pytest.mark.alone
+def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path, tmp_path: Path) -> None:
+    """Killed twice: while it measures, and when it has gone on, while it confirms."""
+    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS, "--json"]
+    kill_after(home, args, 3)
+    first = rounds_in(home)
+    kill_after(home, [*args, "--resume"], 12)
+    second = rounds_in(home)
+    assert first.items() <= second.items()
     done = tare(home, *args, "--resume", PLANTED_MS="4")
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert case["changes"][0]["stage"] == "confirmed"
     now = rounds_in(home)
-    assert before.items() <= now.items()
+    assert second.items() <= now.items()
     # On two sides: four rounds, and nine to confirm.
     assert len(now) == 2 * (4 + 9)
 

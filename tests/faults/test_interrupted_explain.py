@@ -5,13 +5,16 @@ import signal
 from pathlib import Path
 
 import psutil
+from ceilings import plant_peaks
 from commandline import start_tare, tare, wait_until
 
-ASKED = ("explain", "mlp", "mnist_cnn", "--device", "cpu", "--quick", "--budget", "0.3", "--no-stacks", "--json")
+ASKED = ("explain", "mlp", "mnist_cnn", "--smoke", "--device", "cpu", "--quick", "--budget", "0.3", "--no-stacks",
+         "--json")  # fmt: skip
 
 
 def test_an_interrupted_explanation_goes_on(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
+    plant_peaks(tmp_path)
     running = start_tare(tmp_path, *ASKED, "--html", str(page))
 
     def profiled() -> bool:

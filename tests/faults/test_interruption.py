@@ -14,7 +14,7 @@ import pytest
 from commandline import Tare, start_tare, wait_until
 
 # Long enough rounds that a signal surely meets one, few enough that the test is short.
-ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "6",
+ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "3",
         "--width", "0.000001", "--no-parity")  # fmt: skip
 ROUNDS = 6
 

@@ -191,9 +191,10 @@ def test_channels_last(executor: LocalExecutor) -> None:
 
 
 def test_threads_are_the_case_s(executor: LocalExecutor) -> None:
-    done = executor.run_round(make("mnist_cnn", "libtorch", "infer", threads=1), 0, OPTIONS, check=False)
+    done = executor.run_round(make("mnist_cnn", "libtorch", "infer", threads=3), 0, OPTIONS, check=False)
     assert done.failure is None
-    assert done.flags["threads"] == "1"
+    # A number that is no share of the cores, which the tests have by default.
+    assert done.flags["threads"] == "3"
 
 
 def test_no_python_is_in_the_process() -> None:

@@ -79,6 +79,7 @@ def spun(folder: Path) -> Round:
         return executor.run_round(case, 0, Options(rounds=1, budget=1.0), check=False)
 
 
+@pytest.mark.alone
 def test_the_example_is_a_rung(spun: Round) -> None:
     assert spun.failure is None
     assert [series.kind for series in spun.series] == ["warmup", "pipelined", "latency"]
@@ -86,6 +87,7 @@ def test_the_example_is_a_rung(spun: Round) -> None:
     assert 0 < spun.host_memory.peak < 100 * 2**20
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["pipelined", "latency"])
 def test_a_step_of_known_length_is_measured_within_one_percent(spun: Round, kind: str) -> None:
     series = spun.find(kind)  # type: ignore[arg-type]
