@@ -102,8 +102,9 @@ class Conformer(Wav2Vec):
     domain="speech",
     task="recognition",
     source="written here in the sizes of MLPerf's RNN-T; Graves, Sequence Transduction (2012)",
-    differs="no dropout; all texts of a batch are equally long; the blank is word 0; the transducer loss is "
-    "computed in torch's operators, a place in the text at a time (torchaudio's kernel is float32 only)",
+    differs="no dropout; biases start at zero; all texts of a batch are equally long; the blank is word 0; the "
+    "transducer loss is computed in torch's operators, a place in the text at a time (torchaudio's kernel is "
+    "float32 only)",
     batch=16,
     sizes={"frames": 400, "length": 40, "vocabulary": 1024, "encoder": 1024, "prediction": 512, "joint": 512},
     smoke={
