@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tare.workloads.base import Size
 from tare.workloads.kinds import SETTLED, Classifier
 from tare.workloads.registry import workload
 
@@ -90,8 +91,8 @@ for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODE
         + ("" if _width else f"; {SETTLED}")
         + ("; TorchBench has the giant of patch 14" if _name.endswith("_large") else ""),
         batch=16 if _name.endswith("_large") else 32,
-        sizes={"resolution": 224, "classes": 1000, **_sizes},
+        sizes={"resolution": Size(224, choices=(224,) if _name in FIXED else ()), "classes": 1000, **_sizes},
         smoke={"batch": 2, "resolution": 224 if _name in FIXED else 64, "classes": 10, **_smoke},
-        requires=("timm",),
+        requires=("timm", "torchvision"),  # which timm imports
         layouts=("contiguous", "channels-last"),
     )(Timm(_model, _shape))
