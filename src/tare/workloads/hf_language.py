@@ -73,12 +73,15 @@ def _sizes(
 
 def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 8, **more: Any) -> None:
     smoke = {key: value for key, value in SMOKE.items() if key == "batch" or key in sizes} | more.pop("smoke", {})
+    unmasked = (
+        "a word is asked for at every place, not at masked ones alone" if "Masked" in definition.model else ""
+    )
     workload(
         name,
         domain="nlp",
         task="language modelling",
         source=f"transformers {definition.model}; {paper}",
-        differs="; ".join(filter(None, ("no dropout", more.pop("differs", "")))),
+        differs="; ".join(filter(None, ("no dropout", unmasked, more.pop("differs", "")))),
         batch=batch,
         sizes=sizes,
         smoke=smoke,

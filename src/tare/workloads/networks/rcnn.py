@@ -103,7 +103,7 @@ def two_stage(
         "rpn_pre_nms_top_n_test": proposals.before_test * seen,
         "rpn_post_nms_top_n_train": proposals.after_train * seen,
         "rpn_post_nms_top_n_test": seen,
-        "box_batch_size_per_image": min(512, seen),
+        "box_batch_size_per_image": min(512, proposals.after_train * seen),
     }
     if kind == "fpn":
         backbone = _resnet_fpn_extractor(body, trainable_layers=3)
