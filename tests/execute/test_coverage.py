@@ -11,7 +11,7 @@ from tare.execute.worker.coverage import cover, registries
 from tare.workloads import Batch, Workload, registry
 
 
-class Remembering(nn.Module):
+class Remembering(nn.Module):  # type: ignore[misc]
     """Makes something in its first step that later ones use."""
 
     def __init__(self) -> None:

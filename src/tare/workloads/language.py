@@ -7,7 +7,13 @@ from tare.workloads.kinds import LanguageModel, Translator
 from tare.workloads.registry import workload
 
 # As many positions as networks/bert.py embeds.
-BERT = {"vocabulary": 30522, "width": 768, "layers": 12, "heads": 12, "length": Size(128, maximum=512)}
+BERT: dict[str, int | Size] = {
+    "vocabulary": 30522,
+    "width": 768,
+    "layers": 12,
+    "heads": 12,
+    "length": Size(128, maximum=512),
+}
 SMOKE = {"batch": 2, "vocabulary": 211, "width": 64, "layers": 2, "heads": 4, "length": 16}
 
 
