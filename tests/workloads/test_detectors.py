@@ -60,3 +60,24 @@ def test_without_a_pyramid_the_fifth_stage_is_the_head_of_boxes_and_of_masks() -
     masks, boxes = full("detectron2_maskrcnn_r_50_c4"), full("detectron2_fasterrcnn_r_50_c4")
     assert masks.roi_heads.mask_head is masks.roi_heads.box_head.stage
     assert parameters(masks) - parameters(boxes) == (2048 * 256 * 2 * 2 + 256) + (256 * 81 + 81)
+
+
+def test_what_a_detector_learns_from_is_spread_evenly() -> None:
+    from tare.workloads.networks.rcnn import evenly
+
+    candidates = torch.tensor([1, 0, 1, 1, 1, 0, 1, 1], dtype=torch.bool)
+    assert evenly(candidates, 3).nonzero().flatten().tolist() == [2, 4, 7]
+    assert torch.equal(evenly(candidates, 6), candidates)
+    assert torch.equal(evenly(candidates, torch.tensor(9)), candidates)
+    assert not bool(evenly(torch.zeros(4, dtype=torch.bool), 2).any())
+    assert int(evenly(torch.ones(1000, dtype=torch.bool), 256).sum()) == 256
+
+
+@pytest.mark.parametrize("name", ["detectron2_fasterrcnn_r_50_fpn", "vision_maskrcnn"])
+def test_every_level_of_a_pyramid_learns(name: str) -> None:
+    workload = get_workload(name)
+    model = workload.build(workload.smoke_sizes).train()
+    batch = workload.inputs(workload.smoke_batch, workload.smoke_sizes)
+    workload.loss(model(*batch.args), batch.target).backward()
+    learning = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+    assert [name for name, slope in learning.items() if slope is None or not bool(slope.any())] == []

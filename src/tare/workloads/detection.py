@@ -7,8 +7,8 @@ from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 DIFFERS = (
-    "anchors and proposals for the loss are the first instead of random ones; the scores of the random weights "
-    "are spread so that boxes survive, as in a trained network"
+    "anchors and proposals for the loss are evenly spread instead of random ones; the scores of the random "
+    "weights are spread so that boxes survive, as in a trained network"
 )
 # TorchBench has one straight from torchvision, which differs in its classes and its number of proposals.
 PLAIN = "vision_maskrcnn"

@@ -38,16 +38,24 @@ DETECTRON = {"c4": Proposals(12, 6, 2), "dc5": Proposals(12, 6, 2), "fpn": Propo
 TORCHVISION = Proposals(2, 1, 2)
 
 
-class FirstSampler(detection_utils.BalancedPositiveNegativeSampler):
-    """Takes the first of the candidates: torchvision draws them at random, which no two rungs would do alike."""
+def evenly(candidates: Any, most: Any) -> Any:
+    """So many of the candidates, as evenly spread as can be, or all where they are fewer."""
+    place = candidates.cumsum(0)
+    count = place[-1].clamp(min=1)
+    kept = count.clamp(max=most)
+    return candidates & (place * kept // count > (place - 1) * kept // count)
+
+
+class EvenSampler(detection_utils.BalancedPositiveNegativeSampler):
+    """Takes candidates from everywhere: torchvision draws them at random, which no two rungs would do alike. The
+    first ones would leave all levels of a pyramid but one, and all of an image but its upper edge, untrained."""
 
     def __call__(self, matched: list[Any]) -> tuple[list[Any], list[Any]]:
         most = int(self.batch_size_per_image * self.positive_fraction)
         chosen = []
         for labels in matched:
-            positive, negative = labels >= 1, labels == 0
-            positive = positive & (positive.cumsum(0) <= most)
-            negative = negative & (negative.cumsum(0) <= self.batch_size_per_image - positive.sum())
+            positive = evenly(labels >= 1, most)
+            negative = evenly(labels == 0, self.batch_size_per_image - positive.sum())
             chosen.append((positive.to(torch.uint8), negative.to(torch.uint8)))
         return [p for p, _ in chosen], [n for _, n in chosen]
 
@@ -120,7 +128,7 @@ def two_stage(
 
 
 def steady(model: Any) -> Any:
-    """Residual branches start small (frozen statistics do not normalise), and samplers take the first."""
+    """Residual branches start small (frozen statistics do not normalise), and samplers draw nothing."""
     for module in model.modules():
         if isinstance(module, resnet.Bottleneck):
             module.bn3.weight.detach().fill_(0.2)
@@ -128,7 +136,7 @@ def steady(model: Any) -> Any:
             nn.init.normal_(module.cls_score.weight, std=SPREAD / module.cls_score.in_features)
         sampler = getattr(module, "fg_bg_sampler", None)
         if sampler is not None:
-            module.fg_bg_sampler = FirstSampler(sampler.batch_size_per_image, sampler.positive_fraction)
+            module.fg_bg_sampler = EvenSampler(sampler.batch_size_per_image, sampler.positive_fraction)
     return model
 
 
