@@ -79,6 +79,11 @@ def test_coverage_counts_and_lists_what_failed(home: Path) -> None:
     assert found["ratio"] is None
 
 
+def test_coverage_names_the_device_that_was_chosen(home: Path) -> None:
+    found = document(tare(home, "coverage", "planted_tiny", "--device", "all", "--json"))
+    assert "cpu" in found["device"].split(" and ")
+
+
 def test_a_workload_in_full(home: Path) -> None:
     found = document(tare(home, "show", "workload", "planted_tiny", "--json"))
     assert found["inspected"]["parameters"] == 32 * 32 + 32

@@ -38,6 +38,12 @@ def test_modes_are_joined_and_workloads_too() -> None:
     assert found.missing.aten == ["e"]
 
 
+def test_a_mode_on_two_devices_is_one_mode() -> None:
+    answers = [("one", "infer", covered("f", "a")), ("one", "infer", covered("f", "b"))]
+    (one,) = make_coverage(REGISTERED, "cpu and cuda", answers, [], {}).workloads
+    assert (one.modes, one.covered.aten) == (["infer"], ["a", "b"])
+
+
 def test_what_a_workload_alone_brings() -> None:
     alone = {entry.workload: entry.alone for entry in figures().workloads}
     assert (alone["one"].api, alone["one"].aten, alone["one"].core) == ([], ["b", "c"], ["b"])

@@ -94,6 +94,34 @@ def test_a_missing_package_makes_its_workloads_unavailable_and_nothing_else(
     assert get_workload("resnet50").remedy() is None
 
 
+HIDDEN = """
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] == {hidden!r} else find(name, *rest)
+from tare.workloads import get_workload
+for name in {names}:
+    workload = get_workload(name)
+    if {hidden!r} not in workload.requires:
+        workload.build(workload.smoke_sizes)
+        print(name)
+"""
+# One of each set of packages.
+EACH = ("mlp", "resnet18", "timm_vovnet", "hf_GPT2", "conv_tasnet", "basic_gnn_gcn")
+
+
+@pytest.mark.parametrize("hidden", ["torchvision", "timm", "transformers", "torchaudio", "torch_geometric"])
+def test_a_workload_needs_no_package_that_it_does_not_name(hidden: str) -> None:
+    assert {ZOO[name].requires for name in EACH} == {w.requires for w in ZOO.values()}
+    code = HIDDEN.format(hidden=hidden, names=EACH)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300
+    )
+    wanted = [name for name in EACH if hidden not in ZOO[name].requires]
+    assert done.stdout.split() == wanted, done.stderr[-500:]
+    assert len(wanted) < len(EACH)
+
+
 def test_a_case_is_refused_with_the_declared_reason() -> None:
     from builders import ENVIRONMENT
 
@@ -122,6 +150,39 @@ def test_a_domain_or_smoke_size_that_is_none_is_refused() -> None:
         Workload(domain="cooking", **plain)
     with pytest.raises(BadInput, match=r"smoke size 'depht'.*did you mean 'depth'"):
         Workload(domain="other", sizes={"depth": Size(2)}, smoke={"depht": 1}, **plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "value", "named"),
+    [
+        ("hf_Bert", "length", 513, "at most 512, not 513"),
+        ("BERT_pytorch", "length", 600, "at most 512, not 600"),
+        ("opacus_cifar10", "depth", 34, "one of 10, 18, not 34"),
+        ("timm_swin", "resolution", 64, "one of 224, not 64"),
+        ("unet3d", "resolution", 32, "at least 64, not 32"),
+    ],
+)
+def test_a_size_that_a_network_cannot_have_is_refused(name: str, size: str, value: int, named: str) -> None:
+    """Else a lookup would fail inside a step, or another network would be built than was asked for."""
+    assert named in (get_workload(name).sizes[size].refusal(size, value) or "")
+
+
+def test_graphs_side_by_side_have_no_edge_between_them() -> None:
+    workload = get_workload("basic_gnn_gcn")
+    nodes, edges = workload.smoke_sizes["nodes"], workload.inputs(3, workload.smoke_sizes).args[1]
+    first, second = edges // nodes
+    assert bool((first == second).all())
+    assert first.bincount().tolist() == [nodes * workload.smoke_sizes["degree"]] * 3
+    (one,) = workload.inputs(1, workload.smoke_sizes).args[1:]
+    assert int(one.max()) < nodes
+
+
+def test_big_bird_attends_in_blocks_at_both_sizes() -> None:
+    """A text of eleven blocks or fewer is attended to as a whole: five fixed ones, and three random ones twice."""
+    workload = get_workload("hf_BigBird")
+    assert workload.defaults["block"] == 64
+    for sizes in (workload.defaults, workload.smoke_sizes):
+        assert sizes["length"] > (5 + 2 * 3) * sizes["block"]
 
 
 def test_a_plug_in_of_ten_lines_adds_a_workload(tmp_path: Path) -> None:

@@ -15,10 +15,16 @@ NAMES = [name for name, workload in all_workloads().items() if not name.startswi
 # How far float32 may be from float64: outputs and losses, and the gradient of all parameters together. Batch norm
 # over two small images amplifies rounding, so the second is wide; a random number in the step is wider still.
 CLOSE, GRADIENT = 1e-3, 0.1
-# Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach. In
-# rgat, as in MLPerf's, the last layer has relations that do not end at papers; and over one neighbour attention
-# has no slope.
-UNREACHED, UNREACHED_IN = 0.2, {"rgat": 0.35}
+# Shares of the parameters that may be without a gradient: parts that the task of this workload does not reach.
+UNREACHED = {
+    "rgat": 0.35,  # as in MLPerf's: in the end only papers count; and over one neighbour attention has no slope
+    "llava": 0.2,  # it takes the last layer but one of its image encoder
+    "sam": 0.15,  # prompts are points, three masks of four are asked for, and how good they are is not
+    "hf_BigBird": 0.05,  # transformers' pooler
+    "hf_Reformer": 0.05,  # transformers has a bias here that it does not add
+    "timm_efficientdet": 0.02,  # no box is on the coarsest level, which has one cell at smoke size
+    "DALLE2_pytorch": 0.01,  # attention over the one pixel that is left in the middle at smoke size
+}
 
 
 def prepared(workload: Workload, dtype: torch.dtype, train: bool) -> Any:
@@ -86,7 +92,7 @@ def test_trains_the_same_as_float64(name: str) -> None:
     assert distance([loss], [wanted]) < CLOSE
     learning = [p for p in first.parameters() if p.requires_grad]
     still = [p for p in learning if p.grad is None or not bool((p.grad != 0).any())]
-    assert len(still) <= UNREACHED_IN.get(name, UNREACHED) * len(learning), (
+    assert len(still) <= UNREACHED.get(name, 0.0) * len(learning), (
         f"{len(still)} of {len(learning)} have no gradient"
     )
     assert all(bool(torch.isfinite(p.grad).all()) for p in learning if p.grad is not None)

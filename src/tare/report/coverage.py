@@ -103,7 +103,8 @@ def _add(entry: Entry, mode: str, answer: Covered | Failure) -> None:
     if isinstance(answer, Failure):
         entry.failures[mode] = f"{answer.cause} in {answer.stage or 'start'}: {answer.message}"
         return
-    entry.modes.append(mode)
+    # On several devices a mode comes more than once.
+    entry.modes = list(dict.fromkeys([*entry.modes, mode]))
     before = entry.covered
     entry.covered = _names(lambda registry: {*getattr(before, registry), *getattr(answer, registry)})
     entry.others = sorted({*entry.others, *answer.others})

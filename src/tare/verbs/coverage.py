@@ -48,7 +48,9 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
             if show_progress and not console.is_terminal:
                 outcome = answer.cause if isinstance(answer, Failure) else "ok"
                 console.print(f"{case.workload} {case.mode} {outcome}", soft_wrap=True)
-    return make_coverage(registered, device, answers, found.skipped, _complete_groups(names))
+    # Not what was asked for, which may be "auto" or "all".
+    devices = " and ".join(dict.fromkeys(case.device for case in found.cases))
+    return make_coverage(registered, devices, answers, found.skipped, _complete_groups(names))
 
 
 def _complete_groups(names: Sequence[str]) -> dict[str, tuple[str, ...]]:

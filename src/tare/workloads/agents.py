@@ -53,7 +53,8 @@ class SoftActorCritic(Update):
     domain="rl",
     task="control from pixels",
     source="written here; Kostrikov et al., Image Augmentation Is All You Need (2020)",
-    differs=f"{TOGETHER}; shifts and the noise of the actions come with the batch",
+    differs=f"{TOGETHER}; shifts and the noise of the actions come with the batch; actor and critics share the "
+    "last layer of the encoder, too",
     batch=128,
     sizes={"resolution": 84, "action": 6, "hidden": 1024, "features": 50},
     smoke={"batch": 2, "resolution": 40, "hidden": 32, "features": 10},
@@ -72,8 +73,9 @@ class Drq(Update):
 
         now, later = torch.rand(2, batch, 9, resolution, resolution) * 255
         done = torch.zeros(batch, 1)
-        noise = torch.randn(2, batch, action)
-        shifts = torch.randint(9, (2, batch, 2))
+        # Two views of what is seen now, and two of what is seen later, whose actions have noise of their own.
+        noise = torch.randn(3, batch, action)
+        shifts = torch.randint(9, (4, batch, 2))
         return Batch((now, torch.rand(batch, action) * 2 - 1, torch.randn(batch, 1), later, done, noise, shifts))
 
 
@@ -105,13 +107,13 @@ class Dqn(Update):
     "LearningToPaint",
     domain="rl",
     task="painting",
-    source="written here on torchvision's ResNet-18; Huang et al., Learning to Paint (2019)",
-    differs=f"{TOGETHER}; the critic learns from the distance to the target image alone, no discriminator",
+    source="written here; Huang et al., Learning to Paint (2019), the baseline",
+    differs=f"{TOGETHER}; what strokes gain is the distance to the target image, not the verdict of a "
+    "discriminator; no episode ends",
     batch=96,
     sizes={"strokes": 5, "blocks": 2, "hidden": 512},
     smoke={"batch": 1, "strokes": 1, "blocks": 1, "hidden": 16},
     unsupported=NO_TRACED_TRAINING,
-    requires=("torchvision",),
     optimizer="adam",
     learning_rate=0.003,
 )
@@ -121,8 +123,11 @@ class Painter(Update):
 
         return Painter(strokes, blocks, hidden)
 
-    def inputs(self, batch: int, **_: int) -> Batch:
+    def inputs(self, batch: int, strokes: int, **_: int) -> Batch:
         import torch
 
+        from tare.workloads.networks.painting import COLOUR, SHAPE
+
         canvas, target = torch.rand(2, batch, 3, 128, 128)
-        return Batch((canvas, target, torch.rand(batch, 1)))
+        drawn = torch.rand(batch, strokes * (SHAPE + COLOUR))
+        return Batch((canvas, target, drawn, torch.rand(batch, 1)))

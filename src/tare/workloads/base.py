@@ -29,12 +29,15 @@ class Size:
     default: int
     choices: tuple[int, ...] = ()
     minimum: int = 1
+    maximum: int | None = None
 
     def refusal(self, name: str, value: int) -> str | None:
         if self.choices and value not in self.choices:
             return f"{name} is one of {', '.join(map(str, self.choices))}, not {value}"
         if value < self.minimum:
             return f"{name} is at least {self.minimum}, not {value}"
+        if self.maximum is not None and value > self.maximum:
+            return f"{name} is at most {self.maximum}, not {value}"
         return None
 
 

@@ -24,7 +24,11 @@ class ConvolutionChain:
     def build(self, calls: int, channels: int, **_: int) -> Any:
         from torch import nn
 
-        return nn.Sequential(*(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(calls)))
+        model = nn.Sequential(*(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(calls)))
+        for layer in model:
+            # As much comes out of a layer as goes in: torch's own weights leave nothing of it after sixteen.
+            nn.init.normal_(layer.weight, std=(9 * channels) ** -0.5)
+        return model
 
     def inputs(self, batch: int, channels: int, resolution: int, **_: int) -> Batch:
         import torch

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tare.workloads.kinds import Classifier
+from tare.workloads.kinds import SETTLED, Classifier
 from tare.workloads.registry import workload
 
 # name -> (batch, where it comes from)
@@ -20,6 +20,7 @@ MODELS = {
 }
 # These are mostly their head: its width is what makes them small.
 HEADS = {"alexnet": 4096, "vgg16": 4096}
+WITHOUT_NORM = ("alexnet", "squeezenet1_1", "vgg16")
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ class Torchvision(Classifier):
     model: str
 
     def build(self, classes: int, width: int = 0, **_: int) -> Any:
+        import torch
         from torch import nn
         from torchvision import models
 
-        from tare.workloads.networks.still import still
+        from tare.workloads.networks.still import settled, still
 
         model = getattr(models, self.model)(weights=None, num_classes=classes)
         if width not in (0, HEADS.get(self.model)):
@@ -38,7 +40,7 @@ class Torchvision(Classifier):
             model.classifier = nn.Sequential(
                 nn.Linear(first.in_features, width), nn.ReLU(), nn.Linear(width, classes)
             )
-        return still(model)
+        return settled(still(model), torch.randn(4, 3, 64, 64))
 
 
 for _name, (_batch, _paper) in MODELS.items():
@@ -47,7 +49,7 @@ for _name, (_batch, _paper) in MODELS.items():
         domain="vision",
         task="classification",
         source=f"torchvision.models.{_name}; {_paper}",
-        differs="no dropout or stochastic depth",
+        differs="no dropout or stochastic depth" + ("" if _name in WITHOUT_NORM else f"; {SETTLED}"),
         batch=_batch,
         sizes={"resolution": 224, "classes": 1000} | ({"width": HEADS[_name]} if _name in HEADS else {}),
         smoke={"batch": 2, "resolution": 64, "classes": 10} | ({"width": 64} if _name in HEADS else {}),

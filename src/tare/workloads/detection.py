@@ -7,9 +7,11 @@ from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 DIFFERS = (
-    "torchvision's parts instead of Detectron2's; anchors and proposals for the loss are the first instead of "
-    "random ones; the scores of the random weights are spread so that boxes survive, as in a trained network"
+    "anchors and proposals for the loss are evenly spread instead of random ones; the scores of the random "
+    "weights are spread so that boxes survive, as in a trained network"
 )
+# TorchBench has one straight from torchvision, which differs in its classes and its number of proposals.
+PLAIN = "vision_maskrcnn"
 # name -> (ResNet's depth, backbone, masks)
 MODELS = {
     "detectron2_fasterrcnn_r_50_c4": (50, "c4", False),
@@ -22,7 +24,7 @@ MODELS = {
     "detectron2_maskrcnn_r_50_fpn": (50, "fpn", True),
     "detectron2_maskrcnn_r_101_c4": (101, "c4", True),
     "detectron2_maskrcnn_r_101_fpn": (101, "fpn", True),
-    "vision_maskrcnn": (50, "fpn", True),
+    PLAIN: (50, "fpn", True),
 }
 
 
@@ -63,11 +65,13 @@ class Detector:
 class TwoStage(Detector):
     backbone: str
     masks: bool
+    plain: bool
 
     def build(self, depth: int, head: int, resolution: int, classes: int, proposals: int) -> Any:
-        from tare.workloads.networks.rcnn import two_stage
+        from tare.workloads.networks.rcnn import DETECTRON, TORCHVISION, two_stage
 
-        return two_stage(depth, self.backbone, self.masks, head, resolution, classes, proposals)
+        counts = TORCHVISION if self.plain else DETECTRON[self.backbone]
+        return two_stage(depth, self.backbone, self.masks, head, resolution, classes, proposals, counts)
 
 
 for _name, (_depth, _backbone, _masks) in MODELS.items():
@@ -75,13 +79,14 @@ for _name, (_depth, _backbone, _masks) in MODELS.items():
         _name,
         domain="vision",
         task="segmentation" if _masks else "detection",
-        source="written here on torchvision.models.detection; "
+        source=("torchvision.models.detection.maskrcnn_resnet50_fpn; " if _name == PLAIN else
+                "written here on torchvision.models.detection; ")
         + ("He et al., Mask R-CNN (2017)" if _masks else "Ren et al., Faster R-CNN (2015)"),
-        differs=DIFFERS,
+        differs=DIFFERS if _name == PLAIN else f"torchvision's parts instead of Detectron2's; {DIFFERS}",
         batch=1,
         sizes={
-            "depth": Size(_depth, choices=(14, 50, 101)), "head": 1024, "resolution": 800, "classes": 81,
-            "proposals": 1000,
+            "depth": Size(_depth, choices=(14, 50, 101)), "head": 1024, "resolution": 800,
+            "classes": 91 if _name == PLAIN else 81, "proposals": 1000,
         },
         smoke={"batch": 1, "depth": 14, "head": 64, "resolution": 96, "classes": 5, "proposals": 16},
         requires=("torchvision",),
@@ -89,5 +94,5 @@ for _name, (_depth, _backbone, _masks) in MODELS.items():
         learning_rate=0.0001,
         unsupported={**NO_HALF, **NO_TRACED_TRAINING},
         counterpart=("detectron2_maskrcnn",) if _name == "detectron2_maskrcnn_r_50_fpn" else (),
-        groups=("mlperf",) if _name == "vision_maskrcnn" else (),
-    )(TwoStage(_backbone, _masks))  # fmt: skip
+        groups=("mlperf",) if _name == PLAIN else (),
+    )(TwoStage(_backbone, _masks, _name == PLAIN))  # fmt: skip

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tare.workloads.base import Batch
+from tare.workloads.kinds import SETTLED
 from tare.workloads.registry import workload
 
 
@@ -11,7 +12,7 @@ from tare.workloads.registry import workload
     domain="vision",
     task="detection",
     source="written here on timm's efficientnet_b0; Tan et al., EfficientDet (2019), D0",
-    differs="D0, where TorchBench has D1; boxes are returned before non-maximum suppression",
+    differs=f"D0, where TorchBench has D1; boxes are returned before non-maximum suppression; {SETTLED}",
     batch=4,
     sizes={"resolution": 512, "classes": 90, "width": 64, "repeats": 3},
     smoke={"batch": 2, "resolution": 128, "classes": 5, "width": 16, "repeats": 1},
@@ -19,9 +20,12 @@ from tare.workloads.registry import workload
 )
 class EfficientDet:
     def build(self, classes: int, width: int, repeats: int, **_: int) -> Any:
-        from tare.workloads.networks.efficientdet import EfficientDet
+        import torch
 
-        return EfficientDet(classes, width, repeats)
+        from tare.workloads.networks.efficientdet import EfficientDet
+        from tare.workloads.networks.still import settled
+
+        return settled(EfficientDet(classes, width, repeats), torch.randn(4, 3, 128, 128))
 
     def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
         import torch

@@ -25,7 +25,8 @@ class Nodes:
         import torch
 
         count = batch * nodes
-        edges = torch.randint(count, (2, count * degree))
+        first = torch.arange(0, count, nodes).repeat_interleave(nodes * degree)
+        edges = first + torch.randint(nodes, (2, count * degree))
         return Batch((torch.randn(count, features), edges), torch.randint(classes, (count,)))
 
     def loss(self, output: Any, target: Any) -> Any:

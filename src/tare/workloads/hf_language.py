@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.kinds import LanguageModel
 from tare.workloads.registry import workload
 
@@ -58,21 +58,30 @@ DISTIL = {
 SMOKE = {"batch": 2, "vocabulary": 211, "hidden": 64, "layers": 2, "heads": 4, "inner": 128, "length": 32}
 
 
-def _sizes(vocabulary: int, hidden: int, layers: int, heads: int, inner: int, length: int) -> dict[str, int]:
+Sizes = dict[str, int | Size]
+
+
+def _sizes(
+    vocabulary: int, hidden: int, layers: int, heads: int, inner: int, length: int, positions: int = 512
+) -> Sizes:
+    """Of `positions` the network has embeddings: no text is longer."""
     return {
         "vocabulary": vocabulary, "hidden": hidden, "layers": layers, "heads": heads, "inner": inner,
-        "length": length,
+        "length": Size(length, maximum=positions),
     }  # fmt: skip
 
 
-def _register(name: str, definition: Hf, sizes: dict[str, int], paper: str, batch: int = 8, **more: Any) -> None:
+def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 8, **more: Any) -> None:
     smoke = {key: value for key, value in SMOKE.items() if key == "batch" or key in sizes} | more.pop("smoke", {})
+    unmasked = (
+        "a word is asked for at every place, not at masked ones alone" if "Masked" in definition.model else ""
+    )
     workload(
         name,
         domain="nlp",
         task="language modelling",
         source=f"transformers {definition.model}; {paper}",
-        differs="; ".join(filter(None, ("no dropout", more.pop("differs", "")))),
+        differs="; ".join(filter(None, ("no dropout", unmasked, more.pop("differs", "")))),
         batch=batch,
         sizes=sizes,
         smoke=smoke,
@@ -137,13 +146,13 @@ _register(
         BERT,
         {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2},
     ),
-    _sizes(50368, 768, 22, 12, 1152, 1024),
+    _sizes(50368, 768, 22, 12, 1152, 1024, 8192),
     "Warner et al., ModernBERT (2024), base",
 )
 _register(
     "hf_GPT2",
     Hf("GPT2LMHeadModel", "GPT2Config", GPT2, {"bos_token_id": 0, "eos_token_id": 0}),
-    {"vocabulary": 50257, "hidden": 768, "layers": 12, "heads": 12, "length": 512},
+    {"vocabulary": 50257, "hidden": 768, "layers": 12, "heads": 12, "length": Size(512, maximum=1024)},
     "Radford et al., GPT-2 (2019)",
     batch=4,
     counterpart=("hf_public_text_generator1",),
@@ -151,18 +160,19 @@ _register(
 _register(
     "hf_GPT2_large",
     Hf("GPT2LMHeadModel", "GPT2Config", GPT2, {"bos_token_id": 0, "eos_token_id": 0}),
-    {"vocabulary": 50257, "hidden": 1280, "layers": 36, "heads": 20, "length": 512},
+    {"vocabulary": 50257, "hidden": 1280, "layers": 36, "heads": 20, "length": Size(512, maximum=1024)},
     "Radford et al., GPT-2 large (2019)",
     batch=4,
     counterpart=("hf_public_text_generator1_large",),
 )
 _register(
     "hf_BigBird",
-    Hf("BigBirdForMaskedLM", "BigBirdConfig", BERT, {"block_size": 16, "num_random_blocks": 3}),
-    _sizes(50358, 768, 12, 12, 3072, 1024),
+    Hf("BigBirdForMaskedLM", "BigBirdConfig", BERT | {"block": "block_size"}, {"num_random_blocks": 3}),
+    # A text of eleven blocks or fewer would be attended to as a whole.
+    _sizes(50358, 768, 12, 12, 3072, 1024, 4096) | {"block": 64},
     "Zaheer et al., Big Bird (2020), base",
     batch=2,
-    smoke={"length": 256},
+    smoke={"length": 256, "block": 16},
 )
 _register(
     "hf_Longformer",
@@ -172,7 +182,7 @@ _register(
         BERT,
         {"max_position_embeddings": 4098, "attention_window": 64},
     ),
-    _sizes(50265, 768, 12, 12, 3072, 1024),
+    _sizes(50265, 768, 12, 12, 3072, 1024, 4096),
     "Beltagy et al., Longformer (2020), base",
     batch=2,
     smoke={"length": 128},

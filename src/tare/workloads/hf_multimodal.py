@@ -150,7 +150,8 @@ class Llava(LanguageModel):
     domain="vision",
     task="segmentation",
     source="transformers SamModel; Kirillov et al., Segment Anything (2023), ViT-B",
-    differs="ViT-B, where TorchBench has ViT-H",
+    differs="ViT-B, where TorchBench has ViT-H; the image encoder starts with weights of 0.02 instead of "
+    "transformers' 1e-10, which leave nothing of the image; the prediction of a mask's quality is not trained",
     batch=1,
     sizes={"resolution": 1024, "layers": 12, "width": 768},
     smoke={"resolution": 128, "layers": 2, "width": 96},
@@ -159,21 +160,23 @@ class Llava(LanguageModel):
 )
 class Sam:
     def build(self, resolution: int, layers: int, width: int) -> Any:
-        from transformers import SamConfig, SamMaskDecoderConfig, SamPromptEncoderConfig, SamVisionConfig
+        from transformers import SamMaskDecoderConfig, SamPromptEncoderConfig, SamVisionConfig
 
+        from tare.workloads.networks.still import awake
         from tare.workloads.networks.wrapped import from_config
 
-        assert SamConfig is not None
         step = max(layers // 4, 1)
         vision = SamVisionConfig(
             image_size=resolution, patch_size=16, hidden_size=width, num_hidden_layers=layers, mlp_dim=4 * width,
             num_attention_heads=12, global_attn_indexes=list(range(step - 1, layers, step)), window_size=14,
+            initializer_range=0.02,  # transformers' 1e-10 leaves nothing of the image
         )  # fmt: skip
         prompt = SamPromptEncoderConfig(image_size=resolution, patch_size=16)
-        return from_config(
+        model = from_config(
             "SamModel", "SamConfig", ("pixel_values", "input_points"), "pred_masks",
             vision_config=vision, prompt_encoder_config=prompt, mask_decoder_config=SamMaskDecoderConfig(),
         )  # fmt: skip
+        return awake(model)
 
     def inputs(self, batch: int, resolution: int, **_: int) -> Batch:
         import torch

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.kinds import Translator
 from tare.workloads.registry import workload
 
@@ -85,11 +85,14 @@ class T5Generate:
     source="transformers BartForConditionalGeneration; Lewis et al., BART (2019), base",
     differs="no dropout",
     batch=4,
-    sizes={"vocabulary": 50265, "hidden": 768, "layers": 6, "heads": 12, "inner": 3072, "length": 512},
+    sizes={
+        "vocabulary": 50265, "hidden": 768, "layers": 6, "heads": 12, "inner": 3072,
+        "length": Size(512, maximum=1024),
+    },
     smoke=SMOKE,
     requires=("transformers",),
     optimizer="adamw",
-)
+)  # fmt: skip
 class Bart(Translator):
     def build(self, vocabulary: int, hidden: int, layers: int, heads: int, inner: int, **_: int) -> Any:
         from tare.workloads.networks.wrapped import from_config
@@ -106,10 +109,11 @@ class Bart(Translator):
     "hf_Reformer",
     domain="nlp",
     task="language modelling",
-    source="transformers ReformerModelWithLMHead; Kitaev et al., Reformer (2020)",
-    differs="no dropout; the rotations of the hashing are drawn once instead of in each step",
+    source="transformers ReformerModelWithLMHead; Kitaev et al., Reformer (2020), the model of enwik8",
+    differs="no dropout; the rotations of the hashing are drawn once instead of in each step; texts of 1024 "
+    "instead of 65536 letters, in chunks of 64; every second layer looks at its neighbourhood only",
     batch=4,
-    sizes={"vocabulary": 320, "hidden": 512, "layers": 6, "heads": 8, "inner": 2048, "length": 1024},
+    sizes={"vocabulary": 258, "hidden": 1024, "layers": 12, "heads": 8, "inner": 4096, "length": 1024},
     smoke={**SMOKE, "vocabulary": 211, "length": 128},
     requires=("transformers",),
     optimizer="adamw",

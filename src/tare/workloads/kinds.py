@@ -8,6 +8,8 @@ from tare.workloads.base import Batch
 NO_TRACED_TRAINING = {
     "torchscript/train": "a loss passes through a network cut off from its parameters, which cannot be traced"
 }
+# Of workloads whose inference would not depend on its input otherwise (networks/still.py).
+SETTLED = "batch norms start with the statistics of a random batch"
 
 
 class Classifier:

@@ -2,11 +2,18 @@
 
 from typing import Any
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.kinds import LanguageModel, Translator
 from tare.workloads.registry import workload
 
-BERT = {"vocabulary": 30522, "width": 768, "layers": 12, "heads": 12, "length": 128}
+# As many positions as networks/bert.py embeds.
+BERT: dict[str, int | Size] = {
+    "vocabulary": 30522,
+    "width": 768,
+    "layers": 12,
+    "heads": 12,
+    "length": Size(128, maximum=512),
+}
 SMOKE = {"batch": 2, "vocabulary": 211, "width": 64, "layers": 2, "heads": 4, "length": 16}
 
 
@@ -99,7 +106,7 @@ class BertPretraining(Segmented):
     source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), spans as on CMRC2018",
     differs="no dropout",
     batch=8,
-    sizes={**BERT, "vocabulary": 21128, "length": 512},
+    sizes={**BERT, "vocabulary": 21128, "length": Size(512, maximum=512)},
     smoke=SMOKE,
     optimizer="adamw",
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tare.workloads.base import Batch
+from tare.workloads.base import Batch, Size
 from tare.workloads.kinds import Classifier
 from tare.workloads.registry import workload
 
@@ -87,7 +87,7 @@ for _name, _how in (("functorch_dp_cifar10", "vmap"), ("opacus_cifar10", "hooks"
         f"norm; gradients by {'torch.func.vmap' if _how == 'vmap' else 'an outer product a layer, as in Opacus'}",
         differs="the noise comes from a buffer made once, so that steps can be repeated",
         batch=64,
-        sizes={"resolution": 32, "classes": 10, "depth": 18, "width": 64},
+        sizes={"resolution": 32, "classes": 10, "depth": Size(18, choices=(10, 18)), "width": 64},
         smoke={"batch": 2, "resolution": 16, "depth": 10, "width": 8},
         unsupported={
             "torchscript/train": "gradients inside the step are taken by autograd, which tracing does not record",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tare.workloads.kinds import Classifier
+from tare.workloads.kinds import SETTLED, Classifier
 from tare.workloads.registry import workload
 
 SOURCE = "written here after P. Lippe, UvA Deep Learning Tutorials 5 (2022), CIFAR-10"
@@ -22,11 +22,14 @@ class SmallResNet(Classifier):
 
 
 @workload(
-    "phlippe_densenet", domain="vision", task="classification", source=SOURCE, batch=128, sizes=SIZES, smoke=SMOKE,
-    layouts=("contiguous", "channels-last"),
+    "phlippe_densenet", domain="vision", task="classification", source=SOURCE, differs=SETTLED, batch=128,
+    sizes=SIZES, smoke=SMOKE, layouts=("contiguous", "channels-last"),
 )  # fmt: skip
 class SmallDenseNet(Classifier):
     def build(self, classes: int, **_: int) -> Any:
-        from tare.workloads.networks.cifar import DenseNet
+        import torch
 
-        return DenseNet(classes, layers=(6, 6, 6, 6), bottleneck=2, growth=16)
+        from tare.workloads.networks.cifar import DenseNet
+        from tare.workloads.networks.still import settled
+
+        return settled(DenseNet(classes, layers=(6, 6, 6, 6), bottleneck=2, growth=16), torch.randn(4, 3, 32, 32))

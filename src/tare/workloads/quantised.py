@@ -16,9 +16,9 @@ class QuantisationAware(Classifier):
         from torch.ao.quantization.quantize_fx import prepare_qat_fx
         from torchvision.models import mobilenet_v2
 
-        from tare.workloads.networks.float32 import Observing, settled
+        from tare.workloads.networks.float32 import Observing
         from tare.workloads.networks.residual import bottlenecks
-        from tare.workloads.networks.still import still
+        from tare.workloads.networks.still import settled, still
 
         plain = bottlenecks(depth, num_classes=classes) if depth else mobilenet_v2(num_classes=classes)
         model = still(plain).train()

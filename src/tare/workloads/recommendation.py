@@ -28,7 +28,7 @@ class Clicks:
     domain="recommendation",
     task="click prediction",
     source="written here; Naumov et al., DLRM (2019), layers as in MLPerf on Criteo",
-    differs="tables of 100,000 rows each instead of up to 40 million; one index a table",
+    differs="tables of 100,000 rows each instead of up to 40 million, with dense gradients; one index a table",
     batch=2048,
     sizes={"rows": 100000, "width": 128, "tables": SPARSE, "dense": 13},
     smoke={"batch": 16, "rows": 100, "width": 16, "tables": 4},

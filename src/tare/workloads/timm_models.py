@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tare.workloads.kinds import Classifier
+from tare.workloads.base import Size
+from tare.workloads.kinds import SETTLED, Classifier
 from tare.workloads.registry import workload
 
 Shape = Callable[[int, int], dict[str, Any]]
@@ -66,13 +67,16 @@ class Timm(Classifier):
 
     def build(self, classes: int, width: int = 0, depth: int = 0, **_: int) -> Any:
         import timm
+        import torch
 
-        from tare.workloads.networks.still import awake, still
+        from tare.workloads.networks.still import awake, settled, still
 
         more = self.shape(width, depth)
         if self.shape is _mixer:  # timm's name for it takes no other width
             return awake(still(timm.models.MlpMixer(num_classes=classes, patch_size=16, **more)))
-        return awake(still(timm.create_model(self.model, pretrained=False, num_classes=classes, **more)))
+        model = awake(still(timm.create_model(self.model, pretrained=False, num_classes=classes, **more)))
+        # Those without a size of their own are those with batch norm.
+        return model if width else settled(model, torch.randn(4, 3, 64, 64))
 
 
 for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODELS.items():
@@ -84,10 +88,11 @@ for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODE
         task="classification",
         source=f"timm {_model}; {_paper}",
         differs="no dropout or drop path; weights that start at zero start small"
+        + ("" if _width else f"; {SETTLED}")
         + ("; TorchBench has the giant of patch 14" if _name.endswith("_large") else ""),
         batch=16 if _name.endswith("_large") else 32,
-        sizes={"resolution": 224, "classes": 1000, **_sizes},
+        sizes={"resolution": Size(224, choices=(224,) if _name in FIXED else ()), "classes": 1000, **_sizes},
         smoke={"batch": 2, "resolution": 224 if _name in FIXED else 64, "classes": 10, **_smoke},
-        requires=("timm",),
+        requires=("timm", "torchvision"),  # which timm imports
         layouts=("contiguous", "channels-last"),
     )(Timm(_model, _shape))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tare.workloads.base import Batch
-from tare.workloads.kinds import Classifier
+from tare.workloads.kinds import SETTLED, Classifier
 from tare.workloads.registry import workload
 
 
@@ -72,7 +72,8 @@ class SuperSloMo:
     domain="vision",
     task="matting",
     source="written here; Sengupta et al., Background Matting (2020)",
-    differs="the supervised stage, without the adversarial fine-tuning on unlabelled video",
+    differs="the supervised stage, without the adversarial fine-tuning on unlabelled video, and without its loss "
+    f"of the foreground alone; the decoder of the foreground does not see the image again; {SETTLED}",
     batch=1,
     sizes={"resolution": 512, "width": 64, "blocks": 7},
     smoke={"resolution": 64, "width": 8, "blocks": 1},
@@ -80,8 +81,9 @@ class SuperSloMo:
 class BackgroundMatting:
     def build(self, width: int, blocks: int, **_: int) -> Any:
         from tare.workloads.networks.matting import ContextSwitching
+        from tare.workloads.networks.still import settled
 
-        return ContextSwitching(width, blocks)
+        return settled(ContextSwitching(width, blocks), *self.inputs(2, 64).args)
 
     def inputs(self, batch: int, resolution: int, **_: int) -> Batch:
         import torch

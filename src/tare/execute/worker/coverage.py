@@ -1,5 +1,7 @@
 """The worker's side of coverage: one step of a case under interception, and the registries to hold it against."""
 
+from collections.abc import Callable
+
 import torch
 
 from tare.cases.case import Case
@@ -22,14 +24,10 @@ def registries() -> Registered:
 
 
 def cover(case: Case) -> Covered:
-    """What a step calls. Each mode has steps of its own: some functions (attention's fast path) look whether one
-    for Python functions is active, and then run other operators."""
+    """What a step calls. Each mode has a program of its own: some functions (attention's fast path) look whether
+    one for Python functions is active, and then run other operators."""
     pin_flags(case)
-    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
-    # The first step may do what others do not: an optimizer makes its state, a cache is filled.
-    operators = operator_calls(program.step) | operator_calls(program.step)
-    functions = api_calls(program.step)
-    program.close()
+    operators, functions = _calls(case, operator_calls), _calls(case, api_calls)
     api, aten = set(api_registry()), set(aten_registry())
     return Covered(
         api=sorted(functions & api),
@@ -37,3 +35,12 @@ def cover(case: Case) -> Covered:
         core=sorted(core_of(operators, set(core_registry()))),
         others=sorted((functions - api) | (operators - aten)),
     )
+
+
+def _calls(case: Case, seen_in: Callable[[Callable[[], object]], set[str]]) -> set[str]:
+    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    try:
+        # The first step may do what others do not: an optimizer makes its state, a cache is filled.
+        return seen_in(program.step) | seen_in(program.step)
+    finally:
+        program.close()

@@ -30,7 +30,12 @@ def follow(slow: Any, quick: Any) -> None:
 
 
 class SoftActorCritic(nn.Module):
-    """`encode` maps a state to what actor and critics see; the critics' gradient alone reaches it."""
+    """`encode` maps a state to what actor and critics see; the critics' gradient alone reaches it.
+
+    States may come in several views, one batch behind the other (Kostrikov et al., 2020): what critics are to give
+    is the mean over the later views, each of the present views learns it, and the actor sees the first of them.
+    `noise` has a batch for the action in each later view, and one for the actor's.
+    """
 
     def __init__(
         self, actor: Callable[[int], Any], critic: Callable[[], Any], action: int, encode: Any = None
@@ -63,15 +68,18 @@ class SoftActorCritic(nn.Module):
         follow(self.slow, self.critics)
         follow(self.slow_encode, self.encode)
         temperature = self.log_temperature.exp()
+        views = len(noise) - 1
         with torch.no_grad():
-            next_action, next_log = self.act(self.encode(later), noise[0])
+            next_action, next_log = self.act(self.encode(later), noise[:-1].flatten(0, 1))
             least = torch.minimum(*self.value(self.slow, self.slow_encode(later), next_action))
-            wanted = reward + (1 - done) * DISCOUNT * (least - temperature * next_log)
+            worth = (least - temperature * next_log).unflatten(0, (views, -1)).mean(0)
+            wanted = (reward + (1 - done) * DISCOUNT * worth).repeat(views, 1)
         seen = self.encode(now)
-        first, second = self.value(self.critics, seen, action)
-        critic = (first - wanted).square().mean() + (second - wanted).square().mean()
-        new_action, log = self.act(seen.detach(), noise[1])
-        both = torch.cat([seen.detach(), new_action], dim=-1)
+        first, second = self.value(self.critics, seen, action.repeat(views, 1))
+        critic = views * ((first - wanted).square().mean() + (second - wanted).square().mean())
+        present = seen[: len(action)].detach()
+        new_action, log = self.act(present, noise[-1])
+        both = torch.cat([present, new_action], dim=-1)
         best = torch.minimum(frozen(self.critics[0], both), frozen(self.critics[1], both))
         actor = (temperature.detach() * log - best).mean()
         return critic + actor + temperature * (-log.detach() - self.entropy).mean()

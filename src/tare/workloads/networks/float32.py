@@ -33,17 +33,3 @@ class Observing(Float32):
 
     def train(self, mode: bool = True) -> Any:
         return super().train(mode).apply(enable_observer if mode else disable_observer)
-
-
-def settled(model: Any, images: Any) -> Any:
-    """The model after one pass over a batch: its norms know the batch, its quantisers the ranges. A network that
-    has seen nothing yet shrinks its activations from layer to layer, and rounds them to nothing."""
-    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    usual = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = None  # the mean over all batches, which is one
-    with torch.no_grad():
-        model.train()(images)
-    for norm, momentum in zip(norms, usual, strict=True):
-        norm.momentum = momentum
-    return model

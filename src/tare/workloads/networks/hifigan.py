@@ -43,6 +43,9 @@ class Generator(nn.Module):
             width //= 2
             self.fields.append(nn.ModuleList(Field(width, kernel) for kernel in KERNELS))
         self.last = weight_norm(nn.Conv1d(width, 1, 7, padding=3))
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)  # random ones are louder than the spectrogram
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)

@@ -1,18 +1,19 @@
 """Learning to Paint (Huang et al., 2019): an actor that proposes strokes, a network that draws them, a critic."""
 
+import copy
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from tare.workloads.networks.actor_critic import PACE
+from tare.workloads.networks.actor_critic import follow
 from tare.workloads.networks.frozen import frozen
-from tare.workloads.networks.residual import basic
 
 SHAPE, COLOUR = 10, 3
-DISCOUNT = 0.95**5
+DISCOUNT, STEPS = 0.95**5, 40
 
 
 class Renderer(nn.Module):
@@ -39,27 +40,62 @@ class Renderer(nn.Module):
         return 1 - torch.sigmoid(picture)
 
 
-def body(channels: int, out: int, blocks: int) -> Any:
-    network = basic(blocks, num_classes=out)
-    network.conv1 = nn.Conv2d(channels, 64, 3, 2, 1, bias=False)
-    return network
+class Translated(nn.Module):
+    """A ReLU whose bend is learned (Xiang and Li, 2017), beside weight norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(x - self.at) + self.at
 
 
-def judge(blocks: int) -> Any:
-    """The critic has weight norm in its last layer, and no batch norm, as in the paper."""
-    network = basic(blocks, num_classes=1, norm_layer=lambda width: nn.GroupNorm(8, width))
-    network.conv1 = nn.Conv2d(3 + 3 + 3 + 1 + 2, 64, 3, 2, 1, bias=False)
-    network.fc = weight_norm(network.fc)
-    return network
+Layer = Callable[[int, int, int, int], Any]
+
+
+def batch_normed(into: int, out: int, size: int, stride: int) -> Any:
+    return nn.Sequential(nn.Conv2d(into, out, size, stride, size // 2, bias=False), nn.BatchNorm2d(out))
+
+
+def weight_normed(into: int, out: int, size: int, stride: int) -> Any:
+    return weight_norm(nn.Conv2d(into, out, size, stride, size // 2))
+
+
+class Block(nn.Module):
+    def __init__(self, into: int, out: int, stride: int, layer: Layer, bend: Callable[[], Any]) -> None:
+        super().__init__()
+        self.body = nn.Sequential(layer(into, out, 3, stride), bend(), layer(out, out, 3, 1))
+        self.short = layer(into, out, 1, stride) if stride > 1 else nn.Identity()
+        self.bend = bend()
+
+    def forward(self, x: Any) -> Any:
+        return self.bend(self.body(x) + self.short(x))
+
+
+def residual(channels: int, out: int, blocks: int, layer: Layer, bend: Callable[[], Any]) -> nn.Sequential:
+    """ResNet-18 (two blocks a stage) for images of 128x128: every stage halves them, no pool before."""
+    layers: list[Any] = [layer(channels, 64, 3, 2), bend()]
+    into = 64
+    for width in (64, 128, 256, 512):
+        for i in range(blocks):
+            layers.append(Block(into, width, 1 if i else 2, layer, bend))
+            into = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(into, out))
 
 
 class Painter(nn.Module):
+    """In training the update from a memory: a canvas, its target, the strokes that were drawn then, at which step.
+    Else the canvas with new strokes."""
+
     def __init__(self, strokes: int, blocks: int, hidden: int) -> None:
         super().__init__()
         self.strokes = strokes
-        # Canvas, target, the step, and the coordinates of the pixels.
-        self.actor = body(3 + 3 + 1 + 2, strokes * (SHAPE + COLOUR), blocks)
-        self.critic, self.slow = judge(blocks), judge(blocks).requires_grad_(False)
+        # Canvas, target, the step, and the coordinates of the pixels; the critic sees two canvases.
+        self.actor = residual(3 + 3 + 1 + 2, strokes * (SHAPE + COLOUR), blocks, batch_normed, nn.ReLU)
+        self.critic = residual(3 + 3 + 3 + 1 + 2, 1, blocks, weight_normed, Translated)
+        self.slow_actor = copy.deepcopy(self.actor).requires_grad_(False)
+        self.slow = copy.deepcopy(self.critic).requires_grad_(False)
         self.renderer = Renderer(hidden).requires_grad_(False)
 
     def draw(self, canvas: Any, strokes: Any) -> Any:
@@ -72,23 +108,37 @@ class Painter(nn.Module):
             canvas = canvas * (1 - shape[:, i]) + colour[:, i]
         return canvas
 
-    def see(self, canvas: Any, target: Any, step: Any) -> Any:
-        line = torch.linspace(0, 1, canvas.shape[-1], device=canvas.device, dtype=canvas.dtype)
+    def see(self, step: Any, *pictures: Any) -> Any:
+        like = pictures[0]
+        line = torch.linspace(0, 1, like.shape[-1], device=like.device, dtype=like.dtype)
         grid = torch.stack(torch.meshgrid(line, line, indexing="ij"))
-        plane = step[:, :, None, None].expand(-1, 1, *canvas.shape[2:])
-        return torch.cat([canvas, target, plane, grid.expand(len(canvas), -1, -1, -1)], dim=1)
+        plane = step[:, :, None, None].expand(-1, 1, *like.shape[2:])
+        return torch.cat([*pictures, plane, grid.expand(len(like), -1, -1, -1)], dim=1)
 
-    def forward(self, canvas: Any, target: Any, step: Any) -> Any:
-        strokes = torch.sigmoid(self.actor(self.see(canvas, target, step)))
-        painted = self.draw(canvas, strokes)
+    def act(self, actor: Any, canvas: Any, target: Any, step: Any) -> Any:
+        return self.draw(canvas, torch.sigmoid(actor(self.see(step, canvas, target))))
+
+    def forward(self, canvas: Any, target: Any, strokes: Any, step: Any) -> Any:
         if not self.training:
-            return painted
+            return self.act(self.actor, canvas, target, step)
+        follow(self.slow, self.critic)
+        follow(self.slow_actor, self.actor)
+        soon = step + 1 / STEPS
         with torch.no_grad():
-            for old, new in zip(self.slow.parameters(), self.critic.parameters(), strict=True):
-                old.lerp_(new, PACE)
-            gain = (canvas - target).square().mean((1, 2, 3)) - (painted - target).square().mean((1, 2, 3))
-            after = self.see(painted, target, step)
-            wanted = gain[:, None] + DISCOUNT * self.slow(torch.cat([painted, after], dim=1))
-        before = self.see(canvas, target, step)
-        critic = (self.critic(torch.cat([painted.detach(), before], dim=1)) - wanted).square().mean()
-        return critic - frozen(self.critic, torch.cat([painted, before], dim=1)).mean()
+            drawn = self.draw(canvas, strokes)
+            after = self.act(self.slow_actor, drawn, target, soon)
+            later = self.slow(self.see(soon + 1 / STEPS, drawn, after, target))
+            # What these strokes gain is on both sides of the critic's error, and is left out.
+            wanted = DISCOUNT * (later + gain(drawn, after, target))
+        critic = (self.critic(self.see(soon, canvas, drawn, target)) - wanted).square().mean()
+        painted = self.act(self.actor, canvas, target, step)
+        value = frozen(self.critic, self.see(soon, canvas, painted, target)) + gain(canvas, painted, target)
+        return critic - value.mean()
+
+
+def gain(before: Any, after: Any, target: Any) -> Any:
+    """By how much nearer to the target a canvas has come."""
+    return (
+        (before - target).square().mean((1, 2, 3), keepdim=True)
+        - (after - target).square().mean((1, 2, 3), keepdim=True)
+    ).flatten(1)

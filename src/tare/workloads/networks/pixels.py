@@ -40,13 +40,16 @@ class PixelEncoder(nn.Module):
 
 
 class Drq(nn.Module):
+    """Algorithm 1 with two augmentations each for targets and for values (K = M = 2)."""
+
     def __init__(self, agent: Any) -> None:
         super().__init__()
         self.agent = agent
 
     def forward(self, now: Any, action: Any, reward: Any, later: Any, done: Any, noise: Any, shifts: Any) -> Any:
         if self.training:
-            now, later = shift(now, shifts[0]), shift(later, shifts[1])
+            now = torch.cat([shift(now, shifts[0]), shift(now, shifts[1])])
+            later = torch.cat([shift(later, shifts[2]), shift(later, shifts[3])])
         return self.agent(now, action, reward, later, done, noise)
 
 

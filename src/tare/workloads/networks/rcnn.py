@@ -1,11 +1,12 @@
 """Faster R-CNN and Mask R-CNN with the three backbones of Detectron2's zoo (C4, DC5, FPN) on torchvision's parts.
 
-C4: proposals from the fourth stage, the fifth is the head of each box. DC5: the fifth stage dilated instead of
-strided, and a head of two linear layers. FPN: a feature pyramid. See He et al., Mask R-CNN (2017), section 3.
+C4: proposals from the fourth stage, the fifth is the head of each box and of each mask. DC5: the fifth stage
+dilated instead of strided, and a head of two linear layers. FPN: a feature pyramid. See He et al., Mask R-CNN
+(2017), section 3 and figure 4.
 """
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -23,16 +24,38 @@ from tare.workloads.networks.residual import bottlenecks
 SPREAD = 100.0
 
 
-class FirstSampler(detection_utils.BalancedPositiveNegativeSampler):
-    """Takes the first of the candidates: torchvision draws them at random, which no two rungs would do alike."""
+class Proposals(NamedTuple):
+    """How many there are before and after non-maximum suppression, in multiples of what the heads see at
+    inference. Of a pyramid the first are those of each level."""
+
+    before_train: int
+    before_test: int
+    after_train: int
+
+
+# The base configurations of Detectron2, and what torchvision's detectors have where nothing else is said.
+DETECTRON = {"c4": Proposals(12, 6, 2), "dc5": Proposals(12, 6, 2), "fpn": Proposals(2, 1, 1)}
+TORCHVISION = Proposals(2, 1, 2)
+
+
+def evenly(candidates: Any, most: Any) -> Any:
+    """So many of the candidates, as evenly spread as can be, or all where they are fewer."""
+    place = candidates.cumsum(0)
+    count = place[-1].clamp(min=1)
+    kept = count.clamp(max=most)
+    return candidates & (place * kept // count > (place - 1) * kept // count)
+
+
+class EvenSampler(detection_utils.BalancedPositiveNegativeSampler):
+    """Takes candidates from everywhere: torchvision draws them at random, which no two rungs would do alike. The
+    first ones would leave all levels of a pyramid but one, and all of an image but its upper edge, untrained."""
 
     def __call__(self, matched: list[Any]) -> tuple[list[Any], list[Any]]:
         most = int(self.batch_size_per_image * self.positive_fraction)
         chosen = []
         for labels in matched:
-            positive, negative = labels >= 1, labels == 0
-            positive = positive & (positive.cumsum(0) <= most)
-            negative = negative & (negative.cumsum(0) <= self.batch_size_per_image - positive.sum())
+            positive = evenly(labels >= 1, most)
+            negative = evenly(labels == 0, self.batch_size_per_image - positive.sum())
             chosen.append((positive.to(torch.uint8), negative.to(torch.uint8)))
         return [p for p, _ in chosen], [n for _, n in chosen]
 
@@ -73,7 +96,9 @@ class Stage5Head(nn.Module):
         return self.stage(x).mean((2, 3))
 
 
-def two_stage(depth: int, kind: str, masks: bool, head: int, resolution: int, classes: int, proposals: int) -> Any:
+def two_stage(
+    depth: int, kind: str, masks: bool, head: int, resolution: int, classes: int, seen: int, proposals: Proposals
+) -> Any:
     body = bottlenecks(
         depth,
         norm_layer=FrozenBatchNorm2d,
@@ -82,11 +107,11 @@ def two_stage(depth: int, kind: str, masks: bool, head: int, resolution: int, cl
     options: dict[str, Any] = {
         "min_size": resolution,
         "max_size": resolution,
-        "rpn_pre_nms_top_n_train": 2 * proposals,
-        "rpn_pre_nms_top_n_test": proposals,
-        "rpn_post_nms_top_n_train": proposals,
-        "rpn_post_nms_top_n_test": proposals,
-        "box_batch_size_per_image": min(512, proposals),
+        "rpn_pre_nms_top_n_train": proposals.before_train * seen,
+        "rpn_pre_nms_top_n_test": proposals.before_test * seen,
+        "rpn_post_nms_top_n_train": proposals.after_train * seen,
+        "rpn_post_nms_top_n_test": seen,
+        "box_batch_size_per_image": min(512, proposals.after_train * seen),
     }
     if kind == "fpn":
         backbone = _resnet_fpn_extractor(body, trainable_layers=3)
@@ -97,13 +122,13 @@ def two_stage(depth: int, kind: str, masks: bool, head: int, resolution: int, cl
         pooled = backbone.out_channels * 7 * 7
         options["box_head"] = TwoMLPHead(pooled, head)
         options["box_predictor"] = FastRCNNPredictor(head, classes)
-    options |= _mask_options(kind, classes) if masks else {}
+    options |= _mask_options(kind, classes, body) if masks else {}
     model = (detection.MaskRCNN if masks else detection.FasterRCNN)(backbone, None, **options)
     return steady(ByPosition(model, masks))
 
 
 def steady(model: Any) -> Any:
-    """Residual branches start small (frozen statistics do not normalise), and samplers take the first."""
+    """Residual branches start small (frozen statistics do not normalise), and samplers draw nothing."""
     for module in model.modules():
         if isinstance(module, resnet.Bottleneck):
             module.bn3.weight.detach().fill_(0.2)
@@ -111,7 +136,7 @@ def steady(model: Any) -> Any:
             nn.init.normal_(module.cls_score.weight, std=SPREAD / module.cls_score.in_features)
         sampler = getattr(module, "fg_bg_sampler", None)
         if sampler is not None:
-            module.fg_bg_sampler = FirstSampler(sampler.batch_size_per_image, sampler.positive_fraction)
+            module.fg_bg_sampler = EvenSampler(sampler.batch_size_per_image, sampler.positive_fraction)
     return model
 
 
@@ -136,11 +161,15 @@ def _single_level(body: Any, kind: str, classes: int) -> tuple[Any, dict[str, An
     return backbone, options
 
 
-def _mask_options(kind: str, classes: int) -> dict[str, Any]:
-    channels = {"c4": 1024, "dc5": 2048, "fpn": 256}[kind]
+def _mask_options(kind: str, classes: int, body: Any) -> dict[str, Any]:
     levels = ["0", "1", "2", "3"] if kind == "fpn" else ["0"]
+    pool = MultiScaleRoIAlign(levels, 14, 2)
+    if kind == "c4":
+        predictor = MaskRCNNPredictor(2048, 256, classes)
+        return {"mask_roi_pool": pool, "mask_head": body.layer4, "mask_predictor": predictor}
+    channels = {"dc5": 2048, "fpn": 256}[kind]
     return {
-        "mask_roi_pool": MultiScaleRoIAlign(levels, 14, 2),
+        "mask_roi_pool": pool,
         "mask_head": MaskRCNNHeads(channels, (256, 256, 256, 256), 1),
         "mask_predictor": MaskRCNNPredictor(256, 256, classes),
     }

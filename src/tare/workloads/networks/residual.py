@@ -2,15 +2,10 @@
 
 from typing import Any
 
-from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
+from torchvision.models.resnet import Bottleneck, ResNet
 
 BLOCKS = {14: [1, 1, 1, 1], 50: [3, 4, 6, 3], 101: [3, 4, 23, 3], 152: [3, 8, 36, 3]}
 
 
 def bottlenecks(depth: int, **options: Any) -> Any:
     return ResNet(Bottleneck, BLOCKS[depth], **options)
-
-
-def basic(blocks: int, **options: Any) -> Any:
-    """ResNet-18 has two blocks in each stage."""
-    return ResNet(BasicBlock, [blocks] * 4, **options)

@@ -16,6 +16,9 @@ class Transducer(nn.Module):
         self.predict = nn.LSTM(prediction, prediction, 2, batch_first=True)
         self.sound, self.text = nn.Linear(encoder, joint), nn.Linear(prediction, joint)
         self.out = nn.Linear(joint, vocabulary)
+        for name, parameter in self.named_parameters():
+            if "bias" in name:
+                nn.init.zeros_(parameter)  # random ones are louder than the frames
 
     def forward(self, frames: Any, words: Any) -> Any:
         heard = self.before(frames)[0]

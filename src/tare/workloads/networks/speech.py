@@ -1,5 +1,6 @@
 """Speech networks, on torchaudio's models where it has them."""
 
+import math
 from typing import Any
 
 import torch
@@ -91,23 +92,27 @@ class Recogniser(nn.Module):
 
 
 class SpeechTransformer(nn.Module):
+    """Words are written with the weights that they are read with."""
+
     def __init__(
         self, features: int, vocabulary: int, width: int, layers: int, heads: int, positions: int
     ) -> None:
         super().__init__()
         self.into = nn.Sequential(nn.Linear(features, width), nn.LayerNorm(width))
         self.words = nn.Embedding(vocabulary, width)
+        self.scale = math.sqrt(width)
+        nn.init.normal_(self.words.weight, std=1 / self.scale)
         self.register_buffer("places", sinusoids(positions, width))
         self.register_buffer("later", torch.ones(positions, positions, dtype=torch.bool).triu(1))
         self.transformer = nn.Transformer(width, heads, layers, layers, 4 * width, 0.0, batch_first=True)
-        self.out = nn.Linear(width, vocabulary)
 
     def forward(self, sound: Any, text: Any) -> Any:
         length = text.shape[1]
         source = self.into(sound) + self.places[: sound.shape[1]]
-        target = self.words(text) + self.places[:length]
+        target = self.words(text) * self.scale + self.places[:length]
         mask = self.later[:length, :length]
-        return self.out(self.transformer(source, target, tgt_mask=mask, tgt_is_causal=True))
+        decoded = self.transformer(source, target, tgt_mask=mask, tgt_is_causal=True)
+        return functional.linear(decoded, self.words.weight)
 
 
 class ProjectedLstm(nn.Module):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import nn
 
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -31,6 +32,23 @@ def awake(model: Any) -> Any:
                 nn.init.normal_(parameter, std=0.02)
             else:
                 nn.init.constant_(parameter, 0.2)
+    return model
+
+
+def settled(model: Any, *batch: Any) -> Any:
+    """The model after one pass over a batch: its norms know the batch, and quantisers the ranges. At inference a
+    network that has seen nothing shrinks its activations from layer to layer, until what it gives does not depend
+    on what it gets, and a rung that is wrong could be proved right."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return model
+    usual = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 1.0  # this batch alone
+    with torch.no_grad():
+        model.train()(*batch)
+    for norm, momentum in zip(norms, usual, strict=True):
+        norm.momentum = momentum
     return model
 
 
