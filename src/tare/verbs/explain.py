@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case
+from tare.cases.grid import Skip
 from tare.cases.options import Options
 from tare.cases.plan import Plan
 from tare.errors import TareError
@@ -29,7 +30,7 @@ from tare.verbs.explained import SAME, Explained, compare
 from tare.verbs.peaks import inquiry, measure_and_keep
 from tare.verbs.recorded import count_taken
 from tare.verbs.run import Session, terminable
-from tare.verbs.traces import profile_case
+from tare.verbs.traces import profile_case, unseen
 from tare.workloads import get_workload
 
 
@@ -59,7 +60,7 @@ def explain_plan(
             return Explained(explanations=[], diagnoses=[], recorded=taken, interrupted=True)
         with inquiry(show_progress) as (executor, probed, tell):
             made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
-        made.recorded, made.skipped = taken, outcome.skipped
+        made.recorded, made.skipped = taken, [*outcome.skipped, *made.skipped]
         return made
 
 
@@ -88,7 +89,13 @@ class _Explaining:
         return self._made
 
     def _try(self, record: Record) -> None:
-        key = record.case.key
+        key, reason = record.case.key, unseen(record.case)
+        if record.failure and record.refused:
+            self._made.skipped.append(Skip(key, record.failure.cause, record.failure.message))
+            return
+        if reason and not record.failure:
+            self._made.skipped.append(Skip(key, "unsupported", reason))
+            return
         if record.failure:
             self._made.failed[key] = f"{record.failure.cause}: {record.failure.message}"
             return

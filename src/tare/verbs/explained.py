@@ -23,7 +23,7 @@ class Explained(msgspec.Struct, kw_only=True):
     # Findings, tables and memory: one for each explanation, in the same order.
     diagnoses: list[Diagnosis]
     failed: dict[str, str] = {}
-    # Combinations that are impossible here, and why.
+    # Combinations that are impossible here, and rungs that no profiler sees into; and why.
     skipped: list[Skip] = []
     against: list[Against] = []
     peaks: list[Peaks] = []
@@ -33,7 +33,7 @@ class Explained(msgspec.Struct, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        return 130 if self.interrupted else 1 if self.failed else 0
+        return 130 if self.interrupted else 1 if self.failed or not self.explanations else 0
 
     @property
     def breakdowns(self) -> Breakdowns | None:

@@ -54,6 +54,14 @@ def _beginning(term: str) -> bytes:
         raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
 
 
+def unseen(case: Case) -> str | None:
+    """Why no profiler sees into a case's process, or None."""
+    rung = get_rung(case.rung)
+    if isinstance(rung, NativeRung) and rung.is_executable(case):
+        return f"{case.rung} runs as an executable, which torch.profiler cannot see into"
+    return None
+
+
 def profile_case(
     executor: LocalExecutor,
     case: Case,
@@ -64,9 +72,8 @@ def profile_case(
 ) -> tuple[Path, Path]:
     """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id; those that are
     there already only if `again`. `launcher` starts the workers of another version; each must be started anew."""
-    rung = get_rung(case.rung)
-    if isinstance(rung, NativeRung) and rung.is_executable(case):
-        raise TareError(f"{case.rung} runs as an executable, which torch.profiler cannot see into")
+    if reason := unseen(case):
+        raise TareError(reason)
     paths = trace_paths(name)
     wanted = paths if stacks else paths[:1]
     if not again and all(path.exists() for path in wanted):

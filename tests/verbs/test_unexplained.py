@@ -1,0 +1,54 @@
+"""What cannot be explained, and what failed: two things, and two exit codes."""
+
+from typing import Any
+
+import pytest
+from builders import ENVIRONMENT, make_case, make_failure, make_record
+
+from tare.execute.protocol import Probed
+from tare.records.record import Record
+from tare.verbs.explain import Wish, _Explaining
+from tare.verbs.explained import Explained
+
+
+def explained(*records: Record) -> Explained:
+    """Nothing here is profiled, so nobody is asked."""
+    nobody: Any = None
+    probed = Probed(environment=ENVIRONMENT, devices=["cpu"], gpus={}, absent={}, missing_packages={})
+    return _Explaining(nobody, probed, print, Wish()).explain(list(records))
+
+
+def test_a_rung_that_cannot_run_it_is_an_answer() -> None:
+    found = explained(
+        make_record(failure=make_failure(cause="unsupported", message="no operator for aten.expand"))
+    )
+    assert [(skip.cause, skip.reason) for skip in found.skipped] == [
+        ("unsupported", "no operator for aten.expand")
+    ]
+    assert not found.failed
+
+
+@pytest.mark.parametrize("rung", ["libtorch", "aot"])
+def test_an_executable_is_skipped_and_says_why(rung: str) -> None:
+    record = make_record(case=make_case(rung=rung))
+    (skip,) = explained(record).skipped
+    assert skip.key == record.case.key
+    assert "profiler cannot see into" in skip.reason
+
+
+def test_an_executable_that_failed_has_failed() -> None:
+    found = explained(
+        make_record(case=make_case(rung="libtorch"), failure=make_failure(cause="signal", message="SIGSEGV"))
+    )
+    assert list(found.failed.values()) == ["signal: SIGSEGV"]
+    assert not found.skipped
+
+
+def test_only_what_is_left_without_any_explanation_is_no_success() -> None:
+    skipped = explained(make_record(case=make_case(rung="libtorch")))
+    assert skipped.exit_code == 1
+    some: Any = [object()]
+    skipped.explanations = some
+    assert skipped.exit_code == 0
+    skipped.failed = {"a case": "why"}
+    assert skipped.exit_code == 1
