@@ -56,6 +56,7 @@ def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) 
 
 
 def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: Path) -> None:
+    plant_peaks(tmp_path)
     asked = ("explain", "planted_tiny", "--device", "cpu", "--rounds", "1", "--budget", "0.3", "--no-stacks")
     done = planted_tare(tmp_path, *asked, "--against", "planted_offset", "--json")
     assert done.returncode == 0, done.stderr
@@ -67,6 +68,7 @@ def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: 
 
 
 def test_a_rung_that_is_impossible_here_is_said_to_be(tmp_path: Path) -> None:
+    plant_peaks(tmp_path)
     asked = ("explain", "mlp", *SMALL, "--against", "cudagraph", "--no-stacks")
     done = tare(tmp_path, *asked)
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record
+from ceilings import plant_peaks
 from commandline import tare
 
 from tare.cases.case import Case
@@ -91,6 +92,7 @@ def test_none_taken_and_an_age_that_nobody_knows() -> None:
 
 
 def test_what_was_run_is_explained_without_measuring_it_again(tmp_path: Path) -> None:
+    plant_peaks(tmp_path)
     run = json.loads(tare(tmp_path, "run", *ASKED, "--json").stdout)
     (record,) = run["records"]
     asked = ("explain", "mnist_cnn", *ASKED, "--no-stacks", "--recorded")
@@ -112,6 +114,7 @@ def test_what_was_run_is_explained_without_measuring_it_again(tmp_path: Path) ->
 
 
 def test_a_batch_that_was_searched_for_is_not_searched_for_again(tmp_path: Path) -> None:
+    plant_peaks(tmp_path)
     asked = ("dqn", "--smoke", "--device", "cpu", "--rung", "eager", "--batch", "auto", "--quick")
     (record,) = json.loads(tare(tmp_path, "run", *asked, "--budget", "0.2", "--json").stdout)["records"]
     done = tare(tmp_path, "explain", *asked, "--no-stacks", "--recorded", "--json")
