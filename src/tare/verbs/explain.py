@@ -89,15 +89,13 @@ class _Explaining:
         return self._made
 
     def _try(self, record: Record) -> None:
-        key, reason = record.case.key, unseen(record.case)
-        if record.failure and record.refused:
-            self._made.skipped.append(Skip(key, record.failure.cause, record.failure.message))
-            return
-        if reason and not record.failure:
-            self._made.skipped.append(Skip(key, "unsupported", reason))
-            return
-        if record.failure:
+        key = record.case.key
+        if record.failure and not record.refused:
             self._made.failed[key] = f"{record.failure.cause}: {record.failure.message}"
+            return
+        reason = record.failure.message if record.failure else unseen(record.case)
+        if reason:
+            self._made.skipped.append(Skip(key, "unsupported", reason))
             return
         try:
             explanation, diagnosis = self._explain(record)
