@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders import make_record
 from commandline import planted_environment
+from traces import RECORDED
 
 from tare.store.database import Store
 from tare.store.journal import StoreJournal
@@ -39,6 +40,14 @@ def test_a_run_whose_document_cannot_be_written_is_stored(tmp_path: Path) -> Non
     done = shell(tmp_path, "$TARE run mlp --quick --rung eager --json > /dev/full && exit 9; $TARE list records")
     assert done.stderr == "tare: cannot write the output: No space left on device\n"
     assert "mlp/eager" in done.stdout
+
+
+@ON_LINUX
+def test_a_page_is_written_even_if_what_is_shown_is_not(tmp_path: Path) -> None:
+    trace, page = RECORDED / "habit-pageable-copy.json.gz", tmp_path / "page.html"
+    done = shell(tmp_path, f"$TARE explain {trace} --html {page} > /dev/full")
+    assert (done.returncode, done.stderr) == (2, "tare: cannot write the output: No space left on device\n")
+    assert "</html>" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -119,14 +119,17 @@ def explain(
         options = given(rounds=rounds, budget=budget)
         wish = Wish(against=against, stacks=stacks, resume=resume, recorded=recorded)
         explained = explain_plan(plan, options, quick, store, not as_json, wish)
-    # Shown first: a file that cannot be written loses nothing of what was measured.
-    if as_json:
-        print_json(explained.document())
-    else:
-        render(explained, tables or (MOST_ROWS if sort else 0), sort)
-    # What is not whole yet takes the place of no file.
-    if not explained.interrupted:
-        _write(explained, html, svg, annotate)
+    # Shown first: a file that cannot be written loses nothing of what was measured. And written all the same where
+    # nobody reads to the end (`| head`).
+    try:
+        if as_json:
+            print_json(explained.document())
+        else:
+            render(explained, tables or (MOST_ROWS if sort else 0), sort)
+    finally:
+        # What is not whole yet takes the place of no file.
+        if not explained.interrupted:
+            _write(explained, html, svg, annotate)
     return explained.exit_code
 
 
