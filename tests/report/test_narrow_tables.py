@@ -1,5 +1,5 @@
-"""The tables of explain, diff, compare, history, frames and peaks on narrow terminals: every figure whole, no line
-over the edge, and what has no room is named."""
+"""The tables of every verb on narrow terminals: every figure whole, no line over the edge, and what has no room is
+named."""
 
 import io
 import re
@@ -11,23 +11,34 @@ from builders import ENVIRONMENT, STARTED, make_case, make_record, make_round
 from rich.console import Console, Group, RenderableType
 from traces import RECORDED
 
+from tare.execute.errand import Curve
+from tare.execute.protocol import Covered, Probed, Registered
 from tare.findings.changes import changes
 from tare.findings.scene import Scene
 from tare.frames.cost import Price, compare_prices
 from tare.frames.count import Depth
 from tare.frames.stack import Frame, Stack
+from tare.guard.calibrate import calibrate
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.history import record_histories
 from tare.guard.metrics import get_metric
+from tare.guard.thresholds import Thresholds
+from tare.measure.health import Check
 from tare.records.changes import record_changes
+from tare.records.record import Parity
 from tare.records.work import Peak, Peaks
 from tare.report.changes import changes_view
+from tare.report.coverage import make_coverage
+from tare.report.coverage_view import coverage_view
+from tare.report.curves import curves_view
 from tare.report.diff import diff_view
 from tare.report.explain import against_view, host_view, idle_view, waterfall_view
 from tare.report.explained import group_view, ladder_view
 from tare.report.findings import kernels_view, operators_view
 from tare.report.frames import cost_view, depth_view, stack_view
+from tare.report.health import health_view
 from tare.report.history import histories_view
+from tare.report.noise import noise_view
 from tare.report.peaks import peaks_view
 from tare.report.terminal import key_text
 from tare.stats.intervals import Interval
@@ -141,7 +152,39 @@ def ceilings() -> RenderableType:
     return peaks_view(Peaks(device="cpu", created=STARTED, environment=ENVIRONMENT, peaks=peaks))
 
 
-VIEWS = (explained, tables, two_traces, two_records, compared, histories, frames, ceilings)
+def noise() -> RenderableType:
+    steps = [1e-3 * (1 + 0.01 * (i % 3)) for i in range(12)]
+    return noise_view(calibrate([make_record(steps_s=steps)], Thresholds(), [get_metric("gross")]))
+
+
+def coverage() -> RenderableType:
+    registered = Registered(torch="2.10.0+cu128", api=[str(n) for n in range(1387)], aten=["a", "b"], core=["a"])
+    called = Covered(api=["1", "2", "a_function_with_a_name_that_is_long"], aten=["a"], core=["a"], others=[])
+    answers = [("a_workload_with_a_long_name", "infer", called)]
+    groups = {"recommendation": ("a_workload_with_a_long_name",)}
+    return coverage_view(make_coverage(registered, "cpu", answers, [], groups))
+
+
+def proof() -> RenderableType:
+    parity = Parity(status="same", error=1.234e-5, tolerance=1e-4, worst="loss/17", compared=30, undecided=20)
+    curves = [
+        Curve(case=make_case(rung=rung), losses=[2.345, 1.234], reference=[2.345] * 50, parity=parity)
+        for rung in ("compile:reduce-overhead", "vendor")
+    ]
+    return curves_view(curves, "digits", 50)
+
+
+def health() -> RenderableType:
+    checks = [
+        Check(name="CPU governor", state="warn", seen="powersave on 14 of 16 logical cores", remedy="set another"),
+        Check(name="other GPU processes", state="unknown", seen="not shown (a virtual machine, or no driver)"),
+    ]
+    probed = Probed(devices=["cpu"], absent={"cpu": {}}, missing_packages={}, gpus={}, environment=ENVIRONMENT)
+    return health_view(probed, checks)
+
+
+EXPLAINING = (explained, tables, two_traces, two_records, ceilings)
+VIEWS = (*EXPLAINING, compared, histories, frames, noise, coverage, proof, health)
 
 
 @pytest.mark.parametrize("make", VIEWS, ids=lambda make: make.__name__)
@@ -167,6 +210,10 @@ def test_no_figure_is_cut_or_broken_and_no_line_is_too_long(make: Callable[[], R
         (histories, ("+20.0 %", "(+19.8 to +20.2 %)", "1.000 ms", "1.200 ms", "2026-02-02", "2026-02-03")),
         (frames, ("12 ±1 µs", "123.4 ±1.0 µs", "2 ±1 µs", "10 ±1 µs", "same")),
         (ceilings, ("123 GFLOP/s", "12.3 GB/s")),
+        (noise, ("1.0 ms", "gross")),
+        (coverage, ("3   0.2%", "1387", "1 of 1")),
+        (proof, ("1.234", "1.2e-05", "1.0e-04", "30 of 50", "same")),
+        (health, ("powersave", "14 of 16")),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -1,11 +1,13 @@
 """Coverage for the terminal: the groups, the ratio, and a line a workload with what it alone brings."""
 
+from collections.abc import Mapping
+
 from rich.console import Group as Stack
 from rich.console import RenderableType
 from rich.text import Text
 
 from tare.report.coverage import PUBLISHED_RATIO, RATIO_OF, RATIO_TO, REGISTRIES, Coverage, Entry
-from tare.report.terminal import simple_table
+from tare.report.fitting import FittingTable
 
 # Names shown of what a workload alone brings; the JSON has them all.
 SHOWN = 2
@@ -24,15 +26,15 @@ def coverage_view(found: Coverage) -> RenderableType:
 
 
 def _groups(found: Coverage) -> RenderableType:
-    table = simple_table("covered", *REGISTRIES.values(), "ran", right=slice(1, None))
-    for group in found.groups:
-        shares = [_share(group.covered[name], found.registries[name]) for name in REGISTRIES]
-        table.add_row(f"@{group.group}", *shares, f"{group.ran} of {group.workloads}")
-    shares = [_share(found.total[name], found.registries[name]) for name in REGISTRIES]
+    heads = ("covered", *REGISTRIES.values(), "ran")
+    rows = [
+        [f"@{group.group}", *_shares(found, group.covered), f"{group.ran} of {group.workloads}"]
+        for group in found.groups
+    ]
     ran = sum(bool(entry.modes) for entry in found.workloads)
-    table.add_row("all asked for", *shares, f"{ran} of {len(found.workloads)}")
-    table.add_row(f"in torch {found.torch}", *(str(found.registries[name]) for name in REGISTRIES), "")
-    return table
+    rows.append(["all asked for", *_shares(found, found.total), f"{ran} of {len(found.workloads)}"])
+    rows.append([f"in torch {found.torch}", *(str(found.registries[name]) for name in REGISTRIES), ""])
+    return FittingTable(heads, rows, right=heads[1:], folds={"covered": 8})
 
 
 def _ratio(found: Coverage) -> list[RenderableType]:
@@ -46,16 +48,13 @@ def _ratio(found: Coverage) -> list[RenderableType]:
 
 
 def _workloads(found: Coverage) -> RenderableType:
-    table = simple_table("workload")
-    for title in ("API", "ATen", "core"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("alone", justify="right", no_wrap=True)
-    table.add_column("of which", overflow="fold")
-    for entry in found.workloads:
-        if entry.modes:
-            counts = entry.covered.counts()
-            table.add_row(entry.workload, *(str(counts[name]) for name in REGISTRIES), *_alone(entry))
-    return table
+    heads = ("workload", "API", "ATen", "core", "alone", "of which")
+    rows = [
+        [entry.workload, *(str(entry.covered.counts()[name]) for name in REGISTRIES), *_alone(entry)]
+        for entry in found.workloads
+        if entry.modes
+    ]
+    return FittingTable(heads, rows, right=heads[1:5], folds={"workload": 0, "of which": 0})
 
 
 def _alone(entry: Entry) -> tuple[str, str]:
@@ -63,6 +62,10 @@ def _alone(entry: Entry) -> tuple[str, str]:
     names = [*(n.removeprefix("torch.") for n in entry.alone.api), *entry.alone.aten]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return str(len(names)), ", ".join(names[:SHOWN]) + more
+
+
+def _shares(found: Coverage, counts: Mapping[str, int]) -> list[str]:
+    return [_share(counts[name], found.registries[name]) for name in REGISTRIES]
 
 
 def _share(count: int, of: int) -> str:

@@ -5,7 +5,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.execute.errand import Curve
-from tare.report.terminal import PARITY, STYLE, simple_table, title
+from tare.report.fitting import Cell, FittingTable
+from tare.report.terminal import PARITY, STYLE, title
 
 
 def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
@@ -18,10 +19,12 @@ def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
 
 def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
     heads = ("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
-    table = simple_table(*heads, right=slice(1, -1))
-    for curve in curves:
-        if not curve.failure:
-            table.add_row(*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status]))
+    rows: list[list[Cell]] = [
+        [*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status])]
+        for curve in curves
+        if not curve.failure
+    ]
+    table = FittingTable(heads, rows, right=heads[1:-1], folds={"rung": 0}, spare=("first loss", "at step"))
     head = f"{steps} training steps on {data}, every loss against eager in float64"
     parts: list[RenderableType] = [Text(title(curves[0].case), style="bold"), Text(head, style="dim"), table]
     if any(curve.parity.undecided for curve in curves):

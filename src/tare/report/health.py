@@ -5,6 +5,7 @@ from rich.text import Text
 
 from tare.execute.protocol import Probed
 from tare.measure.health import Check
+from tare.report.fitting import Cell, FittingTable
 from tare.report.lists import describe_rungs, list_view
 from tare.report.terminal import simple_table
 
@@ -17,9 +18,11 @@ def health_view(probed: Probed, checks: list[Check]) -> RenderableType:
     facts.add_row("devices", ", ".join(probed.devices))
     for name, value in {**probed.environment.machine, **probed.environment.software}.items():
         facts.add_row(name, value)
-    noise = simple_table("noise", "state", "seen")
-    for check in checks:
-        noise.add_row(check.name, Text(check.state, style=STYLE[check.state]), check.seen)
+    facts.columns[1].no_wrap = False
+    rows: list[list[Cell]] = [
+        [check.name, Text(check.state, style=STYLE[check.state]), check.seen] for check in checks
+    ]
+    noise = FittingTable(("noise", "state", "seen"), rows, folds={"noise": 0, "seen": 0})
     remedies = [Text(f"  {c.name}: {c.remedy}", style="yellow") for c in checks if c.state == "warn" and c.remedy]
     rungs = list_view(describe_rungs(probed), ("rung", "summary", "available"))
     return Group(facts, Text(""), rungs, Text(""), noise, *remedies)

@@ -7,19 +7,18 @@ from rich.text import Text
 
 from tare.guard.calibrate import ROUNDS, Noise
 from tare.report.figures import value
-from tare.report.terminal import key_text, simple_table
+from tare.report.fitting import FittingTable
+from tare.report.terminal import key_text
 
 
 def noise_view(lines: Sequence[Noise]) -> RenderableType:
+    sees = tuple(f"sees in {n}" for n in ROUNDS)
+    heads = ("  metric", "typical", "noise", *sees, "for threshold", "cost", "A/A")
     parts: list[RenderableType] = []
     for case in dict.fromkeys(line.case for line in lines):
-        parts.append(key_text(case, "bold"))
-        heads = ("typical", "noise", *(f"sees in {n}" for n in ROUNDS), "for threshold", "cost", "A/A")
-        table = simple_table("  metric", *heads, right=slice(1, None), narrow=True)
-        for line in lines:
-            if line.case == case:
-                table.add_row(f"  {line.metric}", *_cells(line))
-        parts.append(table)
+        rows = [[f"  {line.metric}", *_cells(line)] for line in lines if line.case == case]
+        spare = (*sees, "A/A", "cost")
+        parts += [key_text(case, "bold"), FittingTable(heads, rows, right=heads[1:], spare=spare, paddings=(1,))]
     parts.append(
         Text(
             "noise: between processes; sees: the change found 95 % of the time with that many rounds a side;\n"
