@@ -137,7 +137,7 @@ def _with_reasons(table: RenderableType, entries: list[dict[str, Any]]) -> Rende
     for entry in entries:
         if entry.get("reason"):
             lines.append(
-                Text(f"  {entry['rung']} is not available: {entry['reason']}. {entry['remedy']}.", "yellow")
+                Text(f"  {entry['rung']} is not available: {entry['reason']}; {entry['remedy']}", "yellow")
             )
         if entry.get("left_out_of_ladders"):
             lines.append(Text(f"  {entry['rung']} is in no default ladder: {entry['left_out_of_ladders']}", "dim"))
