@@ -11,11 +11,11 @@ from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
-from tare.report.fitting import FittingTable, Sized, fold
+from tare.report.fitting import Cell, FittingTable, Sized, fold
 from tare.report.numbers import age, seconds, several
 from tare.report.terminal import make_console, skipped_view
 from tare.trace.explanation import Explanation
-from tare.trace.group import PARTS, UNKNOWN, Breakdowns
+from tare.trace.group import PARTS, UNKNOWN, Bar, Breakdowns, Mean
 from tare.trace.waterfall import ORDER, Against
 
 # So many rungs fit side by side; the others follow in further tables.
@@ -163,23 +163,23 @@ def group_view(found: Breakdowns) -> RenderableType:
 
 
 def _group(found: Breakdowns, room: int) -> RenderableType:
-    rows: list[tuple[str | Text, ...]] = []
+    # Traces of other people's have neither.
+    known = [name for name in ("rung", "mode") if any(getattr(one, name) for one in found.bars)]
+
+    def shares(one: Bar | Mean) -> list[str]:
+        return [percent(getattr(one, part)) for part in PARTS]
+
+    rows: list[list[Cell]] = []
     for one in found.bars:
-        shares = {part: getattr(one, part) for part in PARTS}
-        texts = map(percent, shares.values())
-        rows.append((shorten(one.workload, 34), one.rung, one.mode, stacked(shares, room), *texts))
-    bars = FittingTable(
-        ("workload", "rung", "mode", "", *PARTS), rows, folds={"workload": 8, "rung": 0}, spare=("", "movement")
-    )
-    known = [mean for mean in found.domains if mean.domain != UNKNOWN]
+        bar = stacked({part: getattr(one, part) for part in PARTS}, room)
+        rows.append([shorten(one.workload, 34), *(getattr(one, name) for name in known), bar, *shares(one)])
+    folds = {"workload": 8, "rung": 0}
+    bars = FittingTable(("workload", *known, "", *PARTS), rows, folds=folds, spare=("", "movement"))
     means = FittingTable(
-        ("domain", "rung", "mode", "workloads", *PARTS),
+        ("domain", *known, "workloads", *PARTS),
         [
-            (
-                *(mean.domain, mean.rung, mean.mode, str(mean.workloads)),
-                *(percent(getattr(mean, part)) for part in PARTS),
-            )
-            for mean in (*known, *found.overall)
+            [one.domain, *(getattr(one, name) for name in known), str(one.workloads), *shares(one)]
+            for one in (*(mean for mean in found.domains if mean.domain != UNKNOWN), *found.overall)
         ],
         folds={"domain": 0, "rung": 0},
         spare=("movement",),
