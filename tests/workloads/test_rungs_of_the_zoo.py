@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from own_thread import own_thread
 from proof import check
 
 from tare.cases.case import Case, Mode
@@ -98,9 +98,8 @@ def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: 
         program.step()
         program.close()
 
-    # In a thread of its own: a program that fails half-way leaves inference mode on, which is the thread's.
-    with ThreadPoolExecutor(1) as threads:
-        if threads.submit(attempt).exception():
+    with own_thread() as thread:
+        if thread.submit(attempt).exception():
             return
     parity = check(case, tmp_path)
     assert parity.status != "same" or (parity.error or 0) > 0.1, parity

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from own_thread import own_thread
 from torch.utils import _pytree as pytree
 
 from tare.cases.case import Case, Mode
@@ -79,9 +80,8 @@ def difference(found: list[Any], wanted: list[Any]) -> float:
 
 @pytest.fixture
 def alone() -> Iterator[ThreadPoolExecutor]:
-    """A thread: a program that fails half-way leaves inference mode on, which is the thread's."""
-    with ThreadPoolExecutor(1) as threads:
-        yield threads
+    with own_thread() as thread:
+        yield thread
 
 
 @pytest.mark.parametrize(("workload", "mode"), cases(possible=True))
