@@ -11,18 +11,26 @@ from tare.home import home, home_folder
 
 
 def test_homes_of_processes_side_by_side_share_what_is_built_and_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TARE_HOME", str(tmp_path / "all"))
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     (home_folder("native") / "program").touch()
-    (tmp_path / "one").mkdir()
-    waited: list[str] = []
-    with machine_lock(home()), own_home(tmp_path / "one"):
-        with machine_lock(home(), lambda: waited.append("for the other home")):
-            assert home() == tmp_path / "one"
-        assert (home_folder("native") / "program").exists()
-    assert not waited
-    assert home() == tmp_path / "all"
+    with own_home(tmp_path_factory):
+        # Waiting for a lock that is our own would never end.
+        assert home() != tmp_path
+        with machine_lock(tmp_path), machine_lock(home()):
+            assert (home_folder("native") / "program").exists()
+    assert home() == tmp_path
+
+
+def test_a_process_alone_keeps_the_usual_home(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    with own_home(tmp_path_factory):
+        assert home() == tmp_path
 
 
 @pytest.mark.parametrize(("budget_s", "blocks"), [(0.0, 1), (60.0, 5)])

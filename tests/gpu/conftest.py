@@ -1,6 +1,5 @@
 """Everything in this folder needs a CUDA device; without one it is skipped, with that reason."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        yield
-        return
-    with own_home(tmp_path_factory.mktemp("home")):
+    with own_home(tmp_path_factory):
         yield
 
 

@@ -8,6 +8,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.records.environment import Environment
 from tare.records.record import Failure, Parity, Record, Round, Series, SeriesKind
+from tare.records.work import Peak, Peaks
 
 STARTED = "2026-01-02T03:04:05+00:00"
 ENVIRONMENT = Environment(
@@ -56,6 +57,19 @@ def make_round(index: int = 0, step_s: float = 1e-3, **overrides: Any) -> Round:
         ],
     }
     return Round(**(fields | overrides))
+
+
+def make_peaks(device: str) -> Peaks:
+    """1 TFLOP/s and 1 GB/s: 1000 FLOPs take 1 ns, one byte takes 1 ns."""
+    return Peaks(
+        device=device,
+        created=STARTED,
+        environment=ENVIRONMENT,
+        peaks=[
+            Peak(name="matrix:fp32", value=1e12, unit="FLOP/s", rounds=[1e12]),
+            Peak(name="bandwidth", value=1e9, unit="B/s", rounds=[1e9]),
+        ],
+    )
 
 
 def make_failure(**overrides: Any) -> Failure:

@@ -1,9 +1,9 @@
 """Rungs on one floor: what a faster one has proven, and what only looks like it."""
 
-from builders import ENVIRONMENT, STARTED
+from builders import make_peaks
 from traces import TraceBuilder
 
-from tare.records.work import OperatorWork, Peak, Peaks, Work
+from tare.records.work import OperatorWork, Work
 from tare.trace.explanation import About, Explanation, explain, on_one_floor
 from tare.trace.floor import find_floor
 
@@ -13,15 +13,7 @@ WORK = Work(
     read=1,
     written=1,
 )
-PEAKS = Peaks(
-    device="cpu",
-    created=STARTED,
-    environment=ENVIRONMENT,
-    peaks=[
-        Peak(name="matrix:fp32", value=1e12, unit="FLOP/s", rounds=[1e12]),
-        Peak(name="bandwidth", value=1e9, unit="B/s", rounds=[1e9]),
-    ],
-)
+PEAKS = make_peaks("cpu")
 
 
 def on_a_host(computing: float, step: float) -> Explanation:

@@ -1,26 +1,17 @@
 """The waterfall: known answers, and sums that are exact whatever comes in."""
 
-from builders import ENVIRONMENT, STARTED
+from builders import make_peaks
 from hypothesis import given
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
-from tare.records.work import OperatorWork, Peak, Peaks, Work
+from tare.records.work import OperatorWork, Work
 from tare.trace.breakdown import breakdown
 from tare.trace.floor import find_floor
 from tare.trace.idle import explain_idle
 from tare.trace.waterfall import Waterfall, apportion, device_waterfall, difference, lowered
 
-# 1 TFLOP/s and 1 GB/s: 1000 FLOPs take 1 ns, one byte takes 1 ns.
-PEAKS = Peaks(
-    device="cuda",
-    created=STARTED,
-    environment=ENVIRONMENT,
-    peaks=[
-        Peak(name="matrix:fp32", value=1e12, unit="FLOP/s", rounds=[1e12]),
-        Peak(name="bandwidth", value=1e9, unit="B/s", rounds=[1e9]),
-    ],
-)
+PEAKS = make_peaks("cuda")
 WORK = Work(
     operators=[
         OperatorWork(name="aten::mm", count=2, flops=3_000_000, bytes=1000, precision="fp32"),
