@@ -142,7 +142,7 @@ def test_evidence_that_has_no_room_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=said):
         executor._run_executable(rung, CASE, 0, Options(), None)
     with pytest.raises(BadInput, match=said):
-        executor.take_stack(CASE, "", Options())
+        executor.take_stacks([CASE], "", Options(), lambda *_: None)
 
 
 def test_who_has_just_measured_waits_behind_who_waits(place: Path, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """What depth costs, from times that are known."""
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from tare.cases.case import Case
-from tare.frames.cost import Price, _slope, compare_prices
+from tare.cases.options import Options
+from tare.frames.cost import Price, Timing, _slope, compare_prices
 from tare.frames.count import Depth
 from tare.frames.stack import Frame, Stack
 from tare.records.record import Failure, Round, Series
@@ -92,3 +96,38 @@ def test_two_noisy_prices_differ_by_no_more_than_their_noise_allows() -> None:
     assert above is not None
     assert (above.high - above.low) / 2 == pytest.approx(5e-6)
     assert above.low < 0 < above.high
+
+
+class Interrupted:
+    """An executor that is interrupted in the second round, between the two lengths of the second rung."""
+
+    def __init__(self) -> None:
+        self.left = 13
+
+    def say(self, stage: str) -> None: ...
+
+    def run_round(self, case: Case, *_: object, **__: object) -> Round:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return measured(50 + 2.0 * case.sizes.get("calls", case.sizes.get("depth", 0)))
+
+    def run_program(self, _command: tuple[str, ...], case: Case, *_: object) -> Round:
+        return self.run_round(case)
+
+
+def test_an_interruption_loses_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tare.frames.cost.executable", lambda name: name)
+    rungs = [replace(depth(8, 42), case=replace(CASE, rung=rung)) for rung in ("eager", "torchscript")]
+    timing = Timing(rungs)
+    executor: Any = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        timing.measure(executor, Options(rounds=5))
+    calls = [one.call for one in timing.cost().prices]
+    assert [call and call.mid for call in calls] == [pytest.approx(2e-6)] * 2
+
+
+def test_a_price_of_nothing_measured_is_not_there() -> None:
+    cost = Timing([depth(8, 42)]).cost()
+    assert [one.call for one in cost.prices] == [None]
+    assert cost.cheapest is None

@@ -5,12 +5,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from counter import OPTIONS, StackCounter, stack_of
+from counter import StackCounter, stack_of
 
 from tare.cases.case import Case
+from tare.cases.options import Options
 from tare.execute.errand import ErrandExecutor
+from tare.execute.jobs import ProbeJob
+from tare.execute.together import Errand
 from tare.frames.count import Depth
-from tare.records.record import Failure
 from tare.workloads import get_workload
 
 
@@ -70,8 +72,17 @@ def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(counte
 def test_a_worker_that_does_not_mark_the_call_is_told_apart(
     counter: StackCounter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ErrandExecutor, "_send_staged", lambda *_: None)
+    # It ends as it should, and leaves nothing.
+    other = Errand(ProbeJob(), counter.executor.launcher)
+    monkeypatch.setattr(ErrandExecutor, "_staged_errand", lambda *_: other)
     monkeypatch.setattr(counter.executor, "_scratch", tmp_path)
-    found = counter.executor.take_stack(case("mlp"), counter.library, OPTIONS)
-    assert isinstance(found, Failure)
+    found = counter.depth(case("mlp")).failure
+    assert found is not None
     assert "docs/protocol.md" in found.message
+
+
+def test_rungs_are_counted_side_by_side_as_alone(counter: StackCounter) -> None:
+    cases = [case("mlp"), case("conv_chain", calls=3)]
+    options = Options(rounds=1, timeout=600, warm=2)
+    found = {depth.case.key: stack_of(depth) for depth in counter.depths(cases, options)}
+    assert found == {one.key: counter.stack(one) for one in cases}

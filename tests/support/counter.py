@@ -8,7 +8,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import make_launcher
-from tare.frames.count import Depth, count_depth
+from tare.frames.count import Depth, count_frames
 from tare.frames.stack import Stack
 from tare.native.build import SOURCES, compiler
 
@@ -38,7 +38,13 @@ class StackCounter:
         self.executor = ErrandExecutor(make_launcher("spawn"), folder / "scratch")
 
     def depth(self, case: Case) -> Depth:
-        return count_depth(self.executor, case, self.library, OPTIONS)
+        [found] = self.depths([case])
+        return found
+
+    def depths(self, cases: list[Case], options: Options = OPTIONS) -> list[Depth]:
+        found: list[Depth] = []
+        count_frames(self.executor, cases, self.library, options, found.append)
+        return found
 
     def stack(self, case: Case) -> Stack:
         return stack_of(self.depth(case))

@@ -1,6 +1,6 @@
 """tare frames: how deep the vendor library lies under each rung, and what that costs."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from tare.cli.options import (
     make_table,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from tare.verbs.frames import Frames
 
 
 def frames(
@@ -31,6 +34,9 @@ def frames(
     rounds: Annotated[int | None, typer.Option(help="Fresh processes per timed case (default 3).")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds of sampling per timed case (default 12).")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a worker is killed.")] = None,
+    warm: Annotated[
+        int | None, typer.Option(help="Compile and count this many rungs at a time (default: one).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Count the frames between a call and the vendor library.
@@ -38,19 +44,28 @@ def frames(
     From the user's call to the first convolution (or matrix product) of the vendor library, on every rung.
     """
     from tare.cases.options import make_options
-    from tare.report.frames import cost_view, depth_view, stack_view
-    from tare.report.terminal import make_console, skipped_view
+    from tare.report.terminal import make_console
     from tare.verbs.frames import study
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, size=size, layout=layout
     )
-    options = make_options(given(rounds=rounds, budget=budget, timeout=timeout), "the command line")
+    options = make_options(given(rounds=rounds, budget=budget, timeout=timeout, warm=warm), "the command line")
     with make_console(stderr=True).status("") as status:
         found = study(workload, grid, options, cost, status.update)
     if as_json:
         print_json(found)
-        return found.exit_code
+    else:
+        _show(found, stack)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found.exit_code
+
+
+def _show(found: "Frames", stack: bool) -> None:
+    from tare.report.frames import cost_view, depth_view, stack_view
+    from tare.report.terminal import make_console, skipped_view
+
     console = make_console()
     for ladder in found.ladders():
         console.print(depth_view(ladder))
@@ -61,4 +76,3 @@ def frames(
         console.print(cost_view(found.cost))
     if found.skipped:
         console.print(skipped_view(found.skipped))
-    return found.exit_code

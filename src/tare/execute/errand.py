@@ -1,6 +1,7 @@
 """What a worker does for a case besides a round: a curve of losses on real data, a stack. Nothing here is
 timed."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,10 +10,13 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import CurveJob, FramesJob, ReferenceJob, StageJob
+from tare.execute.jobs import CurveJob, FramesJob, Job, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import Launcher, SpawnLauncher
+from tare.execute.outcome import failure_of
 from tare.execute.proof import judge
+from tare.execute.supervise import Ending
+from tare.execute.together import Errand, together
 from tare.execute.worker.curve import read_evidence
 from tare.home import make_folder
 from tare.measure.parity import Reference, errors, load_reference
@@ -44,7 +48,10 @@ class ErrandExecutor(LocalExecutor):
         evidence = self._folder(f"curve-{data}-{steps}", case)
         make_folder(evidence)
         job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
-        failure = self._send_staged(job, options, data=data, steps=steps)
+        errand = self._staged_errand(job, options, data=data, steps=steps)
+        failure = (
+            errand if isinstance(errand, Failure) else self._finish(errand.job, case, options, errand.launcher)
+        )
         if failure:
             return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
         found, wanted = read_evidence(evidence), reference.arrays
@@ -63,17 +70,36 @@ class ErrandExecutor(LocalExecutor):
     def say(self, stage: str) -> None:
         self._on_stage(stage)
 
-    def take_stack(self, case: Case, counter: str, options: Options) -> Path | Failure:
-        """Runs one step with the counter of frames preloaded; the folder with what it and Python wrote."""
-        folder = self._folder("frames", case)
-        make_folder(folder)
-        report = folder / COUNTED
-        report.unlink(missing_ok=True)
-        job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))
-        failure = self._send_staged(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
-        if failure is None and not report.exists():
-            return Failure(cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)")
-        return failure or folder
+    def take_stacks(
+        self, cases: Sequence[Case], counter: str, options: Options, taken: Callable[[Case, Path | Failure], None]
+    ) -> None:
+        """Runs one step of each with the counter of frames preloaded, `options.warm` of them at a time. `taken`
+        hears of the folder with what the counter and Python wrote, or of what failed."""
+        counted: list[tuple[Case, Path]] = []
+        errands: list[Errand] = []
+        for case in cases:
+            folder = self._folder("frames", case)
+            make_folder(folder)
+            report = folder / COUNTED
+            report.unlink(missing_ok=True)
+            job = FramesJob(case=case, folder=str(folder), cache=self._cache(case))
+            errand = self._staged_errand(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
+            if isinstance(errand, Failure):
+                taken(case, errand)
+            else:
+                counted.append((case, folder))
+                errands.append(errand)
+
+        def ended(at: int, ending: Ending) -> None:
+            case, folder = counted[at]
+            failure = failure_of(ending, options.timeout)
+            if failure is None and not (folder / COUNTED).exists():
+                failure = Failure(
+                    cause="no-result", message="the worker did not mark the user's call (docs/protocol.md)"
+                )
+            taken(case, failure or folder)
+
+        together(errands, options, max(options.warm, 1), ended, lambda: self._on_stage("waiting for another tare"))
 
     def _curve_reference(
         self, case: Case, data: str, steps: int, options: Options, widen: bool = False
@@ -84,7 +110,7 @@ class ErrandExecutor(LocalExecutor):
         if found is None or widen:
             self._on_stage("reference")
             job = ReferenceJob(case=case, folder=str(folder), data=data, steps=steps, widen=widen)
-            failure = self._finish(job, options)
+            failure = self._finish(job, case, options)
             if failure and failure.message.startswith(REFUSED):
                 raise BadInput(failure.message.removeprefix(REFUSED))
             if failure:
@@ -93,40 +119,35 @@ class ErrandExecutor(LocalExecutor):
             assert found is not None, "a reference that was made without a failure is there"
         return found
 
-    def _send_staged(
+    def _staged_errand(
         self,
         job: CurveJob | FramesJob,
         options: Options,
         environment: dict[str, str] | None = None,
         data: str = "",
         steps: int = 0,
-    ) -> Failure | None:
-        """To the rung's executable, staged first, or to a Python worker."""
+    ) -> Errand | Failure:
+        """The job for the rung's executable, staged first, or for a Python worker."""
         case, rung = job.case, get_rung(job.case.rung)
-        launcher: Launcher | None = SpawnLauncher(variables=environment) if environment else None
-        if isinstance(rung, NativeRung) and rung.is_executable(case):
-            try:
-                command = self._command(rung, case)
-            except TareError as error:
-                return Failure(cause="not-installed", message=str(error), stage="build")
-            staged = rung.staged_as(case)
-            folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", staged)
-            if not folder.exists():
-                staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
-                failure = self._finish(staging, options)
-                if failure:
-                    return failure
-            job = msgspec.structs.replace(job, stage=str(folder))
-            launcher = SpawnLauncher(command, "executable", environment)
-        return self._finish(job, options, launcher)
+        if not (isinstance(rung, NativeRung) and rung.is_executable(case)):
+            return Errand(job, SpawnLauncher(variables=environment) if environment else self._launcher)
+        try:
+            command = self._command(rung, case)
+        except TareError as error:
+            return Failure(cause="not-installed", message=str(error), stage="build")
+        staged = rung.staged_as(case)
+        folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", staged)
+        if not folder.exists():
+            staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
+            failure = self._finish(staging, staged, options)
+            if failure:
+                return failure
+        return Errand(
+            msgspec.structs.replace(job, stage=str(folder)), SpawnLauncher(command, "executable", environment)
+        )
 
-    def _finish(
-        self,
-        job: CurveJob | FramesJob | ReferenceJob | StageJob,
-        options: Options,
-        launcher: Launcher | None = None,
-    ) -> Failure | None:
-        heard = self.send(job, options, job.case.device, launcher)
+    def _finish(self, job: Job, case: Case, options: Options, launcher: Launcher | None = None) -> Failure | None:
+        heard = self.send(job, options, case.device, launcher)
         return heard if isinstance(heard, Failure) else None
 
     def _cache(self, case: Case) -> str | None:

@@ -5,22 +5,14 @@ everything warm. Nothing that is prepared here is timed.
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import Job
 from tare.execute.launch import SpawnLauncher
-from tare.execute.lock import machine_lock
-from tare.execute.supervise import Ending, Watchman, supervise
-from tare.home import home
-
-
-class Abandoned(Exception):
-    """The run was interrupted: nobody wants what this worker prepares."""
+from tare.execute.supervise import Ending
+from tare.execute.together import Errand, together
 
 
 def warm(
@@ -32,28 +24,17 @@ def warm(
     jobs = {job: case for case in cases if (job := executor.preparation(case)) is not None}
     if not jobs:
         return 0
-    abandoned = threading.Event()
     # The compiler's own processes share the cores with those of the other cases.
     threads = max((os.cpu_count() or 1) // options.warm, 1)
     launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
+    prepared = list(jobs.values())
+    good: list[bool] = []
 
-    def prepare(job: Job) -> Ending:
-        def look() -> None:
-            if abandoned.is_set():
-                raise Abandoned
+    def ended(at: int, ending: Ending) -> None:
+        good.append(executor.prepared_ahead(prepared[at], ending))
+        tell(f"preparing ahead: {len(good)} of {len(jobs)}")
 
-        look()
-        return supervise(launcher.launch(job), Watchman(options.timeout, options.memory, look))
-
-    good = 0
-    with machine_lock(home(), lambda: tell("waiting for another tare")), ThreadPoolExecutor(options.warm) as pool:
-        tell(f"preparing ahead: 0 of {len(jobs)}")
-        futures = {pool.submit(prepare, job): case for job, case in jobs.items()}
-        try:
-            for count, future in enumerate(as_completed(futures), 1):
-                good += executor.prepared_ahead(futures[future], future.result())
-                tell(f"preparing ahead: {count} of {len(jobs)}")
-        except BaseException:
-            abandoned.set()
-            raise
-    return good
+    tell(f"preparing ahead: 0 of {len(jobs)}")
+    errands = [Errand(job, launcher) for job in jobs]
+    together(errands, options, options.warm, ended, lambda: tell("waiting for another tare"))
+    return sum(good)

@@ -59,22 +59,31 @@ class Cost(msgspec.Struct, kw_only=True):
     python_frame: Interval | None
 
 
-def price(executor: ErrandExecutor, depths: Iterable[Depth], options: Options) -> Cost:
-    """Times the rungs of `depths` (their cases are chains of calls), and bare frames, round by round in turn."""
-    depths = [depth for depth in depths if depth.failure is None]
-    cases = [_long(depth.case, length) for depth in depths for length in (FEW, MANY)]
-    cases += [_python(SHALLOW), _python(DEEP), _native(SHALLOW), _native(DEEP)]
-    found: dict[str, list[Round]] = {case.key: [] for case in cases}
-    for index in range(options.rounds):
-        for case in cases:
-            executor.say(f"timing {case.workload} {case.rung} {index + 1}/{options.rounds}")
-            found[case.key].append(_measure(executor, case, index, options))
-    prices = [
-        _price(depth, found[_long(depth.case, FEW).key], found[_long(depth.case, MANY).key]) for depth in depths
-    ]
-    native = _slope(found[_native(SHALLOW).key], found[_native(DEEP).key], DEEP - SHALLOW)
-    python = _slope(found[_python(SHALLOW).key], found[_python(DEEP).key], DEEP - SHALLOW)
-    return compare_prices(prices, native, python)
+class Timing:
+    """Times the rungs of `depths` (their cases are chains of calls), and bare frames, round by round in turn. What
+    it has measured when it is interrupted has its prices too."""
+
+    def __init__(self, depths: Iterable[Depth]) -> None:
+        self._depths = [depth for depth in depths if depth.failure is None]
+        self.cases = [_long(depth.case, length) for depth in self._depths for length in (FEW, MANY)]
+        self._bare = [_python(SHALLOW), _python(DEEP), _native(SHALLOW), _native(DEEP)]
+        self._rounds: dict[str, list[Round]] = {case.key: [] for case in (*self.cases, *self._bare)}
+
+    def measure(self, executor: ErrandExecutor, options: Options) -> None:
+        for index in range(options.rounds):
+            for case in (*self.cases, *self._bare):
+                executor.say(f"timing {case.workload} {case.rung} {index + 1}/{options.rounds}")
+                self._rounds[case.key].append(_measure(executor, case, index, options))
+
+    def cost(self) -> Cost:
+        of = self._rounds
+        prices = [
+            _price(depth, of[_long(depth.case, FEW).key], of[_long(depth.case, MANY).key])
+            for depth in self._depths
+        ]
+        native = _slope(of[_native(SHALLOW).key], of[_native(DEEP).key], DEEP - SHALLOW)
+        python = _slope(of[_python(SHALLOW).key], of[_python(DEEP).key], DEEP - SHALLOW)
+        return compare_prices(prices, native, python)
 
 
 def compare_prices(prices: list[Price], native: Interval | None, python: Interval | None) -> Cost:
@@ -125,9 +134,10 @@ def _price(depth: Depth, few: list[Round], many: list[Round]) -> Price:
 
 def _slope(short: list[Round], long: list[Round], more: int) -> Interval | None:
     """Seconds for each of the additional ones, over the rounds; within a round both were measured one after
-    another. Where noise makes a round's difference negative the interval is not sound, and says so."""
+    another. Where noise makes a round's difference negative the interval is not sound, and says so. A round that
+    was interrupted between the two does not count."""
     slopes = []
-    for one, other in zip(short, long, strict=True):
+    for one, other in zip(short, long, strict=False):
         low, high = round_median(one, "pipelined"), round_median(other, "pipelined")
         if low and high and not (one.failure or other.failure):
             slopes.append((high.mid - low.mid) / more)

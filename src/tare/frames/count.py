@@ -1,7 +1,8 @@
 """Counting frames: every rung makes one step in a process of its own, with the counter preloaded."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -32,9 +33,20 @@ class Depth(msgspec.Struct, kw_only=True):
     failure: Failure | None = None
 
 
-def count_frames(executor: ErrandExecutor, cases: Iterable[Case], options: Options) -> list[Depth]:
-    counter = build_counter(executor)
-    return [count_depth(executor, case, counter, options) for case in cases]
+def count_frames(
+    executor: ErrandExecutor, cases: Sequence[Case], counter: str, options: Options, keep: Callable[[Depth], None]
+) -> None:
+    """Each is kept as soon as it is counted, `options.warm` of them at a time: an interruption loses none."""
+    done = 0
+
+    def taken(case: Case, what: Path | Failure) -> None:
+        nonlocal done
+        done += 1
+        keep(_depth(case, what))
+        executor.say(f"counting frames: {done} of {len(cases)}")
+
+    executor.say(f"counting frames: 0 of {len(cases)}")
+    executor.take_stacks(cases, counter, options, taken)
 
 
 def build_counter(executor: ErrandExecutor) -> str:
@@ -46,9 +58,7 @@ def build_counter(executor: ErrandExecutor) -> str:
     return str(executable(LIBRARY, lambda: executor.say("building the native rungs, once")))
 
 
-def count_depth(executor: ErrandExecutor, case: Case, counter: str, options: Options) -> Depth:
-    executor.say(f"{case.rung}: counting frames")
-    folder = executor.take_stack(case, counter, options)
+def _depth(case: Case, folder: Path | Failure) -> Depth:
     if isinstance(folder, Failure):
         return Depth(case=case, failure=folder)
     stacks, blind = read_stacks(folder / COUNTED, folder / PYTHON_FRAMES)

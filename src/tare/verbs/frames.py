@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tare.cases.case import Case
 from tare.cases.grid import Skip, expand
 from tare.cases.options import Options
 from tare.cases.plan import make_plan
@@ -11,17 +12,20 @@ from tare.errors import BadInput
 from tare.execute.catalogue import LocalCatalogue
 from tare.execute.executor import OnStage
 from tare.execute.ladder import ladders
+from tare.execute.warming import warm
 from tare.execute.workshop import Workshop, workshop
-from tare.frames.cost import Cost, price
-from tare.frames.count import Depth, count_frames
+from tare.frames.cost import Cost, Timing
+from tare.frames.count import Depth, build_counter, count_frames
+from tare.verbs.run import terminable
 
 CHAIN = "conv_chain"
 
 
 class Frames(msgspec.Struct, kw_only=True):
     depths: list[Depth]
-    cost: Cost | None
+    cost: Cost | None = None
     skipped: list[Skip]
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -33,19 +37,44 @@ class Frames(msgspec.Struct, kw_only=True):
 
 
 def study(workload: str, grid: dict[str, Any], options: Options, with_cost: bool, on_stage: OnStage) -> Frames:
+    """Ctrl-C and SIGTERM end it early with what has been counted and timed."""
     if with_cost and (grid.get("mode", ["infer"]) != ["infer"] or len(grid.get("device", [])) > 1):
         raise BadInput("--cost times inference on one device")
     plan = make_plan({"grid": [{"workload": [workload], **grid}]}, "the command line", workload)
-    with workshop(plan, options.isolation, on_stage) as shop:
-        depths = count_frames(shop.executor, shop.found.cases, options)
-        cost = _cost(shop, grid, options) if with_cost else None
-        return Frames(depths=depths, cost=cost, skipped=shop.found.skipped)
+    with workshop(plan, options.isolation, on_stage) as shop, terminable():
+        found = Frames(depths=[], skipped=shop.found.skipped)
+        counter = build_counter(shop.executor)
+        try:
+            _count(shop, shop.found.cases, counter, options, found.depths)
+            if with_cost:
+                _price(shop, grid, counter, options, found)
+        except KeyboardInterrupt:
+            found.interrupted = True
+        return found
 
 
-def _cost(shop: Workshop, grid: dict[str, Any], options: Options) -> Cost:
+def _count(shop: Workshop, cases: list[Case], counter: str, options: Options, depths: list[Depth]) -> None:
+    if options.warm:
+        warm(cases, shop.executor, options, shop.executor.say)
+    order = [case.key for case in cases]
+    try:
+        count_frames(shop.executor, cases, counter, options, depths.append)
+    finally:
+        # Side by side, they end as they please.
+        depths.sort(key=lambda depth: order.index(depth.case.key))
+
+
+def _price(shop: Workshop, grid: dict[str, Any], counter: str, options: Options, found: Frames) -> None:
     """The chain of calls on the same rungs, counted anew: its depth need not be the workload's. On one thread,
     because waking others for a convolution of a few hundred numbers is a price of its own."""
     kept = {name: grid[name] for name in ("rung", "device", "precision") if name in grid}
     plan = make_plan({"grid": [{"workload": [CHAIN], "threads": 1, **kept}]}, "the command line", CHAIN)
-    found = expand(plan.grids[0], LocalCatalogue(shop.probed))
-    return price(shop.executor, count_frames(shop.executor, found.cases, options), options)
+    depths: list[Depth] = []
+    _count(shop, expand(plan.grids[0], LocalCatalogue(shop.probed)).cases, counter, options, depths)
+    timing = Timing(depths)
+    if options.warm:
+        warm(timing.cases, shop.executor, options, shop.executor.say)
+    try:
+        timing.measure(shop.executor, options)
+    finally:
+        found.cost = timing.cost()
