@@ -1,5 +1,6 @@
 """The jobs that are no rounds: profiling, counting, ceilings. Real workers on the CPU."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,28 @@ from builders import make_case
 
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.executor import LocalExecutor
+from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import CountJob, PeakJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.peaks import measure_peak
 from tare.execute.protocol import Capacity, Counted, Measured, Profiled
 from tare.execute.worker.counting import count
 from tare.trace.read import read
+from tare.verbs.traces import profile_case
 
 CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})
 
 
-def test_a_profiling_worker_leaves_two_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("isolation", ["spawn", "fork"])
+def test_a_profiling_worker_leaves_two_traces(
+    isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
-    executor = LocalExecutor(SpawnLauncher(), tmp_path)
+    with closing(LocalExecutor(make_launcher(isolation), tmp_path)) as executor:
+        leaves_two_traces(executor, tmp_path)
+
+
+def leaves_two_traces(executor: LocalExecutor, tmp_path: Path) -> None:
     traces = [tmp_path / "plain.json.gz", tmp_path / "stacks.json.gz"]
     job = ProfileJob(case=CASE, trace=str(traces[0]), stacks=str(traces[1]))
     heard = executor.inquire(job, Options(), "cpu")
@@ -30,6 +39,18 @@ def test_a_profiling_worker_leaves_two_traces(tmp_path: Path, monkeypatch: pytes
     assert len(plain.steps) == len(stacks.steps) == steps
     assert (plain.has_stacks, stacks.has_stacks) == (False, True)
     assert plain.metadata["tare_profiled"]["case"] == CASE.key
+    assert not [m for m in heard if isinstance(m, Counted)]
+    assert sorted(path.name for path in tmp_path.glob("*trace*")) == []
+
+
+def test_a_profiling_worker_counts_the_work_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    executor = LocalExecutor(SpawnLauncher(), tmp_path)
+    profile = profile_case(executor, CASE, "one", stacks=False, count=True)
+    assert profile.trace.exists()
+    assert not profile.stacks.exists()
+    assert profile.work == count(CASE).work
+    assert profile_case(executor, CASE, "one", stacks=False, again=False, count=True).work is None
 
 
 def test_counting_is_the_same_for_every_rung() -> None:

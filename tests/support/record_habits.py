@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from habits import HABITS, Step
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity
+
+from tare.measure.profiler import recording
 
 FIELDS = (
     "key", "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
@@ -59,11 +61,7 @@ def _count(step: Step, seconds: float, synchronize: Step) -> int:
 
 def profiled(step: Step, steps: int, stack: bool) -> Any:
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    # repeat=1, or the profiler begins a second cycle at the last step and forgets the first.
-    plan = schedule(wait=0, warmup=2, active=steps, repeat=1)
-    with profile(
-        activities=activities, schedule=plan, record_shapes=True, profile_memory=True, with_stack=stack
-    ) as p:
+    with recording(activities, 2, steps, record_shapes=True, profile_memory=True, with_stack=stack) as p:
         for _ in range(2 + steps):
             step()
             torch.cuda.synchronize()

@@ -87,12 +87,14 @@ class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field
 
 
 class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_field="kind"):
-    """Record traces of a case: one for the figures; one with stacks, which slow the host, for names."""
+    """Record traces of a case: one for the figures; one with stacks, which slow the host, for names. `count` asks
+    for the work of a step as well, of a program that is eager."""
 
     case: Case
     trace: str
     stacks: str | None = None
     cache: str | None = None
+    count: bool = False
 
 
 class CountJob(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):

@@ -66,14 +66,12 @@ def count_step(step: Callable[[], Any], device: Any) -> StepCounts:
 def count_kernels(step: Callable[[], Any], synchronize: Callable[[], None]) -> dict[str, int]:
     """How often one more step launches each kernel of a CUDA device, by the profiler. A process that it has looked
     at is slower ever after: this comes last in it."""
-    from torch.profiler import ProfilerActivity, profile, schedule
+    from torch.profiler import ProfilerActivity
+
+    from tare.measure.profiler import recording
 
     # The profiler may lose kernels of the first step that it sees.
-    with profile(
-        activities=[ProfilerActivity.CUDA],
-        schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
-        acc_events=True,
-    ) as seen:
+    with recording([ProfilerActivity.CUDA], warmup=1, active=1) as seen:
         for _ in range(2):
             step()
             synchronize()

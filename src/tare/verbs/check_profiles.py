@@ -52,7 +52,7 @@ def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
             reversed(sides), case.records, grosses, scenes, strict=True
         ):
             name = f"{record}-{number}" if number else record
-            path, _ = profile_case(executor, parsed, name, stacks=False, launcher=launcher)
+            path = profile_case(executor, parsed, name, stacks=False, launcher=launcher).trace
             found.append(Scene(usual(read(path)), gross))
             if number:
                 path.unlink()

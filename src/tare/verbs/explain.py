@@ -29,7 +29,7 @@ from tare.trace.read import read
 from tare.verbs.explained import SAME, Explained, compare
 from tare.verbs.peaks import inquiry, measure_and_keep
 from tare.verbs.recorded import count_taken
-from tare.verbs.run import Session, terminable
+from tare.verbs.run import Session, preload_of, terminable
 from tare.verbs.traces import profile_case, unseen
 from tare.workloads import get_workload
 
@@ -58,7 +58,7 @@ def explain_plan(
         taken = count_taken(outcome.taken, outcome.planned) if wish.recorded else None
         if outcome.interrupted:
             return Explained(explanations=[], diagnoses=[], recorded=taken, interrupted=True)
-        with inquiry(show_progress) as (executor, probed, tell):
+        with inquiry(show_progress, preload_of(plan)) as (executor, probed, tell):
             made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
         made.recorded, made.skipped = taken, [*outcome.skipped, *made.skipped]
         return made
@@ -121,11 +121,15 @@ class _Explaining:
 
     def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
         case = record.case
-        peaks, work = self._peaks_of(case.device), self._work_of(case)
+        peaks = self._peaks_of(case.device)
         self._tell(f"profiling {case.workload} {case.rung}")
         again = not (self._wish.resume or self._wish.recorded)
-        paths = profile_case(self._executor, case, record.id, self._wish.stacks, again=again)
-        trace, stacks = read(paths[0]), read(paths[1]) if self._wish.stacks else None
+        uncounted = case.ladder not in self._counted
+        profile = profile_case(self._executor, case, record.id, self._wish.stacks, again=again, count=uncounted)
+        if profile.work:
+            self._counted[case.ladder] = profile.work
+        trace, stacks = read(profile.trace), read(profile.stacks) if self._wish.stacks else None
+        work = self._work_of(case)
         floor = find_floor(work, peaks, case.precision, case.rung) if work else None
         found = explain(trace, _about(record), floor, stacks)
         if record.parity.status not in SAME:

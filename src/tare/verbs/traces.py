@@ -3,14 +3,17 @@
 import gzip
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ProfileJob
-from tare.execute.launch import Launcher, SpawnLauncher
+from tare.execute.launch import Launcher
+from tare.execute.protocol import Counted
 from tare.home import make_folder, trace_paths
+from tare.records.work import Work
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 
@@ -62,6 +65,14 @@ def unseen(case: Case) -> str | None:
     return None
 
 
+class Profile(NamedTuple):
+    trace: Path
+    # Another, with the lines of source that things come from.
+    stacks: Path
+    # Of one step, where it was counted on the way.
+    work: Work | None = None
+
+
 def profile_case(
     executor: LocalExecutor,
     case: Case,
@@ -69,22 +80,29 @@ def profile_case(
     stacks: bool = True,
     launcher: Launcher | None = None,
     again: bool = True,
-) -> tuple[Path, Path]:
+    count: bool = False,
+) -> Profile:
     """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id; those that are
-    there already only if `again`. `launcher` starts the workers of another version; each must be started anew."""
+    there already only if `again`. `launcher` starts the workers of another version. `count` asks for the work of a
+    step, where it is recorded anyway."""
     if reason := unseen(case):
         raise TareError(reason)
     paths = trace_paths(name)
     wanted = paths if stacks else paths[:1]
     if not again and all(path.exists() for path in wanted):
-        return paths
+        return Profile(*paths)
     make_folder(paths[0].parent)
     # A trace that was cut off must not look like one.
     partial = [path.with_name(f"partial-{path.name}") for path in wanted]
     cache = str(executor.cache_of(case))
-    job = ProfileJob(case=case, trace=str(partial[0]), stacks=str(partial[1]) if stacks else None, cache=cache)
-    # A forked process inherits what the profiler's library set up in its parent: this one is started anew.
-    executor.inquire(job, Options(), case.device, launcher or SpawnLauncher())
+    job = ProfileJob(
+        case=case,
+        trace=str(partial[0]),
+        stacks=str(partial[1]) if stacks else None,
+        cache=cache,
+        count=count and case.rung == "eager",
+    )
+    heard = executor.inquire(job, Options(), case.device, launcher)
     for path, written in zip(wanted, partial, strict=True):
         written.replace(path)
-    return paths
+    return Profile(*paths, next((message.work for message in heard if isinstance(message, Counted)), None))

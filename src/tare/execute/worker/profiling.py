@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tare.execute.jobs import ProfileJob
-from tare.execute.protocol import Profiled, Stage
+from tare.execute.protocol import Counted, Profiled, Stage
 from tare.execute.worker.resident import resident_bytes
 
 # Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.
@@ -20,6 +20,7 @@ FEWEST_STEPS, MOST_STEPS = 4, 12
 def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     from tare.execute.cache import use_cache
     from tare.measure.devices import make_clock
+    from tare.measure.work import count_work
     from tare.rungs import get_rung
     from tare.rungs.numerics import pin_flags
     from tare.workloads import get_workload
@@ -42,6 +43,8 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     record(program.step, clock.synchronize, program.device.type, job.trace, steps, False, marks)
     if job.stacks:
         record(program.step, clock.synchronize, program.device.type, job.stacks, steps, True, marks)
+    if job.count:
+        send(Counted(count_work(program.step)))
     program.close()
     send(Profiled(steps))
 
@@ -56,28 +59,22 @@ def record(
     marks: dict[str, Any],
 ) -> None:
     """A trace of so many steps, run back to back as they are measured; the device is empty before and after."""
-    from torch.profiler import ProfilerActivity, record_function, schedule
-    from torch.profiler import profile as profiler
+    from torch.profiler import ProfilerActivity, record_function
+
+    from tare.measure.profiler import recording, write_trace
 
     activities = [ProfilerActivity.CPU]
     # A device whose side the profiler cannot see (mps) is profiled from the host.
     if device != "cpu" and hasattr(ProfilerActivity, device.upper()):
         activities.append(getattr(ProfilerActivity, device.upper()))
-    # Without `repeat` a second cycle begins at once and throws the first one's events away.
-    plan = schedule(wait=0, warmup=WARMUP_STEPS, active=steps, repeat=1)
-    with profiler(
-        activities=activities,
-        schedule=plan,
-        record_shapes=True,
-        profile_memory=True,
-        with_stack=stacks,
-        acc_events=True,
-    ) as recording:
-        recording.add_metadata_json("tare_profiled", json.dumps(marks | {"stacks": stacks}))
+    with recording(
+        activities, WARMUP_STEPS, steps, record_shapes=True, profile_memory=True, with_stack=stacks
+    ) as profiler:
+        profiler.add_metadata_json("tare_profiled", json.dumps(marks | {"stacks": stacks}))
         for i in range(WARMUP_STEPS + steps):
             with record_function(f"tare::step#{i - WARMUP_STEPS}"):
                 step()
             if i in (WARMUP_STEPS - 1, WARMUP_STEPS + steps - 1):
                 synchronize()
-            recording.step()
-    recording.export_chrome_trace(path)
+            profiler.step()
+    write_trace(profiler, path)
