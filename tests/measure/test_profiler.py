@@ -14,7 +14,8 @@ from tare.trace.read import read
 
 def test_the_steps_after_the_warm_up_are_in_the_trace(tmp_path: Path) -> None:
     numbers = torch.ones(4)
-    torch.profiler.profiler._WARNINGS_SHOWN.clear()
+    # torch says it once a process.
+    getattr(torch.profiler.profiler, "_WARNINGS_SHOWN", set()).clear()
     with (
         warnings.catch_warnings(action="error"),
         recording([ProfilerActivity.CPU], warmup=2, active=3) as profiler,

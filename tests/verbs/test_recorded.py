@@ -14,7 +14,7 @@ from commandline import tare
 from tare.cases.case import Case
 from tare.guard.selectors import CONFIRMATION
 from tare.records.record import Record
-from tare.report.explained import recorded_line
+from tare.report.recorded import recorded_line
 from tare.store.database import Store
 from tare.store.journal import begin, keep_records
 from tare.verbs.recorded import Taken, comparable_records, count_taken
@@ -89,6 +89,21 @@ def test_none_taken_and_an_age_that_nobody_knows() -> None:
         found = count_taken([make_record(created=odd)], 1)
         assert found.oldest_age_s is None
         assert recorded_line(found).endswith(f"measured {odd}")
+
+
+def test_a_run_measures_only_what_is_not_recorded(tmp_path: Path) -> None:
+    (record,) = json.loads(tare(tmp_path, "run", *ASKED, "--json").stdout)["records"]
+    asked = ("run", "mnist_cnn", *ASKED, "--recorded")
+    done = tare(tmp_path, *asked, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {one["case"]["workload"]: one["id"] for one in found["records"]}["mlp"] == record["id"]
+    assert (found["recorded"]["taken"], found["recorded"]["planned"]) == (1, 2)
+    again = tare(tmp_path, *asked)
+    assert "2 of 2 cases taken from the store; the oldest was measured" in again.stdout
+    assert len(json.loads(tare(tmp_path, "list", "records", "--json").stdout)) == 2
+    # Without being asked for, nothing is taken and nothing said of it.
+    assert json.loads(tare(tmp_path, "run", *ASKED, "--json").stdout)["recorded"] is None
 
 
 def test_what_was_run_is_explained_without_measuring_it_again(tmp_path: Path) -> None:

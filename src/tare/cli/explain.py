@@ -16,6 +16,7 @@ from tare.cli.options import (
     OptimizerOption,
     PrecisionOption,
     QuickOption,
+    RecordedOption,
     RoundsOption,
     SizeOption,
     SmokeOption,
@@ -50,9 +51,7 @@ def explain(
         bool, typer.Option("--stacks/--no-stacks", help="Also profile for the lines of source (default: yes).")
     ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
-    recorded: Annotated[
-        bool, typer.Option("--recorded", help="Measure only what the store has no comparable record of.")
-    ] = False,
+    recorded: RecordedOption = False,
     tables: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Also show operators, kernels and memory.")
     ] = 0,

@@ -41,6 +41,9 @@ TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds 
 IsolationOption = Annotated[
     str | None, typer.Option("--isolation", help="fork (cheap) or spawn (nothing shared).")
 ]
+RecordedOption = Annotated[
+    bool, typer.Option("--recorded", help="Measure only what the store has no comparable record of.")
+]
 QuickOption = Annotated[bool, typer.Option("--quick", help="One round of 1.5 seconds per case.")]
 
 

@@ -17,6 +17,7 @@ from tare.cli.options import (
     OptimizerOption,
     PrecisionOption,
     QuickOption,
+    RecordedOption,
     RoundsOption,
     SizeOption,
     SmokeOption,
@@ -57,6 +58,7 @@ def run(
     warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time first (default 0).")] = None,
     quick: QuickOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
+    recorded: RecordedOption = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -81,7 +83,7 @@ def run(
         store=store,
         show_progress=not as_json,
     )  # fmt: skip
-    outcome = session.run(resume=resume, fail_fast=fail_fast)
+    outcome = session.run(resume=resume, fail_fast=fail_fast, recorded=recorded)
     if as_json:
         print_json(outcome.document())
     else:

@@ -12,7 +12,8 @@ from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
 from tare.report.findings import diagnosis_view, findings_view
 from tare.report.fitting import Cell, FittingTable, Sized, fold
-from tare.report.numbers import age, seconds, several
+from tare.report.numbers import seconds
+from tare.report.recorded import Recorded, recorded_line
 from tare.report.terminal import make_console, skipped_view
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Bar, Breakdowns, Mean
@@ -22,21 +23,6 @@ from tare.trace.waterfall import ORDER, Against
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
 LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
-
-
-class Recorded(Protocol):
-    """See tare.verbs.recorded.Taken."""
-
-    @property
-    def taken(self) -> int: ...
-    @property
-    def planned(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def oldest(self) -> str | None: ...
-    @property
-    def oldest_age_s(self) -> float | None: ...
 
 
 class Explained(Protocol):
@@ -84,15 +70,6 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
         console.print(Text(recorded_line(explained.recorded), style="dim"))
     if explained.interrupted:
         console.print("interrupted: the same command with --resume goes on from here", style="yellow")
-
-
-def recorded_line(found: Recorded) -> str:
-    """What was not measured now, and how old it is."""
-    line = f"{found.taken} of {several(found.planned, 'case')} taken from the store"
-    if found.oldest:
-        known = found.oldest_age_s is not None
-        line += f"; the oldest was measured {f'{age(found.oldest_age_s or 0.0)} ago' if known else found.oldest}"
-    return f"{line}; {several(found.failed, 'failure')} among them" if found.failed else line
 
 
 def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:

@@ -28,7 +28,6 @@ from tare.trace.floor import find_floor
 from tare.trace.read import read
 from tare.verbs.explained import SAME, Explained, compare
 from tare.verbs.peaks import inquiry, measure_and_keep
-from tare.verbs.recorded import count_taken
 from tare.verbs.run import Session, preload_of, terminable
 from tare.verbs.traces import profile_case, unseen
 from tare.workloads import get_workload
@@ -55,12 +54,11 @@ def explain_plan(
     with Claims() as claims:
         session = Session(plan, options, quick, store, show_progress)
         outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims, recorded=wish.recorded)
-        taken = count_taken(outcome.taken, outcome.planned) if wish.recorded else None
         if outcome.interrupted:
-            return Explained(explanations=[], diagnoses=[], recorded=taken, interrupted=True)
+            return Explained(explanations=[], diagnoses=[], recorded=outcome.recorded, interrupted=True)
         with inquiry(show_progress, preload_of(plan)) as (executor, probed, tell):
             made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
-        made.recorded, made.skipped = taken, [*outcome.skipped, *made.skipped]
+        made.recorded, made.skipped = outcome.recorded, [*outcome.skipped, *made.skipped]
         return made
 
 

@@ -24,12 +24,13 @@ from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
 from tare.report.overview import overview
 from tare.report.progress import Progress
+from tare.report.recorded import recorded_line
 from tare.report.suite import make_suites
 from tare.report.terminal import make_console, skipped_view
 from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
-from tare.verbs.recorded import comparable_records
+from tare.verbs.recorded import Taken, comparable_records, count_taken
 
 
 class Outcome(msgspec.Struct):
@@ -42,8 +43,8 @@ class Outcome(msgspec.Struct):
     left_out: dict[str, str]
     planned: int
     interrupted: bool = False
-    # Those of the records that were there before anything was measured.
-    taken: list[Record] = []
+    # What was there before anything was measured, where that was asked for.
+    recorded: Taken | None = None
 
     @property
     def ladders(self) -> list[Ladder]:
@@ -63,7 +64,7 @@ class Outcome(msgspec.Struct):
             "skipped": self.skipped,
         }
         fields |= {"ladders": self.ladders, "suites": make_suites(self.records, self.skipped)}
-        return fields | {"planned": self.planned, "interrupted": self.interrupted}
+        return fields | {"planned": self.planned, "recorded": self.recorded, "interrupted": self.interrupted}
 
     def render(self) -> None:
         console = make_console()
@@ -79,6 +80,8 @@ class Outcome(msgspec.Struct):
         console.print(
             f"{good} of {self.planned} cases measured{cannot}; run {self.run} in {self.store}", style="dim"
         )
+        if self.recorded:
+            console.print(recorded_line(self.recorded), style="dim")
         if self.interrupted:
             console.print("interrupted: the same command with --resume goes on from here", style="yellow")
 
@@ -130,7 +133,9 @@ class Session:
             else:
                 journal.finish()
             outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
-            outcome.taken = [record for record in outcome.records if record.id in known]
+            if recorded:
+                taken = [record for record in outcome.records if record.id in known]
+                outcome.recorded = count_taken(taken, outcome.planned)
             return outcome
 
     def _leaner(self, planned: list[Case]) -> Options:
