@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from commandline import planted_environment
@@ -11,7 +12,7 @@ from proof import make
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.jobs import StageJob, WarmJob
+from tare.execute.jobs import ReferenceJob, StageJob, WarmJob
 from tare.execute.warming import warm
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
@@ -40,8 +41,9 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalE
     ],
 )
 def test_what_a_rung_can_have_done_ahead(executor: LocalExecutor, rung: str, job: type | None) -> None:
-    found = executor.preparation(make("mlp", rung, "infer"))
-    assert (found is None) if job is None else isinstance(found, job)
+    case = make("mlp", rung, "infer")
+    assert [type(one) for one in executor.preparations(case, parity=False)] == [job] * (job is not None)
+    assert [type(one) for one in executor.preparations(case, parity=True)][-1] is ReferenceJob
 
 
 def test_what_was_prepared_ahead_is_warm_in_the_first_round(executor: LocalExecutor) -> None:
@@ -54,11 +56,31 @@ def test_what_was_prepared_ahead_is_warm_in_the_first_round(executor: LocalExecu
     assert done.cache == "warm"
 
 
+def test_a_reference_is_made_ahead_once_for_a_ladder(executor: LocalExecutor) -> None:
+    rungs = [make("mlp", rung, "infer", threads=1) for rung in ("eager", "torchscript")]
+    checked = msgspec.structs.replace(OPTIONS, parity=True)
+    assert warm(rungs, executor, checked) == 1
+    stages: list[str] = []
+    executor._on_stage = stages.append
+    done = executor.run_round(rungs[1], 0, checked, check=True)
+    assert done.parity is not None
+    assert done.parity.status == "same"
+    assert "reference" not in stages
+    assert warm(rungs, executor, checked) == 0
+
+
+def test_a_reference_that_fails_ahead_is_left_to_its_round(executor: LocalExecutor) -> None:
+    case = Case(workload="planted_raise", rung="eager", batch=4)
+    checked = msgspec.structs.replace(OPTIONS, parity=True)
+    assert warm([case], executor, checked) == 0
+    assert executor.preparations(case, parity=True) != []
+
+
 def test_cases_that_read_the_same_files_are_staged_once(executor: LocalExecutor) -> None:
     plain, captured = (make("mlp", rung, "infer", device="cuda") for rung in ("vendor", "vendor:graph"))
-    assert executor.preparation(plain) == executor.preparation(captured) is not None
-    assert executor.preparation(plain) != executor.preparation(
-        make("mlp", "vendor", "infer", device="cuda", batch=5)
+    assert executor.preparations(plain, parity=False) == executor.preparations(captured, parity=False) != []
+    assert executor.preparations(plain, parity=False) != executor.preparations(
+        make("mlp", "vendor", "infer", device="cuda", batch=5), parity=False
     )
     said: list[str] = []
     assert warm([plain, captured], executor, OPTIONS, said.append) == 1

@@ -106,22 +106,26 @@ class LocalExecutor:
             done = self._run(job, index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
 
-    def preparation(self, case: Case) -> Job | None:
-        """What can be done ahead for a case, beside other cases and untimed; None where that is nothing."""
+    def preparations(self, case: Case, parity: bool) -> list[Job]:
+        """What can be done ahead for a case, beside other cases and untimed; with `parity`, its reference too."""
+        reference = reference_case(case)
+        made: list[Job] = [self._referring(reference)] if parity and reference.key not in self._references else []
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
-            return self._staging(rung.staged_as(case))
+            return [self._staging(rung.staged_as(case)), *made]
         if not rung.caches or split_name(case.rung)[1] in rung.solitary:
-            return None
-        return WarmJob(case=case, cache=str(self.cache_of(case)))
+            return made
+        return [WarmJob(case=case, cache=str(self.cache_of(case))), *made]
 
-    def prepared_ahead(self, case: Case, ending: Ending) -> bool:
-        """Takes note of how a preparation beside others ended: what it took says nothing."""
+    def prepared_ahead(self, job: Job, ending: Ending) -> bool:
+        """Takes note of how a preparation beside others ended: what it took says nothing, nor does a failure."""
+        good = ending.status == 0 and ending.killed is None
         staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
-        rung = get_rung(case.rung)
-        if staged and isinstance(rung, NativeRung):
-            self._staged[rung.staged_as(case).key] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
-        return ending.status == 0 and ending.killed is None
+        if staged and isinstance(job, StageJob):
+            self._staged[job.case.key] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
+        if good and isinstance(job, ReferenceJob):
+            self._references[job.case.key] = None
+        return good
 
     def cache_of(self, case: Case) -> Path:
         """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
@@ -191,6 +195,9 @@ class LocalExecutor:
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
 
+    def _referring(self, reference: Case) -> ReferenceJob:
+        return ReferenceJob(case=reference, folder=str(self._folder("reference", reference)))
+
     def _staging(self, case: Case) -> StageJob:
         return StageJob(case=case, folder=str(self._folder("stage", case)))
 
@@ -219,8 +226,7 @@ class LocalExecutor:
         wanted = reference_case(case)
         if wanted.key not in self._references:
             self._on_stage("reference")
-            job = ReferenceJob(case=wanted, folder=str(self._folder("reference", wanted)))
-            heard = self.send(job, options, case.device)
+            heard = self.send(self._referring(wanted), options, case.device)
             self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 

@@ -1,7 +1,7 @@
 """Preparing many cases side by side before anything is measured: a compiler keeps a core busy, the device idle.
 
-What is left behind (caches, staged programs) is what a case's first process would have left, so its rounds find
-everything warm. Nothing that is prepared here is timed.
+What is left behind (caches, staged programs, references) is what a case's first process would have left, so its
+rounds find everything warm. Nothing that is prepared here is timed.
 """
 
 import os
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor
+from tare.execute.jobs import ReferenceJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.supervise import Ending
 from tare.execute.together import Errand, together
@@ -20,18 +21,19 @@ def warm(
 ) -> int:
     """Prepares `options.warm` cases at a time, and says how many succeeded; those that fail will fail again in
     their first round, which keeps the cause."""
-    # Two cases that read the same files have the same job, which is done once.
-    jobs = {job: case for case in cases if (job := executor.preparation(case)) is not None}
+    # Two cases that read the same files have the same job, which is done once. What compiles comes first: it takes
+    # longest.
+    asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options.parity))
+    jobs = sorted(asked, key=lambda job: isinstance(job, ReferenceJob))
     if not jobs:
         return 0
     # The compiler's own processes share the cores with those of the other cases.
     threads = max((os.cpu_count() or 1) // options.warm, 1)
     launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
-    prepared = list(jobs.values())
     good: list[bool] = []
 
     def ended(at: int, ending: Ending) -> None:
-        good.append(executor.prepared_ahead(prepared[at], ending))
+        good.append(executor.prepared_ahead(jobs[at], ending))
         tell(f"preparing ahead: {len(good)} of {len(jobs)}")
 
     tell(f"preparing ahead: 0 of {len(jobs)}")

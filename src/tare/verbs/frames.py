@@ -54,8 +54,7 @@ def study(workload: str, grid: dict[str, Any], options: Options, with_cost: bool
 
 
 def _count(shop: Workshop, cases: list[Case], counter: str, options: Options, depths: list[Depth]) -> None:
-    if options.warm:
-        warm(cases, shop.executor, options, shop.executor.say)
+    _warm(shop, cases, options)
     order = [case.key for case in cases]
     try:
         count_frames(shop.executor, cases, counter, options, depths.append)
@@ -72,9 +71,14 @@ def _price(shop: Workshop, grid: dict[str, Any], counter: str, options: Options,
     depths: list[Depth] = []
     _count(shop, expand(plan.grids[0], LocalCatalogue(shop.probed)).cases, counter, options, depths)
     timing = Timing(depths)
-    if options.warm:
-        warm(timing.cases, shop.executor, options, shop.executor.say)
+    _warm(shop, timing.cases, options)
     try:
         timing.measure(shop.executor, options)
     finally:
         found.cost = timing.cost()
+
+
+def _warm(shop: Workshop, cases: list[Case], options: Options) -> None:
+    """Without references: counting needs none, and of the chains only one is compared."""
+    if options.warm:
+        warm(cases, shop.executor, msgspec.structs.replace(options, parity=False), shop.executor.say)
