@@ -13,7 +13,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import ReferenceJob, StageJob, WarmJob
-from tare.execute.warming import warm
+from tare.execute.warming import portions, warm
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
 HANGS = Case(workload="planted_hang", rung="compile", batch=4)
@@ -44,6 +44,17 @@ def test_what_a_rung_can_have_done_ahead(executor: LocalExecutor, rung: str, job
     case = make("mlp", rung, "infer")
     assert [type(one) for one in executor.preparations(case, parity=False)] == [job] * (job is not None)
     assert [type(one) for one in executor.preparations(case, parity=True)][-1] is ReferenceJob
+
+
+def test_a_long_plan_is_prepared_in_portions_that_keep_ladders_whole() -> None:
+    rungs = ("eager", "compile")
+    cases = [make("mlp", rung, "infer", batch=batch) for rung in rungs for batch in range(1, 6)]
+    assert portions(cases, 0) == [cases]
+    found = portions(cases, 1)
+    assert [[(case.batch, case.rung) for case in portion] for portion in found] == [
+        [(batch, rung) for batch in batches for rung in rungs] for batches in ((1, 2), (3, 4), (5,))
+    ]
+    assert portions([], 2) == []
 
 
 def test_what_was_prepared_ahead_is_warm_in_the_first_round(executor: LocalExecutor) -> None:

@@ -11,9 +11,24 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ReferenceJob
+from tare.execute.ladder import ladders
 from tare.execute.launch import SpawnLauncher
 from tare.execute.supervise import Ending
 from tare.execute.together import Errand, together
+
+# So many ladders for each of those that work at a time: enough that few wait for the slowest, and so few that an
+# interruption does not find much prepared and nothing measured.
+LADDERS = 2
+
+
+def portions(cases: Iterable[Case], at_once: int) -> list[list[Case]]:
+    """Cases as they are prepared and then measured together: all of them where nothing is prepared ahead."""
+    if not at_once:
+        return [list(cases)]
+    found, size = ladders(cases), LADDERS * at_once
+    return [
+        [case for ladder in found[first : first + size] for case in ladder] for first in range(0, len(found), size)
+    ]
 
 
 def warm(

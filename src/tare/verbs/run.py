@@ -17,7 +17,7 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.ladder import ladders
 from tare.execute.preload import preload
 from tare.execute.runner import run_cases
-from tare.execute.warming import warm
+from tare.execute.warming import portions, warm
 from tare.execute.workshop import open_executor
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
@@ -186,22 +186,23 @@ class _Work:
 
     def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
         self.cases += cases
-        if self._stopped:
-            return
-        if self._options.warm:
-            left = [case for case in cases if self._journal.record(case) is None]
-            warm(left, self._executor, self._options, self._progress.stage)
-        made = run_cases(
-            cases,
-            self._options,
-            self._environment,
-            self._executor,
-            self._journal,
-            self._progress,
-            self._fail_fast,
-            searches,
-        )
-        self._stopped = self._fail_fast and any(record.failed for record in made)
+        for portion in portions(cases, self._options.warm):
+            if self._stopped:
+                return
+            if self._options.warm:
+                left = [case for case in portion if self._journal.record(case) is None]
+                warm(left, self._executor, self._options, self._progress.stage)
+            made = run_cases(
+                portion,
+                self._options,
+                self._environment,
+                self._executor,
+                self._journal,
+                self._progress,
+                self._fail_fast,
+                searches,
+            )
+            self._stopped = self._fail_fast and any(record.failed for record in made)
 
     def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
         """Finds a batch on one rung of the ladder, and measures all of its rungs at it."""

@@ -1,0 +1,164 @@
+"""The breakdown of the zoo on an H200, as the TorchBench paper's figures 1 and 2 and its table 2.
+
+python scripts/breakdown_table.py                      writes the tables of docs/zoo-breakdown.md; a test compares
+python scripts/breakdown_table.py EXPLAINED.json KEPT  keeps of what `tare explain @zoo --json` printed all but the
+                                                       long tables; what KEPT has of other workloads stays
+python scripts/breakdown_table.py KEPT                 prints the workloads that are not in it yet
+"""
+
+import gzip
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from tare.records.work import Peaks
+from tare.report.explain import percent
+from tare.report.numbers import seconds
+from tare.trace.explanation import Explanation
+from tare.trace.group import PARTS, Bar, Mean, group
+from tare.workloads.groups import all_groups
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "zoo-breakdown.md"
+RECORDS = {mode: ROOT / "results" / "zoo" / f"h200-explained-{mode}.json.gz" for mode in ("train", "infer")}
+WORDS = ("domain", "finding", "workload", "idle because of", "largest findings")
+MARK = "<!-- what follows is written by scripts/breakdown_table.py -->\n"
+# Active, movement and idle in the paper's table 2 (an A100 and PyTorch of 2023), in percent.
+PAPER = {
+    "train": {
+        "vision": (53.1, 2.1, 44.8), "nlp": (84.9, 1.3, 13.8), "recommendation": (75.4, 0.4, 24.2),
+        "rl": (10.2, 5.0, 84.8), "speech": (28.8, 0.3, 70.9),
+    },
+    "infer": {
+        "vision": (62.8, 1.4, 35.7), "nlp": (64.7, 0.8, 34.5), "recommendation": (51.4, 0.1, 48.5),
+        "rl": (19.3, 8.4, 72.3), "speech": (50.3, 0.3, 49.4),
+    },
+}  # fmt: skip
+
+
+class Found(msgspec.Struct):
+    """A finding without its places."""
+
+    rule: str
+    severity: str
+    gain_share: float | None
+
+
+class Kept(msgspec.Struct):
+    explanations: list[Explanation]
+    # By case.
+    findings: dict[str, list[Found]]
+    failed: dict[str, str]
+    # Each time somebody explained a part of the zoo, on a machine of this kind.
+    peaks: list[Peaks]
+
+
+def keep(explained: Path, kept: Path) -> None:
+    whole: dict[str, Any] = msgspec.json.decode(explained.read_bytes())
+    for one in whole["explanations"]:
+        one["host"]["operators"] = []
+        for cause in one["idle"]["causes"] if one["idle"] else []:
+            cause["places"] = cause["places"][:2]
+    cases = [one["case"] for one in whole["explanations"]]
+    found = {
+        case: [{name: hit[name] for name in Found.__struct_fields__} for hit in diagnosis["findings"]]
+        for case, diagnosis in zip(cases, whole["diagnoses"], strict=True)
+    }
+    new = msgspec.convert({**whole, "findings": found}, Kept)
+    if kept.exists():
+        old = read(kept)
+        new.explanations = [*(one for one in old.explanations if one.case not in found), *new.explanations]
+        new.findings = old.findings | new.findings
+        new.failed = {case: why for case, why in (old.failed | new.failed).items() if case not in new.findings}
+        new.peaks = [*old.peaks, *(peaks for peaks in new.peaks if peaks not in old.peaks)]
+    new.explanations.sort(key=lambda one: (one.workload or "").lower())
+    with kept.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+        packed.write(msgspec.json.encode(new))
+
+
+def read(path: Path) -> Kept:
+    return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Kept)
+
+
+def page() -> str:
+    records = {mode: read(path) for mode, path in RECORDS.items() if path.exists()}
+    parts = [part for mode, kept in records.items() for part in (by_domain(mode, kept), findings(mode, kept))]
+    parts += [by_workload(mode, kept) for mode, kept in records.items()]
+    return PAGE.read_text().partition(MARK)[0] + MARK + "\n" + "\n".join(parts)
+
+
+def by_domain(mode: str, kept: Kept) -> str:
+    found = group(kept.explanations)
+    rows = [
+        (mean.domain, mean.workloads, *_shares(mean), *_paper(mode, mean.domain))
+        for mean in (*found.domains, *found.overall)
+    ]
+    heads = ("domain", "workloads", *PARTS, *(f"{part} in the paper" for part in PARTS))
+    return _table(f"{mode} · by domain", heads, rows)
+
+
+def _shares(one: Bar | Mean) -> list[str]:
+    return [percent(getattr(one, part)) for part in PARTS]
+
+
+def _paper(mode: str, domain: str) -> list[str]:
+    known = PAPER[mode].get(domain)
+    return [f"{share:.1f} %" for share in known] if known else ["", "", ""]
+
+
+def findings(mode: str, kept: Kept) -> str:
+    gains: dict[str, list[float]] = {}
+    for found in kept.findings.values():
+        for one in found:
+            gains.setdefault(one.rule, []).append(one.gain_share or 0.0)
+    rows = [
+        (rule, len(shares), *(percent(of(shares)) if any(shares) else "no price" for of in (median, max)))
+        for rule, shares in sorted(gains.items(), key=lambda item: -len(item[1]))
+    ]
+    heads = ("finding", "workloads", "would give back (median)", "the most")
+    return _table(f"{mode} · findings", heads, rows)
+
+
+def by_workload(mode: str, kept: Kept) -> str:
+    bars = {bar.workload: bar for bar in group(kept.explanations).bars}
+    rows = []
+    for one in kept.explanations:
+        bar = bars.get(one.workload or "")
+        if bar is None:
+            continue
+        found = sorted(kept.findings[one.case or ""], key=lambda hit: -(hit.gain_share or 0.0))
+        named = ", ".join(f"{hit.rule} ({percent(hit.gain_share)})" for hit in found[:2] if hit.gain_share)
+        rows.append((one.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
+    heads = ("workload", "gross", *PARTS, "idle because of", "largest findings")
+    return _table(f"{mode} · {len(rows)} of {len(kept.explanations) + len(kept.failed)} workloads", heads, rows)
+
+
+def _why_idle(one: Explanation) -> str:
+    """The cause of most of the idle time, where there is any to speak of."""
+    if one.idle is None or one.idle.idle < 0.02 * (one.breakdown.window if one.breakdown else 0):
+        return ""
+    most = max(one.idle.causes, key=lambda cause: cause.idle)
+    return f"{most.cause} ({most.idle / one.idle.idle:.0%})"
+
+
+def _table(title: str, heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    aligned = ["---" if head in WORDS else "---:" for head in heads]
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, aligned, *rows)]
+    return f"### {title}\n\n" + "\n".join(lines) + "\n"
+
+
+def left(kept: Path) -> list[str]:
+    done = {one.workload for one in read(kept).explanations} if kept.exists() else set()
+    return [name for name in all_groups()["zoo"] if name not in done]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        keep(Path(sys.argv[1]), Path(sys.argv[2]))
+    elif len(sys.argv) == 2:
+        print(*left(Path(sys.argv[1])), sep="\n")
+    else:
+        PAGE.write_text(page())
