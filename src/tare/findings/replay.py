@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tare.trace.intervals import Intervals, normal
+from tare.trace.intervals import Integers, Intervals, normal
 
 # Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
 # another cause.
@@ -92,7 +92,6 @@ class Timeline:
         self.calls, self.works = calls, works
         self.host_factor = 1.0
         self._outside = _as_intervals(self.outside)
-        self._nothing_more = _Removed(self._outside)
         self._launched: list[list[int]] = [[] for _ in calls]
         for index, work in enumerate(works):
             if work.call >= 0:
@@ -100,6 +99,7 @@ class Timeline:
         self._latency = self._usual_latency()
         self._bounds = self._read_bounds()
         self._targets = self._read_targets()
+        self._host = self._host_time(self._outside)
 
     def calibrate(self, measured: float) -> None:
         """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does."""
@@ -117,25 +117,35 @@ class Timeline:
 
     def replay(self, edit: Edit = NOTHING) -> float:
         """How long the window takes under the edit, in ns."""
-        removed = self._nothing_more
+        taken = self._host
         if edit.removed:
-            removed = _Removed(np.concatenate([_as_intervals(edit.removed), self._outside]))
+            taken = self._host_time(np.concatenate([_as_intervals(edit.removed), self._outside]))
         ends = [float(work.end - self.start) if work.call < 0 else 0.0 for work in self.works]
-        host, at = 0.0, self.start
-        for index, call in enumerate(self.calls):
-            host += self._host(at, call.start, removed)
-            began = host
+        host = 0.0
+        for index, before in enumerate(taken.before):
+            began = host + before * self.host_factor
             for work in self._launched[index]:
                 ends[work] = self._work_end(work, began, ends, edit)
-            host = self._return(index, began, ends, edit, removed)
-            at = max(at, call.end)
-        host += self._host(at, self.end, removed)
+            host = self._return(index, began, ends, edit, taken.inside[index] * self.host_factor)
+        host += taken.after * self.host_factor
         return max(host, max(ends, default=0.0))
 
-    def _host(self, start: int, end: int, removed: "_Removed") -> float:
-        if end <= start:
-            return 0.0
-        return (end - start - removed.within(start, end)) * self.host_factor
+    def _host_time(self, removed: Intervals) -> "_HostTime":
+        """Host time as it was recorded, but for what vanishes."""
+        starts = np.array([call.start for call in self.calls], dtype=np.int64)
+        ends = np.array([call.end for call in self.calls], dtype=np.int64)
+        # The host is in one call at a time: what begins within another goes on from its end.
+        reached = np.maximum.accumulate(np.concatenate([[self.start], ends]))
+        waited = np.array([self._waited_until(index) for index in range(len(self.calls))], dtype=np.int64)
+        left = _Left(removed)
+        before = left.of(reached, np.append(starts, self.end))
+        inside = left.of(np.maximum(starts, np.minimum(waited, ends)), ends)
+        return _HostTime(before[:-1], inside, before[-1])
+
+    def _waited_until(self, index: int) -> int:
+        """When what a waiting call waited for had ended; of any other call, its start."""
+        call, target = self.calls[index], self._targets[index]
+        return self.works[target].end if call.waits and target >= 0 else call.start
 
     def _work_end(self, index: int, launched: float, ends: list[float], edit: Edit) -> float:
         work, bound = self.works[index], self._bounds[index]
@@ -161,20 +171,18 @@ class Timeline:
             work = self._bounds[work].before
         return work
 
-    def _return(self, index: int, began: float, ends: list[float], edit: Edit, removed: "_Removed") -> float:
-        call = self.calls[index]
+    def _return(self, index: int, began: float, ends: list[float], edit: Edit, inside: float) -> float:
+        call, target = self.calls[index], self._targets[index]
         if not call.waits:
-            return began + self._host(call.start, call.end, removed)
+            return began + inside
         if index in edit.unwaited:
             return began
-        target = self._targets[index]
         if target < 0:
-            return began + self._host(call.start, call.end, removed)
-        ended = self.works[target].end
-        if ended <= call.start:
+            return began + inside
+        if self.works[target].end <= call.start:
             # The device was done: the call cost only itself, but under an edit the device may be late.
-            return max(began + self._host(call.start, call.end, removed), ends[target])
-        return max(began, ends[target]) + self._host(min(ended, call.end), call.end, removed)
+            return max(began + inside, ends[target])
+        return max(began, ends[target]) + inside
 
     def _usual_latency(self) -> int:
         found = []
@@ -232,21 +240,31 @@ def _as_intervals(spans: Sequence[tuple[int, int]]) -> Intervals:
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
 
 
-class _Removed:
-    """How much of a stretch of host time vanishes."""
+class _HostTime(NamedTuple):
+    """Nanoseconds of the host: before each call, in it (where it waited: afterwards), and after the last."""
 
-    def __init__(self, spans: Intervals) -> None:
-        # With stacks there are two for every Python frame: too many for a loop in each replay.
-        united = normal(spans)
-        self._starts: list[int] = united[:, 0].tolist()
-        self._ends: list[int] = united[:, 1].tolist()
-        self._before: list[int] = [0, *np.cumsum(united[:, 1] - united[:, 0]).tolist()]
+    before: list[int]
+    inside: list[int]
+    after: int
 
-    def within(self, start: int, end: int) -> int:
-        return self._up_to(end) - self._up_to(start)
 
-    def _up_to(self, point: int) -> int:
-        index = bisect_right(self._starts, point)
-        if index == 0:
-            return 0
-        return self._before[index] - max(self._ends[index - 1] - point, 0)
+class _Left:
+    """What is left of stretches of host time of which parts vanish."""
+
+    def __init__(self, removed: Intervals) -> None:
+        united = normal(removed)
+        self._starts, self._ends = united[:, 0], united[:, 1]
+        self._before = np.concatenate([[0], np.cumsum(self._ends - self._starts)])
+
+    def of(self, starts: Integers, ends: Integers) -> list[int]:
+        """Of each stretch; nothing of one that ends before it begins."""
+        ends = np.maximum(starts, ends)
+        found: list[int] = (ends - starts - (self._up_to(ends) - self._up_to(starts))).tolist()
+        return found
+
+    def _up_to(self, points: Integers) -> Integers:
+        index = np.searchsorted(self._starts, points, side="right")
+        if not len(self._ends):
+            return np.zeros_like(points)
+        reached = self._before[index] - np.maximum(self._ends[np.maximum(index - 1, 0)] - points, 0)
+        return np.where(index == 0, 0, reached)
