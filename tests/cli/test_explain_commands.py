@@ -10,6 +10,7 @@ from commandline import planted_tare, tare
 from traces import RECORDED, TraceBuilder
 
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
+from tare.workloads.groups import all_groups
 
 
 def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
@@ -53,6 +54,16 @@ def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) 
     assert found["against"] == []
     said = "what was removed is not shown: gross is not known of habit-leak and habit-odd-shapes"
     assert any(note.startswith(said) for note in found["explanations"][1]["notes"])
+
+
+def test_a_group_is_explained_workload_by_workload(tmp_path: Path) -> None:
+    plant_peaks(tmp_path)
+    done = tare(tmp_path, "explain", "@rl", "--smoke", "--device", "cpu", "--quick", "--no-stacks", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {one["workload"] for one in found["explanations"]} == set(all_groups()["rl"])
+    # The work of a step is counted in the process that profiles it.
+    assert all(one["floor"]["bytes"] > 0 for one in found["explanations"])
 
 
 def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: Path) -> None:

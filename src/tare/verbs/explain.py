@@ -28,7 +28,7 @@ from tare.trace.floor import find_floor
 from tare.trace.read import read
 from tare.verbs.explained import SAME, Explained, compare
 from tare.verbs.peaks import inquiry, measure_and_keep
-from tare.verbs.run import Session, preload_of, terminable
+from tare.verbs.run import Session, terminable
 from tare.verbs.traces import profile_case, unseen
 from tare.workloads import get_workload
 
@@ -56,7 +56,7 @@ def explain_plan(
         outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims, recorded=wish.recorded)
         if outcome.interrupted:
             return Explained(explanations=[], diagnoses=[], recorded=outcome.recorded, interrupted=True)
-        with inquiry(show_progress, preload_of(plan)) as (executor, probed, tell):
+        with inquiry(show_progress, session.preload) as (executor, probed, tell):
             made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
         made.recorded, made.skipped = outcome.recorded, [*outcome.skipped, *made.skipped]
         return made

@@ -100,6 +100,11 @@ class Session:
         self._store = store
         self._show_progress = show_progress
 
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """What the fork server of its workers imports once."""
+        return preload_of(self._plan)
+
     def run(self, resume: bool, fail_fast: bool, claims: Claims | None = None, recorded: bool = False) -> Outcome:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `claims` is of a caller
         who goes on with the run. `recorded` measures only what the store has no comparable record of."""
@@ -108,8 +113,7 @@ class Session:
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
-            preloaded = preload_of(self._plan)
-            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, preloaded))
+            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, self.preload))
             probed = executor.probe()
             catalogue = LocalCatalogue(probed)
             found = expand_plan(self._plan, catalogue)
