@@ -9,8 +9,9 @@ from ceilings import CREATED, plant_peaks
 from commandline import planted_tare, tare
 from traces import RECORDED, TraceBuilder
 
-SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 from tare.workloads.groups import all_groups
+
+SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 
 
 def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
