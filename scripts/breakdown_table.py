@@ -159,6 +159,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         keep(Path(sys.argv[1]), Path(sys.argv[2]))
     elif len(sys.argv) == 2:
-        print(*left(Path(sys.argv[1])), sep="\n")
+        print("".join(f"{name}\n" for name in left(Path(sys.argv[1]))), end="")
     else:
         PAGE.write_text(page())
