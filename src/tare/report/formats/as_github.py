@@ -9,6 +9,8 @@ def render(report: Report) -> str:
     for case in report.cases:
         if case.state in ("broken", "different"):
             lines.append(_command("error", case.case, f"{STATES[case.state]}: {case.reason}"))
+        elif case.state == "compared" and case.reason:
+            lines.append(_command("warning", case.case, case.reason))
         lines += [_command("error", case.case, f"leak: {leak}") for leak in case.leaks]
         for change in case.changes:
             if change.worse:
