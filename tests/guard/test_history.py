@@ -54,6 +54,8 @@ def test_a_step_is_reported_with_its_commits_dates_and_what_changed() -> None:
     (history,) = record_histories(nightly(60, 40, 1.08), get_metric("gross"))
     (step,) = history.steps
     assert step.earliest <= 40 <= step.latest
+    assert step.low is not None
+    assert step.high is not None
     assert step.low < 1.08 < step.high
     assert step.after_label == history.points[step.earliest - 1].label
     assert step.until_date == history.points[step.latest].created
