@@ -10,9 +10,10 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record, make_rou
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.errors import BadInput
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
-from tare.guard.metrics import METRICS
+from tare.guard.metrics import METRICS, get_metric
 from tare.guard.sides import Side
 from tare.guard.thresholds import Thresholds
 from tare.records.record import HostMemory, Record, Round
@@ -64,6 +65,9 @@ class Setting:
         """Executors of this kind measure, one for each version."""
         found = enumerate(self._versions.items(), 1)
         self._executors = [kind(step_s, self.order, name, seed) for seed, (name, step_s) in found]
+
+    def only(self, *metrics: str) -> None:
+        self._rules = self._rules._replace(metrics=[get_metric(name) for name in metrics])
 
     def sides(self, stage: str) -> list[Side]:
         self.stages.append(stage)
@@ -177,6 +181,13 @@ def test_a_stored_baseline_is_compared_without_being_run(tmp_path: Path) -> None
     assert (found.stage, found.paired, found.rounds_a) == ("confirmed", False, 20)
     assert any("side by side" in note for note in report.notes)
     assert set(setting.order) == {"now"}
+
+
+def test_a_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, flat, flat)
+    setting.only("energy")
+    with pytest.raises(BadInput, match="no case has energy on both sides"):
+        setting.run()
 
 
 def test_a_case_without_a_baseline_is_listed(tmp_path: Path) -> None:

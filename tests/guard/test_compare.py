@@ -1,5 +1,6 @@
 """Comparing sets of records: verdicts, regressions, what is not compared and why."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from builders import make_case, make_failure, make_record, make_round
 from tare.errors import BadInput
 from tare.guard.changes import Change, Report
 from tare.guard.compare import compare_selections
-from tare.guard.metrics import METRICS, get_metric
+from tare.guard.metrics import METRICS, Metric, get_metric
 from tare.guard.selectors import Selection
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import Parity, Record
@@ -24,9 +25,15 @@ def counted(**counts: int) -> Record:
     return make_record(rounds=[make_round(i, counts=counts) for i in range(3)])
 
 
-def compared(a: Record, b: Record, thresholds: Thresholds | None = None, **options: Any) -> Report:
+def compared(
+    a: Record,
+    b: Record,
+    thresholds: Thresholds | None = None,
+    metrics: Sequence[Metric] = METRICS,
+    **options: Any,
+) -> Report:
     sides = [Selection(name, [record], frozenset()) for name, record in (("a", a), ("b", b))]
-    return compare_selections(sides[0], sides[1], thresholds or Thresholds(), METRICS, **options)
+    return compare_selections(sides[0], sides[1], thresholds or Thresholds(), metrics, **options)
 
 
 def change(report: Report, metric: str = "gross") -> Change:
@@ -152,6 +159,20 @@ def test_cases_of_one_side_only_are_listed() -> None:
     assert [case.case for case in report.cases] == [make_case().key]
     assert report.only_a == [make_case(batch=1).key]
     assert report.only_b == [make_case(batch=2).key]
+
+
+def test_a_metric_that_nobody_has_compares_nothing_and_does_not_pass() -> None:
+    with pytest.raises(BadInput, match=r"no case has energy on both sides.*they have gross, latency, preparation"):
+        compared(timed(1.0), timed(1.5), metrics=[get_metric("energy")])
+    report = compared(timed(1.0), timed(1.0), metrics=[get_metric("energy"), get_metric("gross")])
+    assert "not compared, for no record has it: energy" in report.notes
+
+
+def test_a_metric_of_one_side_only_is_told() -> None:
+    report = compared(counted(kernels=3), counted(operators=4))
+    assert "not compared, for only the records of before have it: kernels (1 case)" in report.notes
+    assert "not compared, for only the records of now have it: operators (1 case)" in report.notes
+    assert not any("not compared" in note for note in compared(timed(1.0), timed(1.0)).notes)
 
 
 def test_ignored_metrics_are_not_there() -> None:

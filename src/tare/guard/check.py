@@ -9,6 +9,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.runner import Listener, make_record
+from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.compare import (
     Tested,
@@ -64,7 +65,9 @@ class Check:
 
     def run(self, cases: Sequence[Case]) -> Report:
         pairs, only_a, only_b = self._measure(dict.fromkeys(cases, self._options), "first")
-        first = {b.case: self._test(a, b) for a, b in pairs if comparable(a, b)}
+        able = [(a, b) for a, b in pairs if comparable(a, b)]
+        refuse_nothing(able, self._rules.metrics)
+        first = {b.case: self._test(a, b) for a, b in able}
         suspects = self._suspects(first, pairs)
         again = self._measure_again(suspects, first) if suspects else []
         found = self._conclude(pairs, first, suspects, again)
@@ -73,7 +76,9 @@ class Check:
             b="now",
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             cases=found,
-            notes=shared_change(found) + ([] if self._interleaved else apart(pairs)),
+            notes=shared_change(found)
+            + ([] if self._interleaved else apart(pairs))
+            + absences(able, self._rules.metrics),
             only_a=only_a,
             only_b=only_b,
             environment=summary(pairs[0][1]) if pairs else {},

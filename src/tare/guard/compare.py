@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
+from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report, Stage
 from tare.guard.comparable import refuse, split_differences, were_interleaved
 from tare.guard.differing import counted_differences
@@ -46,6 +47,8 @@ def compare_selections(
     subjects, hindrances = split_differences(pairs, a.meant | b.meant)
     if not force:
         refuse(hindrances)
+    able = [(a, b) for a, b in pairs if comparable(a, b)]
+    refuse_nothing(able, metrics)
     cases = compare_pairs(pairs, thresholds, metrics, were_interleaved)
     return Report(
         a=a.label,
@@ -54,7 +57,7 @@ def compare_selections(
         cases=cases,
         compared=[str(one) for one in subjects],
         forced=[str(one) for one in hindrances],
-        notes=shared_change(cases) + apart(pairs),
+        notes=shared_change(cases) + apart(pairs) + absences(able, metrics),
         only_a=only_a,
         only_b=only_b,
         environment=summary(pairs[0][1] if pairs else b.records[0]),
