@@ -129,6 +129,16 @@ def test_a_suspicion_that_fresh_processes_do_not_share_is_dropped(tmp_path: Path
     assert "first seen as +" in found.note
 
 
+def test_nobody_is_accused_of_what_cannot_be_measured_again(tmp_path: Path) -> None:
+    """The baseline fails when the suspect is confirmed: the first rounds alone accuse nobody."""
+    first = ROUNDS * len(CASES)
+    report = Setting(tmp_path, slow_first, lambda _, taken: 1e-3 if taken < first else 0.0).run()
+    found = gross(report, CASES[0])
+    assert (found.verdict, found.worse, found.regression) == ("undecided", False, False)
+    assert found.note == "suspected, and not compared again: a side failed"
+    assert report.exit_code == 0
+
+
 class Shared(Simulated):
     """Three blocks of a round are quiet. The others take half as long again on the new side at first, and later
     whatever the neighbours like, on both."""

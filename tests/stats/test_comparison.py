@@ -102,6 +102,11 @@ def test_zero_has_no_ratio() -> None:
     assert math.isnan(compare([0.0, 0.0], [1.0, 1.0]).ratio.mid)
 
 
+def test_all_zeros_are_the_same() -> None:
+    assert judge(compare([0.0, 0.0], [0.0, 0.0, 0.0]), 0.02) == "same"
+    assert judge(compare([0.0, 1.0], [0.0, 1.0]), 0.02) == "undecided"
+
+
 def test_nothing_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="nothing"):
         compare([], [1.0])

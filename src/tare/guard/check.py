@@ -193,14 +193,18 @@ class Check:
         """Where a metric was suspected, its change is the confirmation's, and the first one is only mentioned."""
         suspected: list[tuple[Case, int, Tested, Comparison]] = []
         for a, b in again:
-            if not comparable(a, b):
-                continue
-            renewed = {one.metric.name: one for one in self._test(a, b)}
+            able = comparable(a, b)
+            renewed = {one.metric.name: one for one in self._test(a, b)} if able else {}
             positions = {change.metric: position for position, change in enumerate(changes.get(b.case, []))}
             for one in suspects[b.case]:
                 new = renewed.get(one.metric.name)
+                position = positions[one.metric.name]
                 if new and new.found:
-                    suspected.append((b.case, positions[one.metric.name], new, new.found))
+                    suspected.append((b.case, position, new, new.found))
+                else:
+                    _withdraw(
+                        changes[b.case][position], "the new rounds do not have it" if able else "a side failed"
+                    )
         found = [comparison for *_, comparison in suspected]
         family = None if self._interleaved else tests
         verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)
@@ -213,6 +217,13 @@ class Check:
             told += _blindness(new, comparison, len(ps)) if verdict == "undecided" else []
             change.note = ", ".join(told)
             changes[case][position] = change
+
+
+def _withdraw(change: Change, why: str) -> None:
+    """Nobody is accused of what could not be measured again."""
+    if change.worse:
+        change.verdict, change.worse, change.regression, change.stage = "undecided", False, False, "not confirmed"
+    change.note = f"suspected, and not compared again: {why}"
 
 
 def _blindness(tested: Tested, found: Comparison, tests: int) -> list[str]:

@@ -169,7 +169,7 @@ def conclude(
         # It is real, and as far as one can tell it may be as large as the threshold.
         regression=worse and found.ratio.high >= 1 + limits.threshold,
         more_rounds=_more_rounds(tested, found, adjusted_p, level, stage) if said == "undecided" else None,
-        note=_unknown(tested) if found.method == "none" else "",
+        note=_unknown(tested) if found.method == "none" and not found.ratio.sound else "",
     )
 
 

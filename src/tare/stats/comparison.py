@@ -190,6 +190,7 @@ def _ratio(bounds: Bounds) -> Interval:
 
 
 def _nothing(a: Sequence[float], b: Sequence[float], paired: bool) -> Comparison:
-    """A value of zero has no logarithm: equal sides are the same, anything else has no ratio."""
-    middle = 1.0 if float(np.median(a)) == float(np.median(b)) else float("nan")
-    return Comparison(Interval(middle, middle, middle, sound=False), 1.0, 1.0, len(a), len(b), paired, "none")
+    """A value of zero has no logarithm: where all are zero they are the same, anything else has no ratio."""
+    same = max(*a, *b) == min(*a, *b)
+    middle = 1.0 if same else float("nan")
+    return Comparison(Interval(middle, middle, middle, sound=same), 1.0, 1.0, len(a), len(b), paired, "none")
