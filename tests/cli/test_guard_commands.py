@@ -116,6 +116,7 @@ BAD = [
     (("check", "PLAN", "--baseline", "x", "--confirm", "-1"), "--confirm"),
     (("check", "PLAN", "--baseline", "x", "--rounds", "0"), "rounds"),
     (("calibrate", "mlp", "--rounds", "2"), "--rounds 2"),
+    (("calibrate", "mlp", "--metric", "operators,kernels"), "a count has no noise"),
     (("calibrate", "PLAN", "--rung", "eager"), "one plan"),
     (("calibrate", "mpl"), "mlp"),
 ]

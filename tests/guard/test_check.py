@@ -129,6 +129,20 @@ def test_a_suspicion_that_fresh_processes_do_not_share_is_dropped(tmp_path: Path
     assert "first seen as +" in found.note
 
 
+def test_rounds_that_fail_now_and_then_are_told_of_both_measurements(tmp_path: Path) -> None:
+    """The slow case fails in every third of its rounds: the others are compared, and its failures are told."""
+    rounds: dict[int, int] = {}
+
+    def flaky(case: Case, _: int) -> float:
+        rounds[case.batch] = rounds.get(case.batch, 0) + 1
+        return 0.0 if case.batch == 1 and rounds[1] % 3 == 0 else slow_first(case, 0)
+
+    report = Setting(tmp_path, flaky, flat).run()
+    told = next(case.reason for case in report.cases if case.case == CASES[0].key)
+    assert told.startswith("2 of 6 rounds failed now (exception: it broke), then ")
+    assert gross(report, CASES[0]).stage == "confirmed"
+
+
 def test_nobody_is_accused_of_what_cannot_be_measured_again(tmp_path: Path) -> None:
     """The baseline fails when the suspect is confirmed: the first rounds alone accuse nobody."""
     first = ROUNDS * len(CASES)

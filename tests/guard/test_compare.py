@@ -132,6 +132,16 @@ def test_a_case_that_breaks_is_a_regression_and_one_that_is_mended_is_none() -> 
     assert (both.cases[0].state, both.exit_code) == ("failed", 0)
 
 
+def test_rounds_that_failed_beside_good_ones_are_told() -> None:
+    flaky = timed(1.0)
+    crash = make_failure(cause="signal", message="ended by SIGSEGV")
+    rounds = [make_round(done.index, failure=crash) if done.index % 2 else done for done in flaky.rounds]
+    report = compared(timed(1.0), make_record(rounds=rounds))
+    assert report.cases[0].reason == "5 of 10 rounds failed now (signal: ended by SIGSEGV)"
+    assert change(report).rounds_b == 5
+    assert compared(timed(1.0), timed(1.0)).cases[0].reason == ""
+
+
 def test_what_computes_something_else_is_never_faster() -> None:
     wrong = timed(0.5, parity=Parity(status="different", error=1.0, tolerance=0.1, worst="output/0"))
     report = compared(timed(1.0), wrong)

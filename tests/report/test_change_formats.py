@@ -92,6 +92,10 @@ def test_a_case_that_failed_once_and_not_again_is_told() -> None:
     report = make_report(cases=[case])
     assert "- `mlp/eager` failed once and not again (signal: SIGSEGV)" in get_renderer("markdown")(report)
     assert "::warning title=mlp/eager::failed once and not again" in get_renderer("github")(report)
+    root = ElementTree.fromstring(get_renderer("junit")(report))
+    assert (root.get("failures"), root.findtext(".//system-out")) == ("0", case.reason)
+    (result,) = json.loads(get_renderer("sarif")(report))["runs"][0]["results"]
+    assert (result["level"], result["message"]["text"]) == ("warning", case.reason)
 
 
 def test_the_summary_counts_what_is_wrong() -> None:

@@ -18,6 +18,7 @@ from tare.guard.compare import (
     case_change,
     comparable,
     conclude,
+    failed_rounds,
     match,
     shared_change,
     summary,
@@ -179,6 +180,8 @@ class Check:
                     one.state, one.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
                 elif one.state == "broken":
                     one.state, one.reason = "compared", f"failed once and not again ({one.reason})"
+                elif again_failed := failed_rounds(a, b):
+                    one.reason = f"{one.reason}, then {again_failed}" if one.reason else again_failed
                 # A leak that new processes do not show again was none.
                 one.leaks = leaks(a, b, self._rules.thresholds) if one.leaks else []
         return found

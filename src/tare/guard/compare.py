@@ -211,11 +211,23 @@ def case_change(a: Record, b: Record, changes: list[Change], thresholds: Thresho
     return CaseChange(
         case=key,
         state="compared",
+        reason=failed_rounds(a, b),
         changes=changes,
         leaks=leaks(a, b, thresholds),
         records=(a.id, b.id),
         differing=counted_differences(a, b),
     )
+
+
+def failed_rounds(a: Record, b: Record) -> str:
+    """What works in some processes and not in others is compared by the good ones; nobody should overlook it."""
+    told = []
+    for record, when in ((b, "now"), (a, "before")):
+        failures = [done.failure for done in record.rounds if done.failure]
+        if failures:
+            share = f"{len(failures)} of {len(record.rounds)} rounds failed {when}"
+            told.append(f"{share} ({failures[0].cause}: {failures[0].message})")
+    return "; ".join(told)
 
 
 def newly_different(a: Record, b: Record) -> bool:

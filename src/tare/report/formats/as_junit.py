@@ -36,6 +36,8 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
         _failure(whole, STATES[case.state], f"{STATES[case.state]}: {case.reason}")
     elif case.state == "failed":
         ElementTree.SubElement(whole, "skipped", message=_clean(f"{STATES['failed']}: {case.reason}"))
+    elif case.reason:
+        ElementTree.SubElement(whole, "system-out").text = _clean(case.reason)
     for leak in case.leaks:
         tests, failures = tests + 1, failures + 1
         one = ElementTree.SubElement(suite, "testcase", classname=_clean(case.case), name="leak")

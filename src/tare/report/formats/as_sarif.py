@@ -15,6 +15,8 @@ def render(report: Report) -> str:
     for case in report.cases:
         if case.state in ("broken", "different"):
             results.append(_result(case.state, "error", case.case, f"{STATES[case.state]}: {case.reason}", {}))
+        elif case.state == "compared" and case.reason:
+            results.append(_result("failed-rounds", "warning", case.case, case.reason, {}))
         results += [_result("leak", "error", case.case, leak, {}) for leak in case.leaks]
         for change in case.changes:
             if change.worse:
