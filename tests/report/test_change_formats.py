@@ -98,6 +98,15 @@ def test_a_case_that_failed_once_and_not_again_is_told() -> None:
     assert (result["level"], result["message"]["text"]) == ("warning", case.reason)
 
 
+@pytest.mark.parametrize("name", ["markdown", "github", "junit", "sarif"])
+def test_what_was_forced_is_told_in_every_report(name: str) -> None:
+    report = make_report(forced=["machine.cpu: one against another"], notes=["the machine may have changed"])
+    text = get_renderer(name)(report)
+    assert "not comparable" in text
+    assert "machine.cpu: one against another" in text
+    assert name == "junit" or "the machine may have changed" in text
+
+
 def test_the_summary_counts_what_is_wrong() -> None:
     assert summary_line(make_report()) == "4 regressions in 2 of 4 cases; gross: 1 slower, 1 same"
     assert make_report().exit_code == 1

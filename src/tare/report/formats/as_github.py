@@ -18,6 +18,7 @@ def render(report: Report) -> str:
                 lines.append(_command("error" if change.regression else "warning", case.case, text))
     lines += [_command("warning", "not comparable", line) for line in report.forced]
     lines += [_command("warning", "not compared", line) for line in uncompared_lines(report)]
+    lines += [_command("notice", "note", note) for note in report.notes]
     lines.append(_command("notice", "tare", summary_line(report)))
     return "\n".join(lines) + "\n"
 

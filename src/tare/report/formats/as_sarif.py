@@ -25,9 +25,14 @@ def render(report: Report) -> str:
                 results.append(_result(change.metric, level, case.case, text, _properties(change)))
     for key, label in uncompared(report):
         results.append(_result("not-compared", "warning", key, f"not compared, only in {label}", {}))
+    for line in report.forced:
+        results.append(
+            _result("not-comparable", "warning", "environment", f"not comparable, and forced: {line}", {})
+        )
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
     driver = {"name": "tare", "version": tare.__version__, "rules": rules}
-    run = {"tool": {"driver": driver}, "results": results, "properties": {"environment": report.environment}}
+    about = {"environment": report.environment, "notes": report.notes}
+    run = {"tool": {"driver": driver}, "results": results, "properties": about}
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
