@@ -22,7 +22,11 @@ WARDEN = 'read -r _; kill -s KILL -- "-$1"'
 
 
 class CannotRun(Exception):
-    """The command failed; the text is one line."""
+    """The command failed; the text is one line. `output` is what it had printed, where it came to an end."""
+
+    def __init__(self, text: str, output: str = "") -> None:
+        super().__init__(text)
+        self.output = output
 
 
 class Done(NamedTuple):
@@ -58,7 +62,8 @@ def run_vector(command: Sequence[str], folder: Path, environment: Mapping[str, s
     seconds = time.perf_counter() - began
     if process.returncode:
         words = last_words((errors or output).decode(errors="replace"))
-        raise CannotRun(f"{_ending(process.returncode)}: {words or 'no message'}")
+        said = output.decode(errors="replace")
+        raise CannotRun(f"{_ending(process.returncode)}: {words or 'no message'}", said)
     return Done(output.decode(errors="replace"), seconds)
 
 
