@@ -15,7 +15,7 @@ from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.metrics import METRICS, get_metric
 from tare.guard.sides import Side
-from tare.guard.thresholds import Thresholds
+from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import HostMemory, Record, Round
 from tare.store.database import Store
 from tare.store.journal import begin
@@ -68,6 +68,9 @@ class Setting:
 
     def only(self, *metrics: str) -> None:
         self._rules = self._rules._replace(metrics=[get_metric(name) for name in metrics])
+
+    def limit(self, document: dict[str, Any]) -> None:
+        self._rules = self._rules._replace(thresholds=make_thresholds(document, "test"))
 
     def sides(self, stage: str) -> list[Side]:
         self.stages.append(stage)
@@ -205,6 +208,14 @@ def test_a_stored_baseline_is_compared_without_being_run(tmp_path: Path) -> None
     assert (found.stage, found.paired, found.rounds_a) == ("confirmed", False, 20)
     assert any("side by side" in note for note in report.notes)
     assert set(setting.order) == {"now"}
+
+
+def test_a_threshold_for_no_case_is_remarked_on(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, flat, flat, confirm_rounds=0)
+    setting.limit({"case": [{"match": "mlp/eager", "threshold": 0.1}, {"match": "mpl*", "threshold": 0.03}]})
+    assert [note for note in setting.run().notes if "fits" in note] == [
+        "no case of the plan fits 'mpl*' of the thresholds"
+    ]
 
 
 def test_a_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
