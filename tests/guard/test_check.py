@@ -1,7 +1,7 @@
 """A check on executors that measure nothing: who is suspected, what is measured again, what is reported."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,11 @@ class Setting:
             self._journals[stage] = [begin(self.store, stage, stage, []) for _ in self._executors]
         return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
 
-    def run(self, stored: list[Record] | None = None, rounds: int = ROUNDS) -> Report:
+    def run(
+        self, stored: list[Record] | None = None, rounds: int = ROUNDS, cases: Sequence[Case] = CASES
+    ) -> Report:
         options = Options(rounds=rounds)
-        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(CASES)
+        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(cases)
 
 
 def flat(_: Case, __: int) -> float:
@@ -223,6 +225,17 @@ def test_a_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
     setting.only("energy")
     with pytest.raises(BadInput, match="no case has energy on both sides"):
         setting.run()
+
+
+def test_a_stored_baseline_of_few_rounds_can_accuse_among_many_cases(tmp_path: Path) -> None:
+    """Four values beside twenty are enough for a rank test, which then could not stand out among 300 tests."""
+    many = [make_case(batch=n) for n in range(1, 101)]
+    drawn = random.Random(5)
+    stored = [make_record(case, [1e-3 * drawn.lognormvariate(0, 0.01) for _ in range(4)]) for case in many]
+    setting = Setting(tmp_path, lambda case, _: 1.5e-3 if case.batch == 1 else 1e-3, None)
+    report = setting.run(stored, cases=many)
+    assert [case.case for case in report.bad] == [many[0].key]
+    assert gross(report, many[0]).stage == "confirmed"
 
 
 def test_a_case_without_a_baseline_is_listed(tmp_path: Path) -> None:

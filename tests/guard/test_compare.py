@@ -1,5 +1,6 @@
 """Comparing sets of records: verdicts, regressions, what is not compared and why."""
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -207,6 +208,23 @@ def test_many_cases_ask_for_more_evidence() -> None:
     assert alone.cases[0].changes[0].verdict == "slower"
     assert among.cases[0].changes[0].verdict == "undecided"
     assert among.cases[0].changes[0].p == alone.cases[0].changes[0].p
+
+
+@pytest.mark.parametrize("rounds", [4, 5, 6, 7])
+def test_one_slow_case_among_many_is_found_with_a_few_rounds(rounds: int) -> None:
+    """Six against six values are enough for a rank test, which then could not stand out among 240 tests."""
+    chance = random.Random(1)
+
+    def night(factor: float) -> list[Record]:
+        steps = {
+            n: [1e-3 * chance.lognormvariate(0, 0.01) * (factor if n == 1 else 1) for _ in range(rounds)]
+            for n in range(1, 61)
+        }
+        return [make_record(make_case(batch=n), each) for n, each in steps.items()]
+
+    sides = [Selection(name, night(factor), frozenset()) for name, factor in (("a", 1.0), ("b", 2.0))]
+    report = compare_selections(sides[0], sides[1], Thresholds(), METRICS)
+    assert [case.case for case in report.bad] == [make_case(batch=1).key]
 
 
 def test_a_change_that_all_cases_share_is_remarked_on() -> None:

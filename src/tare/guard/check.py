@@ -29,7 +29,7 @@ from tare.guard.metrics import Metric
 from tare.guard.sides import LetGo, Renew, Side, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
-from tare.stats.comparison import Comparison
+from tare.stats.comparison import RANKS_FROM, Comparison
 from tare.stats.multiple import adjusted
 from tare.stats.power import detectable_change, noise_of
 from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, rounds_to_confirm
@@ -103,8 +103,8 @@ class Check:
         pairs, _, only_b = match([r for r in self._stored if r.case.key in wanted], measured[0])
         return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
-    def _test(self, a: Record, b: Record) -> list[Tested]:
-        return test(a, b, self._rules.thresholds, self._rules.metrics, paired=self._interleaved)
+    def _test(self, a: Record, b: Record, reach: float = RANKS_FROM) -> list[Tested]:
+        return test(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, reach)
 
     def _suspects(
         self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
@@ -201,7 +201,8 @@ class Check:
         suspected: list[tuple[Case, int, Tested, Comparison]] = []
         for a, b in again:
             able = comparable(a, b)
-            renewed = {one.metric.name: one for one in self._test(a, b)} if able else {}
+            # A stored baseline of a few rounds must still be able to accuse among all that was tested.
+            renewed = {one.metric.name: one for one in self._test(a, b, LEVEL / tests)} if able else {}
             positions = {change.metric: position for position, change in enumerate(changes.get(b.case, []))}
             for one in suspects[b.case]:
                 new = renewed.get(one.metric.name)

@@ -16,7 +16,7 @@ from tare.guard.metrics import Metric, values
 from tare.guard.selectors import Selection
 from tare.guard.thresholds import Limits, Thresholds
 from tare.records.record import Record
-from tare.stats.comparison import Comparison, Verdict, compare, judge
+from tare.stats.comparison import RANKS_FROM, Comparison, Verdict, compare, judge
 from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_decide
 
@@ -82,7 +82,14 @@ def compare_pairs(
     level: float = LEVEL,
 ) -> list[CaseChange]:
     """Verdicts with the false discovery rate over everything that was tested."""
-    tested = {b.case.key: test(a, b, thresholds, metrics, paired(a, b)) for a, b in pairs if comparable(a, b)}
+
+    def run_tests(reach: float) -> dict[str, list[Tested]]:
+        able = [(a, b) for a, b in pairs if comparable(a, b)]
+        return {b.case.key: test(a, b, thresholds, metrics, paired(a, b), reach) for a, b in able}
+
+    count = sum(map(len, run_tests(RANKS_FROM).values()))
+    # Half of it, for the p-values are two-sided.
+    tested = run_tests(level / 2 / max(count, 1))
     everything = [one for tests in tested.values() for one in tests]
     ps = adjust(everything)
     changes = {key: [conclude(one, ps.get(id(one)), level) for one in tests] for key, tests in tested.items()}
@@ -93,8 +100,15 @@ def comparable(a: Record, b: Record) -> bool:
     return a.ok and b.ok and not newly_different(a, b)
 
 
-def test(a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric], paired: bool) -> list[Tested]:
-    """Every metric that both sides have and nobody ignores."""
+def test(
+    a: Record,
+    b: Record,
+    thresholds: Thresholds,
+    metrics: Sequence[Metric],
+    paired: bool,
+    reach: float,
+) -> list[Tested]:
+    """Every metric that both sides have and nobody ignores. `reach` is the p that a change must be able to get."""
     tested = []
     for metric in metrics:
         limits = thresholds.of(b.case, metric)
@@ -106,7 +120,7 @@ def test(a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric]
         x = [before[i] for i in (together if pairs else before)]
         y = [now[i] for i in (together if pairs else now)]
         exact = metric.exact and (len(set(x)) == len(set(y)) == 1 or _from_or_to_nothing(x, y))
-        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs)))
+        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs, reach=reach)))
     return tested
 
 
