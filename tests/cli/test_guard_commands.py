@@ -116,6 +116,7 @@ BAD = [
     (("check", "PLAN", "--baseline", "x", "--confirm", "-1"), "--confirm"),
     (("check", "PLAN", "--baseline", "x", "--rounds", "0"), "rounds"),
     (("calibrate", "mlp", "--rounds", "2"), "--rounds 2"),
+    (("calibrate", "mlp", "--metric", "operators,kernels"), "a count has no noise"),
     (("calibrate", "PLAN", "--rung", "eager"), "one plan"),
     (("calibrate", "mpl"), "mlp"),
 ]
@@ -129,3 +130,12 @@ def test_bad_input_is_one_line_and_exit_code_2(home: Path, args: tuple[str, ...]
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stderr.startswith("tare: ")
     assert named in done.stderr
+
+
+@pytest.mark.parametrize("verb", [("compare", "newest~1", "newest"), ("check", "plan.toml", "--baseline", "none")])
+def test_a_report_that_could_not_be_written_is_refused_first(home: Path, verb: tuple[str, ...]) -> None:
+    """Not after a night of measuring: even the baseline that is not there comes later."""
+    args = [str(home / "plan.toml") if arg == "plan.toml" else arg for arg in verb]
+    done = tare(home, *args, "-o", str(home / "nowhere" / "x.md"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no folder" in done.stderr

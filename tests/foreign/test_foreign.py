@@ -72,6 +72,33 @@ def test_pyperf_has_a_value_a_process() -> None:
     assert point.machine == {"cpu": "A CPU"}
 
 
+def test_counters_without_a_value_do_not_spoil_a_file() -> None:
+    """google-benchmark writes NaN for a ratio of nothing, and Python's JSON does for what a user notes."""
+    spoilt = json.loads(json.dumps(GOOGLE))
+    spoilt["benchmarks"][0]["items_per_second"] = float("nan")
+    spoilt["benchmarks"][2]["real_time"] = float("inf")
+    assert read(spoilt) == read(GOOGLE)
+    noted = json.loads(json.dumps(PYTEST))
+    noted["benchmarks"][0]["extra_info"] = {"loss": float("nan")}
+    noted["benchmarks"][1]["stats"]["median"] = float("nan")
+    assert read(noted).points == read(PYTEST).points
+    assert read(noted).left_out == {"tests/test_a.py::test_b": "its median is not a number"}
+    marked = b"\xef\xbb\xbf" + json.dumps(PYPERF).encode()
+    assert decode_foreign(marked, "x.json") == read(PYPERF)
+
+
+def test_an_unknown_unit_is_named() -> None:
+    odd = {**GOOGLE, "benchmarks": [{"name": "BM_a", "real_time": 1.0, "time_unit": "fortnights"}]}
+    with pytest.raises(BadInput, match=r"BM_a, its time is in 'fortnights' \(known: ns, us, ms, s\)"):
+        read(odd)
+
+
+def test_names_give_no_orders_to_a_terminal() -> None:
+    odd = json.loads(json.dumps(PYPERF).replace("json_loads", "json\\u001b[31m\\nloads"))
+    (point,) = read(odd).points
+    assert point.name == "json?[31m?loads"
+
+
 def test_pytest_benchmark_has_its_commit_and_its_date_in_utc() -> None:
     found = read(PYTEST)
     (point,) = found.points

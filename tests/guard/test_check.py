@@ -1,7 +1,7 @@
 """A check on executors that measure nothing: who is suspected, what is measured again, what is reported."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,12 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record, make_rou
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.errors import BadInput
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
-from tare.guard.metrics import METRICS
+from tare.guard.metrics import METRICS, get_metric
 from tare.guard.sides import Side
-from tare.guard.thresholds import Thresholds
+from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import HostMemory, Record, Round
 from tare.store.database import Store
 from tare.store.journal import begin
@@ -65,15 +66,23 @@ class Setting:
         found = enumerate(self._versions.items(), 1)
         self._executors = [kind(step_s, self.order, name, seed) for seed, (name, step_s) in found]
 
+    def only(self, *metrics: str) -> None:
+        self._rules = self._rules._replace(metrics=[get_metric(name) for name in metrics])
+
+    def limit(self, document: dict[str, Any]) -> None:
+        self._rules = self._rules._replace(thresholds=make_thresholds(document, "test"))
+
     def sides(self, stage: str) -> list[Side]:
         self.stages.append(stage)
         if stage not in self._journals:
             self._journals[stage] = [begin(self.store, stage, stage, []) for _ in self._executors]
         return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
 
-    def run(self, stored: list[Record] | None = None, rounds: int = ROUNDS) -> Report:
+    def run(
+        self, stored: list[Record] | None = None, rounds: int = ROUNDS, cases: Sequence[Case] = CASES
+    ) -> Report:
         options = Options(rounds=rounds)
-        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(CASES)
+        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(cases)
 
 
 def flat(_: Case, __: int) -> float:
@@ -123,6 +132,30 @@ def test_a_suspicion_that_fresh_processes_do_not_share_is_dropped(tmp_path: Path
     found = gross(report, CASES[0])
     assert found.stage == "not confirmed"
     assert "first seen as +" in found.note
+
+
+def test_rounds_that_fail_now_and_then_are_told_of_both_measurements(tmp_path: Path) -> None:
+    """The slow case fails in every third of its rounds: the others are compared, and its failures are told."""
+    rounds: dict[int, int] = {}
+
+    def flaky(case: Case, _: int) -> float:
+        rounds[case.batch] = rounds.get(case.batch, 0) + 1
+        return 0.0 if case.batch == 1 and rounds[1] % 3 == 0 else slow_first(case, 0)
+
+    report = Setting(tmp_path, flaky, flat).run()
+    told = next(case.reason for case in report.cases if case.case == CASES[0].key)
+    assert told.startswith("2 of 6 rounds failed now (exception: it broke), then ")
+    assert gross(report, CASES[0]).stage == "confirmed"
+
+
+def test_nobody_is_accused_of_what_cannot_be_measured_again(tmp_path: Path) -> None:
+    """The baseline fails when the suspect is confirmed: the first rounds alone accuse nobody."""
+    first = ROUNDS * len(CASES)
+    report = Setting(tmp_path, slow_first, lambda _, taken: 1e-3 if taken < first else 0.0).run()
+    found = gross(report, CASES[0])
+    assert (found.verdict, found.worse, found.regression) == ("undecided", False, False)
+    assert found.note == "suspected, and not compared again: a side failed"
+    assert report.exit_code == 0
 
 
 class Shared(Simulated):
@@ -177,6 +210,32 @@ def test_a_stored_baseline_is_compared_without_being_run(tmp_path: Path) -> None
     assert (found.stage, found.paired, found.rounds_a) == ("confirmed", False, 20)
     assert any("side by side" in note for note in report.notes)
     assert set(setting.order) == {"now"}
+
+
+def test_a_threshold_for_no_case_is_remarked_on(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, flat, flat, confirm_rounds=0)
+    setting.limit({"case": [{"match": "mlp/eager", "threshold": 0.1}, {"match": "mpl*", "threshold": 0.03}]})
+    assert [note for note in setting.run().notes if "fits" in note] == [
+        "no case of the plan fits 'mpl*' of the thresholds"
+    ]
+
+
+def test_a_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, flat, flat)
+    setting.only("energy")
+    with pytest.raises(BadInput, match="no case has energy on both sides"):
+        setting.run()
+
+
+def test_a_stored_baseline_of_few_rounds_can_accuse_among_many_cases(tmp_path: Path) -> None:
+    """Four values beside twenty are enough for a rank test, which then could not stand out among 300 tests."""
+    many = [make_case(batch=n) for n in range(1, 101)]
+    drawn = random.Random(5)
+    stored = [make_record(case, [1e-3 * drawn.lognormvariate(0, 0.01) for _ in range(4)]) for case in many]
+    setting = Setting(tmp_path, lambda case, _: 1.5e-3 if case.batch == 1 else 1e-3, None)
+    report = setting.run(stored, cases=many)
+    assert [case.case for case in report.bad] == [many[0].key]
+    assert gross(report, many[0]).stage == "confirmed"
 
 
 def test_a_case_without_a_baseline_is_listed(tmp_path: Path) -> None:

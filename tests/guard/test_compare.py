@@ -1,5 +1,7 @@
 """Comparing sets of records: verdicts, regressions, what is not compared and why."""
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from builders import make_case, make_failure, make_record, make_round
 from tare.errors import BadInput
 from tare.guard.changes import Change, Report
 from tare.guard.compare import compare_selections
-from tare.guard.metrics import METRICS, get_metric
+from tare.guard.metrics import METRICS, Metric, get_metric
 from tare.guard.selectors import Selection
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import Parity, Record
@@ -24,9 +26,15 @@ def counted(**counts: int) -> Record:
     return make_record(rounds=[make_round(i, counts=counts) for i in range(3)])
 
 
-def compared(a: Record, b: Record, thresholds: Thresholds | None = None, **options: Any) -> Report:
+def compared(
+    a: Record,
+    b: Record,
+    thresholds: Thresholds | None = None,
+    metrics: Sequence[Metric] = METRICS,
+    **options: Any,
+) -> Report:
     sides = [Selection(name, [record], frozenset()) for name, record in (("a", a), ("b", b))]
-    return compare_selections(sides[0], sides[1], thresholds or Thresholds(), METRICS, **options)
+    return compare_selections(sides[0], sides[1], thresholds or Thresholds(), metrics, **options)
 
 
 def change(report: Report, metric: str = "gross") -> Change:
@@ -125,6 +133,16 @@ def test_a_case_that_breaks_is_a_regression_and_one_that_is_mended_is_none() -> 
     assert (both.cases[0].state, both.exit_code) == ("failed", 0)
 
 
+def test_rounds_that_failed_beside_good_ones_are_told() -> None:
+    flaky = timed(1.0)
+    crash = make_failure(cause="signal", message="ended by SIGSEGV")
+    rounds = [make_round(done.index, failure=crash) if done.index % 2 else done for done in flaky.rounds]
+    report = compared(timed(1.0), make_record(rounds=rounds))
+    assert report.cases[0].reason == "5 of 10 rounds failed now (signal: ended by SIGSEGV)"
+    assert change(report).rounds_b == 5
+    assert compared(timed(1.0), timed(1.0)).cases[0].reason == ""
+
+
 def test_what_computes_something_else_is_never_faster() -> None:
     wrong = timed(0.5, parity=Parity(status="different", error=1.0, tolerance=0.1, worst="output/0"))
     report = compared(timed(1.0), wrong)
@@ -154,6 +172,20 @@ def test_cases_of_one_side_only_are_listed() -> None:
     assert report.only_b == [make_case(batch=2).key]
 
 
+def test_a_metric_that_nobody_has_compares_nothing_and_does_not_pass() -> None:
+    with pytest.raises(BadInput, match=r"no case has energy on both sides.*they have gross, latency, preparation"):
+        compared(timed(1.0), timed(1.5), metrics=[get_metric("energy")])
+    report = compared(timed(1.0), timed(1.0), metrics=[get_metric("energy"), get_metric("gross")])
+    assert "not compared, for no record has it: energy" in report.notes
+
+
+def test_a_metric_of_one_side_only_is_told() -> None:
+    report = compared(counted(kernels=3), counted(operators=4))
+    assert "not compared, for only the records of before have it: kernels (1 case)" in report.notes
+    assert "not compared, for only the records of now have it: operators (1 case)" in report.notes
+    assert not any("not compared" in note for note in compared(timed(1.0), timed(1.0)).notes)
+
+
 def test_ignored_metrics_are_not_there() -> None:
     quiet = make_thresholds({"metric": {"gross": {"ignore": True}}}, "here")
     assert {c.metric for c in compared(timed(1.0), timed(2.0), quiet).cases[0].changes} == {
@@ -176,6 +208,23 @@ def test_many_cases_ask_for_more_evidence() -> None:
     assert alone.cases[0].changes[0].verdict == "slower"
     assert among.cases[0].changes[0].verdict == "undecided"
     assert among.cases[0].changes[0].p == alone.cases[0].changes[0].p
+
+
+@pytest.mark.parametrize("rounds", [4, 5, 6, 7])
+def test_one_slow_case_among_many_is_found_with_a_few_rounds(rounds: int) -> None:
+    """Six against six values are enough for a rank test, which then could not stand out among 240 tests."""
+    chance = random.Random(1)
+
+    def night(factor: float) -> list[Record]:
+        steps = {
+            n: [1e-3 * chance.lognormvariate(0, 0.01) * (factor if n == 1 else 1) for _ in range(rounds)]
+            for n in range(1, 61)
+        }
+        return [make_record(make_case(batch=n), each) for n, each in steps.items()]
+
+    sides = [Selection(name, night(factor), frozenset()) for name, factor in (("a", 1.0), ("b", 2.0))]
+    report = compare_selections(sides[0], sides[1], Thresholds(), METRICS)
+    assert [case.case for case in report.bad] == [make_case(batch=1).key]
 
 
 def test_a_change_that_all_cases_share_is_remarked_on() -> None:

@@ -54,6 +54,8 @@ def test_a_step_is_reported_with_its_commits_dates_and_what_changed() -> None:
     (history,) = record_histories(nightly(60, 40, 1.08), get_metric("gross"))
     (step,) = history.steps
     assert step.earliest <= 40 <= step.latest
+    assert step.low is not None
+    assert step.high is not None
     assert step.low < 1.08 < step.high
     assert step.after_label == history.points[step.earliest - 1].label
     assert step.until_date == history.points[step.latest].created
@@ -72,6 +74,55 @@ def test_what_failed_or_differs_is_left_out_and_counted() -> None:
     (history,) = record_histories(records, get_metric("gross"))
     assert (len(history.points), history.left_out) == (18, 2)
     assert record_histories(records, get_metric("energy")) == []
+
+
+def counted(*per_night: float, rounds: int = 2) -> list[Record]:
+    return [
+        make_record(
+            id=f"r{i:011d}",
+            created=f"2026-01-{1 + i:02d}T03:00:00+00:00",
+            rounds=[make_round(n, counts={"synchronisations": count}) for n in range(rounds)],
+        )
+        for i, count in enumerate(per_night)
+    ]
+
+
+def test_a_count_is_taken_as_it_is_and_every_change_is_a_step() -> None:
+    """Statistics would take four of 24 points for outliers, and tell of +1.0 % one night too early."""
+    (history,) = record_histories(counted(*[40] * 20, *[41] * 4), get_metric("synchronisations"))
+    (step,) = history.steps
+    assert (step.at, step.before, step.now, step.ratio) == (20, 40, 41, 1.025)
+    assert history.left_out == 0
+    assert history.pieces == [(0, 20, 40, 40), (20, 24, 41, 41)]
+
+
+def test_a_count_of_zero_is_a_figure_like_any_other() -> None:
+    (history,) = record_histories(counted(0, 0, 0, 2, 2, 0), get_metric("synchronisations"))
+    assert (len(history.points), history.left_out) == (6, 0)
+    up, down = history.steps
+    assert (up.at, up.ratio, up.before, up.now) == (3, None, 0, 2)
+    assert (down.at, down.ratio) == (5, 0)
+    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
+    console.print(histories_view([history]))
+    assert "from nothing" in console.export_text()
+    ElementTree.fromstring(chart_svg(history))
+    (flat,) = record_histories(counted(0, 0), get_metric("synchronisations"))
+    assert (flat.steps, flat.long_enough) == ([], True)
+    ElementTree.fromstring(chart_svg(flat))
+
+
+def test_a_count_that_differs_between_rounds_is_noise_like_a_time() -> None:
+    chance = np.random.default_rng(3)
+    records = [
+        make_record(
+            id=f"r{i:011d}",
+            created=f"2026-01-{1 + i:02d}T03:00:00+00:00",
+            rounds=[make_round(n, counts={"allocations": int(chance.integers(95, 105))}) for n in range(3)],
+        )
+        for i in range(28)
+    ]
+    (history,) = record_histories(records, get_metric("allocations"))
+    assert history.steps == []
 
 
 def made(count: int, ratio: float = 1.1) -> History:

@@ -91,6 +91,26 @@ def test_terms_are_joined_by_spaces(store: Store) -> None:
     assert ids("mlp/eager batch=1", store) == ["record0batch"]
 
 
+def test_values_with_spaces_alone_or_in_quotes(store: Store) -> None:
+    """So are processors named."""
+    elsewhere = msgspec.structs.replace(ENVIRONMENT, machine={**ENVIRONMENT.machine, "gpu": "NVIDIA H200"})
+    journal = begin(store, "gpu", "gpu", [])
+    journal.add_record(make_record(environment=elsewhere, id="record0h200", run=journal.run))
+    selection = select_records("gpu=NVIDIA H200", store)
+    assert [record.id for record in selection.records] == ["record0h200"]
+    assert selection.meant == {"machine.gpu"}
+    assert ids("gpu='NVIDIA H200' rung=eager", store) == ["record0h200"]
+    with pytest.raises(BadInput, match="no record"):
+        select_records("gpu='NVIDIA H200' rung=compile", store)
+    with pytest.raises(BadInput, match="cannot be split into terms: No closing quotation"):
+        select_records("gpu='NVIDIA", store)
+
+
+def test_several_values_of_an_environments_field(store: Store) -> None:
+    assert ids("torch=2.8.0,2.9.1", store) == ["record000001"]
+    assert sorted(ids("torch=2.9.1,2.10.0", store)) == ["record000006", "record0batch"]
+
+
 def test_commits_by_their_beginning(store: Store) -> None:
     assert ids("tare_commit=abcdef", store) == ["record000001"]
 

@@ -2,9 +2,11 @@
 
 import io
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
+from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -60,6 +62,49 @@ def nasty_report() -> Report:
     broken = CaseChange(case=NASTY, state="broken", reason=NASTY)
     return make_report(cases=[case, broken], a=NASTY, b=NASTY, notes=[NASTY], compared=[NASTY], forced=[NASTY],
                        environment={"cpu": NASTY}, command=NASTY)  # fmt: skip
+
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, a|b>(int, __restrict__ *x_)"
+
+
+def shown(markdown: str) -> list[str]:
+    """The pieces of text that a reader of rendered Markdown sees, code among them."""
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown)
+    return [child.content for token in tokens for child in token.children or () if child.content]
+
+
+def test_markdown_shows_names_and_reasons_as_they_are() -> None:
+    """Kernels of a GPU are templates: as code, an entity would be shown as it is written."""
+    case = CaseChange(case=f"mlp/{KERNEL}", state="compared", changes=[make_change(note=KERNEL)])
+    case.differing = [Differing(what="kernel", name=KERNEL, status="appeared", before_calls=0, after_calls=1)]
+    broken = CaseChange(case=f"lstm/{KERNEL}", state="broken", reason=f"exception: &lt; {KERNEL}")
+    text = get_renderer("markdown")(make_report(cases=[case, broken], only_b=[f"gan/{KERNEL}"]))
+    pieces = shown(text)
+    for name in (KERNEL, f"mlp/{KERNEL}", f"lstm/{KERNEL}", f"gan/{KERNEL}"):
+        assert name in pieces
+    whole = "".join(pieces)
+    assert f"confirmed in 20 fresh rounds, {KERNEL}" in whole
+    assert f"fails now: exception: &lt; {KERNEL}" in whole
+
+
+def test_a_case_that_failed_once_and_not_again_is_told() -> None:
+    case = CaseChange(case="mlp/eager", state="compared", reason="failed once and not again (signal: SIGSEGV)")
+    report = make_report(cases=[case])
+    assert "- `mlp/eager` failed once and not again (signal: SIGSEGV)" in get_renderer("markdown")(report)
+    assert "::warning title=mlp/eager::failed once and not again" in get_renderer("github")(report)
+    root = ElementTree.fromstring(get_renderer("junit")(report))
+    assert (root.get("failures"), root.findtext(".//system-out")) == ("0", case.reason)
+    (result,) = json.loads(get_renderer("sarif")(report))["runs"][0]["results"]
+    assert (result["level"], result["message"]["text"]) == ("warning", case.reason)
+
+
+@pytest.mark.parametrize("name", ["markdown", "github", "junit", "sarif"])
+def test_what_was_forced_is_told_in_every_report(name: str) -> None:
+    report = make_report(forced=["machine.cpu: one against another"], notes=["the machine may have changed"])
+    text = get_renderer(name)(report)
+    assert "not comparable" in text
+    assert "machine.cpu: one against another" in text
+    assert name == "junit" or "the machine may have changed" in text
 
 
 def test_the_summary_counts_what_is_wrong() -> None:
@@ -146,7 +191,9 @@ def test_markdown_says_what_how_much_how_sure_where_and_how_to_reproduce() -> No
 def test_nothing_breaks_out_of_the_markdown() -> None:
     text = get_renderer("markdown")(nasty_report())
     body, code = text.split("To reproduce:")
-    assert "<script" not in body
+    # As code it may stand there as it is; nothing of it is taken for a tag.
+    assert "<script" not in re.sub("`[^`]*`", "", body)
+    assert "<script" not in MarkdownIt("commonmark").enable("table").render(text)
     assert code.count("`") == 6
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert rows

@@ -1,6 +1,7 @@
 """The exact rank tests beside scipy's and beside what can be counted by hand."""
 
 from itertools import combinations, product
+from math import comb
 
 import numpy as np
 import pytest
@@ -86,6 +87,12 @@ def test_the_rank_sum_p_is_scipys_exact_one(a: np.ndarray, b: np.ndarray) -> Non
         return
     expected = mannwhitneyu(b, a, alternative="greater", method="exact").pvalue
     assert rank_sum_p(a, b) == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_rounding_makes_a_p_negative() -> None:
+    low, high = np.arange(40.0), np.arange(100.0, 140.0)
+    assert rank_sum_p(low, high) == pytest.approx(1 / comb(80, 40), rel=1e-6, abs=0)
+    assert rank_sum_p(high, low) == 1.0
 
 
 def test_a_tie_between_the_samples_never_speaks_for_a_difference() -> None:

@@ -53,7 +53,9 @@ def test_an_unknown_name_is_refused_with_the_known_ones(store: Store) -> None:
         get_baseline(store, "mian")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "../x", "1st", "x.json", "a=b", "a:b", "-x", "x" * 81, "newline\n"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "../x", "1st", "x.json", "a=b", "a:b", "-x", "x" * 81, "newline\n", "newest"]
+)
 def test_names_that_could_be_something_else_are_refused(store: Store, name: str) -> None:
     with pytest.raises(BadInput, match="no name for a baseline"):
         set_baseline(store, name, [A])

@@ -48,6 +48,8 @@ def calibrate(
     grid = {"workload": names, **make_table(rung=rung or ["eager"], device=device)}
     plan = read_plan(Path(files[0])) if files else make_plan({"grid": [grid]}, "the command line", "calibration")
     rules = read_rules(metric, thresholds, Path(files[0]) if files else None)
+    if all(one.exact for one in rules.metrics):
+        raise BadInput(f"--metric {','.join(metric or ())}: a count has no noise to calibrate")
     options = given(rounds=rounds, budget=budget)
     outcome = Session(plan, options, quick=False, store=store, show_progress=not as_json).run(
         resume, fail_fast=False

@@ -12,7 +12,7 @@ from tare.cli.guarding import (
     FormatOption,
     MetricOption,
     ThresholdsOption,
-    check_format,
+    check_form,
     put,
     read_rules,
 )
@@ -69,7 +69,7 @@ def check(
     from tare.verbs.check import CheckSession, Version, reproduce
 
     format = "json" if as_json else format
-    check_format(format)
+    check_form(format, output)
     if baseline is None and baseline_python is None and not baseline_env:
         raise BadInput("nothing to compare with: name --baseline, or --baseline-python for its version")
     if confirm is not None and not 0 <= confirm <= 1000:

@@ -11,7 +11,7 @@ from tare.cli.guarding import (
     FormatOption,
     MetricOption,
     ThresholdsOption,
-    check_format,
+    check_form,
     put,
     read_rules,
 )
@@ -44,7 +44,7 @@ def compare(
     from tare.verbs.check import compare_stored, reproduce
 
     format = "json" if as_json else format
-    check_format(format)
+    check_form(format, output)
     rules = read_rules(metric, thresholds, plan=None)
     rungs = set(split(rung, "--rung"))
     found = compare_stored(

@@ -38,12 +38,15 @@ def read_rules(
     return Rules(read_thresholds(thresholds) if thresholds else Thresholds(), metrics, confirm_rounds)
 
 
-def check_format(format: str) -> None:
-    """Refuses an unknown format before anything is measured."""
+def check_form(format: str, output: Path | None) -> None:
+    """Refuses an unknown format, and a place where no file can be, before anything is measured."""
+    from tare.report.files import check_writable
     from tare.report.formats import get_renderer
 
     if format not in ("terminal", "json"):
         get_renderer(format)
+    if output is not None:
+        check_writable(output)
 
 
 def put(report: "Report", format: str, output: Path | None, everything: bool) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tare.foreign.point import ForeignPoint, Imported, known, when
+from tare.foreign.point import ForeignPoint, Imported, known, printable, when
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -33,12 +33,11 @@ def read(document: Document, where: str) -> Imported:
     points, left_out = [], {}
     groups: dict[str, list[_Benchmark]] = {}
     for each in document.benchmarks:
-        groups.setdefault((each.run_name or each.name or "unnamed")[:400], []).append(each)
+        groups.setdefault(printable(each.run_name or each.name or "unnamed"), []).append(each)
     for name, group in groups.items():
         values = _values(group)
         if not values:
-            errors = [each.error_message for each in group if each.error_occurred]
-            left_out[name] = errors[0][:200] if errors and errors[0] else "it has no time"
+            left_out[name] = _reason(group)
             continue
         points.append(
             ForeignPoint(
@@ -53,6 +52,15 @@ def read(document: Document, where: str) -> Imported:
             )
         )
     return Imported(source="google-benchmark", points=points, left_out=left_out)
+
+
+def _reason(group: list[_Benchmark]) -> str:
+    for each in group:
+        if each.error_occurred and each.error_message:
+            return printable(each.error_message, 200)
+        if each.real_time is not None and each.time_unit not in SECONDS:
+            return f"its time is in '{printable(each.time_unit, 20)}' (known: {', '.join(SECONDS)})"
+    return "it has no time"
 
 
 def _caches(caches: object) -> str:

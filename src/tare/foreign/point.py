@@ -62,9 +62,14 @@ def when(text: str | None, where: str) -> str:
         raise BadInput(f"{where}: '{text[:40]}' is not a date") from None
 
 
+def printable(text: str, longest: int = LONGEST_NAME) -> str:
+    """A text of a stranger's file for a terminal, a table or an SVG, none of which may take orders from it."""
+    return "".join(c if c.isprintable() else "?" for c in text[:longest])
+
+
 def known(**facts: object) -> dict[str, str]:
     """Facts that are there, as short texts."""
-    return {name: str(value)[:200] for name, value in facts.items() if value not in (None, "", [], {})}
+    return {name: printable(str(value), 200) for name, value in facts.items() if value not in (None, "", [], {})}
 
 
 def _digest(document: object) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tare.foreign.point import ForeignPoint, Imported, Positive, known, when
+from tare.foreign.point import ForeignPoint, Imported, Positive, known, printable, when
 
 UNITS = {"second": "s", "byte": "B", "integer": ""}
 
@@ -31,7 +31,7 @@ def read(document: Document, where: str) -> Imported:
     points, left_out = [], {}
     for number, benchmark in enumerate(document.benchmarks, 1):
         common = {**document.metadata, **benchmark.metadata}
-        name = str(common.get("name") or f"benchmark {number}")[:400]
+        name = printable(str(common.get("name") or f"benchmark {number}"))
         values = [median(run.values) for run in benchmark.runs if run.values]
         if not values:
             left_out[name] = "no run has values"
@@ -44,7 +44,7 @@ def read(document: Document, where: str) -> Imported:
                 source="pyperf",
                 name=name,
                 created=when(str(date) if date else None, f"{where}, {name[:60]}"),
-                unit=UNITS.get(str(common.get("unit", "second")), str(common.get("unit"))[:20]),
+                unit=UNITS.get(str(common.get("unit", "second")), printable(str(common.get("unit")), 20)),
                 values=values,
                 commit=known(commit=facts.get("commit_id")).get("commit"),
                 machine=known(cpu=facts.get("cpu_model_name"), cpus=facts.get("cpu_count")),

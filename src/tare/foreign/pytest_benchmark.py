@@ -4,11 +4,12 @@ from typing import Any
 
 import msgspec
 
-from tare.foreign.point import ForeignPoint, Imported, known, when
+from tare.foreign.point import ForeignPoint, Imported, known, printable, when
 
 
 class _Stats(msgspec.Struct):
-    median: float
+    # Not a number: nothing.
+    median: float | None
 
 
 class _Benchmark(msgspec.Struct):
@@ -31,9 +32,10 @@ def read(document: Document, where: str) -> Imported:
     brand = cpu.get("brand_raw") if isinstance(cpu, dict) else cpu
     points, left_out = [], {}
     for number, benchmark in enumerate(document.benchmarks, 1):
-        name = (benchmark.fullname or benchmark.name or f"benchmark {number}")[:400]
-        if not 0 < benchmark.stats.median < 1e300:
-            left_out[name] = f"its median is {benchmark.stats.median}"
+        name = printable(benchmark.fullname or benchmark.name or f"benchmark {number}")
+        figure = benchmark.stats.median
+        if figure is None or not 0 < figure < 1e300:
+            left_out[name] = f"its median is {'not a number' if figure is None else figure}"
             continue
         points.append(
             ForeignPoint(
@@ -41,7 +43,7 @@ def read(document: Document, where: str) -> Imported:
                 name=name,
                 created=created,
                 unit="s",
-                values=[benchmark.stats.median],
+                values=[figure],
                 commit=known(commit=document.commit_info.get("id")).get("commit"),
                 machine=known(cpu=brand, arch=machine.get("machine")),
                 software=known(python=machine.get("python_version"), system=machine.get("system")),

@@ -1,5 +1,7 @@
 """A file of another tool: which one wrote it is seen from what it holds. Data only; refused in one line."""
 
+import json
+
 import msgspec
 
 from tare.errors import BadInput, brief
@@ -11,6 +13,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 def decode_foreign(data: bytes, where: str) -> Imported:
     try:
+        data = _as_json(data)
         # The keys by which the formats differ.
         keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys()
         if "machine_info" in keys:
@@ -29,5 +32,19 @@ def decode_foreign(data: bytes, where: str) -> Imported:
             f"{where} is not the JSON of pyperf, pytest-benchmark or google-benchmark: {brief(error)}"
         ) from None
     if not found.points:
-        raise BadInput(f"{where} ({found.source}) holds no benchmark with a figure")
+        reason = next((f": {name[:60]}, {why}" for name, why in found.left_out.items()), "")
+        raise BadInput(f"{where} ({found.source}) holds no benchmark with a figure{reason}")
     return found
+
+
+def _as_json(data: bytes) -> bytes:
+    """Both write NaN and Infinity where a counter has no value, which are Python's and no JSON: they become null.
+    A byte order mark goes as well."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+        return data
+    except msgspec.DecodeError as error:
+        try:
+            return msgspec.json.encode(json.loads(data))
+        except ValueError:
+            raise error from None

@@ -9,6 +9,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.runner import Listener, make_record
+from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.compare import (
     Tested,
@@ -17,6 +18,7 @@ from tare.guard.compare import (
     case_change,
     comparable,
     conclude,
+    failed_rounds,
     match,
     shared_change,
     summary,
@@ -27,7 +29,7 @@ from tare.guard.metrics import Metric
 from tare.guard.sides import LetGo, Renew, Side, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
-from tare.stats.comparison import Comparison
+from tare.stats.comparison import RANKS_FROM, Comparison
 from tare.stats.multiple import adjusted
 from tare.stats.power import detectable_change, noise_of
 from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, rounds_to_confirm
@@ -64,7 +66,9 @@ class Check:
 
     def run(self, cases: Sequence[Case]) -> Report:
         pairs, only_a, only_b = self._measure(dict.fromkeys(cases, self._options), "first")
-        first = {b.case: self._test(a, b) for a, b in pairs if comparable(a, b)}
+        able = [(a, b) for a, b in pairs if comparable(a, b)]
+        refuse_nothing(able, self._rules.metrics)
+        first = {b.case: self._test(a, b) for a, b in able}
         suspects = self._suspects(first, pairs)
         again = self._measure_again(suspects, first) if suspects else []
         found = self._conclude(pairs, first, suspects, again)
@@ -73,7 +77,13 @@ class Check:
             b="now",
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             cases=found,
-            notes=shared_change(found) + ([] if self._interleaved else apart(pairs)),
+            notes=shared_change(found)
+            + ([] if self._interleaved else apart(pairs))
+            + absences(able, self._rules.metrics)
+            + [
+                f"no case of the plan fits '{match}' of the thresholds"
+                for match in self._rules.thresholds.idle(cases)
+            ],
             only_a=only_a,
             only_b=only_b,
             environment=summary(pairs[0][1]) if pairs else {},
@@ -93,8 +103,8 @@ class Check:
         pairs, _, only_b = match([r for r in self._stored if r.case.key in wanted], measured[0])
         return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
-    def _test(self, a: Record, b: Record) -> list[Tested]:
-        return test(a, b, self._rules.thresholds, self._rules.metrics, paired=self._interleaved)
+    def _test(self, a: Record, b: Record, reach: float = RANKS_FROM) -> list[Tested]:
+        return test(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, reach)
 
     def _suspects(
         self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
@@ -174,6 +184,8 @@ class Check:
                     one.state, one.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
                 elif one.state == "broken":
                     one.state, one.reason = "compared", f"failed once and not again ({one.reason})"
+                elif again_failed := failed_rounds(a, b):
+                    one.reason = f"{one.reason}, then {again_failed}" if one.reason else again_failed
                 # A leak that new processes do not show again was none.
                 one.leaks = leaks(a, b, self._rules.thresholds) if one.leaks else []
         return found
@@ -188,14 +200,19 @@ class Check:
         """Where a metric was suspected, its change is the confirmation's, and the first one is only mentioned."""
         suspected: list[tuple[Case, int, Tested, Comparison]] = []
         for a, b in again:
-            if not comparable(a, b):
-                continue
-            renewed = {one.metric.name: one for one in self._test(a, b)}
+            able = comparable(a, b)
+            # A stored baseline of a few rounds must still be able to accuse among all that was tested.
+            renewed = {one.metric.name: one for one in self._test(a, b, LEVEL / tests)} if able else {}
             positions = {change.metric: position for position, change in enumerate(changes.get(b.case, []))}
             for one in suspects[b.case]:
                 new = renewed.get(one.metric.name)
+                position = positions[one.metric.name]
                 if new and new.found:
-                    suspected.append((b.case, positions[one.metric.name], new, new.found))
+                    suspected.append((b.case, position, new, new.found))
+                else:
+                    _withdraw(
+                        changes[b.case][position], "the new rounds do not have it" if able else "a side failed"
+                    )
         found = [comparison for *_, comparison in suspected]
         family = None if self._interleaved else tests
         verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)
@@ -208,6 +225,13 @@ class Check:
             told += _blindness(new, comparison, len(ps)) if verdict == "undecided" else []
             change.note = ", ".join(told)
             changes[case][position] = change
+
+
+def _withdraw(change: Change, why: str) -> None:
+    """Nobody is accused of what could not be measured again."""
+    if change.worse:
+        change.verdict, change.worse, change.regression, change.stage = "undecided", False, False, "not confirmed"
+    change.note = f"suspected, and not compared again: {why}"
 
 
 def _blindness(tested: Tested, found: Comparison, tests: int) -> list[str]:

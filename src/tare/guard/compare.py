@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
+from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report, Stage
 from tare.guard.comparable import refuse, split_differences, were_interleaved
 from tare.guard.differing import counted_differences
@@ -15,7 +16,7 @@ from tare.guard.metrics import Metric, values
 from tare.guard.selectors import Selection
 from tare.guard.thresholds import Limits, Thresholds
 from tare.records.record import Record
-from tare.stats.comparison import Comparison, Verdict, compare, judge
+from tare.stats.comparison import RANKS_FROM, Comparison, Verdict, compare, judge
 from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_decide
 
@@ -46,6 +47,8 @@ def compare_selections(
     subjects, hindrances = split_differences(pairs, a.meant | b.meant)
     if not force:
         refuse(hindrances)
+    able = [(a, b) for a, b in pairs if comparable(a, b)]
+    refuse_nothing(able, metrics)
     cases = compare_pairs(pairs, thresholds, metrics, were_interleaved)
     return Report(
         a=a.label,
@@ -54,7 +57,7 @@ def compare_selections(
         cases=cases,
         compared=[str(one) for one in subjects],
         forced=[str(one) for one in hindrances],
-        notes=shared_change(cases) + apart(pairs),
+        notes=shared_change(cases) + apart(pairs) + absences(able, metrics),
         only_a=only_a,
         only_b=only_b,
         environment=summary(pairs[0][1] if pairs else b.records[0]),
@@ -79,7 +82,14 @@ def compare_pairs(
     level: float = LEVEL,
 ) -> list[CaseChange]:
     """Verdicts with the false discovery rate over everything that was tested."""
-    tested = {b.case.key: test(a, b, thresholds, metrics, paired(a, b)) for a, b in pairs if comparable(a, b)}
+
+    def run_tests(reach: float) -> dict[str, list[Tested]]:
+        able = [(a, b) for a, b in pairs if comparable(a, b)]
+        return {b.case.key: test(a, b, thresholds, metrics, paired(a, b), reach) for a, b in able}
+
+    count = sum(map(len, run_tests(RANKS_FROM).values()))
+    # Half of it, for the p-values are two-sided.
+    tested = run_tests(level / 2 / max(count, 1))
     everything = [one for tests in tested.values() for one in tests]
     ps = adjust(everything)
     changes = {key: [conclude(one, ps.get(id(one)), level) for one in tests] for key, tests in tested.items()}
@@ -90,8 +100,15 @@ def comparable(a: Record, b: Record) -> bool:
     return a.ok and b.ok and not newly_different(a, b)
 
 
-def test(a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric], paired: bool) -> list[Tested]:
-    """Every metric that both sides have and nobody ignores."""
+def test(
+    a: Record,
+    b: Record,
+    thresholds: Thresholds,
+    metrics: Sequence[Metric],
+    paired: bool,
+    reach: float,
+) -> list[Tested]:
+    """Every metric that both sides have and nobody ignores. `reach` is the p that a change must be able to get."""
     tested = []
     for metric in metrics:
         limits = thresholds.of(b.case, metric)
@@ -103,7 +120,7 @@ def test(a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric]
         x = [before[i] for i in (together if pairs else before)]
         y = [now[i] for i in (together if pairs else now)]
         exact = metric.exact and (len(set(x)) == len(set(y)) == 1 or _from_or_to_nothing(x, y))
-        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs)))
+        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs, reach=reach)))
     return tested
 
 
@@ -166,7 +183,7 @@ def conclude(
         # It is real, and as far as one can tell it may be as large as the threshold.
         regression=worse and found.ratio.high >= 1 + limits.threshold,
         more_rounds=_more_rounds(tested, found, adjusted_p, level, stage) if said == "undecided" else None,
-        note=_unknown(tested) if found.method == "none" else "",
+        note=_unknown(tested) if found.method == "none" and not found.ratio.sound else "",
     )
 
 
@@ -208,11 +225,23 @@ def case_change(a: Record, b: Record, changes: list[Change], thresholds: Thresho
     return CaseChange(
         case=key,
         state="compared",
+        reason=failed_rounds(a, b),
         changes=changes,
         leaks=leaks(a, b, thresholds),
         records=(a.id, b.id),
         differing=counted_differences(a, b),
     )
+
+
+def failed_rounds(a: Record, b: Record) -> str:
+    """What works in some processes and not in others is compared by the good ones; nobody should overlook it."""
+    told = []
+    for record, when in ((b, "now"), (a, "before")):
+        failures = [done.failure for done in record.rounds if done.failure]
+        if failures:
+            share = f"{len(failures)} of {len(record.rounds)} rounds failed {when}"
+            told.append(f"{share} ({failures[0].cause}: {failures[0].message})")
+    return "; ".join(told)
 
 
 def newly_different(a: Record, b: Record) -> bool:

@@ -11,7 +11,7 @@ from tare.foreign.point import ForeignPoint
 from tare.guard.metrics import Metric, values
 from tare.records.environment import Environment, differences
 from tare.records.record import Record
-from tare.stats.changepoints import Step, find_steps, shortest_plateau
+from tare.stats.changepoints import Course, Step, every_change, find_steps, shortest_plateau
 
 # A step's list of changed software is for reading, not for archiving.
 MOST_CHANGES = 8
@@ -33,9 +33,10 @@ class Jump(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     earliest: int
     latest: int
-    ratio: float
-    low: float
-    high: float
+    # None for a count that was zero before.
+    ratio: float | None
+    low: float | None
+    high: float | None
     before: float
     now: float
     after_date: str
@@ -77,8 +78,15 @@ def record_histories(records: Iterable[Record], metric: Metric) -> list[History]
         points = [point for record in group if (point := _point(record, metric))]
         if points:
             left_out = len(group) - len(points)
-            made.append(make_history(key, "tare", metric.name, metric.unit, place, points, left_out))
+            exact = metric.exact and _needs_no_statistics(group, metric)
+            made.append(make_history(key, "tare", metric.name, metric.unit, place, points, left_out, exact))
     return made
+
+
+def _needs_no_statistics(group: Sequence[Record], metric: Metric) -> bool:
+    """Whether a count is the same in all rounds of each record, as it should be; zero has no logarithm."""
+    found = [set(values(record, metric).values()) for record in group]
+    return all(len(each) <= 1 for each in found) or any(0 in each for each in found)
 
 
 def foreign_histories(found: Iterable[ForeignPoint]) -> list[History]:
@@ -96,10 +104,19 @@ def foreign_histories(found: Iterable[ForeignPoint]) -> list[History]:
 
 
 def make_history(
-    name: str, source: str, metric: str, unit: str, place: str, points: Sequence[Point], left_out: int = 0
+    name: str,
+    source: str,
+    metric: str,
+    unit: str,
+    place: str,
+    points: Sequence[Point],
+    left_out: int = 0,
+    exact: bool = False,
 ) -> History:
+    """Of an `exact` series every change is a step, and two points are enough."""
     ordered = sorted(points, key=lambda point: (point.created, point.id))
-    course = find_steps([point.value for point in ordered])
+    figures = [point.value for point in ordered]
+    course: Course = every_change(figures) if exact else find_steps(figures)
     return History(
         name=name,
         source=source,
@@ -112,7 +129,7 @@ def make_history(
         noise=course.noise,
         correlation=course.correlation,
         left_out=left_out,
-        fewest=2 * shortest_plateau(len(ordered)),
+        fewest=2 if exact else 2 * shortest_plateau(len(ordered)),
     )
 
 
@@ -127,9 +144,9 @@ def _jump(step: Step, points: Sequence[Point]) -> Jump:
         at=step.at,
         earliest=step.earliest,
         latest=step.latest,
-        ratio=step.ratio.mid,
-        low=step.ratio.low,
-        high=step.ratio.high,
+        ratio=_finite(step.ratio.mid),
+        low=_finite(step.ratio.low),
+        high=_finite(step.ratio.high),
         before=step.before,
         now=step.after,
         after_date=after.created,
@@ -143,12 +160,16 @@ def _jump(step: Step, points: Sequence[Point]) -> Jump:
 def _point(record: Record, metric: Metric) -> Point | None:
     """None for what must not be compared: what failed, or computes something else, is neither fast nor slow."""
     found = values(record, metric) if record.ok and record.parity.status not in ("different", "nan") else {}
-    value = median(found.values()) if found else 0.0
-    if not (math.isfinite(value) and value > 0):
+    value = median(found.values()) if found else math.nan
+    if not (math.isfinite(value) and (value > 0 or (metric.exact and value == 0))):
         return None
     environment = record.environment
     label = environment.circumstances.get("tare_commit") or f"torch {environment.software.get('torch', '?')}"
     return Point(created=record.created, value=value, label=label, id=record.id, environment=environment)
+
+
+def _finite(ratio: float) -> float | None:
+    return ratio if math.isfinite(ratio) else None
 
 
 def _machine(environment: Environment) -> str:

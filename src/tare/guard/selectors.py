@@ -5,9 +5,12 @@ newest, newest~1             the run that wrote last, the one before
 4f2a..., run:4f2a...         a run, or a single record, by its id
 FILE.json, FILE.json.gz      records that were exported
 torch=2.10.0                 records by a field of the case or of the environment; several, with spaces between
+gpu=NVIDIA H200              a value with spaces, alone; beside others in quotes: gpu='NVIDIA H200' rung=eager
 """
 
+import contextlib
 import re
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,4 +81,18 @@ def _find(text: str, store: Store) -> tuple[list[Record], set[str]]:
         return newest_run(store, int(newest[1] or 0)), set()
     if any(one.name == text for one in list_baselines(store)):
         return get_baseline(store, text), set()
-    return find_by_terms(text.split(), store)
+    return _by_terms(text, store)
+
+
+def _by_terms(text: str, store: Store) -> tuple[list[Record], set[str]]:
+    if text.count("=") == 1 and " " in text.partition("=")[2]:
+        # The names of processors have spaces: who writes one alone should not have to quote it twice.
+        with contextlib.suppress(BadInput):
+            whole = find_by_terms([text], store)
+            if whole.records:
+                return whole
+    try:
+        terms = shlex.split(text)
+    except ValueError as error:
+        raise BadInput(f"{quote(text)} cannot be split into terms: {error}") from None
+    return find_by_terms(terms, store)

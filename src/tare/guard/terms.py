@@ -60,8 +60,13 @@ def _fields(environment: Environment, name: str) -> set[str]:
 
 
 def _has(environment: Environment, name: str, value: str) -> bool:
-    """Exactly, or without what a build adds to a version (2.10.0 is 2.10.0+cpu); a commit by its beginning."""
+    """The value, or with commas any of several; one that has a comma itself is meant as a whole, too."""
     found = _facts(environment).get(name, "")
+    return any(_is(name, found, wanted) for wanted in (value, *value.split(",")) if wanted)
+
+
+def _is(name: str, found: str, wanted: str) -> bool:
+    """Exactly, or without what a build adds to a version (2.10.0 is 2.10.0+cpu); a commit by its beginning."""
     if name.endswith("commit"):
-        return len(value) >= 6 and found.startswith(value)
-    return value in (found, found.partition("+")[0])
+        return len(wanted) >= 6 and found.startswith(wanted)
+    return wanted in (found, found.partition("+")[0])

@@ -16,7 +16,7 @@ host = 1024                    # bytes a step
 """
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +68,12 @@ class Thresholds:
         # Who asks for a smaller threshold cares about smaller changes: the margin shrinks with it.
         margin = said.get("margin", min(metric.margin, threshold * MARGIN / THRESHOLD))
         return Limits(threshold, min(margin, threshold), said.get("ignore", False))
+
+    def idle(self, cases: Iterable[Case]) -> list[str]:
+        """The patterns that fit no case: a misspelt one would loosen nothing and tighten nothing, in silence."""
+        keys = [case.key for case in cases]
+        named = dict.fromkeys(rule.match for rule in self._rules)
+        return [match for match in named if match != "*" and not any(matches(key, match) for key in keys)]
 
 
 def beside(plan: Path) -> Path:

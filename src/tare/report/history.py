@@ -104,7 +104,7 @@ def _table(history: History, width: int) -> FittingTable:
     for step in history.steps:
         told = change(step.ratio, step.low, step.high)
         told = told if width >= ROOM_FOR_INTERVALS else told.replace(" (", "\n(")
-        style = "red" if step.ratio > 1 else "green"
+        style = "red" if step.now > step.before else "green"
         figures = (figure(step.before, history.unit), figure(step.now, history.unit))
         rows.append(("▲", Text(told, style=style), *figures, span(step)))
     return FittingTable(("", "step", "from", "to", "where"), rows, folds={"where": 12})

@@ -38,7 +38,7 @@ def chart_svg(history: History) -> str:
         parts.append(_text(LEFT - 8, y(value) + 4, figure(value, history.unit), "d", "end"))
     for step in history.steps:
         a, b = x(step.earliest - 1), x(step.latest)
-        kind = "u" if step.ratio > 1 else "l"
+        kind = "u" if step.now > step.before else "l"
         box = f'x="{a:.1f}" y="{TOP}" width="{max(b - a, 3):.1f}" height="{HEIGHT - TOP - BOTTOM}"'
         parts.append(f'<rect class="{kind}" {box}><title>{escape(span(step))}</title></rect>')
         # Near the right edge the text stands before its step.
@@ -81,7 +81,7 @@ def chart_html(histories: Sequence[History]) -> str:
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    pad = (high - low) * 0.08 or high * 0.05
+    pad = (high - low) * 0.08 or high * 0.05 or 1.0
     return low - pad, high + pad
 
 

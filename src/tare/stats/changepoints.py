@@ -78,6 +78,18 @@ def find_steps(values: Sequence[float] | Numbers) -> Course:
     return found.course(found.refined(found.without_drift(found.refined(cuts))))
 
 
+def every_change(values: Sequence[float]) -> Course:
+    """The steps of a series without noise, such as a count: wherever it changes. Zeros are figures like others."""
+    starts = [i for i in range(len(values)) if i == 0 or values[i] != values[i - 1]]
+    pieces = [(a, b, values[a], values[a]) for a, b in pairwise([*starts, len(values)])]
+    steps = []
+    for at in starts[1:]:
+        before, after = values[at - 1], values[at]
+        ratio = after / before if before else math.inf
+        steps.append(Step(at, at, at, before, after, Interval(ratio, ratio, ratio)))
+    return Course(steps, pieces, 0.0, 0.0)
+
+
 class _Found:
     """Cuts of one series, on logarithms in units of the long-run deviation."""
 

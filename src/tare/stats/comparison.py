@@ -68,15 +68,21 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    a: Sequence[float], b: Sequence[float], paired: bool = False, confidence: float = CONFIDENCE
+    a: Sequence[float],
+    b: Sequence[float],
+    paired: bool = False,
+    confidence: float = CONFIDENCE,
+    reach: float = RANKS_FROM,
 ) -> Comparison:
-    """Compares the process medians of two versions. Paired values must have equal counts, in order."""
+    """Compares the process medians of two versions. Paired values must have equal counts, in order. `reach` is the
+    one-sided p that a change must be able to have to be believed among all that are tested: two samples too small
+    for a rank test to get there are compared by Student's, however many one of them has."""
     if not a or not b:
         raise ValueError("nothing to compare")
     if min(*a, *b) <= 0:
         return _nothing(a, b, paired)
     x, y = np.log(np.asarray(a, dtype=float)), np.log(np.asarray(b, dtype=float))
-    return _pairs(x, y, confidence) if paired else _samples(x, y, confidence)
+    return _pairs(x, y, confidence) if paired else _samples(x, y, confidence, min(reach, RANKS_FROM))
 
 
 def judge(found: Comparison, margin: float, p: float | None = None, level: float = 1 - CONFIDENCE) -> Verdict:
@@ -142,17 +148,31 @@ def _two_looks(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
     return (low, min(max(middle, low), high), high), higher, lower
 
 
-def _samples(x: Values, y: Values, confidence: float) -> Comparison:
-    if smallest_p(x.size, y.size, paired=False) <= RANKS_FROM:
+def _samples(x: Values, y: Values, confidence: float, reach: float) -> Comparison:
+    if smallest_p(x.size, y.size, paired=False) <= reach:
         bounds = shift_interval(x, y, confidence)
         return Comparison(_ratio(bounds), rank_sum_p(x, y), rank_sum_p(y, x), x.size, y.size, False, "ranks")
     if min(x.size, y.size) < 2:
         return _student(y.mean() - x.mean(), np.nan, 0, confidence, (x.size, y.size), False)
-    parts = np.array([x.var(ddof=1) / x.size, y.var(ddof=1) / y.size])
+    return _both_students(x, y, confidence)
+
+
+def _both_students(x: Values, y: Values, confidence: float) -> Comparison:
+    """The more cautious of Welch's test and the one with a common variance. Two or three values that happen to lie
+    close together make Welch's far too sure where the other side has many: at p = 0.00002 it errs 20 times as
+    often as it says, 150 times if the noise has two modes. The other errs where the sides scatter differently."""
+    sizes, freedoms = np.array([x.size, y.size]), np.array([x.size - 1, y.size - 1])
+    variances = np.array([x.var(ddof=1), y.var(ddof=1)])
+    parts = variances / sizes
     total = float(parts.sum())
-    # Welch's degrees of freedom.
-    freedom = total**2 / float((parts**2 / np.array([x.size - 1, y.size - 1])).sum()) if total else 1.0
-    return _student(y.mean() - x.mean(), total, freedom, confidence, (x.size, y.size), False)
+    freedom = total**2 / float((parts**2 / freedoms).sum()) if total else 1.0
+    common = float((freedoms * variances).sum() / freedoms.sum() * (1 / sizes).sum())
+    shift, rounds = y.mean() - x.mean(), (x.size, y.size)
+    one = _student(shift, total, freedom, confidence, rounds, False)
+    other = _student(shift, common, float(freedoms.sum()), confidence, rounds, False)
+    low, high = min(one.ratio.low, other.ratio.low), max(one.ratio.high, other.ratio.high)
+    ratio = Interval(low, one.ratio.mid, high, sound=one.ratio.sound and other.ratio.sound)
+    return one._replace(ratio=ratio, higher=max(one.higher, other.higher), lower=max(one.lower, other.lower))
 
 
 def _student(
@@ -190,6 +210,7 @@ def _ratio(bounds: Bounds) -> Interval:
 
 
 def _nothing(a: Sequence[float], b: Sequence[float], paired: bool) -> Comparison:
-    """A value of zero has no logarithm: equal sides are the same, anything else has no ratio."""
-    middle = 1.0 if float(np.median(a)) == float(np.median(b)) else float("nan")
-    return Comparison(Interval(middle, middle, middle, sound=False), 1.0, 1.0, len(a), len(b), paired, "none")
+    """A value of zero has no logarithm: where all are zero they are the same, anything else has no ratio."""
+    same = max(*a, *b) == min(*a, *b)
+    middle = 1.0 if same else float("nan")
+    return Comparison(Interval(middle, middle, middle, sound=same), 1.0, 1.0, len(a), len(b), paired, "none")

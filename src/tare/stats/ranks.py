@@ -131,6 +131,9 @@ def _rank_sum_tail(n: int, m: int) -> Values:
             counts[shift:] = counts[shift:] - counts[: counts.size - shift].copy()
         for k in range(i, counts.size):
             counts[k] += counts[k - i]
+    # It is symmetric. The upper half comes from differences of huge numbers, whose rounding may even be negative.
+    half = (counts.size + 1) // 2
+    counts[counts.size - half :] = counts[:half][::-1]
     return _tail(counts / comb(n + m, n))
 
 

@@ -24,9 +24,10 @@ class Baseline(NamedTuple):
 
 def set_baseline(store: Store, name: str, records: list[Record]) -> bool:
     """Names these records, in one transaction; returns whether the name stood for something else before."""
-    if not re.fullmatch(NAME, name) or name.endswith((".json", ".gz")):
+    if not re.fullmatch(NAME, name) or name.endswith((".json", ".gz")) or name == "newest":
         raise BadInput(
-            f"'{name[:80]}' is no name for a baseline: letters, digits, '_', '-' and '.', a letter first"
+            f"'{name[:80]}' is no name for a baseline: letters, digits, '_', '-' and '.', a letter first; "
+            "'newest' is the newest run"
         )
     if not records:
         raise BadInput(f"baseline '{name}' would hold no record")

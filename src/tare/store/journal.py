@@ -25,6 +25,8 @@ class StoreJournal:
     def __init__(self, store: Store, run: str) -> None:
         self._store = store
         self.run = run
+        # When a run was begun that was complete before it was resumed; nothing else has a date here.
+        self.complete_since = ""
         self._rounds: dict[str, list[Round]] = {}
         self._records: dict[str, Record] = {}
         self._points: dict[str, Round] = {}
@@ -156,13 +158,15 @@ def begin(
 def resume(store: Store, fingerprint: str, claims: Claims | None = None) -> StoreJournal | None:
     """The newest run of the same plan and options, with what it has measured; None if there is none. With `claims`
     it is refused while another process works on it."""
-    statement = select(schema.runs.c.id).where(schema.runs.c.fingerprint == fingerprint)
-    newest = store.rows(statement.order_by(schema.runs.c.created.desc()).limit(1))
+    runs = schema.runs.c
+    statement = select(runs.id, runs.created, runs.finished).where(runs.fingerprint == fingerprint)
+    newest = store.rows(statement.order_by(runs.created.desc()).limit(1))
     if not newest:
         return None
     if claims:
         claims.take(store.where, newest[0].id)
     journal = StoreJournal(store, newest[0].id)
+    journal.complete_since = newest[0].created if newest[0].finished else ""
     journal.load()
     return journal
 

@@ -90,7 +90,7 @@ class CheckSession:
             compared = standing(stored, cases, baseline) if baseline and version is None else stored
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
             claims = stack.enter_context(Claims())
-            opener = _Opener(self._plan, self._options, store, executors, cases, again, claims)
+            opener = _Opener(self._plan, self._options, store, executors, cases, version, again, claims)
             progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
 
             def renew(due: Sequence[Case]) -> None:
@@ -111,6 +111,7 @@ class CheckSession:
             report.b = f"run {opener.run}"
             report.compared = [str(one) for one in subjects]
             report.forced = [str(one) for one in forced]
+            report.notes += opener.taken_up
             return report
 
     @contextlib.contextmanager
@@ -163,13 +164,23 @@ class _Opener:
         store: Store,
         executors: Sequence[tuple[LocalExecutor, Environment]],
         cases: Sequence[Case],
+        version: Version | None,
         again: bool,
         claims: Claims,
     ) -> None:
         self._name, self._options, self._store = f"check {plan.name}", options, store
         self._executors, self._cases, self._again, self._claims = executors, list(cases), again, claims
+        # Two versions may look alike as environments. And beside another version, or none, the rounds of this one
+        # were not measured side by side with it.
+        self._version = [version.python, sorted(version.variables.items())] if version else []
         self._journals: dict[str, list[StoreJournal]] = {}
-        self.run = self.journals("first")[0].run
+        first = self.journals("first")[0]
+        self.run = first.run
+        self.taken_up: list[str] = []
+        if first.complete_since:
+            date = first.complete_since[:16].replace("T", " ")
+            told = f"--resume took up a check that was complete, run {first.run} of {date}"
+            self.taken_up = [f"{told}: without it, all is measured anew"]
 
     def sides(self, stage: str) -> list[Side]:
         return [
@@ -186,7 +197,7 @@ class _Opener:
             for i, (_, environment) in enumerate(self._executors):
                 if opened:
                     belongs = opened[0].run
-                what = ["check", stage, i, belongs, self._options.identity, environment.id]
+                what = ["check", stage, i, belongs, self._options.identity, environment.id, *self._version]
                 name = f"{self._name}{BASELINE_SIDE if i else ''}{suffix}"
                 opened.append(self._open(fingerprint(self._cases, what), name))
             self._journals[stage] = opened

@@ -9,7 +9,10 @@ from typing import Any
 
 import measured
 import pytest
-from candidates import repository
+from candidates import git, repository
+
+from tare.errors import BadInput
+from tare.guard.bisect.candidates import commits
 
 NOISE = "0.01"
 
@@ -91,6 +94,20 @@ def test_resuming_what_is_done_runs_nothing(tmp_path: Path) -> None:
     again = read(bisect(tmp_path, *where, "--resume"))
     assert (tmp_path / "counts").read_text() == runs
     assert again["culprits"] == first["culprits"]
+
+
+def test_a_good_commit_beside_the_line_of_first_parents_is_refused(tmp_path: Path) -> None:
+    """The commits between the fork and the merge do not hold what it has: one of them would be blamed for that."""
+    repo = tmp_path / "repo"
+    hashes = repository(repo, ["1.00"] * 2)
+    git(repo, "checkout", "--quiet", "-b", "side")
+    git(repo, "commit", "--quiet", "--allow-empty", "-m", "beside")
+    git(repo, "checkout", "--quiet", "main")
+    git(repo, "commit", "--quiet", "--allow-empty", "-m", "after the fork")
+    git(repo, "merge", "--quiet", "--no-ff", "side", "-m", "merge")
+    with pytest.raises(BadInput, match=f"side came in by a merge.*such as {hashes[1][:12]}"):
+        commits(repo, "side", "main")
+    assert [one.title for one in commits(repo, hashes[1], "main")] == ["change 1", "after the fork", "merge"]
 
 
 @pytest.mark.parametrize(

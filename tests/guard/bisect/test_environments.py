@@ -10,13 +10,16 @@ import pytest
 from candidates import repository, wheel
 
 import tare
+from tare.errors import BadInput
 from tare.guard.bisect.asked import Asked, make_spec
+from tare.guard.bisect.journal import BisectJournal
 from tare.guard.bisect.places import Place, Places
 from tare.guard.bisect.process import CannotRun, Done, run_vector
 from tare.guard.bisect.this_tare import packed, still_needed, this_tare
 
 # As an installer does: a module into the packages of the interpreter that runs it.
 INSTALL = "import sysconfig, shutil; shutil.copy('cost', sysconfig.get_paths()['purelib'] + '/plantedcost.py')"
+KEY = "mlp/eager/infer/cpu/fp32/batch=8/feed=device,layout=contiguous"
 READ = "import numpy, tare, plantedcost; print(plantedcost.COST, tare.__file__)"
 
 
@@ -100,14 +103,31 @@ def test_tare_is_installed_behind_the_candidate(tmp_path: Path, monkeypatch: pyt
         return Done("torch==1.0\n" if "list" in command else "", 0.0)
 
     monkeypatch.setattr("tare.guard.bisect.places.run_vector", note)
-    key = "mlp/eager/infer/cpu/fp32/batch=8/feed=device,layout=contiguous"
-    install = ["pip install torch=={}"]
-    Places(
-        make_spec(Asked(case=key, good="1.0", bad="1.1", versions=["1.0", "1.1"], install=install)), tmp_path
-    ).get(0)
+    spec = make_spec(
+        Asked(case=KEY, good="1.0", bad="1.1", versions=["1.0", "1.1"], install=["pip install torch=={}"])
+    )
+    Places(spec, tmp_path).get(0)
     asked, _, others, itself = ran
     assert asked[1:] == ["install", "torch==1.0"]
     assert "--constraint" in others
     assert Path(others[others.index("--constraint") + 1]).read_text() == "torch==1.0\n"
     assert not any(word.startswith("torch") for word in others)
     assert "--no-deps" in itself
+    Places(spec, tmp_path).get(0)
+    assert len(ran) == 4, "it is built once"
+    monkeypatch.setattr("tare.guard.bisect.places.tare_mark", lambda: "another")
+    Places(spec, tmp_path).get(0)
+    assert ran[4:] == ran[1:4], "another tare is brought there, and the candidate stays as it is"
+
+
+def test_what_another_tare_measured_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "labels").write_text("1\n2\n")
+    by_tare = make_spec(Asked(case=KEY, labels=tmp_path / "labels"))
+    by_command = make_spec(Asked(command="true", labels=tmp_path / "labels"))
+    for spec, folder in ((by_tare, tmp_path / "a"), (by_command, tmp_path / "b")):
+        BisectJournal(folder, spec, resume=False).__exit__(None, None, None)
+        BisectJournal(folder, spec, resume=True).__exit__(None, None, None)
+    monkeypatch.setattr("tare.guard.bisect.journal.tare_mark", lambda: "another")
+    with pytest.raises(BadInput, match="was measured by another tare than this; run without --resume"):
+        BisectJournal(tmp_path / "a", by_tare, resume=True)
+    BisectJournal(tmp_path / "b", by_command, resume=True).__exit__(None, None, None)

@@ -47,6 +47,16 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) ->
     wait_until(lambda: not _is_running(child_of(tmp_path)))
 
 
+def test_what_has_left_the_group_holds_nobody_up(tmp_path: Path) -> None:
+    """A server that a build has started keeps the output open; the limit holds all the same."""
+    leaving = PARENT.replace('"600"]', '"600"], start_new_session=True')
+    with pytest.raises(CannotRun, match="longer than 5 s"):
+        run_vector([sys.executable, "-S", "-c", leaving], tmp_path, os.environ, 5)
+    child = child_of(tmp_path)
+    assert _is_running(child), "it is not ours to end, and nobody has waited for it"
+    os.kill(child, signal.SIGKILL)
+
+
 def _is_running(pid: int) -> bool:
     """A child that nobody has fetched is a zombie, and runs no more."""
     try:

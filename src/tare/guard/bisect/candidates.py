@@ -38,6 +38,13 @@ def commits(repo: Path, good: str, bad: str) -> list[Candidate]:
     found = [Candidate(*_split(line)) for line in listed]
     if not found:
         raise BadInput(f"{good} and {bad} are the same commit")
+    before = git(repo, "rev-parse", f"{found[0].label}^1").strip()
+    if before != first:
+        # The commits of this line that are older than the merge do not hold what the good one has.
+        raise BadInput(
+            f"the good commit {good} came in by a merge, and is not on the line of first parents of the bad one "
+            f"{bad}: name one that is, such as {before[:12]}"
+        )
     return [Candidate(*_split(git(repo, "log", "-1", "--format=%H %s", first).strip())), *found]
 
 

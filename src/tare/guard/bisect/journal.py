@@ -9,6 +9,7 @@ import msgspec
 
 from tare.errors import BadInput, brief
 from tare.guard.bisect.spec import Spec
+from tare.guard.bisect.this_tare import tare_mark
 from tare.records.environment import Environment
 
 
@@ -34,7 +35,10 @@ class Skipped(msgspec.Struct, tag="skip", kw_only=True, frozen=True):
 
 
 class Head(msgspec.Struct, tag="head", kw_only=True, frozen=True):
+    """`tare` is the mark of the tare that measured the cases; none where a command did."""
+
     spec: Spec
+    tare: str = ""
 
 
 Entry = Run | Skipped
@@ -58,7 +62,7 @@ class BisectJournal:
             self._file.truncate(0)
         self._load(spec)
         if self._file.tell() == 0:
-            self._write(Head(spec=spec))
+            self._write(Head(spec=spec, tare=tare_mark() if spec.case else ""))
 
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
@@ -91,6 +95,8 @@ class BisectJournal:
                     f"{self.path}, line {number}, cannot be read: {brief(error)}; run without --resume"
                 ) from None
             if isinstance(entry, Head):
+                if entry.tare and entry.tare != tare_mark():
+                    raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
                 continue
             if not 0 <= entry.candidate <= spec.last:
                 raise BadInput(

@@ -96,8 +96,14 @@ def _measure_case(spec: Spec, place: Place) -> dict[str, Any]:
     plan.write_text(plan_text(case, spec.budget))
     store = plan.with_name("records.db")
     command = [place.python, "-m", "tare", "run", str(plan), "--json", "--store", str(store)]
-    done = run_vector(command, place.folder, place.environment, spec.timeout)
-    return _read_case(done.output, spec.metric, plan)
+    try:
+        output = run_vector(command, place.folder, place.environment, spec.timeout).output
+    except CannotRun as error:
+        # A case that fails has a record as well, which says why; the last words of a document say nothing.
+        if not error.output.lstrip().startswith("{"):
+            raise
+        output = error.output
+    return _read_case(output, spec.metric, plan)
 
 
 def _read_case(output: str, metric: str, where: Path) -> dict[str, Any]:
@@ -106,6 +112,8 @@ def _read_case(output: str, metric: str, where: Path) -> dict[str, Any]:
         record = decode_record(msgspec.json.encode(documents[0]), str(where))
     except (msgspec.DecodeError, BadInput, KeyError, IndexError, TypeError) as error:
         raise CannotRun(f"the candidate's tare gave no record: {error}") from None
+    if record.failure:
+        raise CannotRun(f"{record.failure.cause} in {record.failure.stage}: {record.failure.message}")
     figures = {each.name: next(iter(found.values())) for each in METRICS if (found := values(record, each))}
     wanted = get_metric(metric).name
     if wanted not in figures:

@@ -10,7 +10,7 @@ from tare.guard.bisect.candidates import git
 from tare.guard.bisect.environments import make_environment, make_layered_environment
 from tare.guard.bisect.process import CannotRun, run_vector
 from tare.guard.bisect.spec import Spec, fill, vector
-from tare.guard.bisect.this_tare import still_needed, this_tare
+from tare.guard.bisect.this_tare import still_needed, tare_mark, this_tare
 
 READY = "built"
 
@@ -32,6 +32,9 @@ class Places:
 
     def __init__(self, spec: Spec, root: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         self._spec, self._root, self._tell = spec, root, tell
+        # A layered environment, and an interpreter that all share, have the tare that runs.
+        brings_tare = spec.case and spec.has_own_python and not spec.is_layered
+        self._tare = tare_mark() if brings_tare else ""
 
     def get(self, candidate: int) -> Place:
         """The candidate's place, built now if it is not there yet; CannotRun where it cannot be built."""
@@ -44,7 +47,12 @@ class Places:
             base.mkdir(parents=True)
             self._tell(f"building {label}")
             self._build(place, base)
-            (base / READY).touch()
+            (base / READY).write_text(self._tare)
+        elif (base / READY).read_text() != self._tare:
+            # Candidates measured by different tares would differ by that as well.
+            self._tell(f"bringing this tare to {label}")
+            self._install_tare(place, base)
+            (base / READY).write_text(self._tare)
         return place
 
     def _describe(self, label: str, base: Path) -> Place:
@@ -76,7 +84,7 @@ class Places:
         for option, commands in (("--install", spec.install), ("--build", spec.build)):
             for command in commands:
                 self._run(vector(command, place.values, option), place)
-        if spec.case and spec.has_own_python and not spec.is_layered:
+        if self._tare:
             self._install_tare(place, base)
 
     def _install_tare(self, place: Place, base: Path) -> None:
@@ -87,7 +95,7 @@ class Places:
         kept.write_text(there)
         if needed := still_needed(there):
             self._run([*pip, "install", "--quiet", "--constraint", str(kept), *needed], place)
-        self._run([*pip, "install", "--quiet", "--no-deps", this_tare(base)], place)
+        self._run([*pip, "install", "--quiet", "--no-deps", "--force-reinstall", this_tare(base)], place)
 
     def _run(self, command: list[str], place: Place) -> str:
         # Looked up on the candidate's own path, so that `pip` is the pip of its environment.

@@ -15,12 +15,18 @@ from typing import NamedTuple
 PR_SET_PDEATHSIG = 1
 # What is kept of the words of a command that failed: of its last lines, the beginning of each.
 TAIL, LONGEST_LINE = 300, 200
+# Seconds for which the output of a command that was killed is waited for.
+PATIENCE = 2.0
 # Waits for the end of its input, which comes when the process that holds the other end is gone.
 WARDEN = 'read -r _; kill -s KILL -- "-$1"'
 
 
 class CannotRun(Exception):
-    """The command failed; the text is one line."""
+    """The command failed; the text is one line. `output` is what it had printed, where it came to an end."""
+
+    def __init__(self, text: str, output: str = "") -> None:
+        super().__init__(text)
+        self.output = output
 
 
 class Done(NamedTuple):
@@ -56,7 +62,8 @@ def run_vector(command: Sequence[str], folder: Path, environment: Mapping[str, s
     seconds = time.perf_counter() - began
     if process.returncode:
         words = last_words((errors or output).decode(errors="replace"))
-        raise CannotRun(f"{_ending(process.returncode)}: {words or 'no message'}")
+        said = output.decode(errors="replace")
+        raise CannotRun(f"{_ending(process.returncode)}: {words or 'no message'}", said)
     return Done(output.decode(errors="replace"), seconds)
 
 
@@ -96,7 +103,14 @@ def _warden(group: int) -> Iterator[None]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    try:
+        process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        # What has left the group (a build's server) is not ours to end, and may hold the output for ever.
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+        process.wait()
 
 
 def _last_wish() -> Callable[[], None] | None:

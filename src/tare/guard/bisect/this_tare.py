@@ -34,6 +34,16 @@ def this_tare(folder: Path) -> str:
         raise CannotRun(f"this tare cannot be packed for a candidate: {error}") from None
 
 
+def tare_mark() -> str:
+    """What tells this tare from another of the same version: its files."""
+    package = Path(tare.__file__).resolve().parent
+    told = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            told.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
+    return told.hexdigest()[:16]
+
+
 def still_needed(installed: str) -> list[str]:
     """The requirements of this tare that an environment does not meet by any version, given what `pip list
     --format=freeze` says of it. What the user's own command installed is what is bisected: it is left alone, even

@@ -9,6 +9,8 @@ def render(report: Report) -> str:
     for case in report.cases:
         if case.state in ("broken", "different"):
             lines.append(_command("error", case.case, f"{STATES[case.state]}: {case.reason}"))
+        elif case.state == "compared" and case.reason:
+            lines.append(_command("warning", case.case, case.reason))
         lines += [_command("error", case.case, f"leak: {leak}") for leak in case.leaks]
         for change in case.changes:
             if change.worse:
@@ -16,6 +18,7 @@ def render(report: Report) -> str:
                 lines.append(_command("error" if change.regression else "warning", case.case, text))
     lines += [_command("warning", "not comparable", line) for line in report.forced]
     lines += [_command("warning", "not compared", line) for line in uncompared_lines(report)]
+    lines += [_command("notice", "note", note) for note in report.notes]
     lines.append(_command("notice", "tare", summary_line(report)))
     return "\n".join(lines) + "\n"
 

@@ -18,7 +18,10 @@ def render(report: Report) -> str:
         tests, failures = _suite(root, case)
         total, failed = total + tests, failed + failures
     for key, label in uncompared(report):
-        _skipped(root, key, f"not compared, only in {label}")
+        _skipped(root, key, "compared", f"not compared, only in {label}")
+        total += 1
+    for line in report.forced:
+        _skipped(root, "environment", "comparable", f"not comparable, and forced: {line}")
         total += 1
     root.set("tests", str(total))
     root.set("failures", str(failed))
@@ -36,6 +39,8 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
         _failure(whole, STATES[case.state], f"{STATES[case.state]}: {case.reason}")
     elif case.state == "failed":
         ElementTree.SubElement(whole, "skipped", message=_clean(f"{STATES['failed']}: {case.reason}"))
+    elif case.reason:
+        ElementTree.SubElement(whole, "system-out").text = _clean(case.reason)
     for leak in case.leaks:
         tests, failures = tests + 1, failures + 1
         one = ElementTree.SubElement(suite, "testcase", classname=_clean(case.case), name="leak")
@@ -54,9 +59,9 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
     return tests, failures
 
 
-def _skipped(root: ElementTree.Element, case: str, reason: str) -> None:
-    suite = ElementTree.SubElement(root, "testsuite", name=_clean(case), tests="1", failures="0")
-    test = ElementTree.SubElement(suite, "testcase", classname=_clean(case), name="compared")
+def _skipped(root: ElementTree.Element, about: str, name: str, reason: str) -> None:
+    suite = ElementTree.SubElement(root, "testsuite", name=_clean(about), tests="1", failures="0")
+    test = ElementTree.SubElement(suite, "testcase", classname=_clean(about), name=name)
     ElementTree.SubElement(test, "skipped", message=_clean(reason))
 
 

@@ -1,5 +1,7 @@
 """The body of an issue or a pull-request comment: what, how much, how sure, where, how to reproduce."""
 
+import re
+
 from tare.guard.changes import CaseChange, Change, Differing, Report
 from tare.report.changes import STATES, change_of, remark, summary_line, uncompared
 from tare.report.figures import before_and_now
@@ -11,6 +13,8 @@ DIFFERING_HEAD = "| | | name | calls | before | now |"
 DIFFERING_RULE = "| --- | --- | --- | ---: | ---: | ---: |"
 MOST_DIFFERING = 15
 MOST_UNCOMPARED = 40
+# What Markdown takes for emphasis, a link or an escape; an underscore within a word it leaves alone.
+MARKS = re.compile(r"[\\*\[\]~|]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def render(report: Report) -> str:
@@ -37,7 +41,19 @@ def render(report: Report) -> str:
 
 def escape(text: str) -> str:
     """One line that Markdown shows as it is, in a table as well."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+    return MARKS.sub(r"\\\g<0>", _line(text)).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def code(text: str, cell: bool = False) -> str:
+    """One line as code, where Markdown knows neither entities nor escapes, but for the pipe in a table's cell: the
+    names of most kernels are templates, full of angle brackets."""
+    line = _line(text)
+    return "`" + (line.replace("|", "\\|") if cell else line) + "`"
+
+
+def _line(text: str) -> str:
+    shown = "".join(c if c.isprintable() or c.isspace() else "?" for c in text)
+    return " ".join(shown.split()).replace("`", "'")
 
 
 def _is_news(change: Change) -> bool:
@@ -45,7 +61,7 @@ def _is_news(change: Change) -> bool:
 
 
 def _uncompared(report: Report) -> list[str]:
-    lines = [f"- not compared, only in {escape(label)}: `{escape(key)}`" for key, label in uncompared(report)]
+    lines = [f"- not compared, only in {escape(label)}: {code(key)}" for key, label in uncompared(report)]
     left = len(lines) - MOST_UNCOMPARED
     return [*lines[:MOST_UNCOMPARED], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
 
@@ -54,15 +70,17 @@ def _broken(report: Report) -> list[str]:
     lines = []
     for case in report.cases:
         if case.state != "compared":
-            lines.append(f"- `{escape(case.case)}` {STATES[case.state]}: {escape(case.reason)}")
-        lines += [f"- `{escape(case.case)}` leaks: {escape(leak)}" for leak in case.leaks]
+            lines.append(f"- {code(case.case)} {STATES[case.state]}: {escape(case.reason)}")
+        elif case.reason:
+            lines.append(f"- {code(case.case)} {escape(case.reason)}")
+        lines += [f"- {code(case.case)} leaks: {escape(leak)}" for leak in case.leaks]
     return [*lines, ""] if lines else []
 
 
 def _row(case: CaseChange, change: Change) -> str:
     verdict = f"**{change.verdict}**" if change.regression else change.verdict
     cells = (
-        f"`{escape(case.case)}`",
+        code(case.case, cell=True),
         change.metric,
         *before_and_now(change),
         change_of(change),
@@ -79,7 +97,7 @@ def _differing(report: Report) -> list[str]:
         if not case.differing:
             continue
         told = "profiled side by side" if case.differing_by == "profile" else "counted in the records"
-        lines += [f"### What `{escape(case.case)}` does otherwise", ""]
+        lines += [f"### What {code(case.case)} does otherwise", ""]
         lines += [f"Per step, {told}:", "", DIFFERING_HEAD, DIFFERING_RULE]
         lines += [_differing_row(one) for one in case.differing[:MOST_DIFFERING]]
         if len(case.differing) > MOST_DIFFERING:
@@ -95,7 +113,7 @@ def _differing_row(one: Differing) -> str:
         else (f"{one.before_calls:g} → {one.after_calls:g}")
     )
     times = [seconds(value) if value else "" for value in (one.before_s, one.after_s)]
-    return "| " + " | ".join((one.status, one.what, f"`{escape(one.name)}`", calls, *times)) + " |"
+    return "| " + " | ".join((one.status, one.what, code(one.name, cell=True), calls, *times)) + " |"
 
 
 def _rest(report: Report) -> list[str]:

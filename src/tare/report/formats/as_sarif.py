@@ -15,6 +15,8 @@ def render(report: Report) -> str:
     for case in report.cases:
         if case.state in ("broken", "different"):
             results.append(_result(case.state, "error", case.case, f"{STATES[case.state]}: {case.reason}", {}))
+        elif case.state == "compared" and case.reason:
+            results.append(_result("failed-rounds", "warning", case.case, case.reason, {}))
         results += [_result("leak", "error", case.case, leak, {}) for leak in case.leaks]
         for change in case.changes:
             if change.worse:
@@ -23,9 +25,14 @@ def render(report: Report) -> str:
                 results.append(_result(change.metric, level, case.case, text, _properties(change)))
     for key, label in uncompared(report):
         results.append(_result("not-compared", "warning", key, f"not compared, only in {label}", {}))
+    for line in report.forced:
+        results.append(
+            _result("not-comparable", "warning", "environment", f"not comparable, and forced: {line}", {})
+        )
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
     driver = {"name": "tare", "version": tare.__version__, "rules": rules}
-    run = {"tool": {"driver": driver}, "results": results, "properties": {"environment": report.environment}}
+    about = {"environment": report.environment, "notes": report.notes}
+    run = {"tool": {"driver": driver}, "results": results, "properties": about}
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
