@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tare.stats.comparison import Comparison, compare
 from tare.stats.power import noise_of
-from tare.stats.suspicion import LOOK, confirm, is_hopeless, is_suspect, rounds_to_confirm
+from tare.stats.suspicion import LEVEL, LOOK, confirm, is_hopeless, is_suspect, rounds_to_confirm
 
 Values = NDArray[np.float64]
 Rng = np.random.Generator
@@ -143,7 +143,7 @@ def stored_night(noise: Noise, rng: Rng, step: float) -> Night:
         rounds = rounds_to_confirm(noise_of(first), CASES, MARGIN)
         shift = math.log1p(step) if case == 0 else 0.0
         processes += rounds
-        again.append(compare(a, np.exp(noise(rng, rounds) + shift).tolist()))
+        again.append(compare(a, np.exp(noise(rng, rounds) + shift).tolist(), reach=LEVEL / CASES))
     verdicts = confirm(again, [MARGIN] * len(again), tests=CASES)
     return _night(suspects, again, verdicts, step, processes)
 
