@@ -82,6 +82,8 @@ def test_the_command_tells_of_each_component_and_fails_if_one_did(
 def test_cmake_s_error_is_told_with_what_it_is_about() -> None:
     log = "-- ok\nCMake Error in a/CMakeLists.txt:\n  no such thing:\n  as this\n\n\nCMake Error: other\n"
     assert build._first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
+    simple = 'CMake Error at a:6:\n  The C++ compiler\n\n    "/a/c++"\n\n  is not able.\n\n  It\n'
+    assert build._first_error(simple).endswith('The C++ compiler "/a/c++" is not able.')
     assert build._first_error("x.cpp:3: error: no\nmore\n") == "x.cpp:3: error: no"
     assert build._first_error("silence\n") == "see the log"
 

@@ -213,9 +213,17 @@ def _first_error(log: str) -> str:
         return "see the log"
     said = [lines[first]]
     if "CMake Error" in said[0]:
-        behind = [line.strip() for line in lines[first + 1 : first + 8]]
-        said += itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, behind))
+        said += _sentence(lines[first + 1 : first + 12])
     return " ".join(said)[:300]
+
+
+def _sentence(lines: list[str]) -> Iterator[str]:
+    """CMake indents what it says, sets what it quotes apart by empty lines, and ends with two of them."""
+    for line, behind in itertools.pairwise([*lines, ""]):
+        if line.strip():
+            yield line.strip()
+        if line.rstrip().endswith(".") or not (line.strip() or behind.strip()):
+            return
 
 
 def _version(package: str) -> str:
