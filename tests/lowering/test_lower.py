@@ -17,6 +17,7 @@ from tare.cases.case import Case, Mode
 from tare.errors import Unsupported
 from tare.lowering.arena import Life
 from tare.lowering.capture import capture
+from tare.lowering.depth import deepen
 from tare.lowering.lower import lower, write
 from tare.lowering.step import Step, Value
 from tare.workloads import get_workload
@@ -188,3 +189,26 @@ def test_a_weight_that_is_used_twice_is_refused_in_training() -> None:
     capture(Objective(), (torch.randn(2, 4), torch.randn(2, 4)), step, prefix="model.")
     with pytest.raises(Unsupported, match=r"used twice \(layer\.(weight|bias)\)"):
         add_backward(step)
+
+
+class Passing(nn.Module):  # type: ignore[misc]
+    """A convolution of few colours, and what it reads as a result of its own, as it is or as a view."""
+
+    def __init__(self, flat: bool) -> None:
+        super().__init__()
+        self.conv, self.flat = nn.Conv2d(3, 8, 1), flat
+
+    def forward(self, x: Any) -> Any:
+        return self.conv(x), x.flatten(1) if self.flat else x
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_batch_that_someone_else_reads_is_still_cast(flat: bool) -> None:
+    step = Step("bf16", channels_last=True)
+    with torch.no_grad():
+        capture(Passing(flat), (torch.randn(2, 3, 1, 1),), step)
+    step.parameters.clear()
+    deepen(step)
+    made = {id(value) for op in step.ops for value in op.outputs.values()}
+    assert all(id(value.owner) in made for value in step.outputs)
+    assert [op.kind for op in step.ops] == ["cast", "space_to_depth", "conv"]

@@ -1,15 +1,22 @@
 """Builds side by side: how many at once, with how many compilers each, and what a failure leaves."""
 
 import json
+import os
+import signal
+import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
+from commandline import start_tare, wait_until
 from typer.testing import CliRunner
 
 from tare.cli import app
 from tare.errors import TareError
 from tare.native import build
+from tare.native.architectures import processor
+from tare.native.commands import Commands
 
 TWO = ("torch", "frames")
 
@@ -23,7 +30,7 @@ def test_components_are_built_at_once_and_share_the_cores(monkeypatch: pytest.Mo
     met = threading.Barrier(2, timeout=60)
     given: dict[str, int] = {}
 
-    def meet(component: str, folder: Path, jobs: int) -> None:  # noqa: ARG001
+    def meet(component: str, folder: Path, jobs: int, commands: Commands) -> None:  # noqa: ARG001
         met.wait()
         given[component] = jobs
 
@@ -38,13 +45,13 @@ def test_no_component_gets_more_compilers_than_it_has_use_for(
     cores: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[str, int]] = []
-    monkeypatch.setattr(build, "_build", lambda component, _, jobs: given.append((component, jobs)))
+    monkeypatch.setattr(build, "_build", lambda component, _, jobs, __: given.append((component, jobs)))
     build.build_all(TWO, cores)
     assert sorted(given) == [("frames", jobs), ("torch", jobs)]
 
 
 def test_one_that_fails_does_not_keep_the_others_from_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail_first(component: str, folder: Path, jobs: int) -> None:  # noqa: ARG001
+    def fail_first(component: str, folder: Path, jobs: int, commands: Commands) -> None:  # noqa: ARG001
         if component == "torch":
             raise TareError("planted")
 
@@ -75,6 +82,8 @@ def test_the_command_tells_of_each_component_and_fails_if_one_did(
 def test_cmake_s_error_is_told_with_what_it_is_about() -> None:
     log = "-- ok\nCMake Error in a/CMakeLists.txt:\n  no such thing:\n  as this\n\n\nCMake Error: other\n"
     assert build._first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
+    simple = 'CMake Error at a:6:\n  The C++ compiler\n\n    "/a/c++"\n\n  is not able.\n\n  It\n'
+    assert build._first_error(simple).endswith('The C++ compiler "/a/c++" is not able.')
     assert build._first_error("x.cpp:3: error: no\nmore\n") == "x.cpp:3: error: no"
     assert build._first_error("silence\n") == "see the log"
 
@@ -115,20 +124,112 @@ def test_a_build_belongs_to_its_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build.build_key("frames") != before
 
 
+def test_a_build_for_this_processor_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that several machines share: what one of them compiled for itself may end by SIGILL on another."""
+    before = {component: build.build_key(component) for component in ("vendor/cpu", "frames")}
+    monkeypatch.setattr(build, "processor", lambda: "another")
+    after = {component: build.build_key(component) for component in before}
+    assert (before["vendor/cpu"] != after["vendor/cpu"], before["frames"] == after["frames"]) == (True, True)
+
+
+def test_a_processor_is_told_by_what_does_not_change() -> None:
+    assert len(processor().split()) > 3
+    assert processor() == processor()
+    assert "MHz" not in processor()
+
+
+def test_what_a_killed_build_still_writes_is_no_part_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[Path] = []
+
+    def fail(_: list[str], work: Path, __: Commands) -> None:
+        work.mkdir()
+        used.append(work)
+        raise TareError("planted")
+
+    monkeypatch.setattr(build, "_run", fail)
+    for _ in range(2):
+        build.build_all(["frames"], cores=1)
+    assert used[0] != used[1]
+    assert not used[0].exists()
+
+
+# As Ninja starts a compiler: in a group of its own, so that a signal to the builder's group does not reach it.
+HANDS_ON = "import subprocess, sys; subprocess.Popen(['sleep', '600'], process_group=0).wait()"
+
+
+def test_a_build_that_is_given_up_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    commands, codes = Commands(), []
+
+    def wait_for_it() -> None:
+        with (tmp_path / "log").open("w") as log:
+            codes.append(commands.run([sys.executable, "-c", HANDS_ON], log, 600))
+
+    waiting = threading.Thread(target=wait_for_it)
+    waiting.start()
+    wait_until(lambda: bool(_sleepers()))
+    sleepers = _sleepers()
+    commands.stop()
+    waiting.join(60)
+    assert codes == [-signal.SIGKILL]
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in sleepers))
+    with (tmp_path / "log").open("w") as log, pytest.raises(TareError, match="interrupted"):
+        commands.run(["true"], log, 600)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nobody_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    cmake = tmp_path / "bin" / "cmake"
+    cmake.parent.mkdir()
+    cmake.write_text("#!/bin/sh\nsleep 600\n")
+    cmake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{cmake.parent}{os.pathsep}{os.environ['PATH']}")
+    running = start_tare(tmp_path / "home", "build")
+    wait_until(lambda: bool(_sleepers(running.pid)))
+    sleepers = _sleepers(running.pid)
+    running.send_signal(number)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Traceback" not in stderr
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in sleepers))
+
+
+def _sleepers(pid: int | None = None) -> list[psutil.Process]:
+    family = psutil.Process(pid).children(recursive=True)
+    return [one for one in family if "sleep" in one.name()]
+
+
+def test_one_who_waits_for_another_s_build_can_be_interrupted(tmp_path: Path) -> None:
+    commands = Commands()
+    commands.stop()
+    held = build._alone(tmp_path / "a.lock", Commands())
+    with held, pytest.raises(TareError, match="interrupted"), build._alone(tmp_path / "a.lock", commands):
+        raise AssertionError("two at once")
+
+
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TareError, match="cannot build the native rungs"),
+        build._alone(tmp_path / "no" / "a", Commands()),
+    ):
+        raise AssertionError("without a lock")
+
+
 def test_a_compiler_that_is_named_and_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert "CXX=no-such-compiler is no program here" in str(build.missing_tools("frames"))
 
 
 def test_a_build_that_gives_no_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_run", lambda _, work: work.mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(build, "_run", lambda _, work, __: work.mkdir(parents=True, exist_ok=True))
     made = build.build_all(["frames"], cores=1)["frames"]
     assert "the build gave no libtare-frames.so, tare-descend" in str(made)
     assert not build.build_folder("frames").exists()
 
 
 def test_what_is_left_of_a_build_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(_: list[str], work: Path) -> None:
+    def make(_: list[str], work: Path, __: Commands) -> None:
         work.mkdir(parents=True, exist_ok=True)
         for program in build.COMPONENTS["frames"]:
             (work / program).touch()

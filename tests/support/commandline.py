@@ -27,11 +27,11 @@ def run_tare(args: tuple[str, ...], environment: Mapping[str, str], timeout: flo
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
 
 
-def start_tare(home: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
+def start_tare(home: Path, *args: str, plugins: str = "planted", **options: Any) -> subprocess.Popen[str]:
     """With the planted workloads, and not waited for."""
     command = [sys.executable, "-m", "tare", *args]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=planted_environment(home), stdout=pipe, stderr=pipe, text=True, **options)
+    pipe, environment = subprocess.PIPE, planted_environment(home) | {"TARE_PLUGINS": plugins}
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, **options)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:

@@ -143,6 +143,19 @@ class Unused(nn.Module):  # type: ignore[misc]
         return self.conv(x)
 
 
+class Masked(nn.Module):  # type: ignore[misc]
+    """A filter that is computed, with a batch norm behind: there is nothing to fold ahead of time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(6, 4, 3), nn.BatchNorm2d(4)
+        self.filter = nn.Parameter(torch.randn(4, 4, 2, 2), requires_grad=False)
+        self.mask = nn.Parameter(torch.bernoulli(torch.full((4, 4, 2, 2), 0.5)), requires_grad=False)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.norm(nn.functional.conv2d(self.conv(x), self.filter * self.mask)))
+
+
 def frozen() -> nn.Module:
     """Convolutions, a batch norm and a bias that are not trained, between some that are."""
     made = nn.Sequential(nn.Conv2d(6, 4, 1), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 1))
@@ -189,6 +202,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "a norm of signals": Signal,
     "a weight that is not used": Unused,
     "weights that are frozen": frozen,
+    "a filter that is computed": Masked,
     "windows that overlap": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.AvgPool2d(3, stride=1, padding=1)),
 }
 

@@ -17,6 +17,7 @@ def build(as_json: JsonOption = False) -> None:
     """
     from tare.native.build import COMPONENTS, build_all, missing_tools
     from tare.report.terminal import make_console
+    from tare.verbs.run import terminable
 
     lacking = {component: missing_tools(component) for component in COMPONENTS}
     if lacking["torch"]:
@@ -24,7 +25,7 @@ def build(as_json: JsonOption = False) -> None:
         raise TareError(f"cannot build the native rungs: {lacking['torch']} is missing ({remedy})")
     began = time.monotonic()
     possible = [component for component in COMPONENTS if not lacking[component]]
-    with make_console(stderr=True).status("building the native rungs"):
+    with make_console(stderr=True).status("building the native rungs"), terminable():
         built = build_all(possible, os.cpu_count() or 1)
     folders = {component: str(made) for component, made in built.items() if isinstance(made, Path)}
     failed = {component: str(made) for component, made in built.items() if isinstance(made, TareError)}

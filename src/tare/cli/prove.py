@@ -52,8 +52,10 @@ def prove(
         proof = prove_curves(workload, grid, data, steps, make_options({"timeout": timeout}), status.update)
     if as_json:
         print_json(proof)
-        return proof.exit_code
-    console = make_console()
-    console.print(curves_view(proof.curves, proof.data, proof.steps))
-    console.print(skipped_view(proof.skipped))
+    else:
+        console = make_console()
+        console.print(curves_view(proof.curves, proof.data, proof.steps))
+        console.print(skipped_view(proof.skipped))
+    if proof.interrupted:
+        raise KeyboardInterrupt
     return proof.exit_code

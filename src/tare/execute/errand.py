@@ -8,11 +8,11 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.errors import BadInput, TareError
-from tare.execute.executor import LocalExecutor
+from tare.errors import BadInput, TareError, brief
+from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.jobs import CurveJob, FramesJob, Job, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
-from tare.execute.launch import Launcher, SpawnLauncher
+from tare.execute.launch import CannotStart, Launcher, SpawnLauncher
 from tare.execute.outcome import failure_of
 from tare.execute.proof import judge
 from tare.execute.supervise import Ending
@@ -40,7 +40,16 @@ class Curve(msgspec.Struct, kw_only=True):
     failure: Failure | None = None
 
 
+def _failed_curve(case: Case, failure: Failure) -> Curve:
+    return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
+
+
 class ErrandExecutor(LocalExecutor):
+    def __init__(self, launcher: Launcher, scratch: Path, on_stage: OnStage = lambda _: None) -> None:
+        super().__init__(launcher, scratch, on_stage)
+        # How the staging of a folder ended: that it is there does not say so.
+        self._stagings: dict[str, Failure | None] = {}
+
     def follow_curve(self, case: Case, data: str, steps: int, options: Options) -> Curve:
         """Trains a case on `data`, and compares every loss with that of eager in float64."""
         what = (reference_case(case), data, steps, options)
@@ -53,11 +62,18 @@ class ErrandExecutor(LocalExecutor):
             errand if isinstance(errand, Failure) else self._finish(errand.job, case, options, errand.launcher)
         )
         if failure:
-            return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
-        found, wanted = read_evidence(evidence), reference.arrays
+            return _failed_curve(case, failure)
+        wanted = reference.arrays
+        try:
+            found = read_evidence(evidence)
+            losses = [float(found[name]) for name in wanted if name in found]
+        except (OSError, ValueError, TypeError, EOFError) as error:
+            return _failed_curve(
+                case, Failure(cause="no-result", message=f"it left no losses that can be read: {brief(error)}")
+            )
         return Curve(
             case=case,
-            losses=[float(found[name]) for name in wanted if name in found],
+            losses=losses,
             reference=[float(value) for value in wanted.values()],
             errors=[min(error, 1e300) for error in errors(wanted, found).values()],
             parity=judge(found, reference, case.precision, lambda: self._curve_reference(*what, widen=True)),
@@ -137,17 +153,21 @@ class ErrandExecutor(LocalExecutor):
             return Failure(cause="not-installed", message=str(error), stage="build")
         staged = rung.staged_as(case)
         folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", staged)
-        if not folder.exists():
+        if str(folder) not in self._stagings and not (staged.key in self._staged and not steps):
             staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
-            failure = self._finish(staging, staged, options)
-            if failure:
-                return failure
+            self._stagings[str(folder)] = self._finish(staging, staged, options)
+        failure = self._stagings.get(str(folder))
+        if failure:
+            return failure
         return Errand(
             msgspec.structs.replace(job, stage=str(folder)), SpawnLauncher(command, "executable", environment)
         )
 
     def _finish(self, job: Job, case: Case, options: Options, launcher: Launcher | None = None) -> Failure | None:
-        heard = self.send(job, options, case.device, launcher)
+        try:
+            heard = self.send(job, options, case.device, launcher)
+        except CannotStart as error:
+            return Failure(cause="not-installed", message=str(error), stage="start")
         return heard if isinstance(heard, Failure) else None
 
     def _cache(self, case: Case) -> str | None:

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from tare.cases.options import Options
 from tare.execute.jobs import Job
-from tare.execute.launch import Launcher
+from tare.execute.launch import CannotStart, Launcher
 from tare.execute.lock import machine_lock
+from tare.execute.protocol import Failed
 from tare.execute.supervise import Ending, Watchman, supervise
 from tare.home import home
+from tare.records.record import Failure
 
 
 class Errand(NamedTuple):
@@ -39,7 +41,13 @@ def together(
 
     def run(errand: Errand) -> Ending:
         look()
-        return supervise(errand.launcher.launch(errand.job), Watchman(options.timeout, options.memory, look))
+        try:
+            process = errand.launcher.launch(errand.job)
+        except CannotStart as error:
+            # A rung of somebody's own, whose program is not there: no matter to the others.
+            said = Failed(failure=Failure(cause="not-installed", message=str(error), stage="start"))
+            return Ending(0, None, [said], "", 0.0, 0)
+        return supervise(process, Watchman(options.timeout, options.memory, look))
 
     with machine_lock(home(), on_wait), ThreadPoolExecutor(at_once) as pool:
         futures = {pool.submit(run, errand): at for at, errand in enumerate(errands)}

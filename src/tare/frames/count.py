@@ -8,7 +8,7 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.errors import TareError
+from tare.errors import TareError, brief
 from tare.execute.errand import COUNTED, ErrandExecutor
 from tare.execute.worker.frames import PYTHON_FRAMES
 from tare.frames.stack import Stack, choose, read_stacks
@@ -61,7 +61,11 @@ def build_counter(executor: ErrandExecutor) -> str:
 def _depth(case: Case, folder: Path | Failure) -> Depth:
     if isinstance(folder, Failure):
         return Depth(case=case, failure=folder)
-    stacks, blind = read_stacks(folder / COUNTED, folder / PYTHON_FRAMES)
+    try:
+        stacks, blind = read_stacks(folder / COUNTED, folder / PYTHON_FRAMES)
+    except (OSError, IndexError, msgspec.MsgspecError) as error:
+        message = f"what the counter wrote cannot be read: {brief(error)}"
+        return Depth(case=case, failure=Failure(cause="no-result", message=message))
     chosen = choose(stacks)
     if chosen is None:
         return Depth(case=case, blind=blind)

@@ -73,13 +73,24 @@ class Backward:
 
     def norm_gradient(self, value: Value) -> Value:
         """Of a batch norm's weight. A frozen one has one too, since one call makes all: it goes nowhere."""
+        if self.reaches(value) and not self.is_weight(value):
+            raise Unsupported("the gradient of a batch norm whose weights are computed")
         return self.weight_gradient(value, "f32") if self.is_weight(value) else self.step.make(value.shape, "f32")
 
     def bias(self, op: Op, dy: Value) -> None:
-        """The gradient of an operator's bias, if it has one that is trained."""
+        """The gradient of an operator's bias, if it has one that is trained or computed from what is."""
         bias = op.inputs.get("b")
-        if bias is not None and self.is_weight(bias):
-            self.step.emit("bias_gradient", {"dy": dy}, {"db": self.weight_gradient(bias)})
+        if bias is not None and self.reaches(bias):
+            self.step.emit("bias_gradient", {"dy": dy}, {"db": self.gradient_by(bias)})
+
+    def gradient_by(self, weight: Value) -> Value:
+        """Where a layer writes the gradient by its weight: the parameter's own place, or, of one that is computed,
+        a part of the gradient of what computes it."""
+        if self.is_weight(weight):
+            return self.weight_gradient(weight)
+        made = self.step.make(weight.shape)
+        self.give(weight, made)
+        return made
 
     def is_weight(self, value: Value) -> bool:
         """Whether it is one that is trained."""

@@ -22,6 +22,16 @@ OF_INTEGERS = {
     "aten.unsqueeze.default",
     "aten.view.default",
 }
+# Those that take a tensor without dimensions: the executors look for channels in the last one.
+OF_SINGLE = {"aten.clone.default", "aten.reshape.default", "aten.unsqueeze.default", "aten.view.default"}
+# Those that take float32 in a step of a half type: a batch norm's statistics, a target, other shapes of it.
+OF_FLOAT32 = OF_INTEGERS | {
+    "aten._native_batch_norm_legit_functional.default",
+    "aten._native_batch_norm_legit_no_training.default",
+    "aten.batch_norm.default",
+    "aten.broadcast_tensors.default",
+    "aten.mse_loss.default",
+}
 _INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
 
 
@@ -41,6 +51,7 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "",
     buffer_names = signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
     known: dict[Any, Any] = {}
     values: dict[int, Value] = {}
+    kept: dict[str, tuple[Any, Value]] = {}
     batch = iter(tensors)
     for node in exported.graph.nodes:
         if node.op == "placeholder":
@@ -52,6 +63,7 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "",
                 known[node] = values[id(tensor)]
             elif buffer is not None:
                 known[node] = _buffer(step, buffer.removeprefix(prefix), buffers[buffer])
+                kept[buffer] = node, known[node]
             else:
                 known[node] = _input(step, next(batch), is_target=len(step.inputs) >= len(tensors) - targets)
         elif node.op == "call_function":
@@ -62,6 +74,25 @@ def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "",
             if not all(isinstance(n, Node) for n in node.args[0]):
                 raise Unsupported("a result that is no tensor")
             step.outputs = [known[memory(n)] for n in node.args[0] if n.name in names]
+            if any(value.dtype == "i64" for value in step.outputs):
+                raise Unsupported("a result of integers")
+            # What torch has rewritten returns what a buffer becomes.
+            changed = {n: signature.buffers_to_mutate.get(n.name) for n in node.args[0]}
+            _check_kept(kept, [(name, known[memory(n)]) for n, name in changed.items() if name], known)
+    _drop_unread_softmax(step)
+
+
+def _check_kept(kept: dict[str, tuple[Any, Value]], changed: list[tuple[str, Any]], known: dict[Any, Any]) -> None:
+    """Only a batch norm changes what the next step finds: its statistics, where they lie."""
+    for name, value in [*changed, *((name, known[node]) for name, (node, _) in kept.items())]:
+        if value is not kept[name][1]:
+            raise Unsupported(f"a buffer that every step changes ({kept[name][1].name})")
+
+
+def _drop_unread_softmax(step: Step) -> None:
+    """A loss that takes a log-softmax computes it itself; someone else may read it still."""
+    read = {id(v.owner) for op in step.ops for v in op.inputs.values()} | {id(v.owner) for v in step.outputs}
+    step.ops = [op for op in step.ops if op.kind != "log_softmax" or id(op.outputs["y"]) in read]
 
 
 def _exportable(tensor: Any) -> Any:
@@ -104,11 +135,15 @@ def _call(step: Step, node: Any, known: dict[Any, Any]) -> Any:
         raise Unsupported(f"the vendor rung has no operator for {name}")
     given = _bind(node, known)
     if any(value.dtype == "i64" for value in _values(given)):
-        if name == "aten.add.Tensor" and not isinstance(given["other"], Value):
+        if name == "aten.add.Tensor" and given["self"].region == "state" and given["other"] == 1:
             # A counter of batches, which a batch norm keeps: nothing in the step reads it.
-            return None
+            return given["self"]
         if name not in OF_INTEGERS:
             raise Unsupported(f"{name} of integers")
+    if name not in OF_SINGLE and any(not value.shape for value in _values(given)):
+        raise Unsupported(f"{name} of a tensor without dimensions")
+    if step.dtype != "f32" and name not in OF_FLOAT32 and any(value.dtype == "f32" for value in _values(given)):
+        raise Unsupported(f"{name} of float32 in a step of {step.dtype}")
     return HANDLERS[name](step, **given)
 
 

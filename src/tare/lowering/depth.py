@@ -48,12 +48,18 @@ def _deeper(step: Step, conv: Op, value: Value, size: list[int], block: int, ori
         return step.make(shape, name=value.name, region=value.region, content=content)
     deeper = step.make(shape)
     cast = next((op for op in step.ops if op.kind == "cast" and op.outputs["y"] is value), None)
-    if cast is not None and sum(value in op.inputs.values() for op in step.ops) == 1:
+    if cast is not None and _readers(step, value) == 1:
         # One pass over the batch does both.
         cast.kind, cast.outputs, cast.attributes = "space_to_depth", {"y": deeper}, attributes
     else:
         step.ops.insert(step.ops.index(conv), Op("space_to_depth", {"x": value}, {"y": deeper}, attributes))
     return deeper
+
+
+def _readers(step: Step, value: Value) -> int:
+    """Those of its views too, and whoever gets it as a result."""
+    read = [v for op in step.ops for v in op.inputs.values()] + step.outputs
+    return sum(v.owner is value for v in read)
 
 
 def space_to_depth(image: Any, shape: tuple[int, ...], block: int, origin: list[int]) -> Any:

@@ -23,7 +23,7 @@ def fold_batch_norms(step: Step) -> None:
         shift = op.inputs["shift"].content.double() if "shift" in op.inputs else torch.zeros_like(mean)
         offset = shift - mean * factor
         before = _producer(step, op.inputs["x"])
-        if before is not None and before.kind == "conv" and uses[id(op.inputs["x"])] == 1:
+        if before is not None and _takes_factors(before) and uses[id(op.inputs["x"])] == 1:
             _fold(step, before, factor, offset)
             before.outputs["y"] = op.outputs["y"]
             step.ops.remove(op)
@@ -34,6 +34,13 @@ def fold_batch_norms(step: Step) -> None:
             op.inputs = {"x": op.inputs["x"]} | {
                 role: step.make(v.shape, "f32", role, "weights", v.float()) for role, v in made.items()
             }
+
+
+def _takes_factors(op: Op) -> bool:
+    """Whether its filter and its bias are known ahead of time, and not computed in the step."""
+    return op.kind == "conv" and all(
+        op.inputs[role].content is not None for role in ("w", "b") if role in op.inputs
+    )
 
 
 def _fold(step: Step, conv: Op, factor: Any, offset: Any) -> None:

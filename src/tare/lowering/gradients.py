@@ -23,7 +23,8 @@ def add_backward(step: Step) -> None:
             raise Unsupported(f"the gradient of {op.kind}")
         RULES[op.kind](backward, op)
     for parameter in step.parameters:
-        if parameter.gradient is None and backward.parts(parameter.value):
+        # What a layer's own call does not give to the parameter's place would be missing there.
+        if parameter.trained and backward.parts(parameter.value):
             raise Unsupported(f"a weight outside of a layer ({parameter.name})")
 
 
@@ -34,10 +35,7 @@ def weighted(backward: Backward, op: Op) -> None:
     shape = {k: v for k, v in op.attributes.items() if k not in SHAPING}
     backward.bias(op, dy)
     if backward.reaches(w):
-        dw = backward.weight_gradient(w) if backward.is_weight(w) else step.make(w.shape)
-        step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": dw}, **shape)
-        if not backward.is_weight(w):
-            backward.give(w, dw)
+        step.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": backward.gradient_by(w)}, **shape)
     if backward.reaches(x):
         dx = step.make(x.shape)
         step.emit(f"{op.kind}_input_gradient", {"w": w, "dy": dy}, {"dx": dx}, **shape)
@@ -110,8 +108,8 @@ def transposed_convolution(backward: Backward, op: Op) -> None:
     """The larger image is the one that a convolution would read: its gradient goes forward through that."""
     step, x, w = backward.step, op.inputs["dy"], op.inputs["w"]
     dy = backward.whole(op.outputs["dx"])
-    if backward.is_weight(w):
-        step.emit("conv_weight_gradient", {"x": dy, "dy": x}, {"dw": backward.weight_gradient(w)}, **op.attributes)
+    if backward.reaches(w):
+        step.emit("conv_weight_gradient", {"x": dy, "dy": x}, {"dw": backward.gradient_by(w)}, **op.attributes)
     if backward.reaches(x):
         dx = step.make(x.shape)
         step.emit("conv", {"x": dy, "w": w}, {"y": dx}, **op.attributes)
@@ -182,7 +180,14 @@ def nothing(backward: Backward, op: Op) -> None:
 
 @differentiates("cross_entropy", "mean_square")
 def loss(backward: Backward, op: Op) -> None:
-    backward.give(op.inputs["x"], op.outputs["dx"])
+    x, target = op.inputs["x"], op.inputs["target"]
+    if op.kind == "mean_square" and not backward.reaches(x):
+        # The same either way round.
+        x, target = target, x
+        op.inputs |= {"x": x, "target": target}
+    if backward.reaches(target):
+        raise Unsupported(f"the gradient of a {op.kind} by its target")
+    backward.give(x, op.outputs["dx"])
 
 
 @differentiates("lstm")

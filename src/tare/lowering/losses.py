@@ -23,7 +23,6 @@ def nll_loss(
     softmax = next((op for op in step.ops if op.outputs.get("y") is self), None)
     if softmax is None or softmax.kind != "log_softmax":
         raise Unsupported("aten.nll_loss of anything but a log-softmax")
-    step.ops.remove(softmax)
     loss: Value = cross_entropy(step, softmax.inputs["x"], target, weight, reduction, ignore_index, 0.0)
     return loss
 
@@ -43,7 +42,9 @@ def cross_entropy(
     if target.dtype != "i64" or len(target.shape) != 1:
         raise Unsupported("aten.cross_entropy_loss towards anything but one class a row")
     classes = target.owner.content
-    if classes is not None and bool((classes == ignore_index).any()):
+    # Another batch of a curve may have a class that this one happens to lack.
+    ignores = 0 <= ignore_index < self.shape[1]
+    if ignores or (classes is not None and bool((classes == ignore_index).any())):
         raise Unsupported("aten.cross_entropy_loss with classes that are ignored")
     return _loss(step, "cross_entropy", self, target)
 

@@ -47,7 +47,12 @@ def transposed_convolution(
     dilation: list[int],
 ) -> Value:
     """The call that is a convolution's gradient by its input, and named so: what it makes is the larger image."""
+    if len(input.shape) != 4:
+        raise Unsupported("aten.conv_transpose2d of anything but a batch of images")
     stride, padding, dilation = pair(stride), pair(padding), pair(dilation)
+    if any(more >= move for more, move in zip(pair(output_padding), stride, strict=True)):
+        # No convolution reads an image of that size: the call would be a gradient of none.
+        raise Unsupported("aten.conv_transpose2d with an output padding not shorter than its stride")
     n, _, *image = input.shape
     spatial = [
         (size - 1) * move - 2 * pad + dil * (kernel - 1) + more + 1
@@ -76,6 +81,7 @@ def batch_norm_inference(
     momentum: float,  # noqa: ARG001
     eps: float,
 ) -> tuple[Value]:
+    _check_stored(weight, bias, running_mean, running_var)
     x = _as_image(step, input)
     y = step.make(x.shape)
     inputs = {"x": x, "scale": weight, "shift": bias, "mean": running_mean, "var": running_var}
@@ -103,6 +109,7 @@ def batch_norm_training(
         )
     if weight is None or bias is None:
         raise Unsupported("a batch norm without weights")
+    _check_stored(weight, bias, running_mean, running_var)
     x = _as_image(step, input)
     y = step.make(x.shape)
     channels = (input.shape[1],)
@@ -132,6 +139,12 @@ def batch_norm(
         step, input, weight, bias, running_mean, running_var, training, momentum, eps
     )
     return made[0]
+
+
+def _check_stored(*values: Value | None) -> None:
+    """A batch norm's weights are folded ahead of time, its statistics are changed where they lie."""
+    if any(value is not None and value.content is None for value in values):
+        raise Unsupported("a batch norm whose weights or statistics are computed")
 
 
 def _as_image(step: Step, x: Value) -> Value:

@@ -55,9 +55,9 @@ def adaptive_average_pool(step: Step, self: Value, output_size: list[int]) -> Va
 
 
 @lowers("aten.mean.dim")
-def mean(step: Step, self: Value, dim: list[int], keepdim: bool, dtype: Any) -> Value:  # noqa: ARG001
+def mean(step: Step, self: Value, dim: list[int] | None, keepdim: bool, dtype: Any) -> Value:  # noqa: ARG001
     """Over the pixels of images only: the global pool of some networks."""
-    if len(self.shape) != 4 or sorted(d % 4 for d in dim) != [2, 3]:
+    if len(self.shape) != 4 or not dim or sorted(d % 4 for d in dim) != [2, 3]:
         raise Unsupported("aten.mean of anything but the pixels of images")
     pooled: Value = adaptive_average_pool(step, self, [1, 1])
     flat: Value = pooled if keepdim else view(step, pooled, list(self.shape[:2]))

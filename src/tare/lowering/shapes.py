@@ -70,6 +70,8 @@ def transpose(step: Step, self: Value, dim0: int, dim1: int) -> Value:
 
 def _ordered(step: Step, x: Value, y: Value, order: list[int] | None = None) -> Value:
     """Dimension d of the result is dimension order[d] of what it is made of."""
+    if x.dtype != step.dtype:
+        raise Unsupported(f"another order of {x.dtype} in a step of {step.dtype}")
     step.emit("reorder", {"x": x}, {"y": y}, order=order or list(range(len(x.shape))))
     return y
 

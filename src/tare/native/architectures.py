@@ -1,7 +1,15 @@
-"""For which GPUs the CUDA program is compiled."""
+"""For which GPUs and processors the programs of the vendor rung are compiled."""
 
 import os
+import platform
 from functools import cache
+from pathlib import Path
+
+# What tells one processor from another in /proc/cpuinfo, on x86-64 and aarch64; the rest changes as it runs.
+TELLING = {
+    "vendor_id", "cpu family", "model", "flags",
+    "CPU implementer", "CPU variant", "CPU part", "Features",
+}  # fmt: skip
 
 
 def architectures() -> str:
@@ -24,3 +32,14 @@ def _of_this_machine() -> tuple[str, ...]:
     except pynvml.NVMLError:
         return ()
     return tuple(f"{major}{minor}" for major, minor in sorted(found))
+
+
+def processor() -> str:
+    """What `-march=native` stands for here: a home that other machines share needs a build for each kind."""
+    try:
+        first = Path("/proc/cpuinfo").read_text(errors="replace").partition("\n\n")[0]
+    except OSError:
+        return platform.machine()
+    lines = (line.partition(":") for line in first.splitlines())
+    told = [f"{name.strip()}={value.strip()}" for name, _, value in lines if name.strip() in TELLING]
+    return " ".join([platform.machine(), *told])

@@ -1,12 +1,15 @@
 """Building the C++ rungs on first use, into a cache keyed by everything that decides the result."""
 
+import contextlib
 import fcntl
 import hashlib
 import itertools
 import os
+import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,13 +17,16 @@ from pathlib import Path
 
 from tare.errors import TareError
 from tare.home import home_folder
-from tare.native.architectures import architectures
+from tare.native.architectures import architectures, processor
+from tare.native.commands import Commands
 from tare.native.libraries import blas, cublas, cudnn, torch_folder
 
 SOURCES = Path(__file__).parent
 TIMEOUT_S = 1800.0
 # More compilers than these have nothing to do within one component.
 MOST_JOBS = 4
+# How often one looks that waits for another's build: it may be interrupted meanwhile.
+LOCK_TICK_S = 0.1
 # What cmake takes from the environment.
 FLAGS = ("CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
 # The folders that are built each for itself, and the programs that come out of them; the longest first.
@@ -65,7 +71,7 @@ def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
     program = folder / name
     if not program.exists():
         on_build()
-        _build(component, folder, min(os.cpu_count() or 1, MOST_JOBS))
+        _build(component, folder, min(os.cpu_count() or 1, MOST_JOBS), Commands())
     return program
 
 
@@ -74,17 +80,22 @@ def build_all(components: Sequence[str], cores: int) -> dict[str, Path | TareErr
     that fails does not keep the others from being built: its error stands in the place of its folder."""
     at_once = max(min(len(components), cores), 1)
     jobs = max(min(cores // at_once, MOST_JOBS), 1)
+    commands = Commands()
 
     def build(component: str) -> Path | TareError:
         folder = build_folder(component)
         try:
-            _build(component, folder, jobs)
+            _build(component, folder, jobs, commands)
         except TareError as error:
             return error
         return folder
 
     with ThreadPoolExecutor(at_once) as pool:
-        return dict(zip(components, pool.map(build, components), strict=True))
+        try:
+            return dict(zip(components, pool.map(build, components), strict=True))
+        except BaseException:
+            commands.stop()
+            raise
 
 
 def build_folder(component: str) -> Path:
@@ -110,7 +121,8 @@ def build_key(component: str = "torch") -> str:
         # A program finds torch's libraries where they were: another environment's are another build.
         digest.update(str(torch_folder()).encode())
     if component == "vendor/cpu":
-        digest.update(str(blas()).encode())
+        # It is compiled for the processor that is here, and dies on one that lacks an instruction.
+        digest.update(f"{blas()} {processor()}".encode())
     if component == "vendor/cuda":
         digest.update(f"{cudnn()} {cublas()} {architectures()}".encode())
         digest.update(_first_line(nvcc() or "", "--version").encode())
@@ -124,24 +136,48 @@ def _belongs(path: Path, component: str) -> bool:
     return not any(folder == other or folder.startswith(f"{other}/") for other in others)
 
 
-def _build(component: str, folder: Path, jobs: int) -> None:
+def _build(component: str, folder: Path, jobs: int, commands: Commands) -> None:
     # Two tares that need the same build at the same time: one builds, the other finds it built.
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _alone(folder.parent / f"{folder.name}.lock", commands):
         if all((folder / program).exists() for program in COMPONENTS[component]):
             return
         # What a hand or a full disk has left of a build is no build.
         shutil.rmtree(folder, ignore_errors=True)
-        work = folder.with_suffix(".building")
-        shutil.rmtree(work, ignore_errors=True)
+        for left in folder.parent.glob(f"{folder.name}.building*"):
+            shutil.rmtree(left, ignore_errors=True)
+        # Of this build alone: the compilers of a tare that was killed may still write to theirs.
+        work = folder.with_name(f"{folder.name}.building-{secrets.token_hex(4)}")
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work), f"-DTARE_COMPONENT={component}"]
-        _run([*configure, f"-DCMAKE_CXX_COMPILER={compiler()}", *_settings(component)], work)
-        _run(["cmake", "--build", str(work), "--parallel", str(jobs)], work)
+        _run([*configure, f"-DCMAKE_CXX_COMPILER={compiler()}", *_settings(component)], work, commands)
+        _run(["cmake", "--build", str(work), "--parallel", str(jobs)], work, commands)
         absent = [program for program in COMPONENTS[component] if not (work / program).exists()]
         if absent:
             raise TareError(f"the build gave no {', '.join(absent)} (log: {work / 'build.log'})")
         work.rename(folder)
+
+
+@contextlib.contextmanager
+def _alone(path: Path, commands: Commands) -> Iterator[None]:
+    try:
+        lock = path.open("w")
+    except OSError as error:
+        raise TareError(f"cannot build the native rungs: {error}") from error
+    with lock:
+        # A file system without locks has none to wait for.
+        with contextlib.suppress(OSError):
+            while not _locked(lock.fileno()):
+                commands.check()
+                time.sleep(LOCK_TICK_S)
+        yield
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _settings(component: str) -> list[str]:
@@ -155,17 +191,15 @@ def _settings(component: str) -> list[str]:
     return [f"-DCMAKE_CUDA_COMPILER={nvcc()}", f"-DCMAKE_CUDA_ARCHITECTURES={architectures()}", *where]
 
 
-def _run(command: list[str], work: Path) -> None:
+def _run(command: list[str], work: Path, commands: Commands) -> None:
     log = work / "build.log"
     try:
-        work.mkdir(parents=True, exist_ok=True)
+        work.mkdir(exist_ok=True)
         with log.open("a") as output:
-            done = subprocess.run(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S
-            )
+            code = commands.run(command, output, TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TareError(f"cannot build the native rungs: {error}") from error
-    if done.returncode != 0:
+    if code != 0:
         raise TareError(
             f"cannot build the native rungs: {_first_error(log.read_text(errors='replace'))} (log: {log})"
         )
@@ -179,9 +213,17 @@ def _first_error(log: str) -> str:
         return "see the log"
     said = [lines[first]]
     if "CMake Error" in said[0]:
-        behind = [line.strip() for line in lines[first + 1 : first + 8]]
-        said += itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, behind))
+        said += _sentence(lines[first + 1 : first + 12])
     return " ".join(said)[:300]
+
+
+def _sentence(lines: list[str]) -> Iterator[str]:
+    """CMake indents what it says, sets what it quotes apart by empty lines, and ends with two of them."""
+    for line, behind in itertools.pairwise([*lines, ""]):
+        if line.strip():
+            yield line.strip()
+        if line.rstrip().endswith(".") or not (line.strip() or behind.strip()):
+            return
 
 
 def _version(package: str) -> str:

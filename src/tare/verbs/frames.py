@@ -41,7 +41,7 @@ def study(workload: str, grid: dict[str, Any], options: Options, with_cost: bool
     if with_cost and (grid.get("mode", ["infer"]) != ["infer"] or len(grid.get("device", [])) > 1):
         raise BadInput("--cost times inference on one device")
     plan = make_plan({"grid": [{"workload": [workload], **grid}]}, "the command line", workload)
-    with workshop(plan, options.isolation, on_stage) as shop, terminable():
+    with terminable(), workshop(plan, options.isolation, on_stage) as shop:
         found = Frames(depths=[], skipped=shop.found.skipped)
         counter = build_counter(shop.executor)
         try:

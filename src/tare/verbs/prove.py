@@ -12,6 +12,7 @@ from tare.errors import unknown
 from tare.execute.errand import Curve
 from tare.execute.executor import OnStage
 from tare.execute.workshop import workshop
+from tare.verbs.run import terminable
 from tare.workloads import get_workload
 
 # A batch norm over a single sample has nothing to normalise.
@@ -23,6 +24,7 @@ class Proof(msgspec.Struct):
     steps: int
     curves: list[Curve]
     skipped: list[Skip]
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -32,14 +34,18 @@ class Proof(msgspec.Struct):
 def prove_curves(
     workload: str, grid: dict[str, Any], data: str, steps: int, options: Options, on_stage: OnStage
 ) -> Proof:
-    """Trains `workload` on every rung that trains. Sizes that are not given are those that suit the data."""
+    """Trains `workload` on every rung that trains. Sizes that are not given are those that suit the data.
+    Ctrl-C and SIGTERM end it early with the curves that are there."""
     if data not in SIZES:
         raise unknown("data", data, SIZES)
     sizes = {name: value for name, value in SIZES[data].items() if name in get_workload(workload).sizes}
     grid = {"batch": BATCH, **grid, "mode": "train", "size": {**sizes, **grid.get("size", {})}}
     plan = make_plan({"grid": [{"workload": [workload], **grid}]}, "the command line", workload)
-    curves = []
-    with workshop(plan, options.isolation, on_stage) as shop:
-        for case in shop.found.cases:
-            curves.append(shop.executor.follow_curve(case, data, steps, options))
-        return Proof(data, steps, curves, shop.found.skipped)
+    with terminable(), workshop(plan, options.isolation, on_stage) as shop:
+        proof = Proof(data, steps, [], shop.found.skipped)
+        try:
+            for case in shop.found.cases:
+                proof.curves.append(shop.executor.follow_curve(case, data, steps, options))
+        except KeyboardInterrupt:
+            proof.interrupted = True
+        return proof

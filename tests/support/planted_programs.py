@@ -1,0 +1,76 @@
+"""Rungs whose programs do what must not happen. Loaded into workers through TARE_PLUGINS."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tare.cases.case import Case
+from tare.errors import Unsupported
+from tare.rungs.base import Missing
+from tare.rungs.native import NativeRung
+from tare.rungs.registry import rung
+from tare.workloads.base import Workload
+
+# Not `>&$TARE_FD`: some shells know no descriptors of two digits.
+DONE = """echo '{"kind": "done"}' > /dev/fd/$TARE_FD"""
+
+
+class Planted(NativeRung):
+    """A shell's script as the program; it needs no file."""
+
+    script = ""
+    not_by_default = {"": "planted"}
+
+    def available(self, device_type: str) -> Missing | None:  # noqa: ARG002
+        return None
+
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
+        return "sh", "-c", self.script
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        pass
+
+
+@rung
+class Absent(Planted):
+    name = "planted_absent"
+    summary = "a program that is not there"
+
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
+        return ("/no/such/program",)
+
+
+@rung
+class Refusing(Planted):
+    name = "planted_refusing"
+    summary = "a workload that cannot be staged"
+    script = "exit 3"
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:  # noqa: ARG002
+        (folder / "half").touch()
+        raise Unsupported("a planted operator")
+
+
+@rung
+class Silent(Planted):
+    name = "planted_silent"
+    summary = "says that it is done, and leaves nothing"
+    script = DONE
+
+
+@rung
+class Babbling(Planted):
+    name = "planted_babbling"
+    summary = "leaves what is no evidence and no report"
+    script = f"""
+        folder=$(sed -n 's/.*"evidence": *"\\([^"]*\\)".*/\\1/p')
+        [ -z "$folder" ] || echo "[1" > "$folder/names.json"
+        [ -z "$TARE_FRAMES" ] || echo "[1" > "$TARE_FRAMES"
+        {DONE}
+    """
+
+
+@rung
+class Hanging(Planted):
+    name = "planted_hanging"
+    summary = "says that it has begun, in a file, and never ends"
+    script = 'touch "$TARE_HOME/begun"; sleep 3600'
