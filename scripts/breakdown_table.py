@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from tare.export.markdown import table
 from tare.records.work import Peaks
 from tare.report.explain import percent
 from tare.report.numbers import seconds
@@ -93,7 +94,7 @@ def page() -> str:
 def by_domain(mode: str, kept: Kept) -> str:
     found = group(kept.explanations)
     rows = [
-        (mean.domain, mean.workloads, *_shares(mean), *_paper(mode, mean.domain))
+        (mean.domain, str(mean.workloads), *_shares(mean), *_paper(mode, mean.domain))
         for mean in (*found.domains, *found.overall)
     ]
     heads = ("domain", "workloads", *PARTS, *(f"{part} in the paper" for part in PARTS))
@@ -115,7 +116,7 @@ def findings(mode: str, kept: Kept) -> str:
         for one in found:
             gains.setdefault(one.rule, []).append(one.gain_share or 0.0)
     rows = [
-        (rule, len(shares), *(percent(of(shares)) if any(shares) else "no price" for of in (median, max)))
+        (rule, str(len(shares)), *(percent(of(shares)) if any(shares) else "no price" for of in (median, max)))
         for rule, shares in sorted(gains.items(), key=lambda item: -len(item[1]))
     ]
     heads = ("finding", "workloads", "would give back (median)", "the most")
@@ -131,7 +132,7 @@ def by_workload(mode: str, kept: Kept) -> str:
             continue
         found = sorted(kept.findings[one.case or ""], key=lambda hit: -(hit.gain_share or 0.0))
         named = ", ".join(f"{hit.rule} ({percent(hit.gain_share)})" for hit in found[:2] if hit.gain_share)
-        rows.append((one.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
+        rows.append((bar.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
     heads = ("workload", "gross", *PARTS, "idle because of", "largest findings")
     return _table(f"{mode} · {len(rows)} of {len(kept.explanations) + len(kept.failed)} workloads", heads, rows)
 
@@ -144,10 +145,8 @@ def _why_idle(one: Explanation) -> str:
     return f"{most.cause} ({most.idle / one.idle.idle:.0%})"
 
 
-def _table(title: str, heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    aligned = ["---" if head in WORDS else "---:" for head in heads]
-    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, aligned, *rows)]
-    return f"### {title}\n\n" + "\n".join(lines) + "\n"
+def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return f"### {title}\n\n{table(heads, rows, WORDS)}"
 
 
 def left(kept: Path) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 WORDS = ("workload", "mode", "rung", "device", "precision", "parity", "status")
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = WORDS) -> str:
     lines = ["| " + " | ".join(map(escape, heads)) + " |"]
-    lines.append("| " + " | ".join("---" if head in WORDS else "---:" for head in heads) + " |")
+    lines.append("| " + " | ".join("---" if head in words else "---:" for head in heads) + " |")
     lines += ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 

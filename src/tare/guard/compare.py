@@ -16,7 +16,7 @@ from tare.guard.metrics import Metric, values
 from tare.guard.selectors import Selection
 from tare.guard.thresholds import Limits, Thresholds
 from tare.records.record import Record
-from tare.stats.comparison import RANKS_FROM, Comparison, Verdict, compare, judge
+from tare.stats.comparison import Comparison, Verdict, compare, judge
 from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_decide
 
@@ -82,14 +82,11 @@ def compare_pairs(
     level: float = LEVEL,
 ) -> list[CaseChange]:
     """Verdicts with the false discovery rate over everything that was tested."""
-
-    def run_tests(reach: float) -> dict[str, list[Tested]]:
-        able = [(a, b) for a, b in pairs if comparable(a, b)]
-        return {b.case.key: test(a, b, thresholds, metrics, paired(a, b), reach) for a, b in able}
-
-    count = sum(map(len, run_tests(RANKS_FROM).values()))
+    able = [(a, b) for a, b in pairs if comparable(a, b)]
+    count = sum(len(_to_test(a, b, thresholds, metrics)) for a, b in able)
     # Half of it, for the p-values are two-sided.
-    tested = run_tests(level / 2 / max(count, 1))
+    reach = level / 2 / max(count, 1)
+    tested = {b.case.key: test(a, b, thresholds, metrics, paired(a, b), reach) for a, b in able}
     everything = [one for tests in tested.values() for one in tests]
     ps = adjust(everything)
     changes = {key: [conclude(one, ps.get(id(one)), level) for one in tests] for key, tests in tested.items()}
@@ -110,11 +107,8 @@ def test(
 ) -> list[Tested]:
     """Every metric that both sides have and nobody ignores. `reach` is the p that a change must be able to get."""
     tested = []
-    for metric in metrics:
-        limits = thresholds.of(b.case, metric)
+    for metric, limits in _to_test(a, b, thresholds, metrics):
         before, now = values(a, metric), values(b, metric)
-        if limits.ignore or not before or not now:
-            continue
         together = sorted(before.keys() & now.keys())
         pairs = paired and len(together) >= 2
         x = [before[i] for i in (together if pairs else before)]
@@ -122,6 +116,13 @@ def test(
         exact = metric.exact and (len(set(x)) == len(set(y)) == 1 or _from_or_to_nothing(x, y))
         tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs, reach=reach)))
     return tested
+
+
+def _to_test(
+    a: Record, b: Record, thresholds: Thresholds, metrics: Sequence[Metric]
+) -> list[tuple[Metric, Limits]]:
+    limited = ((metric, thresholds.of(b.case, metric)) for metric in metrics)
+    return [(one, limits) for one, limits in limited if not limits.ignore and values(a, one) and values(b, one)]
 
 
 def _from_or_to_nothing(x: Sequence[float], y: Sequence[float]) -> bool:

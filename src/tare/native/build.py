@@ -1,7 +1,6 @@
 """Building the C++ rungs on first use, into a cache keyed by everything that decides the result."""
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from tare.errors import TareError
 from tare.home import home_folder
+from tare.locks import try_lock
 from tare.native.architectures import architectures, processor
 from tare.native.commands import Commands
 from tare.native.libraries import blas, cublas, cudnn, torch_folder
@@ -166,18 +166,10 @@ def _alone(path: Path, commands: Commands) -> Iterator[None]:
     with lock:
         # A file system without locks has none to wait for.
         with contextlib.suppress(OSError):
-            while not _locked(lock.fileno()):
+            while try_lock(lock.fileno()) is False:
                 commands.check()
                 time.sleep(LOCK_TICK_S)
         yield
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _settings(component: str) -> list[str]:

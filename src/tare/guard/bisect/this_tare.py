@@ -5,6 +5,7 @@ import hashlib
 import re
 import tomllib
 import zipfile
+from functools import cache
 from importlib.metadata import Distribution, distributions, requires
 from pathlib import Path, PurePosixPath
 
@@ -34,6 +35,7 @@ def this_tare(folder: Path) -> str:
         raise CannotRun(f"this tare cannot be packed for a candidate: {error}") from None
 
 
+@cache
 def tare_mark() -> str:
     """What tells this tare from another of the same version: its files."""
     package = Path(tare.__file__).resolve().parent
