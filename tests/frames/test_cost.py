@@ -9,7 +9,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.frames.cost import Price, Timing, _slope, compare_prices
 from tare.frames.count import Depth
-from tare.frames.stack import Frame, Stack
+from tare.frames.stack import Frame, Kind, Stack
 from tare.records.record import Failure, Round, Series
 from tare.stats.intervals import Interval
 
@@ -22,11 +22,9 @@ def measured(step_us: float, failure: Failure | None = None) -> Round:
     return Round(index=0, started="", seconds=1.0, isolation="fork", series=[series], failure=failure)
 
 
-def depth(python: int, native: int) -> Depth:
+def depth(python: int, native: int, kind: Kind = "convolution") -> Depth:
     frames = (Frame("f", "x", "python"),) * python, (Frame("g", "x", "framework"),) * native
-    return Depth(
-        case=CASE, stack=Stack(entry="e", kind="convolution", anchored=True, python=frames[0], native=frames[1])
-    )
+    return Depth(case=CASE, stack=Stack(entry="e", kind=kind, anchored=True, python=frames[0], native=frames[1]))
 
 
 def test_the_slope_leaves_out_what_a_step_costs_once() -> None:
@@ -71,6 +69,15 @@ def test_each_rung_is_compared_with_the_cheapest_and_with_its_frames_alone() -> 
     assert eager.bare == pytest.approx(42e-9 + 8 * 50e-9)
     assert vendor.above == Interval(0, 0, 0)
     assert vendor.bare == pytest.approx(2e-9)
+
+
+def test_a_graph_s_frames_are_passed_once_a_step_and_have_no_part_in_the_price_of_a_call() -> None:
+    prices = [price("cudagraph", 4e-6, depth(2, 8, "graph")), price("vendor", 2e-6, depth(0, 2))]
+    graph = compare_prices(prices, Interval(1e-9, 1e-9, 1e-9), Interval(50e-9, 50e-9, 50e-9)).prices[0]
+    assert graph.above is not None
+    assert graph.above.mid == pytest.approx(2e-6)
+    assert graph.frame is None
+    assert graph.bare is None
 
 
 def test_a_rung_that_computes_something_else_is_no_floor() -> None:

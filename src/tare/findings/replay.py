@@ -14,6 +14,7 @@ recording takes what was measured without a profiler; all prices are then in unp
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import msgspec
@@ -197,16 +198,19 @@ class Timeline:
     def _read_bounds(self) -> list[_Bound]:
         bounds = []
         last_on: dict[int, int] = {}
-        latest = -1
+        # Those that still run, by their end, and the one that ended last.
+        running: list[tuple[int, int]] = []
+        ended = -1
         for index, work in enumerate(self.works):
-            before = last_on.get(work.stream, -1)
-            bounds.append(self._bound(work, before, latest))
+            while running and running[0][0] <= work.start:
+                _, ended = heappop(running)
+            bounds.append(self._bound(work, last_on.get(work.stream, -1), ended))
             last_on[work.stream] = index
-            if latest < 0 or work.end >= self.works[latest].end:
-                latest = index
+            heappush(running, (work.end, index))
         return bounds
 
-    def _bound(self, work: Work, before: int, latest: int) -> _Bound:
+    def _bound(self, work: Work, before: int, ended: int) -> _Bound:
+        """`before`: the one before it on its stream; `ended`: of all, the one that had ended last."""
         launched = self.calls[work.call].start if work.call >= 0 else work.start
         delay = max(work.start - launched, 0)
         pause = work.start - self.works[before].end if before >= 0 else LONGEST_HANDOVER + 1
@@ -214,10 +218,10 @@ class Timeline:
             # It stood in its stream's queue; on an idle device it would have started after the usual latency.
             return _Bound(min(delay, self._latency), before, pause, -1, 0)
         handover = min(max(pause, 0), 1_000)
-        if latest >= 0 and latest != before and delay > 2 * self._latency:
-            other = work.start - self.works[latest].end
-            if 0 <= other <= LONGEST_HANDOVER:
-                return _Bound(min(delay, self._latency), before, handover, latest, other)
+        if ended >= 0 and ended != before and delay > 2 * self._latency:
+            other = work.start - self.works[ended].end
+            if other <= LONGEST_HANDOVER:
+                return _Bound(min(delay, self._latency), before, handover, ended, other)
         return _Bound(delay, before, handover, -1, 0)
 
     def _read_targets(self) -> list[int]:

@@ -16,6 +16,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.errand import ErrandExecutor
 from tare.frames.count import Depth
+from tare.frames.stack import Stack
 from tare.native.build import executable
 from tare.records.figures import round_median
 from tare.records.record import Round
@@ -42,11 +43,17 @@ class Price(msgspec.Struct, kw_only=True):
     failure: str | None = None
 
     @property
+    def passed(self) -> Stack | None:
+        """The frames that each call passes. A captured graph's are passed once a step, whatever it calls."""
+        stack = self.depth.stack if self.depth else None
+        return stack if stack and stack.kind != "graph" else None
+
+    @property
     def frame(self) -> Interval | None:
         """Seconds above the cheapest rung for each frame that stands there, work included."""
-        if self.above is None or self.depth is None or self.depth.stack is None:
+        if self.above is None or self.passed is None:
             return None
-        count = self.depth.stack.total
+        count = self.passed.total
         low, mid, high, sound = self.above
         return Interval(low / count, mid / count, high / count, sound)
 
@@ -95,7 +102,7 @@ def compare_prices(prices: list[Price], native: Interval | None, python: Interva
         if cheapest and cheapest.call and one.call:
             one.above = _difference(one.call, cheapest.call)
     for one in prices:
-        stack = one.depth.stack if one.depth else None
+        stack = one.passed
         if stack and native and (python or not stack.python):
             one.bare = len(stack.native) * native.mid + len(stack.python) * (python.mid if python else 0.0)
     return Cost(

@@ -86,7 +86,7 @@ def cost_view(cost: Cost) -> RenderableType:
         rows.append(
             (
                 price.rung,
-                _frames(price.depth.stack if price.depth else None),
+                _frames(price.passed),
                 _beyond_noise(price.call),
                 _beyond_noise(price.above),
                 _beyond_noise(price.frame),
