@@ -11,9 +11,11 @@ from traces import RECORDED, TraceBuilder
 from tare.findings.replay import Call, Edit, Timeline, Work
 from tare.findings.scene import Scene
 from tare.findings.script import make_script
+from tare.trace.intervals import make, total
 from tare.trace.read import read
 
 US = 1000
+spans = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=6)
 
 
 def host_bound(count: int = 4) -> Timeline:
@@ -86,6 +88,51 @@ def test_a_kernel_that_waited_for_another_stream_still_does() -> None:
     assert timeline.replay(Edit(factors={0: 0.5})) == 200 * US
 
 
+def test_a_kernel_waited_for_the_one_that_ended_not_for_one_that_still_ran() -> None:
+    """Three streams: 8 runs throughout, and 7 begins when 9 has ended."""
+    calls = [Call(0, US), Call(US, 2 * US), Call(3 * US, 4 * US)]
+    works = [Work(5 * US, 305 * US, 8, 0), Work(6 * US, 106 * US, 9, 1), Work(107 * US, 207 * US, 7, 2)]
+    timeline = Timeline(0, 10 * US, calls, works)
+    assert timeline.replay() == 305 * US
+    assert timeline.replay(Edit(factors={0: 0.0})) == 207 * US
+
+
+def test_streams_do_not_run_ahead_of_each_other_when_the_host_is_gone() -> None:
+    """Two layers of a recurrent network on two streams, 15 µs from one kernel to the next, because of events.
+    Nothing in the recording says so."""
+    calls = [Call(i * 2 * US, (i * 2 + 1) * US) for i in range(8)]
+    works = [Work((10 + i * 35) * US, (30 + i * 35) * US, 7 + i % 2, i) for i in range(8)]
+    timeline = Timeline(0, 20 * US, calls, works)
+    assert timeline.replay() == 275 * US
+    timeline.calibrate(100 * US)
+    assert timeline.replay() == 160 * US
+    # What the device no longer does, or does beside the rest, is no longer among what it has to do.
+    assert timeline.replay(Edit(factors=dict.fromkeys(range(2, 8), 0.0))) < 50 * US
+    assert timeline.replay(Edit(apart=frozenset({1, 3, 5, 7}))) < 100 * US
+
+
+streams = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 60), st.integers(7, 9)), min_size=1, max_size=15)
+
+
+@settings(max_examples=100)
+@given(streams, spans)
+def test_what_only_the_host_loses_gives_back_no_more_than_the_device_was_idle(
+    kernels: list[tuple[int, int, int]], pairs: list[tuple[int, int]]
+) -> None:
+    """Whatever the kernels of three streams waited for."""
+    calls, works, at = [], [], 0
+    for index, (gap, length, stream) in enumerate(kernels):
+        calls.append(Call(index * US, index * US + US // 2))
+        at = max(at + gap * US, (index + 5) * US)
+        works.append(Work(at, at + length * US, stream, index))
+    timeline = Timeline(0, len(calls) * US, calls, works)
+    busy = total(make([work.start for work in works], [work.end for work in works]))
+    removed = sorted((min(pair), max(pair)) for pair in pairs)
+    assert timeline.replay(Edit(removed=removed)) >= busy
+    timeline.calibrate(US)
+    assert timeline.replay(Edit(removed=removed)) >= busy
+
+
 def test_time_outside_the_steps_takes_none() -> None:
     timeline = Timeline(0, 300 * US, [Call(0, 10 * US), Call(200 * US, 210 * US)], [], [(50 * US, 150 * US)])
     assert timeline.replay() == 200 * US
@@ -120,9 +167,6 @@ def test_the_recording_of_python_frames_is_nobodys_time() -> None:
     recording = 4 * 0.27 + 0.2 + 0.27
     assert sum(end - start for start, end in scene.timeline.outside) == pytest.approx(recording * US)
     assert scene.step_s == pytest.approx((100 - recording) / 1e6)
-
-
-spans = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=6)
 
 
 @settings(max_examples=60)

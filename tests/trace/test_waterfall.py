@@ -9,7 +9,7 @@ from tare.records.work import OperatorWork, Work
 from tare.trace.breakdown import breakdown
 from tare.trace.floor import find_floor
 from tare.trace.idle import explain_idle
-from tare.trace.waterfall import Waterfall, apportion, device_waterfall, difference, lowered
+from tare.trace.waterfall import BUSY, Waterfall, apportion, device_waterfall, difference, lowered
 
 PEAKS = make_peaks("cuda")
 WORK = Work(
@@ -57,10 +57,13 @@ def test_a_profile_faster_than_gross_is_scaled_as_a_whole() -> None:
     assert (made["kernels"], made["movement"], made["python"]) == (40_000, 40_000, 20_000)
 
 
-def test_a_device_that_was_busy_for_longer_than_gross_is_scaled_and_said() -> None:
-    made = waterfall(20_000, work=None)
-    assert times(made)["kernels"] == 4000
-    assert "scaled" in made.notes[0]
+def test_a_device_that_was_busy_for_longer_than_gross_was_never_idle_and_that_is_said() -> None:
+    """Kernels and copies took 20 us each. A little more gross is a little idle time: there is no jump between."""
+    made = waterfall(30_000, work=None)
+    assert times(made) == {"kernels": 15_000, "movement": 15_000}
+    assert made.notes == [BUSY]
+    assert sum(times(waterfall(40_006, work=None)).values()) - 40_000 == 6
+    assert times(waterfall(40_000, work=None)) == {"kernels": 20_000, "movement": 20_000}
 
 
 def test_a_rung_that_fuses_has_no_unfused_traffic() -> None:

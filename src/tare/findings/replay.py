@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tare.trace.intervals import Integers, Intervals, normal
+from tare.trace.intervals import Integers, Intervals, make, normal, total
 
 # Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
 # another cause.
@@ -101,6 +101,7 @@ class Timeline:
         self._bounds = self._read_bounds()
         self._targets = self._read_targets()
         self._host = self._host_time(self._outside)
+        self._busy = total(make([max(work.start, start) for work in works], [work.end for work in works]))
 
     def calibrate(self, measured: float) -> None:
         """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does."""
@@ -129,7 +130,17 @@ class Timeline:
                 ends[work] = self._work_end(work, began, ends, edit)
             host = self._return(index, began, ends, edit, taken.inside[index] * self.host_factor)
         host += taken.after * self.host_factor
-        return max(host, max(ends, default=0.0))
+        return max(host, max(ends, default=0.0), self._left_to_do(edit))
+
+    def _left_to_do(self, edit: Edit) -> float:
+        """What the device needs at least: it still does what the edit leaves, and no more of it at a time than it
+        did. Of what a work waited for only the last is known, and streams would run ahead of each other."""
+        spared = sum(self._length(index) * (1 - factor) for index, factor in edit.factors.items())
+        hidden = sum(self._length(index) for index in edit.apart if index not in edit.factors)
+        return self._busy - spared - hidden
+
+    def _length(self, index: int) -> int:
+        return self.works[index].end - self.works[index].start
 
     def _host_time(self, removed: Intervals) -> "_HostTime":
         """Host time as it was recorded, but for what vanishes."""
@@ -149,7 +160,7 @@ class Timeline:
         return self.works[target].end if call.waits and target >= 0 else call.start
 
     def _work_end(self, index: int, launched: float, ends: list[float], edit: Edit) -> float:
-        work, bound = self.works[index], self._bounds[index]
+        bound = self._bounds[index]
         factor = edit.factors.get(index, 1.0)
         if factor == 0:
             # Nothing is left of it but its place in the order.
@@ -164,7 +175,7 @@ class Timeline:
             start = max(start, ends[before] + bound.handover)
         if other >= 0:
             start = max(start, ends[other] + bound.other_handover)
-        return start + (work.end - work.start) * factor
+        return start + self._length(index) * factor
 
     def _ahead(self, work: int, alone: bool, edit: Edit) -> int:
         """This work, or the nearest one ahead of it in its stream that is (or is not) apart."""

@@ -2,8 +2,8 @@
 
 Gross is measured without a profiler; the trace only says how it divides. Profiling stretches the host's time and
 not the device's, which is stamped by the device itself. So where the profiled step was slower than gross, device
-time keeps its length, and idle time, divided as its causes were, is what is left of gross. Otherwise all is scaled
-alike.
+time keeps its length, and idle time, divided as its causes were, is what is left of gross: nothing, where the
+device was busy for longer than that. A profiled step that was faster than gross is scaled as a whole.
 """
 
 from collections.abc import Mapping
@@ -48,6 +48,7 @@ UNSEEN = (
     "the operators took less than the counted work needs, and most of the step is in none: what is compiled ahead "
     "computes there unseen, and stands as python"
 )
+BUSY = "the device was busy for longer under the profiler than a step takes without: it stands as never idle"
 _OF_CAUSE = {"launch call": "launch gaps", "device-side waiting": "launch gaps"}
 
 
@@ -103,12 +104,13 @@ def device_waterfall(
         waiting[name] = waiting.get(name, 0) + cause.idle
     busy_ns: list[int] = [round(value / steps) for value in busy.values()]
     notes = []
-    if parts.window / steps >= gross >= sum(busy_ns) and parts.idle > 0:
+    if sum(busy_ns) > gross:
+        found = apportion(gross, busy)
+        notes.append(BUSY)
+    elif parts.window / steps >= gross and parts.idle > 0:
         found = dict(zip(busy, busy_ns, strict=True)) | apportion(gross - sum(busy_ns), waiting)
     else:
         found = apportion(gross, busy | waiting)
-        if sum(busy_ns) > gross:
-            notes.append("the device was busy for longer under the profiler than a step takes without: scaled")
     return _finish(title, gross, found, floor, notes, profiled)
 
 
