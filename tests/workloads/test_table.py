@@ -23,6 +23,11 @@ def test_the_page_of_the_zoo_shows_the_published_records() -> None:
     assert script["PAGE"].read_text() == script["page"](), "run: python scripts/zoo_table.py"
 
 
+def test_the_page_of_the_breakdown_shows_the_published_explanations() -> None:
+    script = runpy.run_path(str(SCRIPTS / "breakdown_table.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/breakdown_table.py"
+
+
 def explained(folder: Path, **workloads: str) -> Path:
     """What `tare explain --json` says of recorded traces, under these names and in these domains."""
     found = explain_files([str(RECORDED / "resnet50-infer-b1-eager.json.gz")] * len(workloads))
