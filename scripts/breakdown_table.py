@@ -27,8 +27,8 @@ PAGE = ROOT / "docs" / "zoo-breakdown.md"
 RECORDS = {mode: ROOT / "results" / "zoo" / f"h200-explained-{mode}.json.gz" for mode in ("train", "infer")}
 WORDS = ("domain", "finding", "workload", "idle because of", "largest findings")
 MARK = "<!-- what follows is written by scripts/breakdown_table.py -->\n"
-# Active, movement and idle in the paper's table 2 (an A100 and PyTorch of 2023), in percent; over all models it has
-# only the first.
+# Active, movement and idle in the paper's table 2 (an A100 and PyTorch of 2023), in percent; over all models only
+# the first is known.
 PAPER: dict[str, dict[str, tuple[float, ...]]] = {
     "train": {
         "vision": (53.1, 2.1, 44.8), "nlp": (84.9, 1.3, 13.8), "recommendation": (75.4, 0.4, 24.2),

@@ -15,6 +15,7 @@ from tare.execute.launch import SpawnLauncher
 from tare.execute.peaks import measure_peak
 from tare.execute.protocol import Capacity, Counted, Measured, Profiled
 from tare.execute.worker.counting import count
+from tare.trace.memory import memory_use
 from tare.trace.read import read
 from tare.verbs.traces import profile_case
 
@@ -39,6 +40,10 @@ def leaves_two_traces(executor: LocalExecutor, tmp_path: Path) -> None:
     assert len(plain.steps) == len(stacks.steps) == steps
     assert (plain.has_stacks, stacks.has_stacks) == (False, True)
     assert plain.metadata["tare_profiled"]["case"] == CASE.key
+    use = memory_use(plain)
+    assert use is not None
+    # The collector had its turn, after the steps, and a network of layers leaves it nothing.
+    assert use.garbage == 0
     assert not [m for m in heard if isinstance(m, Counted)]
     assert sorted(path.name for path in tmp_path.glob("*trace*")) == []
 

@@ -41,6 +41,26 @@ def test_what_happens_in_one_step_of_several_is_no_habit() -> None:
         assert seen(rule, steps(once)) is None
 
 
+@pytest.mark.parametrize(("released", "severity"), [(3, "low"), (2, "high"), (0, "high")])
+def test_what_the_collector_gets_back_is_no_leak(released: int, severity: str) -> None:
+    """Each of four steps leaves a MiB more than the one before. At the end the collector releases some of it."""
+    mib = 2**20
+
+    def leave(trace: TraceBuilder, at: float) -> None:
+        kernels(trace, at)
+        number = round(at / 1000) + 1
+        trace.memory(at + 500, mib, number, number * mib)
+
+    trace = steps(leave, count=4)
+    trace.annotation("tare::collection", 4100, 4200)
+    for i in range(released):
+        trace.memory(4110 + i, -mib, 1 + i, (3 - i) * mib)
+    found = seen("memory-growth", trace)
+    assert found is not None
+    assert found.severity == severity
+    assert ("collector" in found.summary) == ("circle" in found.remedy) == (severity == "low")
+
+
 def test_tracebacks() -> None:
     def formatting(trace: TraceBuilder, at: float) -> None:
         kernels(trace, at)

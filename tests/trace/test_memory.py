@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from traces import RECORDED, TraceBuilder
 
 from tare.trace.memory import HOST, memory_use
+from tare.trace.naming import COLLECTION
 from tare.trace.read import read
 
 
@@ -103,6 +104,23 @@ def test_growth_is_the_slope_over_the_steps() -> None:
     assert use.growth is not None
     assert (use.growth.low, use.growth.mid, use.growth.high) == (512, 512, 512)
     assert use.growth.sound
+    assert use.garbage is None
+
+
+def test_garbage_is_what_the_collector_released_after_the_steps() -> None:
+    trace = TraceBuilder()
+    for i in range(4):
+        trace.step(i * 100, (i + 1) * 100)
+        trace.memory(i * 100 + 10, 512, 1000 + i, 5000 + 512 * (i + 1))
+    trace.annotation(COLLECTION, 410, 430)
+    trace.memory(415, -512, 1000, 5000 + 512 * 3)
+    trace.memory(420, -512, 1001, 5000 + 512 * 2)
+    # The profiler's own, later.
+    trace.memory(440, -512, 1002, 5000 + 512)
+    use = memory_use(trace.build())
+    assert use is not None
+    assert use.garbage == 2 * 512
+    assert use.after_step == [5512, 6024, 6536, 7048]
 
 
 def test_a_trace_without_memory_events_says_nothing() -> None:

@@ -149,6 +149,8 @@ def memory_view(use: MemoryUse) -> RenderableType:
         sure = "" if rise.sound else " (too few steps for a sound interval)"
         low, mid, high = (f"{'-' if n < 0 else ''}{size(abs(round(n)))}" for n in (rise.low, rise.mid, rise.high))
         lines.append(Text(f"growth: {mid} a step, {low} to {high}{sure}"))
+    if use.garbage:
+        lines.append(Text(f"garbage in cycles after the last step: {size(use.garbage)}"))
     return Group(*lines)
 
 

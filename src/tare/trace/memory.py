@@ -22,6 +22,7 @@ from tare.stats.slopes import slope_interval
 from tare.trace.intervals import contains, normal
 from tare.trace.memory_blocks import Blocks, read_blocks
 from tare.trace.memory_known import KINDS, Kind, Known, Owner, known_of
+from tare.trace.naming import COLLECTION
 from tare.trace.tables import Integers, Mask, Trace
 
 HOST = -1
@@ -45,6 +46,8 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     owners: list[Owner]
     after_step: list[int]
     growth: Interval | None
+    # What Python's collector released after the last step; None where nobody has let it.
+    garbage: int | None
     # What was allocated during the trace and never released in it.
     left: list[Owner]
     events: int
@@ -89,6 +92,7 @@ def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
         owners=_owners(blocks, kinds, alive, resident),
         after_step=after,
         growth=slope_interval(after) if len(after) >= 3 else None,
+        garbage=_garbage(trace, held),
         left=_owners(blocks, kinds, np.flatnonzero(blocks.kept), []),
         events=len(held.rows),
     )
@@ -205,6 +209,15 @@ def _after_steps(trace: Trace, held: _Held) -> list[int]:
     """What is allocated when each step ends; releases at the very start of the next one still count to it."""
     index = np.searchsorted(held.at, trace.steps.end, side="right") - 1
     return [int(held.bytes[i]) if i >= 0 else held.start for i in index.tolist()]
+
+
+def _garbage(trace: Trace, held: _Held) -> int | None:
+    runs = _named(trace, COLLECTION)
+    if len(runs) == 0:
+        return None
+    spans = trace.annotations.intervals(runs)
+    freed = contains(spans, held.at)
+    return -int(trace.memory.bytes[held.rows[freed]].sum())
 
 
 def _timeline(at: Integers, held: Integers) -> list[tuple[int, int]]:

@@ -21,6 +21,8 @@ from tare.trace.tables import (
 
 # tare's own annotation of a step (tare.execute.worker.profiling); torch.profiler's schedule writes ProfilerStep#N.
 STEP = "tare::step"
+# Its annotation of Python's collector, which it lets run after the last step that it profiles.
+COLLECTION = "tare::collection"
 _STEP = re.compile(r"(?:ProfilerStep|tare::step)#(\d{1,18})")
 
 _CALLS = (

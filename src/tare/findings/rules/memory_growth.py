@@ -12,6 +12,10 @@ from tare.trace.memory import after_steps, memory_use
 # So many steps in a row must each have left more than the one before, at least this many bytes.
 FEWEST_STEPS = 4
 LEAST_BYTES = 1024
+CYCLES = (
+    "Break the circle of references that a step makes (an object that holds what holds it), or call gc.collect() "
+    "now and then: until Python's collector comes by itself, all of it stays allocated."
+)
 
 
 @rule(
@@ -28,8 +32,10 @@ def look(scene: Scene) -> Iterator[Hit]:
     if use is None or use.growth is None:
         return
     rise = use.growth
+    garbage = use.garbage is not None and use.garbage >= held[-1] - held[0]
+    until = ", until Python's collector comes" if garbage else ""
     yield Hit(
-        summary=f"every step leaves {rise.mid / 2**20:.3g} MiB more allocated",
+        summary=f"every step leaves {rise.mid / 2**20:.3g} MiB more allocated{until}",
         evidence={
             "bytes_per_step": rise.mid,
             "bytes_per_step_low": rise.low,
@@ -44,5 +50,6 @@ def look(scene: Scene) -> Iterator[Hit]:
             )
             for owner in use.left
         ],
-        severity="high" if rise.mid > use.peak_bytes / 100 else "medium",
+        severity="low" if garbage else "high" if rise.mid > use.peak_bytes / 100 else "medium",
+        remedy=CYCLES if garbage else None,
     )
