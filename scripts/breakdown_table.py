@@ -51,7 +51,7 @@ class Found(msgspec.Struct):
 
 class Kept(msgspec.Struct):
     explanations: list[Explanation]
-    # By case.
+    # By case. One that is missing here was not priced as it would be today, and is to be explained again.
     findings: dict[str, list[Found]]
     failed: dict[str, str]
     # Each time somebody explained a part of the zoo, on a machine of this kind.
@@ -87,7 +87,8 @@ def read(path: Path) -> Kept:
 
 def page() -> str:
     records = {mode: read(path) for mode, path in RECORDS.items() if path.exists()}
-    parts = [part for mode, kept in records.items() for part in (by_domain(mode, kept), findings(mode, kept))]
+    parts = [by_domain(mode, kept) for mode, kept in records.items()]
+    parts += [findings(mode, kept) for mode, kept in records.items() if kept.findings]
     parts += [by_workload(mode, kept) for mode, kept in records.items()]
     return PAGE.read_text().partition(MARK)[0] + MARK + "\n" + "\n".join(parts)
 
@@ -131,7 +132,7 @@ def by_workload(mode: str, kept: Kept) -> str:
         bar = bars.get(one.workload or "")
         if bar is None:
             continue
-        found = sorted(kept.findings[one.case or ""], key=lambda hit: -(hit.gain_share or 0.0))
+        found = sorted(kept.findings.get(one.case or "", []), key=lambda hit: -(hit.gain_share or 0.0))
         named = ", ".join(f"{hit.rule} ({percent(hit.gain_share)})" for hit in found[:2] if hit.gain_share)
         rows.append((bar.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
     heads = ("workload", "gross", *PARTS, "idle because of", "largest findings")
@@ -151,7 +152,8 @@ def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> s
 
 
 def left(kept: Path) -> list[str]:
-    done = {one.workload for one in read(kept).explanations} if kept.exists() else set()
+    found = read(kept) if kept.exists() else None
+    done = {one.workload for one in found.explanations if one.case in found.findings} if found else set()
     return [name for name in all_groups()["zoo"] if name not in done]
 
 

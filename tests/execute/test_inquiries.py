@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tare.execute.jobs import CountJob, PeakJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.peaks import measure_peak
 from tare.execute.protocol import Capacity, Counted, Measured, Profiled
+from tare.execute.worker import profiling
 from tare.execute.worker.counting import count
 from tare.trace.memory import memory_use
 from tare.trace.read import read
@@ -76,3 +78,17 @@ def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest
     executor = LocalExecutor(SpawnLauncher(), tmp_path)
     with pytest.raises(TareError, match=r"count failed: exception, .*no_such"):
         executor.inquire(CountJob(case=make_case(workload="no_such")), Options(), "cpu")
+
+
+def test_the_host_s_time_of_a_step_is_without_what_the_device_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is handed over in a millisecond, or once in three, to a device that needs twenty."""
+    now, taken = [0], iter((3, 1, 1, 1, 1))
+    monkeypatch.setattr(profiling, "time", SimpleNamespace(perf_counter_ns=lambda: now[0]))
+
+    def step() -> None:
+        now[0] += next(taken) * 1_000_000
+
+    def synchronize() -> None:
+        now[0] += 20_000_000
+
+    assert profiling.host_time(step, synchronize) == 1_000_000

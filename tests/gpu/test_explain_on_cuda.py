@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
+
+from tare.trace.read import read
 
 pytestmark = pytest.mark.alone
 
@@ -49,3 +52,19 @@ def test_a_graph_removes_what_eager_waits_for(home: Path) -> None:
     assert removed["dispatch"] > 0
     assert document["explanations"][0]["floor"]["flops"] > 0
     assert document["explanations"][0]["places"]["causes"][0]["places"]
+
+
+def test_a_device_bound_step_gives_back_what_its_finding_says_and_no_more_than_its_host_allows(home: Path) -> None:
+    """With TF32 the device needs a part of its time, and the step waits for the host: how long that takes, nothing
+    says that was measured of the slow step."""
+    case = ("stable_diffusion_text_encoder", "--device", "cuda", "--quick")
+    document = tare(home, "explain", *case, "--precision", "fp32", "--no-stacks")
+    (slow,) = document["explanations"]
+    priced = next(one for one in document["diagnoses"][0]["findings"] if one["rule"] == "tf32-off")["gain_share"]
+    (fast,) = tare(home, "run", *case, "--rung", "eager", "--precision", "tf32")["records"]
+    blocks = next(one for one in fast["rounds"][0]["series"] if one["kind"] == "pipelined")
+    after = median(wall / steps for wall, steps in zip(blocks["wall_ns"], blocks["steps"], strict=True))
+    given_back = 1 - after / slow["waterfall"]["gross"]
+    assert given_back / 2 < priced < given_back * 2
+    host = read(Path(slow["trace"])).metadata["tare_profiled"]["host_ns"]
+    assert 0 < host < slow["waterfall"]["gross"]

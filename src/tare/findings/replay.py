@@ -9,7 +9,8 @@ recording (the constraint that was met last), in the manner of critical-path rep
 ATC 2020).
 
 A profiler slows the host and hardly the device. `calibrate` finds the one factor on host time with which the
-recording takes what was measured without a profiler; all prices are then in unprofiled time.
+recording takes what was measured without a profiler; all prices are then in unprofiled time. Where the device
+alone fills the step, what was measured says nothing of the host, and its usual factor is taken.
 """
 
 from bisect import bisect_right
@@ -20,7 +21,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tare.trace.intervals import Integers, Intervals, make, normal, total
+from tare.findings.host import HostTime, Left, as_intervals
+from tare.trace.intervals import Intervals, make, total
 
 # Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
 # another cause.
@@ -30,6 +32,10 @@ USUAL_LATENCY = 5_000
 # Where calibration looks for the factor on host time.
 SLOWEST_HOST = 2.0
 CLOSE_ENOUGH = 1e-4
+# What it usually is: the median of the steps recorded beside an H200 that wait for their host. It stays where the
+# step then takes what was measured, to this share, or where the device was busy for that share of the recording.
+USUAL_FACTOR = 0.5
+ALIKE, FILLED = 0.03, 0.9
 
 
 class Call(NamedTuple):
@@ -92,7 +98,7 @@ class Timeline:
         self.start, self.end, self.outside = start, end, list(outside)
         self.calls, self.works = calls, works
         self.host_factor = 1.0
-        self._outside = _as_intervals(self.outside)
+        self._outside = as_intervals(self.outside)
         self._launched: list[list[int]] = [[] for _ in calls]
         for index, work in enumerate(works):
             if work.call >= 0:
@@ -103,9 +109,20 @@ class Timeline:
         self._host = self._host_time(self._outside)
         self._busy = total(make([max(work.start, start) for work in works], [work.end for work in works]))
 
-    def calibrate(self, measured: float) -> None:
-        """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does."""
-        low, high = 0.0, SLOWEST_HOST
+    def calibrate(self, measured: float, host: float | None = None) -> None:
+        """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does.
+        `host` is what the host took without a profiler, if that is known: it tells the usual factor."""
+        filled = self._busy >= FILLED * self.replay()
+        recorded = sum(self._host.before) + sum(self._host.inside) + self._host.after
+        usual = min(host / recorded, 1.0) if host and recorded else USUAL_FACTOR
+        self.host_factor = usual
+        more = self.replay() / max(measured, 1.0) - 1
+        if more > ALIKE:
+            self._search(measured, 0.0, usual)
+        elif more < -ALIKE and not filled:
+            self._search(measured, usual, SLOWEST_HOST)
+
+    def _search(self, measured: float, low: float, high: float) -> None:
         while high - low > CLOSE_ENOUGH:
             self.host_factor = (low + high) / 2
             if self.replay() < measured:
@@ -121,7 +138,7 @@ class Timeline:
         """How long the window takes under the edit, in ns."""
         taken = self._host
         if edit.removed:
-            taken = self._host_time(np.concatenate([_as_intervals(edit.removed), self._outside]))
+            taken = self._host_time(np.concatenate([as_intervals(edit.removed), self._outside]))
         ends = [float(work.end - self.start) if work.call < 0 else 0.0 for work in self.works]
         host = 0.0
         for index, before in enumerate(taken.before):
@@ -142,17 +159,17 @@ class Timeline:
     def _length(self, index: int) -> int:
         return self.works[index].end - self.works[index].start
 
-    def _host_time(self, removed: Intervals) -> "_HostTime":
+    def _host_time(self, removed: Intervals) -> HostTime:
         """Host time as it was recorded, but for what vanishes."""
         starts = np.array([call.start for call in self.calls], dtype=np.int64)
         ends = np.array([call.end for call in self.calls], dtype=np.int64)
         # The host is in one call at a time: what begins within another goes on from its end.
         reached = np.maximum.accumulate(np.concatenate([[self.start], ends]))
         waited = np.array([self._waited_until(index) for index in range(len(self.calls))], dtype=np.int64)
-        left = _Left(removed)
+        left = Left(removed)
         before = left.of(reached, np.append(starts, self.end))
         inside = left.of(np.maximum(starts, np.minimum(waited, ends)), ends)
-        return _HostTime(before[:-1], inside, before[-1])
+        return HostTime(before[:-1], inside, before[-1])
 
     def _waited_until(self, index: int) -> int:
         """When what a waiting call waited for had ended; of any other call, its start."""
@@ -249,37 +266,3 @@ class Timeline:
                 target = order[at] if at >= 0 else -1
             targets.append(target)
         return targets
-
-
-def _as_intervals(spans: Sequence[tuple[int, int]]) -> Intervals:
-    return np.array(spans, dtype=np.int64).reshape(-1, 2)
-
-
-class _HostTime(NamedTuple):
-    """Nanoseconds of the host: before each call, in it (where it waited: afterwards), and after the last."""
-
-    before: list[int]
-    inside: list[int]
-    after: int
-
-
-class _Left:
-    """What is left of stretches of host time of which parts vanish."""
-
-    def __init__(self, removed: Intervals) -> None:
-        united = normal(removed)
-        self._starts, self._ends = united[:, 0], united[:, 1]
-        self._before = np.concatenate([[0], np.cumsum(self._ends - self._starts)])
-
-    def of(self, starts: Integers, ends: Integers) -> list[int]:
-        """Of each stretch; nothing of one that ends before it begins."""
-        ends = np.maximum(starts, ends)
-        found: list[int] = (ends - starts - (self._up_to(ends) - self._up_to(starts))).tolist()
-        return found
-
-    def _up_to(self, points: Integers) -> Integers:
-        index = np.searchsorted(self._starts, points, side="right")
-        if not len(self._ends):
-            return np.zeros_like(points)
-        reached = self._before[index] - np.maximum(self._ends[np.maximum(index - 1, 0)] - points, 0)
-        return np.where(index == 0, 0, reached)
