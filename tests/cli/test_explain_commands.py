@@ -4,13 +4,18 @@ import gzip
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from ceilings import CREATED, plant_peaks
 from commandline import planted_tare, tare
 from traces import RECORDED, TraceBuilder
 
+from tare.home import VARIABLE
+from tare.measure.peakstore import save_peaks
+from tare.records.work import Peaks
 from tare.workloads.groups import all_groups
 
+H200 = Path(__file__).parents[2] / "results" / "peaks" / "h200.json"
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 
 
@@ -102,6 +107,41 @@ def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     assert {peak["name"] for peak in document["peaks"][0]["peaks"]} >= {"matrix:fp32", "bandwidth"}
     assert sorted(path.name for path in (tmp_path / "traces").iterdir())[0].endswith("-stacks.json.gz")
     assert "<svg" in page.read_text()
+    # The trace that was kept says all of it once more, where nothing is measured.
+    again = json.loads(tare(tmp_path, "explain", one["trace"], "--json").stdout)["explanations"][0]
+    assert {name: again[name] for name in ("case", "workload", "mode", "domain", "rung")} == {
+        name: one[name] for name in ("case", "workload", "mode", "domain", "rung")
+    }
+    assert again["waterfall"]["gross"] == one["waterfall"]["gross"]
+    assert not again["waterfall"]["profiled"]
+
+
+def test_a_trace_of_ours_has_a_floor_where_the_peaks_of_its_gpu_are_known(tmp_path: Path) -> None:
+    """Two products of a GFLOP each, at the 50.9 TFLOP/s that an H200 was once measured to reach."""
+    with gzip.open(RECORDED / "habit-fp32-matmul-tf32-off.json.gz") as file:
+        document = json.load(file)
+    flops = 10**9
+    operator = {"name": "aten::mm", "count": 2, "flops": flops, "bytes": 4, "precision": "fp32"}
+    document["tare_profiled"] = {
+        "case": "mlp/eager/infer",
+        "workload": "mlp",
+        "mode": "infer",
+        "precision": "fp32",
+        "rung": "eager",
+        "work": {"operators": [operator], "read": 4, "written": 4},
+    }
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps(document))
+    bare = json.loads(tare(tmp_path, "explain", str(path), "--json").stdout)["explanations"][0]
+    assert bare["floor"] is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(tmp_path))
+        save_peaks(msgspec.json.decode(H200.read_bytes(), type=Peaks))
+    priced = json.loads(tare(tmp_path, "explain", str(path), "--json").stdout)["explanations"][0]
+    assert priced["floor"]["flops"] == 2 * flops
+    assert priced["floor"]["fused"] == 39_323
+    assert (priced["domain"], priced["rung"]) == ("other", "eager")
+    assert any("prices by the peaks" in note for note in priced["notes"])
 
 
 def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
 from tare.execute.worker.profiling import record
+from tare.records.work import Work
 from tare.trace.explanation import About, Explanation, explain, recorded_gross
 from tare.trace.group import group
+from tare.trace.own import Own, own_marks
 from tare.trace.read import read
 
 
@@ -45,16 +47,36 @@ def test_a_gross_that_is_no_time_is_ignored(gross: object) -> None:
 def test_a_cpu_trace_of_our_own_profiler(tmp_path: Path) -> None:
     layer, batch = torch.nn.Linear(64, 64), torch.randn(256, 64)
     path = tmp_path / "cpu.json.gz"
-    record(lambda: layer(batch).relu(), lambda: None, "cpu", str(path), 5, False, {"case": "none"})
+    record(
+        lambda: layer(batch).relu(), lambda: None, "cpu", str(path), 5, False, {"tare_profiled": {"case": "none"}}
+    )
     trace = read(path)
     assert trace.steps.number.tolist() == [0, 1, 2, 3, 4]
-    assert trace.metadata["tare_profiled"] == {"case": "none", "stacks": False}
+    assert trace.metadata["tare_profiled"] == {"case": "none"}
+    assert own_marks(trace) is None
     found = explain(trace, About(title="cpu", gross=1_000_000))
     assert found.breakdown is None
     assert found.waterfall.gross == 1_000_000 == sum(segment.ns for segment in found.waterfall.segments)
     calls = {one.name: one.calls for one in found.host.operators}
     assert calls["aten::addmm"] == found.host.steps
     assert "no device: the host's time by operator" in found.notes
+
+
+MARKS = {"case": "a/eager", "workload": "a", "mode": "infer", "precision": "fp32", "rung": "eager"}
+
+
+def test_what_a_trace_of_ours_says_of_itself() -> None:
+    mine = own_marks(TraceBuilder(tare_profiled=MARKS | {"resident": {}, "host_ns": 5}).build())
+    assert mine == Own(case="a/eager", workload="a", mode="infer", precision="fp32", rung="eager")
+    work = {"operators": [], "read": 10, "written": 20}
+    mine = own_marks(TraceBuilder(tare_profiled=MARKS | {"work": work}).build())
+    assert mine is not None
+    assert mine.work == Work(operators=[], read=10, written=20)
+
+
+@pytest.mark.parametrize("marks", [None, 5, [], {}, MARKS | {"mode": 1}, MARKS | {"work": {"operators": [{}]}}])
+def test_a_trace_that_only_claims_to_be_ours_says_nothing(marks: object) -> None:
+    assert own_marks(TraceBuilder(tare_profiled=marks).build()) is None
 
 
 def test_a_trace_with_nothing_in_it_is_one_line() -> None:

@@ -88,13 +88,15 @@ class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field
 
 class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_field="kind"):
     """Record traces of a case: one for the figures; one with stacks, which slow the host, for names. `count` asks
-    for the work of a step as well, of a program that is eager."""
+    for the work of a step as well, of a program that is eager. `gross_ns` is what a step took without a profiler:
+    the traces say so, and need nothing else to be explained anywhere."""
 
     case: Case
     trace: str
     stacks: str | None = None
     cache: str | None = None
     count: bool = False
+    gross_ns: int | None = None
 
 
 class CountJob(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):

@@ -122,22 +122,23 @@ class _Explaining:
         peaks = self._peaks_of(case.device)
         self._tell(f"profiling {case.workload} {case.rung}")
         again = not (self._wish.resume or self._wish.recorded)
-        uncounted = case.ladder not in self._counted
-        profile = profile_case(self._executor, case, record.id, self._wish.stacks, again=again, count=uncounted)
+        about, uncounted = _about(record), case.ladder not in self._counted
+        profile = profile_case(
+            self._executor, case, record.id, self._wish.stacks, again=again, count=uncounted, gross_ns=about.gross
+        )
         if profile.work:
             self._counted[case.ladder] = profile.work
         trace, stacks = read(profile.trace), read(profile.stacks) if self._wish.stacks else None
         work = self._work_of(case)
         floor = find_floor(work, peaks, case.precision, case.rung) if work else None
-        found = explain(trace, _about(record), floor, stacks)
+        found = explain(trace, about, floor, stacks)
         if record.parity.status not in SAME:
             differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
             found = msgspec.structs.replace(found, notes=[differs, *found.notes], differs=record.parity.status)
         compared = case.rung == self._wish.against and record.parity.status in SAME
         first = self._same.get(case.ladder) if compared else None
         before = read(Path(self._made.explanations[first[0]].trace)) if first else None
-        step = gross(record)
-        return found, diagnose(trace, step.mid if step else None, peaks, stacks, before)
+        return found, diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, stacks, before)
 
     def _peaks_of(self, device: str) -> Peaks:
         if device not in self._peaks:

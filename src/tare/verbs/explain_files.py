@@ -9,11 +9,14 @@ from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.measure.peakstore import peaks_of_gpu
 from tare.records.work import Peaks
 from tare.report.terminal import make_console
-from tare.trace.explanation import About, Explanation, explain, recorded_gross
+from tare.trace.explanation import About, Explanation, device_name, explain, recorded_gross
+from tare.trace.floor import Floor, find_floor
+from tare.trace.own import own_marks
 from tare.trace.read import read
 from tare.trace.tables import Trace
 from tare.verbs.explained import Explained, compare
 from tare.verbs.traces import refuse_records
+from tare.workloads import all_workloads
 
 
 def explain_files(paths: list[str], against: str | None = None) -> Explained:
@@ -31,10 +34,11 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
             refuse_records(path)
             trace = read(Path(path))
             gross_ns = recorded_gross(trace)
-            one = explain(trace, About(title=name, gross=gross_ns))
-            if one.device not in ceilings:
-                ceilings[one.device] = peaks_of_gpu(one.device) if one.device else None
-            peaks = ceilings[one.device]
+            device = device_name(trace)
+            if device not in ceilings:
+                ceilings[device] = peaks_of_gpu(device) if device else None
+            peaks = ceilings[device]
+            one = explain(trace, _about(trace, name, gross_ns), _floor(trace, peaks))
             diagnosis = diagnose(trace, gross_ns / 1e9 if gross_ns else None, peaks, before=before)
             found.append(_priced(one, diagnosis, peaks))
             diagnoses.append(diagnosis)
@@ -57,9 +61,31 @@ def _titles(paths: list[str]) -> list[str]:
     ]
 
 
+def _about(trace: Trace, title: str, gross_ns: int | None) -> About:
+    """What a trace says of itself, if it is one of tare's."""
+    mine = own_marks(trace)
+    if mine is None:
+        return About(title=title, gross=gross_ns)
+    workload = all_workloads().get(mine.workload)
+    return About(
+        title=title,
+        gross=gross_ns,
+        case=mine.case,
+        workload=mine.workload,
+        mode=mine.mode,
+        domain=workload.domain if workload else None,
+        rung=mine.rung,
+    )
+
+
+def _floor(trace: Trace, peaks: Peaks | None) -> Floor | None:
+    mine = own_marks(trace)
+    return find_floor(mine.work, peaks, mine.precision, mine.rung) if mine and mine.work and peaks else None
+
+
 def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Explanation:
-    """Says by which peaks the findings of a trace are priced: they need not be those of its machine."""
-    if peaks is None or not diagnosis.findings:
+    """Says by which peaks a trace is priced: they need not be those of its machine."""
+    if peaks is None or not (diagnosis.findings or one.floor):
         return one
     where = peaks.environment.circumstances.get("host", "an unnamed machine")
     note = f"prices by the peaks of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"

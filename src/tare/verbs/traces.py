@@ -81,10 +81,11 @@ def profile_case(
     launcher: Launcher | None = None,
     again: bool = True,
     count: bool = False,
+    gross_ns: int | None = None,
 ) -> Profile:
     """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id; those that are
     there already only if `again`. `launcher` starts the workers of another version. `count` asks for the work of a
-    step, where it is recorded anyway."""
+    step, where it is recorded anyway. `gross_ns` is written into the traces."""
     if reason := unseen(case):
         raise TareError(reason)
     paths = trace_paths(name)
@@ -101,6 +102,7 @@ def profile_case(
         stacks=str(partial[1]) if stacks else None,
         cache=cache,
         count=count and case.rung == "eager",
+        gross_ns=gross_ns,
     )
     heard = executor.inquire(job, Options(), case.device, launcher)
     for path, written in zip(wanted, partial, strict=True):

@@ -5,12 +5,16 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from tare.execute.jobs import ProfileJob
 from tare.execute.protocol import Counted, Profiled, Stage
 from tare.execute.worker.resident import resident_bytes
+from tare.records.work import Work
 
 # Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.
 WARM_S = 0.5
@@ -24,7 +28,6 @@ HOST_STEPS = 5
 def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     from tare.execute.cache import use_cache
     from tare.measure.devices import make_clock
-    from tare.measure.work import count_work
     from tare.rungs import get_rung
     from tare.rungs.numerics import pin_flags
     from tare.workloads import get_workload
@@ -43,16 +46,29 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     clock.time(program.step, max(2, min(200, math.ceil(WARM_S / max(step_s, 1e-6)))))
     steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
     send(Stage("profile"))
-    marks: dict[str, Any] = {"case": case.key, "rung": case.rung, "resident": resident_bytes(program)}
+    about = {"case": case.key, "workload": case.workload, "mode": case.mode, "precision": case.precision}
+    marks: dict[str, Any] = {**about, "rung": case.rung, "resident": resident_bytes(program)}
+    if job.count and (work := _counted(program.step)):
+        marks["work"] = msgspec.to_builtins(work)
+        send(Counted(work))
     if clock.overlaps:
         marks["host_ns"] = host_time(program.step, clock.synchronize)
-    record(program.step, clock.synchronize, program.device.type, job.trace, steps, False, marks)
-    if job.stacks:
-        record(program.step, clock.synchronize, program.device.type, job.stacks, steps, True, marks)
-    if job.count:
-        send(Counted(count_work(program.step)))
+    known = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
+    for path, stacks in ((job.trace, False), (job.stacks, True)):
+        if path:
+            kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
+            record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept)
     program.close()
     send(Profiled(steps))
+
+
+def _counted(step: Callable[[], Any]) -> Work | None:
+    """The work of a step; None where it cannot be counted, which is no reason not to profile it."""
+    from tare.measure.work import count_work
+
+    with suppress(Exception):
+        return count_work(step)
+    return None
 
 
 def host_time(step: Callable[[], Any], synchronize: Callable[[], None]) -> int:
@@ -75,9 +91,10 @@ def record(
     path: str,
     steps: int,
     stacks: bool,
-    marks: dict[str, Any],
+    marks: dict[str, dict[str, Any]],
 ) -> None:
-    """A trace of so many steps, run back to back as they are measured; the device is empty before and after."""
+    """A trace of so many steps, run back to back as they are measured; the device is empty before and after. The
+    marks are written into it, by their names."""
     from torch.profiler import ProfilerActivity, record_function
 
     from tare.measure.profiler import recording, write_trace
@@ -89,7 +106,8 @@ def record(
     with recording(
         activities, WARMUP_STEPS, steps, record_shapes=True, profile_memory=True, with_stack=stacks
     ) as profiler:
-        profiler.add_metadata_json("tare_profiled", json.dumps(marks | {"stacks": stacks}))
+        for name, content in marks.items():
+            profiler.add_metadata_json(name, json.dumps(content))
         for i in range(WARMUP_STEPS + steps):
             with record_function(f"tare::step#{i - WARMUP_STEPS}"):
                 step()

@@ -1,0 +1,25 @@
+"""What tare's own traces say of themselves (tare.execute.worker.profiling): nobody else has to be asked then."""
+
+import msgspec
+
+from tare.records.work import Work
+from tare.trace.tables import Trace
+
+
+class Own(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose step it is. `work` is what one step computes, where that was counted."""
+
+    case: str
+    workload: str
+    mode: str
+    precision: str
+    rung: str
+    work: Work | None = None
+
+
+def own_marks(trace: Trace) -> Own | None:
+    """None of a stranger's trace, and of one that claims to be tare's and is not made like one."""
+    try:
+        return msgspec.convert(trace.metadata.get("tare_profiled"), Own)
+    except msgspec.ValidationError:
+        return None
