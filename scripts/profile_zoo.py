@@ -1,14 +1,22 @@
-"""Traces of the zoo's published records, to be explained elsewhere: what a borrowed GPU has to do for a breakdown.
+"""Traces of the zoo's published records, to be explained elsewhere: all that a breakdown needs of a borrowed GPU.
 
-python scripts/profile_zoo.py RECORDS.json.gz FOLDER SECONDS [WORKLOAD...]
+python scripts/profile_zoo.py RECORDS.json.gz FOLDER OUT SECONDS [WORKLOAD...]
 
-Leaves WORKLOAD.json.gz in the folder for each record, or each of these; those that are there stay. It ends after
-so many seconds. `tare explain FOLDER/*.json.gz` needs nothing else than the peaks of such a GPU.
+Profiles each record, or those of these workloads, for so many seconds, and packs the traces into OUT: at most 8
+archives of 15 MiB (as much as comes back from the machine at once) with WORKLOAD.json.xz. What was profiled and
+packed is in FOLDER, and called again it goes on from there.
+
+At home, where `tare peaks` of such a GPU are known: unpack them, `tare explain *.json --json >EXPLAINED.json`, and
+`scripts/breakdown_table.py EXPLAINED.json KEPT`.
 """
 
+import gzip
+import lzma
 import shutil
 import sys
+import tarfile
 import time
+from multiprocessing import Pool
 from pathlib import Path
 
 from tare.errors import TareError
@@ -16,42 +24,80 @@ from tare.execute.workshop import open_executor
 from tare.records.codec import read_records
 from tare.records.environment import Environment
 from tare.records.figures import gross
+from tare.records.record import Record
 from tare.verbs.run import preload_for
 from tare.verbs.traces import profile_case
+
+ARCHIVES, ARCHIVE_BYTES = 8, 15 << 20
+
+
+def main() -> None:
+    source, folder, out, seconds = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])
+    wanted = set(sys.argv[5:])
+    folder.mkdir(parents=True, exist_ok=True)
+    records = [one for one in read_records(source) if not wanted or one.case.workload in wanted]
+    try:
+        profile([one for one in records if not trace_of(folder, one).exists()], folder, seconds)
+    finally:
+        pack(folder, out)
+
+
+def trace_of(folder: Path, record: Record) -> Path:
+    return folder / f"{record.case.workload}.json.gz"
+
+
+def profile(records: list[Record], folder: Path, seconds: float) -> None:
+    began = time.monotonic()
+    with open_executor("fork", preload=preload_for([one.case for one in records])) as executor:
+        here = executor.probe().environment
+        for record in records:
+            if time.monotonic() - began > seconds:
+                return
+            if alike(record.environment) != alike(here):
+                raise SystemExit(f"{record.case.key} was measured on another GPU or with another torch")
+            step, path = gross(record), trace_of(folder, record)
+            gross_ns = round(step.mid * 1e9) if step else None
+            try:
+                found = profile_case(executor, record.case, record.id, stacks=False, count=True, gross_ns=gross_ns)
+            except TareError as error:
+                print(f"{record.case.workload}: {error}", flush=True)
+                continue
+            shutil.move(found.trace, path)
+            print(f"{time.monotonic() - began:6.1f} s {path.name} {path.stat().st_size >> 10} KiB", flush=True)
 
 
 def alike(environment: Environment) -> tuple[str | None, str | None]:
     return environment.machine.get("gpu"), environment.software.get("torch")
 
 
-def main() -> None:
-    source, folder, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-    began = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    records = [one for one in read_records(source) if one.case.workload in (sys.argv[4:] or [one.case.workload])]
-    with open_executor("fork", preload=preload_for([one.case for one in records])) as executor:
-        here = executor.probe().environment
-        for record in records:
-            path = folder / f"{record.case.workload}.json.gz"
-            if path.exists() or time.monotonic() - began > seconds:
-                continue
-            if alike(record.environment) != alike(here):
-                raise SystemExit(f"{record.case.workload} was measured on another machine or with another torch")
-            step = gross(record)
-            try:
-                profile = profile_case(
-                    executor,
-                    record.case,
-                    record.id,
-                    stacks=False,
-                    count=True,
-                    gross_ns=round(step.mid * 1e9) if step else None,
-                )
-            except TareError as error:
-                print(f"{record.case.workload}: {error}", flush=True)
-                continue
-            shutil.move(profile.trace, path)
-            print(f"{time.monotonic() - began:6.1f} s {path.name} {path.stat().st_size >> 10} KiB", flush=True)
+def pack(folder: Path, out: Path) -> None:
+    """The traces that were not packed before, as far as they fit. Of a packed one an empty file is left."""
+    waiting = [path for path in sorted(folder.glob("*.json.gz")) if path.stat().st_size]
+    with Pool() as pool:
+        packed = pool.map(repack, waiting, chunksize=1)
+    archives: list[list[tuple[Path, Path]]] = [[] for _ in range(ARCHIVES)]
+    for pair in sorted(zip(waiting, packed, strict=True), key=lambda pair: -pair[1].stat().st_size):
+        size = pair[1].stat().st_size
+        fits = next((one for one in archives if sum(map(on_disk, one)) + size < ARCHIVE_BYTES), None)
+        if fits is not None:
+            fits.append(pair)
+    for index, archive in enumerate(archives):
+        if archive:
+            with tarfile.open(out / f"{folder.name}-{index}.tar", "w") as file:
+                for path, small in archive:
+                    file.add(small, small.name)
+                    path.write_bytes(b"")
+
+
+def on_disk(pair: tuple[Path, Path]) -> int:
+    return pair[1].stat().st_size
+
+
+def repack(path: Path) -> Path:
+    small = path.with_suffix(".xz")
+    with gzip.open(path) as read, lzma.open(small, "wb", preset=3) as written:
+        shutil.copyfileobj(read, written, 1 << 20)
+    return small
 
 
 if __name__ == "__main__":
