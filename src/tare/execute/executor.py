@@ -104,7 +104,7 @@ class LocalExecutor:
             # Once is enough, and the profiler takes a second to begin.
             job = self._job(case, options, reference=_text(reference), cache=cache, kernels=index == 0)
             done = self._run(job, index, options)
-        return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
+        return done if no_reference is None else msgspec.structs.replace(done, parity=unchecked(no_reference))
 
     def preparations(self, case: Case, parity: bool) -> list[Job]:
         """What can be done ahead for a case, beside other cases and untimed; with `parity`, its reference too."""
@@ -277,5 +277,6 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _unchecked(failure: Failure) -> Parity:
+def unchecked(failure: Failure) -> Parity:
+    """The parity of a rung whose reference could not be computed."""
     return Parity(status="unchecked", reason=f"the reference failed: {failure.cause}, {failure.message}")
