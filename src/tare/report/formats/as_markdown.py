@@ -3,6 +3,7 @@
 import re
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
+from tare.printable import printable
 from tare.report.changes import STATES, change_of, remark, summary_line, uncompared
 from tare.report.figures import before_and_now
 from tare.report.numbers import seconds
@@ -52,8 +53,7 @@ def code(text: str, cell: bool = False) -> str:
 
 
 def _line(text: str) -> str:
-    shown = "".join(c if c.isprintable() or c.isspace() else "?" for c in text)
-    return " ".join(shown.split()).replace("`", "'")
+    return printable(" ".join(text.split())).replace("`", "'")
 
 
 def _is_news(change: Change) -> bool:
