@@ -173,7 +173,7 @@ class ErrandExecutor(LocalExecutor):
         staged = rung.staged_as(case)
         folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", staged)
         staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
-        if not (staged.key in self._staged and not steps) and (failure := self._make(staging, options)):
+        if staging not in self._staged and (failure := self._make(staging, options)):
             return failure
         return Errand(
             msgspec.structs.replace(job, stage=str(folder)), SpawnLauncher(command, "executable", environment)
