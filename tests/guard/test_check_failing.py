@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from builders import make_record
-from checking import CASES, Setting, StepS, flat, gross, slow_first
+from checking import CASES, ROUNDS, Setting, StepS, flat, gross, slow_first
 
 from tare.cases.case import Case
+from tare.stats.suspicion import LOOK
 
 
 def test_rounds_that_fail_now_and_then_are_told_of_both_measurements(tmp_path: Path) -> None:
@@ -95,3 +96,27 @@ def test_a_case_that_fails_twice_is_broken_and_one_that_fails_once_is_not(tmp_pa
     once = Setting(tmp_path / "b", lambda case, taken: 0.0 if case.batch == 2 and taken < 12 else 1e-3, flat).run()
     assert once.exit_code == 0
     assert any("failed once and not again" in case.reason for case in once.cases)
+
+
+def test_what_leaks_has_all_its_rounds_though_it_is_no_slower_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspected of a leak and, in the first rounds alone, of being slow: it is not let go with the latter."""
+    taken = itertools.count()
+
+    def slow_at_first(case: Case, _: int) -> float:
+        if case.batch != 1:
+            return 1e-3
+        return 1.2e-3 if next(taken) < ROUNDS else 0.95e-3
+
+    def rounds_again(folder: str) -> int:
+        (tmp_path / folder).mkdir()
+        setting = Setting(tmp_path / folder, slow_at_first, flat, confirm_rounds=20)
+        setting.only("gross")
+        setting.run()
+        return len(setting._journals["confirmation"][0].record(CASES[0]).rounds)
+
+    assert rounds_again("slow") == LOOK
+    taken = itertools.count()
+    monkeypatch.setattr("tare.guard.check.leaks", lambda _a, b, _: ["it grows"] if b.case == CASES[0] else [])
+    assert rounds_again("leaking") == 20

@@ -78,13 +78,9 @@ class Check:
         able = [(a, b) for a, b in pairs if comparable(a, b)]
         refuse_nothing(able, self._rules.metrics)
         first = {b.case: self._test(a, b) for a, b in able}
-        suspects = self._suspects(first, pairs)
-        failing = {
-            b.case: rounds_to_meet_again(len(failures_of(b)), len(b.rounds))
-            for a, b in pairs
-            if newly_failing(a, b)
-        }
-        again = self._measure_again(suspects, first, failing) if suspects else []
+        beyond = self._beyond_figures(first, pairs)
+        suspects = self._suspects(first, beyond)
+        again = self._measure_again(suspects, first, beyond) if suspects else []
         found = self._conclude(pairs, first, suspects, again)
         return Report(
             a="baseline",
@@ -120,9 +116,7 @@ class Check:
     def _test(self, a: Record, b: Record, reach: float = RANKS_FROM) -> list[Tested]:
         return test(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, reach)
 
-    def _suspects(
-        self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
-    ) -> dict[Case, list[Tested]]:
+    def _suspects(self, first: dict[Case, list[Tested]], beyond: Collection[Case]) -> dict[Case, list[Tested]]:
         """What the first measurement suspects, by case; the list is empty where it is a leak or a failure."""
         if self._rules.confirm_rounds == 0:
             return {}
@@ -130,10 +124,20 @@ class Check:
         for case, tests in first.items():
             if named := self._suspected(tests):
                 found[case] = named
+        for case in beyond:
+            found.setdefault(case, [])
+        return found
+
+    def _beyond_figures(
+        self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
+    ) -> dict[Case, int]:
+        """The cases that fail or leak and did not before, with as many rounds as it takes to see it again."""
+        found = {}
         for a, b in pairs:
-            broken = a.ok and not b.ok
-            if broken or newly_failing(a, b) or (b.case in first and leaks(a, b, self._rules.thresholds)):
-                found.setdefault(b.case, [])
+            if newly_failing(a, b):
+                found[b.case] = rounds_to_meet_again(len(failures_of(b)), len(b.rounds))
+            elif (a.ok and not b.ok) or (b.case in first and leaks(a, b, self._rules.thresholds)):
+                found[b.case] = self._options.rounds
         return found
 
     def _suspected(self, tests: Sequence[Tested]) -> list[Tested]:
@@ -148,10 +152,10 @@ class Check:
         return is_suspect(one.a, one.b, one.found, one.limits.margin)
 
     def _measure_again(
-        self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]], failing: Mapping[Case, int]
+        self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]], beyond: Mapping[Case, int]
     ) -> list[tuple[Record, Record]]:
-        """The suspects in fresh processes, each as often as its noise asks for, or `failing` for those that fail
-        in some rounds; equals take turns as before."""
+        """The suspects in fresh processes, each as often as its noise asks for, or what it is suspected of beyond
+        its figures; equals take turns as before."""
         named = [one for tests in suspects.values() for one in tests]
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
         cases: dict[Case, Options] = {}
@@ -161,15 +165,15 @@ class Check:
                 rounds_to_confirm(noise, family, limits.margin, resolution=limits.resolution)
                 for noise, limits in noises
             ]
-            if case in failing:
-                wanted.append(failing[case])
-            rounds = self._rules.confirm_rounds or max(wanted, default=self._options.rounds)
+            if case in beyond:
+                wanted.append(beyond[case])
+            rounds = self._rules.confirm_rounds or max(wanted)
             # As long a round as before, and parity is proved already.
             budget = self._options.round_budget * rounds
             cases[case] = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
-        return self._measure(cases, "confirmation", self._let_go(suspects, failing))[0]
+        return self._measure(cases, "confirmation", self._let_go(suspects, beyond))[0]
 
-    def _let_go(self, suspects: dict[Case, list[Tested]], failing: Collection[Case]) -> LetGo:
+    def _let_go(self, suspects: dict[Case, list[Tested]], beyond: Collection[Case]) -> LetGo:
         """Whether nothing that a case is suspected of is worth more rounds. A leak or a failure has them all."""
 
         def decide(case: Case, rounds: Sequence[list[Round]]) -> bool:
@@ -178,7 +182,7 @@ class Check:
             found = {one.metric.name: one.found for one in self._test(before, now)}
             named = [found.get(one.metric.name) for one in suspects[case]]
             hopeless = all(one is not None and is_hopeless(one) for one in named)
-            return case not in failing and bool(named) and hopeless
+            return case not in beyond and bool(named) and hopeless
 
         return decide
 
