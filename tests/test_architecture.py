@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     }.items()
 }
 # Single files at the top, for everyone.
-SHARED = {"errors", "home", "locks", "plugins", "__init__"}
+SHARED = {"errors", "home", "locks", "plugins", "printable", "__init__"}
 
 
 def imports(path: Path) -> set[str]:

@@ -67,6 +67,20 @@ def test_prove_says_of_each_rung_what_failed(home: Path) -> None:
     assert [curve["parity"]["status"] for curve in curves if not curve["failure"]] == ["same"]
 
 
+def test_a_reference_that_fails_is_said_of_its_cases_and_the_others_go_on(home: Path) -> None:
+    asked = ("prove", "planted_no_reference", "--rung", "eager,torchscript", "--device", "cpu", "--steps", "2")
+    done = planted_tare(home, *asked, "--batch", "32,16", TARE_PLUGINS=PLUGINS)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    said = [line.strip() for line in done.stdout.splitlines() if "planted reference" in line]
+    reason = "the reference failed: exception, ValueError: a planted reference"
+    assert said == [f"eager: {reason}", f"torchscript: {reason}"]
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("eager", "torchscript"))]
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("eager", "unchecked"), ("torchscript", "unchecked"), ("eager", "same"), ("torchscript", "same")
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_proof_shows_the_curves_that_are_there(home: Path, number: signal.Signals) -> None:
     asked = ("prove", "mlp", "--rung", "eager,planted_hanging", "--device", "cpu", "--steps", "2", "--json")

@@ -209,7 +209,7 @@ def test_an_executable_that_cannot_be_started_is_not_installed(
         program.chmod(0o755)
     executor = LocalExecutor(SpawnLauncher(), home / "scratch")
     monkeypatch.setattr("tare.execute.executor.get_rung", lambda _: Elsewhere(program))
-    executor._staged[CASE.key] = Prepared(build_s=0, prepare_s=0, cache="none")
+    executor._staged[executor._staging(CASE)] = Prepared(build_s=0, prepare_s=0, cache="none")
     before = psutil.Process().num_fds()
     done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
     assert done.failure is not None

@@ -136,7 +136,7 @@ def test_evidence_that_has_no_room_is_said_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "scratch"
     file.touch()
     executor = ErrandExecutor(SpawnLauncher(("true",)), file)
-    executor._staged[CASE.key] = Prepared(build_s=0.0, prepare_s=0.0, cache="warm")
+    executor._staged[executor._staging(CASE)] = Prepared(build_s=0.0, prepare_s=0.0, cache="warm")
     said = r"^cannot make the folder .*/scratch/.* \(Not a directory\); set TARE_HOME$"
     rung: Any = Staged()
     with pytest.raises(BadInput, match=said):

@@ -1,105 +1,16 @@
 """A check on executors that measure nothing: who is suspected, what is measured again, what is reported."""
 
 import random
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
+from builders import make_case, make_record, make_round, make_series
+from checking import CASES, ROUNDS, Setting, Simulated, flat, gross, of, slow_first
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput
-from tare.guard.changes import Report
-from tare.guard.check import Check, Rules
-from tare.guard.metrics import METRICS, get_metric
-from tare.guard.sides import Side
-from tare.guard.thresholds import Thresholds, make_thresholds
-from tare.records.record import HostMemory, Record, Round
-from tare.store.database import Store
-from tare.store.journal import begin
-
-CASES = [make_case(batch=n) for n in range(1, 7)]
-ROUNDS = 6
-StepS = Callable[[Case, int], float]
-
-
-class Silent:
-    def starts(self, case: Case, index: int) -> None: ...
-    def ends(self, case: Case, done: Round) -> None: ...
-    def records(self, record: Record) -> None: ...
-
-
-class Simulated:
-    """An executor whose rounds take what `step_s` says of their case and of how many came before."""
-
-    def __init__(self, step_s: StepS, order: list[str], name: str, seed: int) -> None:
-        self._step_s, self._order, self._name = step_s, order, name
-        self._drawn = random.Random(seed)
-        self._taken = 0
-
-    def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
-        self._order.append(self._name)
-        seconds = self._step_s(case, self._taken)
-        self._taken += 1
-        if seconds <= 0:
-            return make_round(index, failure=make_failure())
-        memory = HostMemory(peak=10**9, prepare_peak=10**9, start=10**8, method="test")
-        return make_round(index, seconds * self._drawn.lognormvariate(0, 0.01), host_memory=memory)
-
-
-class Setting:
-    """A check of CASES with two simulated versions, or with one and a stored baseline."""
-
-    def __init__(self, tmp_path: Path, now: StepS, before: StepS | None, **rules: Any) -> None:
-        self.order: list[str] = []
-        self.stages: list[str] = []
-        self.store = Store(str(tmp_path / "check.db"))
-        self._versions = {"now": now} | ({"before": before} if before else {})
-        self.use(Simulated)
-        self._rules = Rules(Thresholds(), METRICS, **rules)
-        self._journals: dict[str, Any] = {}
-
-    def use(self, kind: type[Simulated]) -> None:
-        """Executors of this kind measure, one for each version."""
-        found = enumerate(self._versions.items(), 1)
-        self._executors = [kind(step_s, self.order, name, seed) for seed, (name, step_s) in found]
-
-    def only(self, *metrics: str) -> None:
-        self._rules = self._rules._replace(metrics=[get_metric(name) for name in metrics])
-
-    def limit(self, document: dict[str, Any]) -> None:
-        self._rules = self._rules._replace(thresholds=make_thresholds(document, "test"))
-
-    def sides(self, stage: str) -> list[Side]:
-        self.stages.append(stage)
-        if stage not in self._journals:
-            self._journals[stage] = [begin(self.store, stage, stage, []) for _ in self._executors]
-        return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
-
-    def run(
-        self, stored: list[Record] | None = None, rounds: int = ROUNDS, cases: Sequence[Case] = CASES
-    ) -> Report:
-        options = Options(rounds=rounds)
-        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(cases)
-
-
-def flat(_: Case, __: int) -> float:
-    return 1e-3
-
-
-def slow_first(case: Case, _: int) -> float:
-    return 1.1e-3 if case.batch == 1 else 1e-3
-
-
-def of(report: Report, case: Case, metric: str) -> Any:
-    changes = next(entry.changes for entry in report.cases if entry.case == case.key)
-    return next(change for change in changes if change.metric == metric)
-
-
-def gross(report: Report, case: Case) -> Any:
-    return of(report, case, "gross")
+from tare.records.record import Round
 
 
 def test_two_equal_versions_raise_nothing(tmp_path: Path) -> None:
@@ -132,20 +43,6 @@ def test_a_suspicion_that_fresh_processes_do_not_share_is_dropped(tmp_path: Path
     found = gross(report, CASES[0])
     assert found.stage == "not confirmed"
     assert "first seen as +" in found.note
-
-
-def test_rounds_that_fail_now_and_then_are_told_of_both_measurements(tmp_path: Path) -> None:
-    """The slow case fails in every third of its rounds: the others are compared, and its failures are told."""
-    rounds: dict[int, int] = {}
-
-    def flaky(case: Case, _: int) -> float:
-        rounds[case.batch] = rounds.get(case.batch, 0) + 1
-        return 0.0 if case.batch == 1 and rounds[1] % 3 == 0 else slow_first(case, 0)
-
-    report = Setting(tmp_path, flaky, flat).run()
-    told = next(case.reason for case in report.cases if case.case == CASES[0].key)
-    assert told.startswith("2 of 6 rounds failed now (exception: it broke), then ")
-    assert gross(report, CASES[0]).stage == "confirmed"
 
 
 def test_nobody_is_accused_of_what_cannot_be_measured_again(tmp_path: Path) -> None:
@@ -241,15 +138,6 @@ def test_a_stored_baseline_of_few_rounds_can_accuse_among_many_cases(tmp_path: P
 def test_a_case_without_a_baseline_is_listed(tmp_path: Path) -> None:
     report = Setting(tmp_path, flat, None).run([make_record(CASES[0])])
     assert report.only_b == [case.key for case in CASES[1:]]
-
-
-def test_a_case_that_fails_twice_is_broken_and_one_that_fails_once_is_not(tmp_path: Path) -> None:
-    report = Setting(tmp_path, lambda case, _: 0.0 if case.batch == 2 else 1e-3, flat).run()
-    assert {case.case: case.state for case in report.bad} == {CASES[1].key: "broken"}
-    (tmp_path / "b").mkdir()
-    once = Setting(tmp_path / "b", lambda case, taken: 0.0 if case.batch == 2 and taken < 12 else 1e-3, flat).run()
-    assert once.exit_code == 0
-    assert any("failed once and not again" in case.reason for case in once.cases)
 
 
 @pytest.mark.parametrize(("rounds", "stages"), [(0, {"first"}), (12, {"first", "confirmation"})])

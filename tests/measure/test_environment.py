@@ -9,7 +9,7 @@ import pytest
 
 import tare
 from tare.measure import health
-from tare.measure.environment import PLACES, collect
+from tare.measure.environment import PLACES, collect, collect_without_torch
 from tare.measure.nvml import Gpu
 from tare.records.environment import Environment, differences
 
@@ -109,3 +109,15 @@ def test_every_check_has_a_state_and_a_warning_has_a_remedy(monkeypatch: pytest.
     assert {check.state for check in checks} <= {"good", "warn", "unknown"}
     assert all(check.remedy for check in checks if check.state == "warn")
     assert (checks[-1].state, checks[-1].seen) == ("unknown", "NVML does not answer")
+
+
+def test_what_needs_no_torch_is_a_part_of_what_a_worker_says() -> None:
+    """The same facts under the same names, so that both are compared alike."""
+    whole, part = collect(), collect_without_torch()
+    # Of these NVML may see more than torch, which is shown a part of the machine.
+    others = {"gpu", "gpus", "driver"}
+    assert part.flags == whole.flags
+    for mine, theirs in ((part.machine, whole.machine), (part.software, whole.software)):
+        assert {name: value for name, value in mine.items() if name not in others}.items() <= theirs.items()
+    assert {"arch", "cpu", "cores", "logical_cores", "memory_gib"} <= part.machine.keys()
+    assert {"os", "kernel"} <= part.software.keys()

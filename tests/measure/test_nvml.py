@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tare.measure import health
-from tare.measure.nvml import REASONS, Gpu, GpuReading, throttle_reasons
+from tare.measure.nvml import REASONS, Gpu, GpuReading, seen_by_nvml, throttle_reasons
 
 
 class NVMLError(Exception):
@@ -139,3 +139,14 @@ def test_health_of_a_gpu() -> None:
 
 def test_a_gpu_that_says_nothing_is_unknown_and_not_good() -> None:
     assert states() == {"cuda:0 processes": "unknown", "cuda:0 throttling": "unknown"}
+
+
+def test_the_gpus_of_a_machine_are_named_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {
+        "nvmlInit": None, "nvmlDeviceGetCount": 2, "nvmlDeviceGetHandleByIndex": 0,
+        "nvmlDeviceGetName": "NVIDIA H200", "nvmlSystemGetDriverVersion": "580.1",
+    }  # fmt: skip
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(**named))
+    assert seen_by_nvml() == (["NVIDIA H200", "NVIDIA H200"], "580.1")
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    assert seen_by_nvml() == ([], None)

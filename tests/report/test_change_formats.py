@@ -87,17 +87,6 @@ def test_markdown_shows_names_and_reasons_as_they_are() -> None:
     assert f"fails now: exception: &lt; {KERNEL}" in whole
 
 
-def test_a_case_that_failed_once_and_not_again_is_told() -> None:
-    case = CaseChange(case="mlp/eager", state="compared", reason="failed once and not again (signal: SIGSEGV)")
-    report = make_report(cases=[case])
-    assert "- `mlp/eager` failed once and not again (signal: SIGSEGV)" in get_renderer("markdown")(report)
-    assert "::warning title=mlp/eager::failed once and not again" in get_renderer("github")(report)
-    root = ElementTree.fromstring(get_renderer("junit")(report))
-    assert (root.get("failures"), root.findtext(".//system-out")) == ("0", case.reason)
-    (result,) = json.loads(get_renderer("sarif")(report))["runs"][0]["results"]
-    assert (result["level"], result["message"]["text"]) == ("warning", case.reason)
-
-
 @pytest.mark.parametrize("name", ["markdown", "github", "junit", "sarif"])
 def test_what_was_forced_is_told_in_every_report(name: str) -> None:
     report = make_report(forced=["machine.cpu: one against another"], notes=["the machine may have changed"])

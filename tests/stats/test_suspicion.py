@@ -16,6 +16,7 @@ from tare.stats.suspicion import (
     is_suspect,
     most_to_confirm,
     rounds_to_confirm,
+    rounds_to_meet_again,
 )
 
 
@@ -111,3 +112,11 @@ def test_a_threshold_of_three_percent_finds_three_percent() -> None:
     assert most_to_confirm(0.02 / 70, 0.001) == MOST_FINE
     assert found_share(margin, 0.03, 0.03) > 0.85
     assert found_share(MARGIN, 0.05, 0.03) < 0.4
+
+
+def test_what_fails_in_some_rounds_has_enough_to_fail_again() -> None:
+    for failed, rounds in ((1, 6), (2, 6), (3, 6), (5, 6), (1, 10)):
+        needed = rounds_to_meet_again(failed, rounds)
+        missed = [(1 - failed / rounds) ** n for n in (needed, needed - 1)]
+        assert missed[0] <= 0.05 + 1e-12 < missed[1], (failed, rounds)
+    assert rounds_to_meet_again(1, 100) == MOST_CONFIRM

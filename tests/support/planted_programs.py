@@ -1,14 +1,19 @@
-"""Rungs whose programs do what must not happen. Loaded into workers through TARE_PLUGINS."""
+"""Rungs whose programs do what must not happen, and a workload whose reference fails. Loaded into workers through
+TARE_PLUGINS."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
 from tare.rungs.base import Missing
 from tare.rungs.native import NativeRung
 from tare.rungs.registry import rung
-from tare.workloads.base import Workload
+from tare.workloads.base import Batch, Workload
+from tare.workloads.registry import workload
 
 # Not `>&$TARE_FD`: some shells know no descriptors of two digits.
 DONE = """echo '{"kind": "done"}' > /dev/fd/$TARE_FD"""
@@ -74,3 +79,31 @@ class Hanging(Planted):
     name = "planted_hanging"
     summary = "says that it has begun, in a file, and never ends"
     script = 'touch "$TARE_HOME/begun"; sleep 3600'
+
+
+class NoFloat64(torch.nn.Module):  # type: ignore[misc]
+    """A layer that large batches in float64 are too much for."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(features, classes)
+
+    def forward(self, x: Any) -> Any:
+        if x.dtype == torch.float64 and x.shape[0] > 16:
+            raise ValueError("a planted reference\nwith a second line")
+        return self.layer(x)
+
+
+@workload(
+    "planted_no_reference", domain="other", task="fault", source="tests", batch=4,
+    sizes={"features": 64, "classes": 10},
+)  # fmt: skip
+class NoReference:
+    def build(self, features: int, classes: int) -> Any:
+        return NoFloat64(features, classes)
+
+    def inputs(self, batch: int, features: int, classes: int) -> Batch:
+        return Batch((torch.randn(batch, features),), torch.randint(classes, (batch,)))
+
+    def loss(self, output: Any, target: Any) -> Any:
+        return torch.nn.functional.cross_entropy(output, target)

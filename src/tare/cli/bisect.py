@@ -45,6 +45,7 @@ def bisect(
     from tare.guard.bisect.asked import Asked, make_spec
     from tare.guard.bisect.loop import bisect as search
     from tare.home import home
+    from tare.measure.environment import collect_without_torch
     from tare.report.bisect import bisect_view
     from tare.report.terminal import make_console
 
@@ -67,7 +68,8 @@ def bisect(
             if not as_json:
                 console.print(text, style="dim", markup=False)
 
-        outcome = search(spec, home() / "bisect" / spec.fingerprint, resume, confidence, runs, tell)
+        here = collect_without_torch()
+        outcome = search(spec, home() / "bisect" / spec.fingerprint, resume, confidence, runs, tell, here)
     if as_json:
         print_json(outcome.document())
     else:

@@ -9,7 +9,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, TareError, brief
-from tare.execute.executor import LocalExecutor, OnStage
+from tare.execute.executor import LocalExecutor, OnStage, unchecked
 from tare.execute.jobs import CurveJob, FramesJob, Job, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import CannotStart, Launcher, SpawnLauncher
@@ -44,16 +44,23 @@ def _failed_curve(case: Case, failure: Failure) -> Curve:
     return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
 
 
+def _unproved_curve(case: Case, failure: Failure) -> Curve:
+    """Nothing to compare with: the rung has not failed, nor has it been run."""
+    return Curve(case=case, parity=unchecked(failure))
+
+
 class ErrandExecutor(LocalExecutor):
     def __init__(self, launcher: Launcher, scratch: Path, on_stage: OnStage = lambda _: None) -> None:
         super().__init__(launcher, scratch, on_stage)
-        # How the staging of a folder ended: that it is there does not say so.
-        self._stagings: dict[str, Failure | None] = {}
+        # How the making of a folder ended: that it is there does not say so.
+        self._made: dict[ReferenceJob | StageJob, Failure | None] = {}
 
     def follow_curve(self, case: Case, data: str, steps: int, options: Options) -> Curve:
         """Trains a case on `data`, and compares every loss with that of eager in float64."""
         what = (reference_case(case), data, steps, options)
         reference = self._curve_reference(*what)
+        if isinstance(reference, Failure):
+            return _unproved_curve(case, reference)
         evidence = self._folder(f"curve-{data}-{steps}", case)
         make_folder(evidence)
         job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=self._cache(case))
@@ -71,12 +78,22 @@ class ErrandExecutor(LocalExecutor):
             return _failed_curve(
                 case, Failure(cause="no-result", message=f"it left no losses that can be read: {brief(error)}")
             )
+        wider: list[Reference | Failure] = []
+
+        def widen() -> Reference | None:
+            wider.append(self._curve_reference(*what, widen=True))
+            return wider[0] if isinstance(wider[0], Reference) else None
+
+        parity = judge(found, reference, case.precision, widen)
+        if wider and isinstance(wider[0], Failure):
+            why = f"judged by one run of eager, since more failed: {wider[0].cause}, {wider[0].message}"
+            parity = msgspec.structs.replace(parity, reason=why)
         return Curve(
             case=case,
             losses=losses,
             reference=[float(value) for value in wanted.values()],
             errors=[min(error, 1e300) for error in errors(wanted, found).values()],
-            parity=judge(found, reference, case.precision, lambda: self._curve_reference(*what, widen=True)),
+            parity=parity,
         )
 
     def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
@@ -119,21 +136,23 @@ class ErrandExecutor(LocalExecutor):
 
     def _curve_reference(
         self, case: Case, data: str, steps: int, options: Options, widen: bool = False
-    ) -> Reference:
+    ) -> Reference | Failure:
         """Made once for all rungs. Data that do not fit the workload are the user's mistake, not a failure."""
         folder = self._folder(f"curve-reference-{data}-{steps}", case)
-        found = load_reference(folder)
-        if found is None or widen:
+        job = ReferenceJob(case=case, folder=str(folder), data=data, steps=steps, widen=widen)
+        if job not in self._made:
             self._on_stage("reference")
-            job = ReferenceJob(case=case, folder=str(folder), data=data, steps=steps, widen=widen)
-            failure = self._finish(job, case, options)
-            if failure and failure.message.startswith(REFUSED):
-                raise BadInput(failure.message.removeprefix(REFUSED))
-            if failure:
-                raise TareError(f"the reference of {case.key} failed: {failure.message}")
-            found = load_reference(folder)
-            assert found is not None, "a reference that was made without a failure is there"
-        return found
+        failure = self._make(job, options)
+        if failure and failure.message.startswith(REFUSED):
+            raise BadInput(failure.message.removeprefix(REFUSED))
+        no_result = Failure(cause="no-result", message="it left nothing that can be read")
+        return failure or load_reference(folder) or no_result
+
+    def _make(self, job: ReferenceJob | StageJob, options: Options) -> Failure | None:
+        """Once for all that need it: what failed would fail for each of them, perhaps after a long time."""
+        if job not in self._made:
+            self._made[job] = self._finish(job, job.case, options)
+        return self._made[job]
 
     def _staged_errand(
         self,
@@ -153,11 +172,8 @@ class ErrandExecutor(LocalExecutor):
             return Failure(cause="not-installed", message=str(error), stage="build")
         staged = rung.staged_as(case)
         folder = self._folder(f"stage-{data}-{steps}" if steps else "stage", staged)
-        if str(folder) not in self._stagings and not (staged.key in self._staged and not steps):
-            staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
-            self._stagings[str(folder)] = self._finish(staging, staged, options)
-        failure = self._stagings.get(str(folder))
-        if failure:
+        staging = StageJob(case=staged, folder=str(folder), data=data, steps=steps)
+        if staging not in self._staged and (failure := self._make(staging, options)):
             return failure
         return Errand(
             msgspec.structs.replace(job, stage=str(folder)), SpawnLauncher(command, "executable", environment)

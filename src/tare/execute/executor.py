@@ -57,7 +57,8 @@ class LocalExecutor:
         self._references: dict[str, Failure | None] = {}
         self._gpus: dict[str, str] = {}
         self._unbuilt: dict[tuple[str, str], TareError] = {}
-        self._staged: dict[str, Prepared] = {}
+        # What a staging took, where it went well: one that failed is tried again in the next round.
+        self._staged: dict[StageJob, Prepared] = {}
         self._counted: set[str] = set()
 
     def probe(self, what: str = "this machine") -> Probed:
@@ -104,7 +105,7 @@ class LocalExecutor:
             # Once is enough, and the profiler takes a second to begin.
             job = self._job(case, options, reference=_text(reference), cache=cache, kernels=index == 0)
             done = self._run(job, index, options)
-        return done if no_reference is None else msgspec.structs.replace(done, parity=_unchecked(no_reference))
+        return done if no_reference is None else msgspec.structs.replace(done, parity=unchecked(no_reference))
 
     def preparations(self, case: Case, parity: bool) -> list[Job]:
         """What can be done ahead for a case, beside other cases and untimed; with `parity`, its reference too."""
@@ -122,7 +123,7 @@ class LocalExecutor:
         good = ending.status == 0 and ending.killed is None
         staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
         if staged and isinstance(job, StageJob):
-            self._staged[job.case.key] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
+            self._staged[job] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
         if good and isinstance(job, ReferenceJob):
             self._references[job.case.key] = None
         return good
@@ -165,13 +166,13 @@ class LocalExecutor:
         except TareError as error:
             return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
         staging = self._staging(rung.staged_as(case))
-        if staging.case.key not in self._staged:
+        if staging not in self._staged:
             ending, _ = self._supervise(staging, options, case.device)
             failure = failure_of(ending, options.timeout)
             if failure:
                 return _failed(index, failure, ending.seconds)
-            self._staged[staging.case.key] = next(m for m in ending.messages if isinstance(m, Prepared))
-        staged = self._staged[staging.case.key]
+            self._staged[staging] = next(m for m in ending.messages if isinstance(m, Prepared))
+        staged = self._staged[staging]
         # What was staged for another case is counted here as well: alone, this one would have taken as long.
         cold = staged.cache == "cold" and case.key not in self._counted
         self._counted.add(case.key)
@@ -277,5 +278,6 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _unchecked(failure: Failure) -> Parity:
+def unchecked(failure: Failure) -> Parity:
+    """The parity of a rung whose reference could not be computed."""
     return Parity(status="unchecked", reason=f"the reference failed: {failure.cause}, {failure.message}")

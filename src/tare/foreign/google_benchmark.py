@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from tare.foreign.point import ForeignPoint, Imported, known, printable, when
+from tare.foreign.point import LONGEST_NAME, ForeignPoint, Imported, known, when
+from tare.printable import printable
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -33,7 +34,7 @@ def read(document: Document, where: str) -> Imported:
     points, left_out = [], {}
     groups: dict[str, list[_Benchmark]] = {}
     for each in document.benchmarks:
-        groups.setdefault(printable(each.run_name or each.name or "unnamed"), []).append(each)
+        groups.setdefault(printable(each.run_name or each.name or "unnamed", LONGEST_NAME), []).append(each)
     for name, group in groups.items():
         values = _values(group)
         if not values:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tare.errors import BadInput
+from tare.printable import printable
 
 Source = Literal["pyperf", "pytest-benchmark", "google-benchmark"]
 Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
@@ -60,11 +61,6 @@ def when(text: str | None, where: str) -> str:
         return aware.astimezone(UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError):
         raise BadInput(f"{where}: '{text[:40]}' is not a date") from None
-
-
-def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """A text of a stranger's file for a terminal, a table or an SVG, none of which may take orders from it."""
-    return "".join(c if c.isprintable() else "?" for c in text[:longest])
 
 
 def known(**facts: object) -> dict[str, str]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tare.foreign.point import ForeignPoint, Imported, Positive, known, printable, when
+from tare.foreign.point import LONGEST_NAME, ForeignPoint, Imported, Positive, known, when
+from tare.printable import printable
 
 UNITS = {"second": "s", "byte": "B", "integer": ""}
 
@@ -31,7 +32,7 @@ def read(document: Document, where: str) -> Imported:
     points, left_out = [], {}
     for number, benchmark in enumerate(document.benchmarks, 1):
         common = {**document.metadata, **benchmark.metadata}
-        name = printable(str(common.get("name") or f"benchmark {number}"))
+        name = printable(str(common.get("name") or f"benchmark {number}"), LONGEST_NAME)
         values = [median(run.values) for run in benchmark.runs if run.values]
         if not values:
             left_out[name] = "no run has values"

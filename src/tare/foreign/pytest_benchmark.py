@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from tare.foreign.point import ForeignPoint, Imported, known, printable, when
+from tare.foreign.point import LONGEST_NAME, ForeignPoint, Imported, known, when
+from tare.printable import printable
 
 
 class _Stats(msgspec.Struct):
@@ -32,7 +33,7 @@ def read(document: Document, where: str) -> Imported:
     brand = cpu.get("brand_raw") if isinstance(cpu, dict) else cpu
     points, left_out = [], {}
     for number, benchmark in enumerate(document.benchmarks, 1):
-        name = printable(benchmark.fullname or benchmark.name or f"benchmark {number}")
+        name = printable(benchmark.fullname or benchmark.name or f"benchmark {number}", LONGEST_NAME)
         figure = benchmark.stats.median
         if figure is None or not 0 < figure < 1e300:
             left_out[name] = f"its median is {'not a number' if figure is None else figure}"

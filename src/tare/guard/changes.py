@@ -60,6 +60,8 @@ class CaseChange(msgspec.Struct, kw_only=True):
     case: str
     state: State
     reason: str = ""
+    # Compared by its good rounds; but some failed now, as `reason` says, and none did before.
+    newly_failing: bool = False
     changes: list[Change] = []
     leaks: list[str] = []
     # The ids of the two records, before and now.
@@ -74,7 +76,7 @@ class CaseChange(msgspec.Struct, kw_only=True):
 
     @property
     def bad(self) -> bool:
-        return bool(self.regressions or self.leaks) or self.state in ("broken", "different")
+        return bool(self.regressions or self.leaks or self.newly_failing) or self.state in ("broken", "different")
 
 
 class Report(msgspec.Struct, kw_only=True):

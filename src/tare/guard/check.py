@@ -1,6 +1,6 @@
 """A check: measure, suspect, measure the suspects again in fresh processes, and only then report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -19,7 +19,9 @@ from tare.guard.compare import (
     comparable,
     conclude,
     failed_rounds,
+    failures_of,
     match,
+    newly_failing,
     shared_change,
     summary,
     test,
@@ -32,7 +34,14 @@ from tare.records.record import Record, Round
 from tare.stats.comparison import RANKS_FROM, Comparison
 from tare.stats.multiple import adjusted
 from tare.stats.power import detectable_change, noise_of
-from tare.stats.suspicion import LEVEL, confirm, is_hopeless, is_suspect, rounds_to_confirm
+from tare.stats.suspicion import (
+    LEVEL,
+    confirm,
+    is_hopeless,
+    is_suspect,
+    rounds_to_confirm,
+    rounds_to_meet_again,
+)
 
 # The stages of a check, as the runs in the store are told apart.
 StageName = str
@@ -69,8 +78,9 @@ class Check:
         able = [(a, b) for a, b in pairs if comparable(a, b)]
         refuse_nothing(able, self._rules.metrics)
         first = {b.case: self._test(a, b) for a, b in able}
-        suspects = self._suspects(first, pairs)
-        again = self._measure_again(suspects, first) if suspects else []
+        beyond = self._beyond_figures(first, pairs)
+        suspects = self._suspects(first, beyond)
+        again = self._measure_again(suspects, first, beyond) if suspects else []
         found = self._conclude(pairs, first, suspects, again)
         return Report(
             a="baseline",
@@ -106,9 +116,7 @@ class Check:
     def _test(self, a: Record, b: Record, reach: float = RANKS_FROM) -> list[Tested]:
         return test(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, reach)
 
-    def _suspects(
-        self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
-    ) -> dict[Case, list[Tested]]:
+    def _suspects(self, first: dict[Case, list[Tested]], beyond: Collection[Case]) -> dict[Case, list[Tested]]:
         """What the first measurement suspects, by case; the list is empty where it is a leak or a failure."""
         if self._rules.confirm_rounds == 0:
             return {}
@@ -116,10 +124,20 @@ class Check:
         for case, tests in first.items():
             if named := self._suspected(tests):
                 found[case] = named
+        for case in beyond:
+            found.setdefault(case, [])
+        return found
+
+    def _beyond_figures(
+        self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
+    ) -> dict[Case, int]:
+        """The cases that fail or leak and did not before, with as many rounds as it takes to see it again."""
+        found = {}
         for a, b in pairs:
-            broken = a.ok and not b.ok
-            if broken or (b.case in first and leaks(a, b, self._rules.thresholds)):
-                found.setdefault(b.case, [])
+            if newly_failing(a, b):
+                found[b.case] = rounds_to_meet_again(len(failures_of(b)), len(b.rounds))
+            elif (a.ok and not b.ok) or (b.case in first and leaks(a, b, self._rules.thresholds)):
+                found[b.case] = self._options.rounds
         return found
 
     def _suspected(self, tests: Sequence[Tested]) -> list[Tested]:
@@ -134,9 +152,10 @@ class Check:
         return is_suspect(one.a, one.b, one.found, one.limits.margin)
 
     def _measure_again(
-        self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]]
+        self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]], beyond: Mapping[Case, int]
     ) -> list[tuple[Record, Record]]:
-        """The suspects in fresh processes, each as often as its noise asks for; equals take turns as before."""
+        """The suspects in fresh processes, each as often as its noise asks for, or what it is suspected of beyond
+        its figures; equals take turns as before."""
         named = [one for tests in suspects.values() for one in tests]
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
         cases: dict[Case, Options] = {}
@@ -146,13 +165,15 @@ class Check:
                 rounds_to_confirm(noise, family, limits.margin, resolution=limits.resolution)
                 for noise, limits in noises
             ]
-            rounds = self._rules.confirm_rounds or max(wanted, default=self._options.rounds)
+            if case in beyond:
+                wanted.append(beyond[case])
+            rounds = self._rules.confirm_rounds or max(wanted)
             # As long a round as before, and parity is proved already.
             budget = self._options.round_budget * rounds
             cases[case] = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
-        return self._measure(cases, "confirmation", self._let_go(suspects))[0]
+        return self._measure(cases, "confirmation", self._let_go(suspects, beyond))[0]
 
-    def _let_go(self, suspects: dict[Case, list[Tested]]) -> LetGo:
+    def _let_go(self, suspects: dict[Case, list[Tested]], beyond: Collection[Case]) -> LetGo:
         """Whether nothing that a case is suspected of is worth more rounds. A leak or a failure has them all."""
 
         def decide(case: Case, rounds: Sequence[list[Round]]) -> bool:
@@ -160,7 +181,8 @@ class Check:
             now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
             found = {one.metric.name: one.found for one in self._test(before, now)}
             named = [found.get(one.metric.name) for one in suspects[case]]
-            return bool(named) and all(one is not None and is_hopeless(one) for one in named)
+            hopeless = all(one is not None and is_hopeless(one) for one in named)
+            return case not in beyond and bool(named) and hopeless
 
         return decide
 
@@ -180,12 +202,7 @@ class Check:
         for one in found:
             if one.case in confirmed:
                 a, b = confirmed[one.case]
-                if not b.ok and b.failure:
-                    one.state, one.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
-                elif one.state == "broken":
-                    one.state, one.reason = "compared", f"failed once and not again ({one.reason})"
-                elif again_failed := failed_rounds(a, b):
-                    one.reason = f"{one.reason}, then {again_failed}" if one.reason else again_failed
+                _fail_again(one, a, b)
                 # A leak that new processes do not show again was none.
                 one.leaks = leaks(a, b, self._rules.thresholds) if one.leaks else []
         return found
@@ -225,6 +242,26 @@ class Check:
             told += _blindness(new, comparison, len(ps)) if verdict == "undecided" else []
             change.note = ", ".join(told)
             changes[case][position] = change
+
+
+def _fail_again(one: CaseChange, a: Record, b: Record) -> None:
+    """What failed at first has failed if it does so again: a single process may have had bad luck."""
+    again = failed_rounds(a, b)
+    if not b.ok and b.failure:
+        one.state, one.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
+        one.newly_failing = False
+    elif one.state == "broken":
+        one.newly_failing = newly_failing(a, b)
+        first = one.reason
+        one.state, one.reason = "compared", f"failed at first ({first}), then {again}"
+        if not again:
+            one.reason = f"failed once and not again ({first})"
+    elif again:
+        one.newly_failing &= newly_failing(a, b)
+        one.reason = f"{one.reason}, then {again}" if one.reason else again
+    elif one.newly_failing:
+        one.newly_failing = False
+        one.reason += f", and none of {len(b.rounds)} again"
 
 
 def _withdraw(change: Change, why: str) -> None:

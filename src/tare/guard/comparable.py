@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from tare.errors import BadInput
-from tare.records.environment import Difference, differing
+from tare.records.environment import Difference, Environment, differing
 from tare.records.figures import good_rounds
 from tare.records.record import Record
 
@@ -28,18 +28,30 @@ def split_differences(
     hindrances: dict[Difference, None] = {}
     for a, b in pairs:
         for difference in differing(a.environment, b.environment):
-            known = difference.field in SUBJECTS or difference.field in meant
-            (subjects if known else hindrances)[difference] = None
+            (subjects if _is_subject(difference, meant) else hindrances)[difference] = None
     return list(subjects), list(hindrances)
 
 
-def refuse(hindrances: list[Difference]) -> None:
+def hindering(a: Environment, b: Environment) -> list[Difference]:
+    """What keeps figures of two environments from being compared."""
+    return [one for one in differing(a, b) if not _is_subject(one)]
+
+
+def refuse(
+    hindrances: list[Difference],
+    what: str = "not comparable",
+    remedy: str = "--force compares all the same, and says so",
+) -> None:
     """BadInput that names the fields that differ."""
     if not hindrances:
         return
     shown = "; ".join(str(one) for one in hindrances[:3])
     more = f" and {len(hindrances) - 3} more fields" if len(hindrances) > 3 else ""
-    raise BadInput(f"not comparable: {shown}{more} (--force compares all the same, and says so)")
+    raise BadInput(f"{what}: {shown}{more} ({remedy})")
+
+
+def _is_subject(difference: Difference, meant: Collection[str] = ()) -> bool:
+    return difference.field in SUBJECTS or difference.field in meant
 
 
 def were_interleaved(a: Record, b: Record) -> bool:

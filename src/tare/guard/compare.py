@@ -15,7 +15,7 @@ from tare.guard.leak import leaks
 from tare.guard.metrics import Metric, values
 from tare.guard.selectors import Selection
 from tare.guard.thresholds import Limits, Thresholds
-from tare.records.record import Record
+from tare.records.record import Failure, Record
 from tare.stats.comparison import Comparison, Verdict, compare, judge
 from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_decide
@@ -227,6 +227,7 @@ def case_change(a: Record, b: Record, changes: list[Change], thresholds: Thresho
         case=key,
         state="compared",
         reason=failed_rounds(a, b),
+        newly_failing=newly_failing(a, b),
         changes=changes,
         leaks=leaks(a, b, thresholds),
         records=(a.id, b.id),
@@ -238,11 +239,19 @@ def failed_rounds(a: Record, b: Record) -> str:
     """What works in some processes and not in others is compared by the good ones; nobody should overlook it."""
     told = []
     for record, when in ((b, "now"), (a, "before")):
-        failures = [done.failure for done in record.rounds if done.failure]
-        if failures:
+        if failures := failures_of(record):
             share = f"{len(failures)} of {len(record.rounds)} rounds failed {when}"
             told.append(f"{share} ({failures[0].cause}: {failures[0].message})")
     return "; ".join(told)
+
+
+def newly_failing(a: Record, b: Record) -> bool:
+    """Whether some rounds fail now and none did before. (A case of which all fail is broken.)"""
+    return b.ok and bool(failures_of(b)) and not failures_of(a)
+
+
+def failures_of(record: Record) -> list[Failure]:
+    return [done.failure for done in record.rounds if done.failure]
 
 
 def newly_different(a: Record, b: Record) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 import tare
+from tare.measure.nvml import seen_by_nvml
 from tare.records.environment import VARIABLE, Environment
 
 LIBRARIES = ("torch", "torchvision", "numpy", "triton", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "mkl")
@@ -37,10 +38,17 @@ def collect() -> Environment:
     )
 
 
-def _machine() -> dict[str, str]:
-    import torch
+def collect_without_torch() -> Environment:
+    """The part of it that no version of torch has a say in: for figures that programs of the user's give. Nothing
+    here wakes a device."""
+    gpus, driver = seen_by_nvml()
+    machine = {**_host(), **({"gpu": gpus[0], "gpus": str(len(gpus))} if gpus else {})}
+    software = {**_system(), **({"driver": driver} if driver else {})}
+    return Environment(machine=machine, software=software, flags=_variables(), circumstances={})
 
-    facts = {
+
+def _host() -> dict[str, str]:
+    return {
         "arch": platform.machine(),
         "cpu": _cpu_model(),
         "cores": str(psutil.cpu_count(logical=False) or os.cpu_count()),
@@ -48,6 +56,12 @@ def _machine() -> dict[str, str]:
                              else os.cpu_count()),
         "memory_gib": str(round(psutil.virtual_memory().total / 2**30)),
     }  # fmt: skip
+
+
+def _machine() -> dict[str, str]:
+    import torch
+
+    facts = _host()
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         facts["gpu"] = properties.name
@@ -57,15 +71,14 @@ def _machine() -> dict[str, str]:
     return facts
 
 
+def _system() -> dict[str, str]:
+    return {"os": platform.system(), "kernel": platform.release()}
+
+
 def _software() -> dict[str, str]:
     import torch
 
-    facts = {
-        "os": platform.system(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "tare": tare.__version__,
-    }
+    facts = {**_system(), "python": platform.python_version(), "tare": tare.__version__}
     for name in LIBRARIES:
         try:
             facts[name] = version(name)

@@ -28,6 +28,21 @@ def throttle_reasons(bits: int) -> tuple[str, ...]:
     return tuple(name for bit, name in REASONS.items() if bits & bit)
 
 
+def seen_by_nvml() -> tuple[list[str], str | None]:
+    """The names of all GPUs of this machine, and their driver's version; nothing where there is no NVML."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        names = [str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count)]
+        return names, str(pynvml.nvmlSystemGetDriverVersion())
+    except (ImportError, OSError):
+        return [], None
+    except pynvml.NVMLError:
+        return [], None
+
+
 class Gpu:
     """One GPU by the index that CUDA gives it (CUDA_VISIBLE_DEVICES is honoured through its PCI address)."""
 

@@ -24,6 +24,15 @@ STATES = {
     "mended": "works now, and failed before",
 }
 
+SOMETIMES = "fails in some rounds now, and did not before"
+
+
+def wrong_with(case: CaseChange) -> str:
+    """Why a case is bad as a whole, whatever its figures are; empty where it is not."""
+    if case.state in ("broken", "different"):
+        return f"{STATES[case.state]}: {case.reason}"
+    return f"{SOMETIMES}: {case.reason}" if case.newly_failing else ""
+
 
 def changes_view(report: Report, everything: bool = False) -> RenderableType:
     """`everything` shows the lines as well in which nothing changed."""
@@ -62,7 +71,7 @@ def _only(report: Report) -> list[tuple[str, list[str]]]:
 
 def summary_line(report: Report) -> str:
     """`2 regressions in 1 of 12 cases, 1 not compared; gross: 9 same, 2 undecided, 1 slower`"""
-    found = sum(len(case.regressions) + len(case.leaks) + (case.state != "compared") for case in report.bad)
+    found = sum(len(case.regressions) + len(case.leaks) + bool(wrong_with(case)) for case in report.bad)
     if not found:
         head = f"no regression in {len(report.cases)} {_plural('case', len(report.cases))}"
     else:
@@ -124,8 +133,10 @@ def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
     shown = [c for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
              or c.stage != "first" or c.metric == "gross"]  # fmt: skip
     parts: list[RenderableType] = [key_text(case.case, "bold red" if case.bad else "")]
-    if case.state != "compared":
-        parts.append(Text(f"  {STATES[case.state]}: {case.reason}", style="red" if case.bad else "dim"))
+    if wrong := wrong_with(case):
+        parts.append(Text(f"  {wrong}", style="red"))
+    elif case.state != "compared":
+        parts.append(Text(f"  {STATES[case.state]}: {case.reason}", style="dim"))
     elif case.reason:
         parts.append(Text(f"  {case.reason}", style="yellow"))
     parts += [Text(f"  leak: {leak}", style="bold red") for leak in case.leaks]

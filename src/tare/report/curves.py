@@ -35,6 +35,11 @@ def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
         for curve in curves
         if curve.failure
     ]
+    parts += [
+        Text(f"  {curve.case.rung}: {curve.parity.reason}", style="yellow")
+        for curve in curves
+        if curve.parity.reason and not curve.failure
+    ]
     return Group(*parts)
 
 

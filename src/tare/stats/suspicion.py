@@ -40,6 +40,8 @@ CAUTION = 1.75
 # go. Nobody is accused thereby; of changes that 30 rounds would just find (z is 2.7 after ten) one in 70 is lost.
 LOOK = 10
 HOPELESS = 0.3
+# How surely a confirmation meets what failed in some processes once more, if it fails as often as at first.
+MET_AGAIN = 0.95
 
 
 def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin: float) -> bool:
@@ -68,6 +70,12 @@ def rounds_to_confirm(
         rounds_to_find(resolution, CAUTION * noise, level, margin, POWER, most) if math.isfinite(noise) else None
     )
     return min(max(fewest, wanted or most), max(most, fewest))
+
+
+def rounds_to_meet_again(failed: int, rounds: int) -> int:
+    """Rounds of a confirmation in which what failed in some of its rounds fails again at least once, or the most
+    there are: 1 - (1 - failed / rounds) ** n is MET_AGAIN."""
+    return min(math.ceil(math.log(1 - MET_AGAIN) / math.log(1 - failed / rounds)), MOST_CONFIRM)
 
 
 def most_to_confirm(margin: float, resolution: float) -> int:

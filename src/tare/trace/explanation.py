@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from tare.errors import BadInput
+from tare.printable import printable
 from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
-from tare.trace.naming import printable
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
 from tare.trace.windows import main_device, other_stepping, typical, usual
@@ -121,7 +121,7 @@ def device_name(trace: Trace) -> str:
         return ""
     for one in devices:
         if isinstance(one, dict) and one.get("id") == main:
-            return printable(str(one.get("name", ""))[:80])
+            return printable(str(one.get("name", "")), 80)
     return ""
 
 

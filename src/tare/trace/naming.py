@@ -46,11 +46,6 @@ _SHORT = {
 }
 
 
-def printable(name: str) -> str:
-    """A name from anybody's file, which a terminal will show: no character of it may steer that."""
-    return name if name.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
-
-
 def step_number(name: str) -> int | None:
     found = _STEP.fullmatch(name)
     return int(found[1]) if found else None

@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 
 from tare.errors import BadInput, brief
+from tare.printable import printable
 from tare.trace.chunks import Chunks
 from tare.trace.collect import Collector
 from tare.trace.columns import Interned
 from tare.trace.events import Event
 from tare.trace.intervals import Integers
-from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, printable, step_number
+from tare.trace.naming import STEP, call_kind, copy_direction, copy_memory, step_number
 from tare.trace.nesting import innermost, nest, order
 from tare.trace.tables import (
     COPY,

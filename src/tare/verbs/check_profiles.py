@@ -29,7 +29,8 @@ Profiled = tuple[LocalExecutor, Launcher]
 def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str], None]) -> None:
     """Of each regressed case, what appeared, vanished, slowed: now (the first side) against the baseline's. The
     traces stay in TARE_HOME under the ids of the records, where `tare diff` finds them."""
-    bad = [case for case in report.bad if case.state == "compared" and case.records]
+    # Of one that fails in some rounds and is no slower there is nothing to see.
+    bad = [case for case in report.bad if (case.regressions or case.leaks) and case.records]
     for number, case in enumerate(bad[:MOST_CASES], 1):
         tell(f"profiling what changed in {case.case.partition('/')[0]} ({number} of {min(len(bad), MOST_CASES)})")
         try:

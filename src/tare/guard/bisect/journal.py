@@ -10,6 +10,7 @@ import msgspec
 from tare.errors import BadInput, brief
 from tare.guard.bisect.spec import Spec
 from tare.guard.bisect.this_tare import tare_mark
+from tare.guard.comparable import hindering, refuse
 from tare.records.environment import Environment
 
 
@@ -35,10 +36,12 @@ class Skipped(msgspec.Struct, tag="skip", kw_only=True, frozen=True):
 
 
 class Head(msgspec.Struct, tag="head", kw_only=True, frozen=True):
-    """`tare` is the mark of the tare that measured the cases; none where a command did."""
+    """`tare` is the mark of the tare that measured the cases; none where a command did. `machine` is where all of
+    it is measured; journals of earlier versions do not say."""
 
     spec: Spec
     tare: str = ""
+    machine: Environment | None = None
 
 
 Entry = Run | Skipped
@@ -46,9 +49,10 @@ _decoder = msgspec.json.Decoder(Head | Run | Skipped)
 
 
 class BisectJournal:
-    """Append-only. The kernel releases its lock when the holder dies, however that happens."""
+    """Append-only. The kernel releases its lock when the holder dies, however that happens. `here` is this
+    machine: times of two are never mixed."""
 
-    def __init__(self, folder: Path, spec: Spec, resume: bool) -> None:
+    def __init__(self, folder: Path, spec: Spec, resume: bool, here: Environment | None = None) -> None:
         self.path = folder / "journal.jsonl"
         self.entries: list[Entry] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,9 +64,13 @@ class BisectJournal:
             raise BadInput(f"another tare is at work on this bisection ({self.path})") from None
         if not resume:
             self._file.truncate(0)
-        self._load(spec)
-        if self._file.tell() == 0:
-            self._write(Head(spec=spec, tare=tare_mark() if spec.case else ""))
+        try:
+            where_known = self._load(spec, here)
+        except BadInput:
+            self._file.close()
+            raise
+        if self._file.tell() == 0 or (here and not where_known):
+            self._write(Head(spec=spec, tare=tare_mark() if spec.case else "", machine=here))
 
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
@@ -80,7 +88,9 @@ class BisectJournal:
         self._file.write(msgspec.json.encode(entry) + b"\n")
         os.fsync(self._file.fileno())
 
-    def _load(self, spec: Spec) -> None:
+    def _load(self, spec: Spec, here: Environment | None) -> bool:
+        """Whether the journal says where it is measured."""
+        where_known = False
         self._file.seek(0)
         data = self._file.read()
         # A kill in the middle of a line leaves half of it: that run is not known, and is done again.
@@ -97,6 +107,13 @@ class BisectJournal:
             if isinstance(entry, Head):
                 if entry.tare and entry.tare != tare_mark():
                     raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
+                if entry.machine and here:
+                    where_known = True
+                    refuse(
+                        hindering(entry.machine, here),
+                        f"{self.path} was measured in another environment",
+                        "go on there, or run without --resume to measure all of it here",
+                    )
                 continue
             if not 0 <= entry.candidate <= spec.last:
                 raise BadInput(
@@ -104,3 +121,4 @@ class BisectJournal:
                 )
             self.entries.append(entry)
         self._file.seek(0, os.SEEK_END)
+        return where_known

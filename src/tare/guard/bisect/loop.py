@@ -13,6 +13,7 @@ from tare.guard.bisect.outcome import Found, Outcome
 from tare.guard.bisect.places import CannotRun, Place, Places
 from tare.guard.bisect.spec import Spec
 from tare.guard.metrics import get_metric
+from tare.records.environment import Environment
 from tare.stats.exact_search import ExactSearch
 from tare.stats.search import Culprit, Search, Verdict
 
@@ -30,11 +31,13 @@ def bisect(
     confidence: float = 0.95,
     most_runs: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    here: Environment | None = None,
 ) -> Outcome:
-    """Searches until it is sure, or cannot be. Ctrl-C ends it with what is known; --resume goes on."""
+    """Searches until it is sure, or cannot be. Ctrl-C ends it with what is known; --resume goes on, where `here`
+    is the machine that it began on."""
     search = _search(spec, confidence, most_runs)
     places = Places(spec, folder / "places", tell)
-    with BisectJournal(folder, spec, resume) as journal:
+    with BisectJournal(folder, spec, resume, here) as journal:
         for entry in journal.entries:
             _take(search, entry)
         interrupted = False

@@ -1,14 +1,14 @@
 """Annotations of a GitHub Actions job: a line a regression, shown beside the run and the pull request."""
 
 from tare.guard.changes import Report
-from tare.report.changes import STATES, change_of, remark, summary_line, uncompared_lines
+from tare.report.changes import change_of, remark, summary_line, uncompared_lines, wrong_with
 
 
 def render(report: Report) -> str:
     lines = []
     for case in report.cases:
-        if case.state in ("broken", "different"):
-            lines.append(_command("error", case.case, f"{STATES[case.state]}: {case.reason}"))
+        if wrong := wrong_with(case):
+            lines.append(_command("error", case.case, wrong))
         elif case.state == "compared" and case.reason:
             lines.append(_command("warning", case.case, case.reason))
         lines += [_command("error", case.case, f"leak: {leak}") for leak in case.leaks]

@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree
 
 from tare.guard.changes import CaseChange, Report
-from tare.report.changes import STATES, change_of, remark, uncompared
+from tare.report.changes import STATES, change_of, remark, uncompared, wrong_with
 from tare.report.figures import before_and_now
 
 # What XML 1.0 cannot hold, escaped or not.
@@ -34,9 +34,9 @@ def _suite(root: ElementTree.Element, case: CaseChange) -> tuple[int, int]:
     tests = failures = 0
     whole = ElementTree.SubElement(suite, "testcase", classname=_clean(case.case), name="runs and is right")
     tests += 1
-    if case.state in ("broken", "different"):
+    if wrong := wrong_with(case):
         failures += 1
-        _failure(whole, STATES[case.state], f"{STATES[case.state]}: {case.reason}")
+        _failure(whole, wrong.partition(":")[0], wrong)
     elif case.state == "failed":
         ElementTree.SubElement(whole, "skipped", message=_clean(f"{STATES['failed']}: {case.reason}"))
     elif case.reason:

@@ -3,7 +3,8 @@
 import re
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.report.changes import STATES, change_of, remark, summary_line, uncompared
+from tare.printable import printable
+from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
 from tare.report.figures import before_and_now
 from tare.report.numbers import seconds
 
@@ -52,8 +53,7 @@ def code(text: str, cell: bool = False) -> str:
 
 
 def _line(text: str) -> str:
-    shown = "".join(c if c.isprintable() or c.isspace() else "?" for c in text)
-    return " ".join(shown.split()).replace("`", "'")
+    return printable(" ".join(text.split())).replace("`", "'")
 
 
 def _is_news(change: Change) -> bool:
@@ -69,7 +69,9 @@ def _uncompared(report: Report) -> list[str]:
 def _broken(report: Report) -> list[str]:
     lines = []
     for case in report.cases:
-        if case.state != "compared":
+        if wrong := wrong_with(case):
+            lines.append(f"- {code(case.case)} {escape(wrong)}")
+        elif case.state != "compared":
             lines.append(f"- {code(case.case)} {STATES[case.state]}: {escape(case.reason)}")
         elif case.reason:
             lines.append(f"- {code(case.case)} {escape(case.reason)}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import tare
 from tare.guard.changes import Change, Report
-from tare.report.changes import STATES, change_of, remark, uncompared
+from tare.report.changes import change_of, remark, uncompared, wrong_with
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -13,10 +13,12 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def render(report: Report) -> str:
     results = []
     for case in report.cases:
-        if case.state in ("broken", "different"):
-            results.append(_result(case.state, "error", case.case, f"{STATES[case.state]}: {case.reason}", {}))
-        elif case.state == "compared" and case.reason:
-            results.append(_result("failed-rounds", "warning", case.case, case.reason, {}))
+        wrong = wrong_with(case)
+        if case.state == "compared" and case.reason:
+            level = "error" if wrong else "warning"
+            results.append(_result("failed-rounds", level, case.case, wrong or case.reason, {}))
+        elif wrong:
+            results.append(_result(case.state, "error", case.case, wrong, {}))
         results += [_result("leak", "error", case.case, leak, {}) for leak in case.leaks]
         for change in case.changes:
             if change.worse:

@@ -1,7 +1,7 @@
 // Pooling over windows of an image.
 #pragma once
 
-#include <limits>
+#include <cmath>
 
 #include "../program.hpp"
 
@@ -47,6 +47,8 @@ struct Pool {
   bool adaptive;
 };
 
+// As torch does it: a NaN is the largest of its window (the last, of several), and where no number is larger than
+// minus infinity, the place is that of the first inside the image.
 inline Call max_pool(const Op& op) {
   Pool pool(op, op["x"], op["y"]);
   uint8_t* index = op.find("index") ? op["index"].as<uint8_t>() : nullptr;
@@ -54,11 +56,13 @@ inline Call max_pool(const Op& op) {
     const float* x = pool.image.as<float>();
     float *y = pool.pooled.as<float>(), most = 0;
     uint8_t place = 0;
-    pool.each([&](int64_t, int64_t) { most = -std::numeric_limits<float>::infinity(); },
+    bool none = true;
+    pool.each([&](int64_t, int64_t) { none = true; },
               [&](int64_t at, int64_t tap) {
-                if (x[at] > most) {
+                if (none || x[at] > most || std::isnan(x[at])) {
                   most = x[at];
                   place = static_cast<uint8_t>(tap);
+                  none = false;
                 }
               },
               [&](int64_t at) {

@@ -1,0 +1,10 @@
+"""A stranger's text for a terminal, a table or an SVG, none of which may take orders from it."""
+
+# Unicode's own sign for what cannot be shown; a question mark may well be part of a name.
+REPLACEMENT = "\ufffd"
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """The text, cut to a length, with a sign in the place of every character that would steer what shows it."""
+    text = text[:longest]
+    return text if text.isprintable() else "".join(c if c.isprintable() else REPLACEMENT for c in text)
