@@ -17,7 +17,9 @@ setup: .venv/ready
 run: setup
 	$(BIN)/tare run $(ARGS)
 
-# First what can run side by side, a share of the cores each, then what depends on time, alone.
+# First what can run side by side, a share of the cores each, then what depends on time, alone. The tests start
+# hundreds of processes: none should have to compile tare anew, as all would where bytecode is not to be written.
+test: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(BIN)/python -m pytest -m 'not alone' --numprocesses auto --maxprocesses 4 --dist worksteal
 	$(BIN)/python -m pytest -m alone

@@ -1,8 +1,12 @@
-"""What the tests on a GPU share, where no GPU is needed to try it."""
+"""What the tests share, and those on a GPU where no GPU is needed to try it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from commandline import planted_tare, tare
 from record_habits import gross_ns
 from side_by_side import own_home
 
@@ -40,3 +44,26 @@ def test_a_step_is_timed_in_blocks_until_the_budget_is_spent(budget_s: float, bl
     # Twice around each of the two steps that find out how many make a block; then once a block.
     assert len(waits) == 4 + blocks
     assert found[0] > 0
+
+
+@pytest.mark.parametrize("args", [("list", "workloads", "mlp"), ("frobnicate",), ("show",), ("--version",)])
+def test_a_command_that_is_forked_is_as_one_in_an_interpreter_of_its_own(
+    tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    forked = tare(tmp_path, *args)
+    own = subprocess.run(
+        [sys.executable, "-m", "tare", *args],
+        env={**os.environ, "TARE_HOME": str(tmp_path), "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (forked.returncode, forked.stdout, forked.stderr) == (own.returncode, own.stdout, own.stderr)
+
+
+def test_a_forked_command_has_its_own_environment(tmp_path: Path) -> None:
+    """What one is told is not told to the next; and what only a new interpreter can be told, a new one is."""
+    assert "planted_tiny" in planted_tare(tmp_path, "list", "workloads").stdout
+    assert "planted_tiny" not in tare(tmp_path, "list", "workloads").stdout
+    assert "µ" in tare(tmp_path, "list", "findings").stdout
+    assert "µ" not in tare(tmp_path, "list", "findings", PYTHONIOENCODING="ascii").stdout

@@ -13,19 +13,27 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import ReferenceJob, StageJob, WarmJob
+from tare.execute.launch import Launcher
 from tare.execute.warming import portions, warm
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
 HANGS = Case(workload="planted_hang", rung="compile", batch=4)
 
 
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """One server for all: to start it takes longer than what most tests do with it, and it knows of no case."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in planted_environment(tmp_path_factory.mktemp("home")).items():
+            patch.setenv(name, value)
+        made = make_launcher("fork")
+        yield made
+        made.close()
+
+
 @pytest.fixture
-def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalExecutor]:
-    for name, value in planted_environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    made = LocalExecutor(make_launcher("fork"), tmp_path / "scratch")
-    yield made
-    made.close()
+def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
+    return LocalExecutor(launcher, tmp_path / "scratch")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """The CUDA program's own kernels, compiled for the CPU (tests/support/host_cuda): their indices and arithmetic
 beside float64. What a GPU adds, cuDNN, cuBLAS and time, is for tests/gpu."""
 
+import hashlib
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,8 @@ from small_step import prove
 from torch import nn
 
 from tare.cases.case import Mode, Precision
-from tare.native.build import SOURCES
+from tare.home import home_folder
+from tare.native.build import SOURCES, build_key
 from tare.native.libraries import blas
 
 HERE = Path(__file__).parents[1] / "support" / "host_cuda"
@@ -25,12 +29,28 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = blas()
     if library is None:
         pytest.skip("no OpenBLAS beside SciPy here")
-    made = tmp_path_factory.mktemp("host_cuda") / "program"
+    # Kept, as the programs that tare builds are: it takes half a minute, and its key says when it is stale.
+    made = home_folder("native") / f"host-cuda-{key(library)}"
+    if made.exists():
+        return made
+    unfinished = tmp_path_factory.mktemp("host_cuda") / "program"
     links = [str(library), "-pthread", "-Wl,--allow-shlib-undefined", f"-Wl,-rpath,{library.parent}"]
-    run_compiler(
-        "-O1", f"-I{HERE}", f"-I{LIBRARIES}", f"-I{SOURCES}", str(HERE / "program.cpp"), *links, "-o", str(made)
-    )
+    includes = [f"-I{folder}" for folder in (HERE, LIBRARIES, SOURCES)]
+    run_compiler("-O1", *includes, str(HERE / "program.cpp"), *links, "-o", str(unfinished))
+    # Whole or not at all, and two that make it at once do not harm each other.
+    beside = made.with_name(f"{made.name}.{os.getpid()}")
+    shutil.copy(unfinished, beside)
+    beside.replace(made)
     return made
+
+
+def key(library: Path) -> str:
+    """Of all that decides what the compiler makes: this file has its flags, and `build_key` the compiler."""
+    digest = hashlib.sha256(f"{library} {build_key('vendor/cpu')}".encode() + Path(__file__).read_bytes())
+    for folder in (HERE, LIBRARIES, SOURCES):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+            digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def test_everything_keeps_to_the_order_of_the_stream() -> None:

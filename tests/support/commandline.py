@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from prefork import prefork
+
 HERE = Path(__file__).parent
 Done = subprocess.CompletedProcess[str]
 Tare = Callable[..., Done]
@@ -23,6 +25,8 @@ def planted_tare(home: Path, *args: str, **variables: str) -> Done:
 
 
 def run_tare(args: tuple[str, ...], environment: Mapping[str, str], timeout: float = 500) -> Done:
+    if prefork().fits(environment):
+        return prefork().run(args, environment, timeout)
     command = [sys.executable, "-m", "tare", *args]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from tare.cases.case import Case
 from tare.cases.groups import open_groups
-from tare.cases.plan import Plan
+from tare.cases.plan import Plan, expand_plan
 from tare.errors import unknown
 from tare.execute.protocol import Probed
+from tare.records.environment import Environment
 from tare.rungs import all_rungs, get_rung, ladder, split_name
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.groups import all_groups
@@ -15,7 +16,7 @@ KINDS = ("cpu", "cuda", "mps", "xpu")
 
 
 def open_plan(plan: Plan) -> Plan:
-    """The plan with its groups opened; refuses an unknown workload or rung before anything slow begins."""
+    """The plan with its groups opened; refuses what no machine could run before anything slow begins."""
     opened = open_groups(plan, all_groups())
     known = all_workloads()
     for grid in (*opened.grids, *opened.includes):
@@ -24,7 +25,16 @@ def open_plan(plan: Plan) -> Plan:
                 raise unknown("workload", name, known, plan.name)
         for rung in grid.rung or ():
             get_rung(rung)
+    check_plan(opened)
     return opened
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuses what is wrong on any machine (a size, a device or an optimizer that does not fit) before this one is
+    looked at, which takes seconds. Expanded as if there were a CPU and nothing missing; the cases are not used."""
+    nowhere = Environment(machine={}, software={}, flags={}, circumstances={})
+    any_machine = Probed(devices=["cpu"], absent={"cpu": {}}, missing_packages={}, gpus={}, environment=nowhere)
+    expand_plan(plan, LocalCatalogue(any_machine))
 
 
 class LocalCatalogue:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tare.cases.grid import Expansion, nothing_to_do
 from tare.cases.plan import Plan, expand_plan
-from tare.execute.catalogue import LocalCatalogue
+from tare.execute.catalogue import LocalCatalogue, check_plan
 from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import OnStage, make_launcher
 from tare.execute.protocol import Probed
@@ -41,6 +41,7 @@ class Workshop:
 @contextmanager
 def workshop(plan: Plan, isolation: str, on_stage: OnStage = lambda _: None) -> Iterator[Workshop]:
     """Everything in it ends with the context. BadInput where nothing of the plan can run here."""
+    check_plan(plan)
     with open_executor(isolation, on_stage) as executor:
         probed = executor.probe()
         found = expand_plan(plan, LocalCatalogue(probed))

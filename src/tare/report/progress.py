@@ -55,6 +55,12 @@ class Progress:
         if self._bar:
             self._bar.update(self._task, total=len(cases) * rounds, completed=done)
 
+    def goes_on(self) -> None:
+        """What follows is no round of any case."""
+        self._what = ""
+        if self._bar:
+            self._bar.update(self._task, total=None)
+
     def stage(self, name: str) -> None:
         if self._bar:
             self._bar.update(self._task, description=f"{self._what} {name}".strip()[:60])

@@ -7,6 +7,7 @@ likelihood of Patterson and Thompson, 1971), and standing still is one of them.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,26 +50,32 @@ def drift(candidates: Sequence[int], values: Sequence[float]) -> Drift:
 
 def _fit(y: Numbers, levels: Numbers) -> tuple[Drift, Numbers]:
     """The expected walk, averaged over the paces, and what neither it nor the levels explain."""
-    times = np.arange(y.size)
-    walking = np.minimum.outer(times, times).astype(float)
+    walking, inverse, size = _walks(y.size)
     chances = np.array([STANDING_STILL] + [(1 - STANDING_STILL) / (len(PACES) - 1)] * (len(PACES) - 1))
-    fits, evidence = [], []
-    for pace, chance in zip(PACES, chances, strict=True):
-        covariance = np.eye(y.size) + pace * walking
-        inverse = np.linalg.inv(covariance)
-        information = levels.T @ inverse @ levels
-        level = np.linalg.solve(information, levels.T @ inverse @ y)
-        away = inverse @ (y - levels @ level)
-        walk = pace * walking @ away
-        walk -= walk.mean()
-        fits.append(walk)
-        freedom = y.size - levels.shape[1]
-        spread = max(float((y - levels @ level) @ away), SMALLEST**2)
-        logs = np.linalg.slogdet(covariance)[1] + np.linalg.slogdet(information)[1] + freedom * np.log(spread)
-        evidence.append(np.log(chance) - logs / 2)
-    weights = np.exp(np.asarray(evidence) - max(evidence))
+    # All paces at once, each along the first axis.
+    weighed = levels.T @ inverse
+    information = weighed @ levels
+    level = np.linalg.solve(information, (weighed @ y)[..., np.newaxis])[..., 0]
+    off = y - level @ levels.T
+    away = np.einsum("pij,pj->pi", inverse, off)
+    fits = np.einsum("pij,pj->pi", walking, away)
+    fits -= fits.mean(axis=1, keepdims=True)
+    freedom = y.size - levels.shape[1]
+    spread = np.maximum((off * away).sum(axis=1), SMALLEST**2)
+    evidence = np.log(chances) - (size + np.linalg.slogdet(information)[1] + freedom * np.log(spread)) / 2
+    weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
-    walk = np.tensordot(weights, np.array(fits), axes=1)
+    walk = weights @ fits
     steady = y - walk
     level = (levels.T @ steady) / levels.sum(axis=0)
     return Drift(walk, float(weights @ np.asarray(PACES))), steady - levels @ level
+
+
+@lru_cache(maxsize=64)
+def _walks(runs: int) -> tuple[Numbers, Numbers, Numbers]:
+    """For each pace, of so many runs: the covariance of the walk, and of that of the runs the inverse and the
+    logarithm of the determinant. A search asks again and again, and they are most of the work."""
+    times = np.arange(runs)
+    walking = np.asarray(PACES)[:, np.newaxis, np.newaxis] * np.minimum.outer(times, times)
+    covariance = np.eye(runs) + walking
+    return walking, np.linalg.inv(covariance), np.linalg.slogdet(covariance)[1]

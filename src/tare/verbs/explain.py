@@ -27,7 +27,7 @@ from tare.trace.explanation import About, Explanation, explain, on_one_floor
 from tare.trace.floor import find_floor
 from tare.trace.read import read
 from tare.verbs.explained import SAME, Explained, compare
-from tare.verbs.peaks import inquiry, measure_and_keep
+from tare.verbs.peaks import measure_and_keep
 from tare.verbs.run import Session, terminable
 from tare.verbs.traces import profile_case, unseen
 from tare.workloads import get_workload
@@ -51,13 +51,14 @@ def explain_plan(
 ) -> Explained:
     """Measures the plan like `tare run`, or what of it is not recorded yet; then profiles each case once and
     explains it."""
-    with Claims() as claims:
-        session = Session(plan, options, quick, store, show_progress)
-        outcome = session.run(resume=wish.resume, fail_fast=False, claims=claims, recorded=wish.recorded)
+    session = Session(plan, options, quick, store, show_progress)
+    with (
+        Claims() as claims,
+        session.measured(wish.resume, False, claims, wish.recorded) as (outcome, executor, probed, tell),
+    ):
         if outcome.interrupted:
             return Explained(explanations=[], diagnoses=[], recorded=outcome.recorded, interrupted=True)
-        with inquiry(show_progress, session.preload) as (executor, probed, tell):
-            made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
+        made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
         made.recorded, made.skipped = outcome.recorded, [*outcome.skipped, *made.skipped]
         return made
 

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,9 +13,10 @@ from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor
+from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.ladder import ladders
 from tare.execute.preload import preload
+from tare.execute.protocol import Probed
 from tare.execute.runner import run_cases
 from tare.execute.warming import portions, warm
 from tare.execute.workshop import open_executor
@@ -86,6 +87,15 @@ class Outcome(msgspec.Struct):
             console.print("interrupted: the same command with --resume goes on from here", style="yellow")
 
 
+class Measured(NamedTuple):
+    """A run that has ended, and what it was measured with."""
+
+    outcome: Outcome
+    executor: LocalExecutor
+    probed: Probed
+    tell: OnStage
+
+
 class Session:
     def __init__(
         self, plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
@@ -105,11 +115,18 @@ class Session:
         """What the fork server of its workers imports once."""
         return preload_of(self._plan)
 
-    def run(self, resume: bool, fail_fast: bool, claims: Claims | None = None, recorded: bool = False) -> Outcome:
-        """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `claims` is of a caller
-        who goes on with the run. `recorded` measures only what the store has no comparable record of."""
+    def run(self, resume: bool, fail_fast: bool, recorded: bool = False) -> Outcome:
+        with Claims() as claims, self.measured(resume, fail_fast, claims, recorded) as done:
+            return done.outcome
+
+    @contextlib.contextmanager
+    def measured(
+        self, resume: bool, fail_fast: bool, claims: Claims, recorded: bool = False
+    ) -> Iterator["Measured"]:
+        """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `recorded` measures only
+        what the store has no comparable record of. For a caller who goes on with the cases, the executor is there
+        until the context ends: another would have to import torch again, and to compile."""
         with contextlib.ExitStack() as stack:
-            claims = claims or stack.enter_context(Claims())
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
@@ -140,7 +157,8 @@ class Session:
             if recorded:
                 taken = [record for record in outcome.records if record.id in known]
                 outcome.recorded = count_taken(taken, outcome.planned)
-            return outcome
+            progress.goes_on()
+            yield Measured(outcome, executor, probed, progress.stage)
 
     def _leaner(self, planned: list[Case]) -> Options:
         """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with,
