@@ -57,15 +57,9 @@ def _workloads(terms: list[str], domain: str | None) -> list[dict[str, Any]]:
 
 def _rungs(names: list[str]) -> list[dict[str, Any]]:
     from tare.report.lists import describe_rungs
-    from tare.rungs.registry import every_name
     from tare.verbs.survey import survey
 
-    # Before the machine is looked at, which takes seconds.
-    known = set(every_name())
-    for name in names:
-        if name not in known:
-            raise unknown("rung", name, known)
-    entries = describe_rungs(survey())
+    entries = describe_rungs(survey(names))
     return [entry for entry in entries if not names or entry["rung"] in names]
 
 

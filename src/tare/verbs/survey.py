@@ -1,13 +1,17 @@
 """Questions about what there is: this machine, a workload. Nothing here measures."""
 
+from collections.abc import Iterable
+
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.errors import unknown
 from tare.execute.jobs import InspectJob
 from tare.execute.protocol import Inspected, Probed
 from tare.execute.workshop import open_executor
 from tare.records.record import Failure
 from tare.report.terminal import make_console
 from tare.report.workload import Description, describe
+from tare.rungs.registry import every_name
 from tare.workloads import get_workload
 from tare.workloads.groups import all_groups
 
@@ -15,8 +19,13 @@ from tare.workloads.groups import all_groups
 INSPECT_S = 600.0
 
 
-def survey() -> Probed:
-    """What this machine has, asked in a process of its own. Takes seconds: torch is imported there."""
+def survey(rungs: Iterable[str] = ()) -> Probed:
+    """What this machine has, asked in a process of its own. Takes seconds, since torch is imported there: so a rung
+    of these that nobody knows is refused first."""
+    known = set(every_name())
+    for name in rungs:
+        if name not in known:
+            raise unknown("rung", name, known)
     with make_console(stderr=True).status("looking at this machine"), open_executor("spawn") as executor:
         return executor.probe()
 
