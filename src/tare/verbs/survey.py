@@ -20,8 +20,8 @@ INSPECT_S = 600.0
 
 
 def survey(rungs: Iterable[str] = ()) -> Probed:
-    """What this machine has, asked in a process of its own. Takes seconds, since torch is imported there: so a rung
-    of these that nobody knows is refused first."""
+    """What this machine has, asked in a process of its own. Takes seconds, since torch is imported there: a rung of
+    these that nobody knows is refused first."""
     known = set(every_name())
     for name in rungs:
         if name not in known:
