@@ -20,7 +20,7 @@ INSPECT_S = 600.0
 
 
 def survey(rungs: Iterable[str] = ()) -> Probed:
-    """What this machine has, asked in a process of its own. Takes seconds, since torch is imported there: a rung of
+    """What this machine has, asked in a process of its own. Takes seconds, for torch is imported there: a rung of
     these that nobody knows is refused first."""
     known = set(every_name())
     for name in rungs:
