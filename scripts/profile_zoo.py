@@ -75,26 +75,28 @@ def pack(folder: Path, out: Path) -> None:
     waiting = [path for path in sorted(folder.glob("*.json.gz")) if path.stat().st_size]
     with Pool() as pool:
         packed = pool.map(repack, waiting, chunksize=1)
-    archives: list[list[tuple[Path, Path]]] = [[] for _ in range(ARCHIVES)]
-    for pair in sorted(zip(waiting, packed, strict=True), key=lambda pair: -pair[1].stat().st_size):
-        size = pair[1].stat().st_size
-        fits = next((one for one in archives if sum(map(on_disk, one)) + size < ARCHIVE_BYTES), None)
-        if fits is not None:
-            fits.append(pair)
+    sizes = {path: small.stat().st_size for path, small in zip(waiting, packed, strict=True)}
+    archives: list[list[Path]] = [[] for _ in range(ARCHIVES)]
+    for path in sorted(waiting, key=lambda path: -sizes[path]):
+        room = (one for one in archives if sum(sizes[other] for other in one) + sizes[path] < ARCHIVE_BYTES)
+        if (archive := next(room, None)) is None:
+            print(f"{path.name} does not fit any more", flush=True)
+        else:
+            archive.append(path)
     for index, archive in enumerate(archives):
         if archive:
             with tarfile.open(out / f"{folder.name}-{index}.tar", "w") as file:
-                for path, small in archive:
-                    file.add(small, small.name)
+                for path in archive:
+                    file.add(small_of(path), small_of(path).name)
                     path.write_bytes(b"")
 
 
-def on_disk(pair: tuple[Path, Path]) -> int:
-    return pair[1].stat().st_size
+def small_of(path: Path) -> Path:
+    return path.with_suffix(".xz")
 
 
 def repack(path: Path) -> Path:
-    small = path.with_suffix(".xz")
+    small = small_of(path)
     with gzip.open(path) as read, lzma.open(small, "wb", preset=3) as written:
         shutil.copyfileobj(read, written, 1 << 20)
     return small

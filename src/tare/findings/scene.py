@@ -13,6 +13,7 @@ from tare.findings.replay import Edit, Timeline
 from tare.findings.script import make_script
 from tare.trace.intervals import Intervals, make, total, union
 from tare.trace.nesting import inherit
+from tare.trace.own import marked_time
 from tare.trace.tables import SYNC, Integers, Mask, Spans, Trace
 
 
@@ -31,7 +32,8 @@ class Scene:
         self.script = make_script(trace)
         self._matches: dict[tuple[str, str], Integers] = {}
         if gross_s and self.script.timeline.calls:
-            host = _host_ns(trace)
+            # What the host takes for a step without a profiler, as tare's own traces say.
+            host = marked_time(trace, "tare_profiled", "host_ns", below=1e15)
             self.timeline.calibrate(gross_s * self.steps * 1e9, host * self.steps if host else None)
 
     @property
@@ -166,13 +168,6 @@ class Scene:
         """How often in words: 'once a step', '15 times a step'."""
         shown = f"{self.per_step(count):.3g}"
         return "once a step" if shown == "1" else f"{shown} times a step"
-
-
-def _host_ns(trace: Trace) -> float | None:
-    """What the host takes for a step without a profiler, as tare's own traces say."""
-    marks = trace.metadata.get("tare_profiled")
-    found = marks.get("host_ns") if isinstance(marks, dict) else None
-    return found if isinstance(found, int | float) and 0 < found < 1e15 else None
 
 
 def spans_of(table: Spans, rows: Integers, most: int = 200) -> list[tuple[int, int]]:

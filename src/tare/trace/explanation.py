@@ -10,6 +10,7 @@ from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
+from tare.trace.own import marked_time
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
 from tare.trace.windows import main_device, other_stepping, typical, usual
@@ -107,11 +108,8 @@ def _proven(fall: Waterfall, on_host: bool) -> int:
 
 def recorded_gross(trace: Trace) -> int | None:
     """The gross that whoever recorded the trace wrote into it (`tare_recorded`), if it is a number."""
-    marks = trace.metadata.get("tare_recorded")
-    gross = marks.get("gross_ns") if isinstance(marks, dict) else None
-    if not isinstance(gross, int | float) or isinstance(gross, bool):
-        return None
-    return round(gross) if 1 <= gross < 1e18 else None
+    gross = marked_time(trace, "tare_recorded", "gross_ns")
+    return None if gross is None else round(gross)
 
 
 def device_name(trace: Trace) -> str:

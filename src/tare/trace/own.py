@@ -23,3 +23,12 @@ def own_marks(trace: Trace) -> Own | None:
         return msgspec.convert(trace.metadata.get("tare_profiled"), Own)
     except msgspec.ValidationError:
         return None
+
+
+def marked_time(trace: Trace, mark: str, name: str, below: float = 1e18) -> float | None:
+    """A time in nanoseconds that somebody wrote into a trace, if it is one."""
+    marks = trace.metadata.get(mark)
+    found = marks.get(name) if isinstance(marks, dict) else None
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        return None
+    return found if 1 <= found < below else None

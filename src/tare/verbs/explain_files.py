@@ -11,7 +11,7 @@ from tare.records.work import Peaks
 from tare.report.terminal import make_console
 from tare.trace.explanation import About, Explanation, device_name, explain, recorded_gross
 from tare.trace.floor import Floor, find_floor
-from tare.trace.own import own_marks
+from tare.trace.own import Own, own_marks
 from tare.trace.read import read
 from tare.trace.tables import Trace
 from tare.verbs.explained import Explained, compare
@@ -38,7 +38,8 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
             if device not in ceilings:
                 ceilings[device] = peaks_of_gpu(device) if device else None
             peaks = ceilings[device]
-            one = explain(trace, _about(trace, name, gross_ns), _floor(trace, peaks))
+            mine = own_marks(trace)
+            one = explain(trace, _about(mine, name, gross_ns), _floor(mine, peaks))
             diagnosis = diagnose(trace, gross_ns / 1e9 if gross_ns else None, peaks, before=before)
             found.append(_priced(one, diagnosis, peaks))
             diagnoses.append(diagnosis)
@@ -61,9 +62,8 @@ def _titles(paths: list[str]) -> list[str]:
     ]
 
 
-def _about(trace: Trace, title: str, gross_ns: int | None) -> About:
+def _about(mine: Own | None, title: str, gross_ns: int | None) -> About:
     """What a trace says of itself, if it is one of tare's."""
-    mine = own_marks(trace)
     if mine is None:
         return About(title=title, gross=gross_ns)
     workload = all_workloads().get(mine.workload)
@@ -78,8 +78,7 @@ def _about(trace: Trace, title: str, gross_ns: int | None) -> About:
     )
 
 
-def _floor(trace: Trace, peaks: Peaks | None) -> Floor | None:
-    mine = own_marks(trace)
+def _floor(mine: Own | None, peaks: Peaks | None) -> Floor | None:
     return find_floor(mine.work, peaks, mine.precision, mine.rung) if mine and mine.work and peaks else None
 
 
