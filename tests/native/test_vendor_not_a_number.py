@@ -1,122 +1,38 @@
-"""Numbers that are none, through the vendor rung's own loops on the CPU, as torch passes them on: a rung that
-drops a NaN hides what should have been found."""
+"""The vendor rung's own loops on the CPU, and its kernels compiled for the CPU (tests/support/host_cuda): what
+they make of numbers that are none is what torch makes of them."""
 
-import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from counter import run_compiler
-from torch.nn import functional
+from not_a_number import CLAMPS, LAYOUTS, SPOILT, check_activation, check_pooling
 
 from tare.native.build import SOURCES
 
 HERE = Path(__file__).parents[1] / "support"
-LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
-WINDOW: dict[str, Any] = {"kernel": [3, 3], "stride": [2, 2], "padding": [1, 1]}
-CLAMPS: dict[str, tuple[dict[str, Any], Callable[[Any], Any]]] = {
-    "relu": ({}, functional.relu),
-    "relu6": ({}, functional.relu6),
-    "hardtanh": ({"low": -0.4, "high": 0.7}, lambda x: functional.hardtanh(x, -0.4, 0.7)),
-    "leaky_relu": ({"parameter": 0.2}, lambda x: functional.leaky_relu(x, 0.2)),
-    "hardsigmoid": ({}, functional.hardsigmoid),
+NO_GPU = [f"-I{HERE / 'host_cuda'}", f"-I{HERE / 'host_libraries'}"]
+PROGRAMS = {
+    # As the real one is built: what the compiler makes of a comparison with NaN is part of the question.
+    "loops": ["-O3", "-march=native", str(HERE / "cpu_calls.cpp"), "-pthread"],
+    "kernels": [*NO_GPU, "-x", "c++", str(HERE / "cuda_calls.cu")],
 }
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("cpu_calls") / "program"
-    # As the real one is built: what the compiler makes of a comparison with NaN is part of the question.
-    run_compiler("-O3", "-march=native", f"-I{SOURCES}", str(HERE / "cpu_calls.cpp"), "-pthread", "-o", str(made))
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("calls") / "program"
+    run_compiler(f"-I{SOURCES}", *PROGRAMS[request.param], "-o", str(made))
     return made
 
 
-class Calls:
-    """A step of a few operators, on given tensors."""
-
-    def __init__(self) -> None:
-        self.values: list[dict[str, Any]] = []
-        self.tensors: dict[str, Any] = {}
-        self.ops: list[dict[str, Any]] = []
-
-    def value(self, name: str, like: Any, given: bool = False) -> int:
-        kinds = {torch.float32: "f32", torch.uint8: "u8"}
-        self.tensors[name] = (like, given)
-        entry = {"name": name, "dtype": kinds[like.dtype], "shape": list(like.shape), "strides": like.stride()}
-        self.values.append({**entry, "region": name, "offset": 0, "channels_last": not like.is_contiguous()})
-        return len(self.values) - 1
-
-    def call(self, kind: str, given: dict[str, int], made: dict[str, int], **attributes: Any) -> None:
-        self.ops.append({"kind": kind, "in": given, "out": made, "attributes": attributes})
-
-    def run(self, program: Path, folder: Path) -> dict[str, Any]:
-        """Every value after all the calls, as a tensor in its own layout."""
-        contents, data = [], b""
-        for i, (tensor, given) in enumerate(self.tensors.values()):
-            if given:
-                contents.append({"value": i, "at": len(data)})
-                data += _flat(tensor).numpy().tobytes()
-        step = {"dtype": "f32", "values": self.values, "ops": self.ops, "contents": contents}
-        (folder / "step.json").write_text(json.dumps(step))
-        (folder / "data.bin").write_bytes(data)
-        subprocess.run([str(program), str(folder)], check=True, timeout=60)
-        return {name: _read(folder / f"{name}.bin", like) for name, (like, _) in self.tensors.items()}
-
-
-def _flat(tensor: Any) -> Any:
-    return torch.as_strided(tensor, (tensor.numel(),), (1,))
-
-
-def _read(path: Path, like: Any) -> Any:
-    kind = np.uint8 if like.dtype is torch.uint8 else np.float32
-    return torch.as_strided(torch.from_numpy(np.fromfile(path, kind)), like.shape, like.stride())
-
-
-def pooled(x: Any, dy: Any, program: Path, folder: Path) -> dict[str, Any]:
-    calls = Calls()
-    given, arriving = calls.value("x", x, given=True), calls.value("dy", dy, given=True)
-    y, index = calls.value("y", dy), calls.value("index", torch.empty_like(dy, dtype=torch.uint8))
-    calls.call("max_pool", {"x": given}, {"y": y, "index": index}, **WINDOW)
-    calls.call("max_pool_backward", {"dy": arriving, "index": index}, {"dx": calls.value("dx", x)}, **WINDOW)
-    return calls.run(program, folder)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "spoil", [(), (float("nan"),), (float("-inf"),), (float("inf"),), (float("nan"), float("-inf"), float("inf"))]
-)
+@pytest.mark.parametrize("spoil", SPOILT)
 def test_a_maximum_and_its_place_are_those_of_torch(
     spoil: tuple[float, ...], layout: str, program: Path, tmp_path: Path
 ) -> None:
-    """Half of the pixels are spoilt, so that windows have one such number, several, or nothing else. The gradient
-    goes where the maximum was; every window brings a number of its own."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3, 5, 8, 9, generator=generator)
-    for number in spoil:
-        x[torch.rand(x.shape, generator=generator) < 0.5 / len(spoil)] = number
-    if spoil:
-        x[0, 0] = spoil[0]
-    x = x.contiguous(memory_format=LAYOUTS[layout]).requires_grad_()
-    y = functional.max_pool2d(x, 3, 2, 1)
-    dy = torch.randn(y.shape, generator=generator).contiguous(memory_format=LAYOUTS[layout])
-    y.backward(dy)
-    found = pooled(x.detach(), dy, program, tmp_path)
-    torch.testing.assert_close(found["y"], y.detach(), rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(found["dx"], x.grad)
+    check_pooling(spoil, layout, program, tmp_path)
 
 
 @pytest.mark.parametrize("name", CLAMPS)
-def test_no_bound_replaces_a_nan(name: str, program: Path, tmp_path: Path) -> None:
-    attributes, function = CLAMPS[name]
-    x = torch.randn(2, 3, 4, 5)
-    x[torch.rand(x.shape) < 0.3] = float("nan")
-    calls = Calls()
-    calls.call(
-        "activation", {"x": calls.value("x", x, given=True)}, {"y": calls.value("y", x)},
-        activation=name, **attributes,
-    )  # fmt: skip
-    torch.testing.assert_close(calls.run(program, tmp_path)["y"], function(x), equal_nan=True)
+def test_a_nan_passes_an_activation_both_ways(name: str, program: Path, tmp_path: Path) -> None:
+    check_activation(name, program, tmp_path)

@@ -16,7 +16,7 @@ int main(int, char** words) {
   }
   for (const auto& [value, bytes] : step.contents) std::memcpy(value->data, bytes.data(), bytes.size());
   const std::map<std::string, Call (*)(const Op&)> calls = {
-      {"max_pool", max_pool}, {"max_pool_backward", max_pool_backward}};
+      {"max_pool", max_pool}, {"max_pool_backward", max_pool_backward}, {"activation_backward", activation_backward}};
   for (const auto& op : step.ops) (op.kind == "activation" ? epilogue(op, op["x"].as<float>()) : calls.at(op.kind)(op))();
   for (const auto& value : step.values) std::ofstream(folder + "/" + value.name + ".bin", std::ios::binary).write(value.data, value.bytes());
 }

@@ -91,6 +91,7 @@ inline float __shfl_xor_sync(unsigned, float value, int off) {
 }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
+using std::isnan;
 
 using cudaStream_t = void*;
 enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F };

@@ -20,12 +20,13 @@ namespace tare::vendor {
 // A gradient behind a slope. Where nothing passes there is nothing, however large it was.
 TARE_ANYWHERE inline float through(float gradient, float slope) { return slope == 0 ? 0.0f : gradient * slope; }
 
-// Numbers kept between two bounds: nothing, ReLU and ReLU6. A NaN stays one.
+// Numbers kept between two bounds: nothing, ReLU and ReLU6. A NaN stays one, and lets gradients pass. So does a bound that
+// is none, and is a NaN itself: no number reaches it, not even an infinite one.
 struct Clamp {
-  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+  float low = std::numeric_limits<float>::quiet_NaN(), high = std::numeric_limits<float>::quiet_NaN();
 
   TARE_ANYWHERE float operator()(float x) const { return x < low ? low : x > high ? high : x; }
-  TARE_ANYWHERE float slope_at(float x) const { return x > low && x < high ? 1.0f : 0.0f; }
+  TARE_ANYWHERE float slope_at(float x) const { return x <= low || x >= high ? 0.0f : 1.0f; }
   TARE_ANYWHERE float slope_of(float y) const { return slope_at(y); }
 };
 

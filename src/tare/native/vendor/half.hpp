@@ -27,6 +27,7 @@ inline float half_to_float(uint16_t bits, bool brain) {
 
 // Rounded to the nearest, ties to even; what is too large for a half is infinite.
 inline uint16_t float_to_half(float value, bool brain) {
+  if (std::isnan(value)) return brain ? 0x7fc0u : 0x7e00u;
   uint32_t wide;
   std::memcpy(&wide, &value, 4);
   if (brain) return static_cast<uint16_t>((wide + 0x7fffu + ((wide >> 16) & 1)) >> 16);

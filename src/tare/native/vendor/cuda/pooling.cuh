@@ -56,6 +56,8 @@ __global__ void __launch_bounds__(256) pixels(Walk walk, int rows, int columns, 
   }
 }
 
+// As torch does it: a NaN is the largest of its window (the last, of several), and where no number is larger than minus
+// infinity, the place is that of the first inside the image.
 template <class T, int N, bool maximum>
 struct Pool {
   Window window;
@@ -66,21 +68,22 @@ struct Pool {
   __device__ void operator()(int picture, int p, int q, int c, int64_t to) const {
     float result[N];
     uint8_t place[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) result[i] = maximum ? -INFINITY : 0.0f, place[i] = 0;
     // Clipped to the image beforehand: without branches inside, several loads are under way at once.
     int top = window.begin(0, p), left = window.begin(1, q), height = window.length(0, p), width = window.length(1, q);
     int r_end = min(height, window.size[0] - top), s_end = min(width, window.size[1] - left);
-    for (int r = max(0, -top); r < r_end; ++r)
+    int r_begin = max(0, -top), s_begin = max(0, -left);
+#pragma unroll
+    for (int i = 0; i < N; ++i) result[i] = maximum ? -INFINITY : 0.0f, place[i] = static_cast<uint8_t>(r_begin * width + s_begin);
+    for (int r = r_begin; r < r_end; ++r)
 #pragma unroll 4
-      for (int s = max(0, -left); s < s_end; ++s) {
+      for (int s = s_begin; s < s_end; ++s) {
         int row = top + r, column = left + s;
         float values[N];
         load<T, N>(values, x + window.image.at((static_cast<int64_t>(picture) * window.size[0] + row) * window.size[1] + column, c));
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           if (!maximum) result[i] += values[i];
-          else if (values[i] > result[i]) result[i] = values[i], place[i] = static_cast<uint8_t>(r * width + s);
+          else if (values[i] > result[i] || isnan(values[i])) result[i] = values[i], place[i] = static_cast<uint8_t>(r * width + s);
         }
       }
     if (!maximum)

@@ -1,0 +1,24 @@
+// Runs operators of a step by our own kernels, one after the other, and leaves every value beside it as NAME.bin: the
+// same as cpu_calls.cpp, on a GPU or, with tests/support/host_cuda, on a CPU.
+#include "vendor/cuda/elementwise.cuh"
+#include "vendor/cuda/normalization.cuh"
+#include "vendor/cuda/pooling.cuh"
+
+using namespace tare::vendor;
+
+int main(int, char** words) {
+  std::string folder = words[1];
+  Step step(folder);
+  Device device(0, "");
+  for (auto& value : step.values) value.data = device.allocate(value.bytes());
+  for (const auto& [value, bytes] : step.contents) device.copy(value->data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+  const std::map<std::string, Call (*)(Device&, const Op&)> calls = {{"max_pool", pool<float, true>},
+                                                                     {"max_pool_backward", pool_backward<float, true>},
+                                                                     {"activation_backward", activation_backward<float>}};
+  for (const auto& op : step.ops) (op.kind == "activation" ? epilogue<float>(device, op, op["x"].as<float>()) : calls.at(op.kind)(device, op))();
+  for (const auto& value : step.values) {
+    std::string found(value.bytes(), 0);
+    device.copy(found.data(), value.data, value.bytes(), cudaMemcpyDeviceToHost);
+    std::ofstream(folder + "/" + value.name + ".bin", std::ios::binary) << found;
+  }
+}
