@@ -136,6 +136,22 @@ def test_small_pageable_copies_are_left_alone() -> None:
     assert seen("scalar-copies", steps(make)) is None
 
 
+@pytest.mark.parametrize(("launched", "fires"), [(40, True), (290, True), (420, False)])
+def test_a_copy_is_exposed_only_while_a_kernel_waits_for_it(launched: float, fires: bool) -> None:
+    """300 us of copying alone. A kernel that the host launches behind the copy was held up by the host."""
+
+    def make(trace: TraceBuilder, at: float) -> None:
+        copy = trace.call("cudaMemcpyAsync", at + 10, at + 15)
+        trace.copy("HtoD (Pinned -> Device)", at + 20, at + 320, copy, 1 << 24)
+        trace.launch(at + launched - 5, at + launched, at + max(launched + 5, 325), at + 900)
+        trace.call("cudaDeviceSynchronize", at + launched + 5, at + 905)
+
+    found = seen("exposed-copies", steps(make))
+    assert (found is not None) == fires
+    if found is not None:
+        assert found.evidence["exposed_s_per_step"] == pytest.approx((320 - launched) * 1e-6)
+
+
 @pytest.mark.parametrize(
     ("shape", "kind", "fires"),
     [

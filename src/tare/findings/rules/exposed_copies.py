@@ -1,4 +1,4 @@
-"""Copies of pinned memory during which nothing is computed, although they could run beside the step before."""
+"""Copies of pinned memory for which a kernel waits, although they could run beside the step before."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.rules.pageable_copies import LEAST_BYTES
 from tare.findings.scene import Scene, spans_of
-from tare.trace.intervals import difference, total
+from tare.trace.intervals import Intervals, difference, intersection, make, total
 from tare.trace.tables import COPY, HOST_TO_DEVICE, PINNED
 
 # Exposed for at least this share of the step.
@@ -19,7 +19,7 @@ LEAST_SHARE = 0.02
 
 @rule(
     "exposed-copies",
-    sees="Asynchronous copies of pinned memory to the device while no kernel runs, 2 % of the step or more.",
+    sees="Asynchronous copies of pinned memory to the device while kernels wait: 2 % of the step or more.",
     remedy="Copy the next batch on a second stream while this one is computed (prefetch).",
 )
 def look(scene: Scene) -> Iterator[Hit]:
@@ -27,7 +27,9 @@ def look(scene: Scene) -> Iterator[Hit]:
     known = (device.kind == COPY) & (device.memory == PINNED) & (device.direction == HOST_TO_DEVICE)
     known &= (device.bytes >= LEAST_BYTES) & np.isin(device.call, list(scene.script.call_at))
     copies = np.flatnonzero(known)
-    exposed = total(difference(device.intervals(copies), device.intervals(device.kernels)))
+    exposed = total(
+        intersection(difference(device.intervals(copies), device.intervals(device.kernels)), _waited(scene))
+    )
     if exposed == 0 or exposed / scene.steps / 1e9 < LEAST_SHARE * scene.step_s:
         return
     edit = Edit(apart=frozenset(scene.script.work_at[w] for w in copies.tolist()))
@@ -42,3 +44,10 @@ def look(scene: Scene) -> Iterator[Hit]:
         gain_s=scene.price(edit),
         spans=spans_of(device, copies),
     )
+
+
+def _waited(scene: Scene) -> Intervals:
+    """When some kernel had been launched and not begun: before that, a copy holds nothing up."""
+    device, calls = scene.trace.device, scene.trace.calls
+    launched = np.flatnonzero(device.kernels & (device.call >= 0))
+    return make(calls.end[device.call[launched]], device.start[launched])
