@@ -69,3 +69,10 @@ def test_a_device_bound_step_gives_back_what_its_finding_says_and_no_more_than_i
     host = read(Path(slow["trace"])).metadata["tare_profiled"]["host_ns"]
     assert 0 < host < slow["waterfall"]["gross"]
     assert priced <= 1 - host / slow["waterfall"]["gross"]
+
+
+def test_what_only_the_profiler_keeps_is_no_leak(home: Path) -> None:
+    """torch.func's tensors stay while their shapes are recorded: so they are not, and the step leaves nothing."""
+    document = tare(home, "explain", "lennard_jones", "--device", "cuda", "--quick", "--no-stacks")
+    assert any("without shapes" in note for note in document["explanations"][0]["notes"])
+    assert "memory-growth" not in [finding["rule"] for finding in document["diagnoses"][0]["findings"]]

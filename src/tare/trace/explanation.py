@@ -10,7 +10,7 @@ from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
-from tare.trace.own import marked_time
+from tare.trace.own import marked_time, own_marks
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
 from tare.trace.windows import main_device, other_stepping, typical, usual
@@ -129,6 +129,9 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("gross is not known: shares of the profiled step, which is slower than a step is")
     if trace.has_stacks:
         notes.append("recorded with stacks, which slow the host: idle shares are too large")
+    own = own_marks(trace)
+    if own is not None and not own.shapes:
+        notes.append("recorded without shapes: to know them, torch's profiler keeps every tensor of such a step")
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
     elsewhere = other_stepping(trace)

@@ -7,7 +7,8 @@ from tare.trace.tables import Trace
 
 
 class Own(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose step it is. `work` is what one step computes, where that was counted."""
+    """Whose step it is. `work` is what one step computes, where that was counted; `shapes` whether those of the
+    operators were recorded."""
 
     case: str
     workload: str
@@ -15,6 +16,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
     precision: str
     rung: str
     work: Work | None = None
+    shapes: bool = True
 
 
 def own_marks(trace: Trace) -> Own | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from tare.execute.jobs import ProfileJob
 from tare.execute.protocol import Counted, Profiled, Stage
+from tare.execute.worker.held import held_for_shapes
 from tare.execute.worker.resident import resident_bytes
 from tare.records.work import Work
 
@@ -26,6 +27,8 @@ HOST_STEPS = 5
 
 
 def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
+    import torch
+
     from tare.execute.cache import use_cache
     from tare.measure.devices import make_clock
     from tare.rungs import get_rung
@@ -53,11 +56,15 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
         send(Counted(work))
     if clock.overlaps:
         marks["host_ns"] = host_time(program.step, clock.synchronize)
+    shapes = True
+    if program.device.type == "cuda":
+        shapes = not held_for_shapes(program.step, clock.synchronize, torch.cuda.memory_allocated)
+    marks["shapes"] = shapes
     known = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
     for path, stacks in ((job.trace, False), (job.stacks, True)):
         if path:
             kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
-            record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept)
+            record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept, shapes)
     program.close()
     send(Profiled(steps))
 
@@ -92,6 +99,7 @@ def record(
     steps: int,
     stacks: bool,
     marks: dict[str, dict[str, Any]],
+    shapes: bool = True,
 ) -> None:
     """A trace of so many steps, run back to back as they are measured; the device is empty before and after. The
     marks are written into it, by their names."""
@@ -104,7 +112,7 @@ def record(
     if device != "cpu" and hasattr(ProfilerActivity, device.upper()):
         activities.append(getattr(ProfilerActivity, device.upper()))
     with recording(
-        activities, WARMUP_STEPS, steps, record_shapes=True, profile_memory=True, with_stack=stacks
+        activities, WARMUP_STEPS, steps, record_shapes=shapes, profile_memory=True, with_stack=stacks
     ) as profiler:
         for name, content in marks.items():
             profiler.add_metadata_json(name, json.dumps(content))
