@@ -99,6 +99,16 @@ def test_what_two_kernels_share_is_not_counted_for_either() -> None:
     assert all(kernel.flops_per_s is None for kernel in table(trace).values())
 
 
+def test_a_product_behind_a_transform_computes_less_than_the_convolution() -> None:
+    """alexnet's ran at 4.6 times what an H200 can, if one believed it."""
+    trace = TraceBuilder()
+    shapes = {"Input Dims": [[8, 64, 27, 27], [192, 64, 5, 5]], "Input type": ["float", "float"]}
+    trace.op("aten::cudnn_convolution", 0, 20, **shapes)
+    trace.launch(2, 4, 5, 25, "void fft2d_r2c_32x32<float>(float2*)")
+    trace.launch(6, 8, 25, 45, "sm80_xmma_gemm_cf32cf32_f32f32_cf32_tn_n_tilesize64x64x8")
+    assert all(kernel.flops_per_s is None for kernel in table(trace).values())
+
+
 @pytest.mark.parametrize("column", COLUMNS)
 def test_any_column_sorts_the_table(column: str) -> None:
     trace = read(RECORDED / "mlp-train-eager-stack.json.gz")
@@ -137,3 +147,5 @@ def test_other_things_that_names_say() -> None:
         short_name("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64>(Params)") == "cutlass_80_simt_sgemm_64x64"
     )
     assert short_name("void at::native::reduce_kernel<512, 1>(at::native::ReduceOp)") == "reduce_kernel"
+    conditional = "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float2>(Params)"
+    assert short_name(conditional) == "internal::gemvx::kernel"

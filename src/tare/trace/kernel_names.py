@@ -4,8 +4,7 @@ import re
 from functools import lru_cache
 
 # cuBLAS, cuDNN, CUTLASS, FlashAttention and Triton name the instruction (hmma, imma, wgmma, tensorop, s1688,
-# s16816,
-# tf32, bf16f32 in xmma names) in kernels that use tensor cores.
+# s16816, tf32, bf16f32 in xmma names) in kernels that use tensor cores.
 _TENSOR = re.compile(
     r"tensorop|tensor_op|hmma|imma|wgmma|s1688|s16816|h16816|s884|h884|i16832|_tf32|tf32f32|tf32tf32"
     r"|xmma_(?:gemm|fprop|dgrad|wgrad|implicit_gemm)\w*(?:bf16|f16|tf32|e4m3|e5m2|i8)"
@@ -18,6 +17,10 @@ _MATRIX = re.compile(
     re.I,
 )
 _LAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
+# Products of complex numbers and transformed tiles: a convolution that computes less than its definition says.
+_TRANSFORMED = re.compile(r"cf32cf32|float2|winograd|fft", re.I)
+# cuBLAS writes the condition of a template before the name.
+_CONDITION = re.compile(r"^(?:void )?std::enable_if<.*?>::type ")
 # CUTLASS hides the kernel's name in the template of a launcher.
 _CUTLASS = re.compile(r"cutlass\w*::Kernel2?<(\w+)")
 _CLASSES = re.compile(r"<.*|\(.*")
@@ -40,6 +43,11 @@ def matrix(name: str) -> bool:
     return bool(_MATRIX.search(name))
 
 
+def transformed(name: str) -> bool:
+    """A convolution's product behind a Fourier or Winograd transform."""
+    return bool(_TRANSFORMED.search(name))
+
+
 def converts_layout(name: str) -> bool:
     """One of cuDNN's own conversions between channels-first and channels-last."""
     return bool(_LAYOUT.search(name))
@@ -51,7 +59,12 @@ def short_name(name: str) -> str:
 
     A functor says more than the launcher's name, so the first one inside stays.
     """
-    plain = name.removeprefix("void ").replace("(anonymous namespace)::", "").replace("at::native::", "")
+    plain = (
+        _CONDITION.sub("", name)
+        .removeprefix("void ")
+        .replace("(anonymous namespace)::", "")
+        .replace("at::native::", "")
+    )
     if named := _CUTLASS.search(plain):
         return named[1]
     head = _CLASSES.sub("", plain)

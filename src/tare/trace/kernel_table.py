@@ -11,7 +11,7 @@ import numpy as np
 from tare.errors import unknown
 from tare.trace.counting import flops, touched
 from tare.trace.intervals import contains, make
-from tare.trace.kernel_names import matrix, tensor_cores
+from tare.trace.kernel_names import matrix, tensor_cores, transformed
 from tare.trace.tables import COPY, KERNEL, Integers, Trace
 from tare.trace.windows import main_device, windows
 
@@ -113,7 +113,8 @@ def _counted(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
         # A product may need kernels beside the one that multiplies; with several that multiply nobody knows the
         # split.
         multiplying = [row for row in rows if matrix(trace.name(device, row))]
-        if len(multiplying) == 1 and (amount := flops(trace, operator)):
+        alone = len(multiplying) == 1 and not transformed(trace.name(device, multiplying[0]))
+        if alone and (amount := flops(trace, operator)):
             work[multiplying[0]] = amount
         if len(rows) == 1 and (amount := touched(trace, operator)):
             moved[rows[0]] = amount
