@@ -3,7 +3,8 @@
     python -m benchmarks.convolutions [--device cuda] [--json results/findings/convolutions-h200.json]
 
 The shapes are those that the traces of the zoo show: grouped ones, a kernel for each group, and small batches
-behind a Fourier transform, a kernel for each frequency. All ways of one shape are timed in turn, several times around.
+behind a Fourier transform, a kernel for each frequency. All ways of one shape are timed in turn, several times
+around.
 """
 
 import argparse
