@@ -47,6 +47,8 @@ class Found(msgspec.Struct):
     rule: str
     severity: str
     gain_share: float | None
+    at_most: bool = False
+    at_least: bool = False
 
 
 class Kept(msgspec.Struct):

@@ -2,9 +2,13 @@
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
+from builders import make_case, make_record, make_round
 
+from tare.records.record import Record
 from tare.verbs.explain_files import explain_files
 from tare.workloads import all_workloads
 
@@ -24,8 +28,12 @@ def test_the_page_of_the_zoo_shows_the_published_records() -> None:
 
 
 def test_the_page_of_the_breakdown_shows_the_published_explanations() -> None:
-    script = runpy.run_path(str(SCRIPTS / "breakdown_table.py"))
+    script = breakdown()
     assert script["PAGE"].read_text() == script["page"](), "run: python scripts/breakdown_table.py"
+
+
+def breakdown() -> dict[str, Any]:
+    return runpy.run_path(str(SCRIPTS / "breakdown_table.py"))
 
 
 def explained(folder: Path, **workloads: str) -> Path:
@@ -40,7 +48,7 @@ def explained(folder: Path, **workloads: str) -> Path:
 
 
 def test_the_breakdown_of_the_zoo_grows_by_what_is_explained(tmp_path: Path) -> None:
-    script = runpy.run_path(str(SCRIPTS / "breakdown_table.py"))
+    script = breakdown()
     kept = tmp_path / "kept.json.gz"
     script["keep"](explained(tmp_path, resnet50="vision", lstm="nlp"), kept)
     script["keep"](explained(tmp_path, lstm="nlp", vgg16="vision"), kept)
@@ -54,3 +62,38 @@ def test_the_breakdown_of_the_zoo_grows_by_what_is_explained(tmp_path: Path) -> 
     assert "| launch-bound | 3 | 78.2 % | 78.2 % |" in script["findings"]("infer", found)
     row = "| vgg16 | 5.6 ms | 13.6 % | 0.0 % | 86.4 % | dispatch (53%) | launch-bound (78.2 %) |"
     assert row in script["by_workload"]("infer", found)
+
+
+def test_what_remedies_gave_back_is_compared_with_what_was_promised() -> None:
+    """A promise that is a bound is broken only on its own side."""
+    script, found = runpy.run_path(str(SCRIPTS / "price_table.py")), breakdown()["Found"]
+
+    def record(workload: str, step_s: float, rung: str = "eager", precision: str = "fp32") -> Record:
+        case = make_case(workload=workload, rung=rung, precision=precision)
+        return make_record(case, rounds=[make_round(step_s=step_s)])
+
+    def finding(rule: str, share: float, **bound: bool) -> Any:
+        return found(rule=rule, severity="high", gain_share=share, **bound)
+
+    promised = {
+        "launch-bound": {"lstm": finding("launch-bound", 0.6), "dqn": finding("launch-bound", 0.7)},
+        "tf32-off": {name: finding("tf32-off", 0.8, at_most=True) for name in ("vgg16", "alexnet")},
+    }
+    remedied = [record("lstm", 2.0), record("lstm", 1.0, rung="cudagraph"), record("vgg16", 3.0, precision="tf32")]
+    given = script["given"](
+        promised, remedied, [record("vgg16", 4.0), record("lstm", 9.0), record("alexnet", 1.0)]
+    )
+    assert [(one.workload, one.priced, one.given, one.kept) for one in given] == [
+        ("lstm", 0.6, pytest.approx(0.5), True),
+        ("vgg16", 0.8, pytest.approx(0.25), True),
+    ]
+    said = script["summary"](promised, given)
+    assert "| launch-bound | cudagraph, fp32 | 1 of 2 | 60.0 % | 50.0 % | 1 of 1 |" in said
+    assert not script["Given"]("launch-bound", "lstm", 1.0, 0.8, 0.3, "").kept
+    assert not script["Given"]("tf32-off", "lstm", 1.0, 0.1, 0.3, "at most").kept
+
+
+def test_the_workloads_of_a_finding_are_named_for_its_remedy() -> None:
+    promised = runpy.run_path(str(SCRIPTS / "price_table.py"))["promises"]()
+    assert "llama_decode" in promised["launch-bound"]
+    assert "resnet152" in promised["tf32-off"]

@@ -1,0 +1,117 @@
+"""Whether remedies give back what the zoo's findings promise, on an H200.
+
+python scripts/price_table.py        writes the tables of docs/zoo-prices.md; a test compares
+python scripts/price_table.py RULE   prints the workloads of which the published breakdown has such a finding
+
+What a remedy gave back is measured: the step with it against the step without, both from the records of the
+remedies where those have both, else against the record that was explained.
+"""
+
+import runpy
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from tare.export.markdown import table
+from tare.records.codec import read_records
+from tare.records.figures import gross
+from tare.records.record import Record
+from tare.report.explain import percent
+from tare.report.numbers import seconds
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "zoo-prices.md"
+ZOO = ROOT / "results" / "zoo"
+EXPLAINED, MEASURED, REMEDIED = (ZOO / f"h200-{name}.json.gz" for name in ("explained-infer", "infer", "remedies"))
+MARK = "<!-- what follows is written by scripts/price_table.py -->\n"
+# The rung and the precision with which a finding's advice is followed.
+REMEDIES = {"launch-bound": ("cudagraph", "fp32"), "tf32-off": ("eager", "tf32")}
+PLAIN = ("eager", "fp32")
+
+
+class Given(NamedTuple):
+    """Shares of the step, and the step in seconds."""
+
+    rule: str
+    workload: str
+    step_s: float
+    priced: float
+    given: float
+    bound: str
+
+    @property
+    def kept(self) -> bool:
+        """Within a factor of two; a bound may be wrong on the side that it leaves open."""
+        low = self.given / 2 if self.bound != "at least" else 0.0
+        high = self.given * 2 if self.bound != "at most" else 1.0
+        return low <= self.priced <= high
+
+
+def steps(records: list[Record]) -> dict[tuple[str, str, str], float]:
+    """Gross by workload, rung and precision, of what ran and computes the same."""
+    found = {}
+    for one in records:
+        figure = gross(one)
+        if figure is not None and one.parity.status in ("same", "unchecked"):
+            found[one.case.workload, one.case.rung, one.case.precision] = figure.mid
+    return found
+
+
+def promises() -> dict[str, dict[str, Any]]:
+    """The findings of the published breakdown, by rule and workload."""
+    kept = runpy.run_path(str(Path(__file__).with_name("breakdown_table.py")))["read"](EXPLAINED)
+    found: dict[str, dict[str, Any]] = {}
+    for one in kept.explanations:
+        for finding in kept.findings.get(one.case or "", []):
+            found.setdefault(finding.rule, {})[one.workload or ""] = finding
+    return found
+
+
+def given(promised: dict[str, dict[str, Any]], remedied: list[Record], before: list[Record]) -> list[Given]:
+    plain, after = steps(before), steps(remedied)
+    found = []
+    for rule, (rung, precision) in REMEDIES.items():
+        for workload, finding in promised.get(rule, {}).items():
+            step = after.get((workload, *PLAIN)) or plain.get((workload, *PLAIN))
+            better = after.get((workload, rung, precision))
+            if step and better and finding.gain_share:
+                bound = "at most" if finding.at_most else "at least" if finding.at_least else ""
+                found.append(Given(rule, workload, step, finding.gain_share, 1 - better / step, bound))
+    return found
+
+
+def summary(promised: dict[str, dict[str, Any]], found: list[Given]) -> str:
+    rows = []
+    for rule, (rung, precision) in REMEDIES.items():
+        mine = [one for one in found if one.rule == rule]
+        if mine:
+            kept = f"{sum(one.kept for one in mine)} of {len(mine)}"
+            middle = [percent(median(getattr(one, what) for one in mine)) for what in ("priced", "given")]
+            rows.append((rule, f"{rung}, {precision}", f"{len(mine)} of {len(promised[rule])}", *middle, kept))
+    heads = ("finding", "remedy", "workloads", "priced (median)", "gave back (median)", "within a factor of two")
+    return table(heads, rows, heads[:2])
+
+
+def details(found: list[Given]) -> str:
+    rows = [
+        (one.rule, one.workload, seconds(one.step_s), f"{one.bound} {percent(one.priced)}".strip(),
+         percent(one.given), "" if one.kept else "no")
+        for one in sorted(found, key=lambda one: (one.rule, one.workload.lower()))
+    ]  # fmt: skip
+    return table(
+        ("finding", "workload", "gross", "priced", "gave back", "kept"), rows, ("finding", "workload", "kept")
+    )
+
+
+def page() -> str:
+    promised = promises()
+    found = given(promised, read_records(REMEDIED), read_records(MEASURED))
+    return PAGE.read_text().partition(MARK)[0] + MARK + f"\n{summary(promised, found)}\n{details(found)}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        print("".join(f"{name}\n" for name in promises().get(sys.argv[1], {})), end="")
+    else:
+        PAGE.write_text(page())
