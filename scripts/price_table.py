@@ -106,7 +106,8 @@ def details(found: list[Given]) -> str:
 
 def page() -> str:
     promised = promises()
-    found = given(promised, read_records(REMEDIED), read_records(MEASURED))
+    remedied = [one for path in REMEDIED if path.exists() for one in read_records(path)]
+    found = given(promised, remedied, read_records(MEASURED))
     return PAGE.read_text().partition(MARK)[0] + MARK + f"\n{summary(promised, found)}\n{details(found)}"
 
 
