@@ -114,19 +114,35 @@ def test_streams_do_not_run_ahead_of_each_other_when_the_host_is_gone() -> None:
 streams = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 60), st.integers(7, 9)), min_size=1, max_size=15)
 
 
+def on_streams(kernels: list[tuple[int, int, int]]) -> tuple[Timeline, int]:
+    """Kernels of such lengths, each begun so long after the one before, and how long any of them ran."""
+    calls, works, at = [], [], 0
+    for index, (gap, length, stream) in enumerate(kernels):
+        calls.append(Call(index * US, index * US + US // 2))
+        at = max(at + gap * US, (index + 5) * US)
+        works.append(Work(at, at + length * US, stream, index))
+    busy = total(make([work.start for work in works], [work.end for work in works]))
+    return Timeline(0, len(calls) * US, calls, works), busy
+
+
+@settings(max_examples=100)
+@given(streams, st.floats(0, 1))
+def test_kernels_that_ran_at_once_give_back_the_time_only_once(
+    kernels: list[tuple[int, int, int]], factor: float
+) -> None:
+    """All kernels faster by a factor, on a host that is no hindrance: the device is no faster than that."""
+    timeline, busy = on_streams(kernels)
+    timeline.calibrate(US)
+    assert timeline.replay(Edit(factors=dict.fromkeys(range(len(kernels)), factor))) >= factor * busy * (1 - 1e-9)
+
+
 @settings(max_examples=100)
 @given(streams, spans)
 def test_what_only_the_host_loses_gives_back_no_more_than_the_device_was_idle(
     kernels: list[tuple[int, int, int]], pairs: list[tuple[int, int]]
 ) -> None:
     """Whatever the kernels of three streams waited for."""
-    calls, works, at = [], [], 0
-    for index, (gap, length, stream) in enumerate(kernels):
-        calls.append(Call(index * US, index * US + US // 2))
-        at = max(at + gap * US, (index + 5) * US)
-        works.append(Work(at, at + length * US, stream, index))
-    timeline = Timeline(0, len(calls) * US, calls, works)
-    busy = total(make([work.start for work in works], [work.end for work in works]))
+    timeline, busy = on_streams(kernels)
     removed = sorted((min(pair), max(pair)) for pair in pairs)
     assert timeline.replay(Edit(removed=removed)) >= busy
     timeline.calibrate(US)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,3 +74,13 @@ def test_exact_at_epoch_nanoseconds(chosen: Pairs) -> None:
     far = [(start + FAR, end + FAR) for start, end in chosen]
     assert iv.total(as_set(far)) == iv.total(as_set(chosen))
     assert (as_set(far) - FAR).tolist() == as_set(chosen).tolist()
+
+
+@given(pairs)
+def test_what_overlaps_is_divided_equally(chosen: Pairs) -> None:
+    found = iv.divided([start for start, _ in chosen], [end for _, end in chosen])
+    covering = {point: sum(start <= point < end for start, end in chosen) for point in points(chosen)}
+    assert found.tolist() == pytest.approx(
+        [sum(1 / covering[point] for point in range(start, end)) for start, end in chosen]
+    )
+    assert found.sum() == pytest.approx(iv.total(as_set(chosen)))

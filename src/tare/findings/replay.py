@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from tare.findings.host import HostTime, Left, as_intervals
-from tare.trace.intervals import Intervals, make, total
+from tare.trace.intervals import Intervals, divided, make, total
 
 # Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
 # another cause.
@@ -107,7 +107,10 @@ class Timeline:
         self._bounds = self._read_bounds()
         self._targets = self._read_targets()
         self._host = self._host_time(self._outside)
-        self._busy = total(make([max(work.start, start) for work in works], [work.end for work in works]))
+        starts, ends = [max(work.start, start) for work in works], [work.end for work in works]
+        self._busy = total(make(starts, ends))
+        # Each work's part of that: streams that run at once share it.
+        self._parts: list[float] = divided(starts, ends).tolist()
 
     def calibrate(self, measured: float, host: float | None = None) -> None:
         """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does.
@@ -152,8 +155,8 @@ class Timeline:
     def _left_to_do(self, edit: Edit) -> float:
         """What the device needs at least: it still does what the edit leaves, and no more of it at a time than it
         did. Of what a work waited for only the last is known, and streams would run ahead of each other."""
-        spared = sum(self._length(index) * (1 - factor) for index, factor in edit.factors.items())
-        hidden = sum(self._length(index) for index in edit.apart if index not in edit.factors)
+        spared = sum(self._parts[index] * (1 - factor) for index, factor in edit.factors.items())
+        hidden = sum(self._parts[index] for index in edit.apart if index not in edit.factors)
         return self._busy - spared - hidden
 
     def _length(self, index: int) -> int:

@@ -73,6 +73,20 @@ def clip(intervals: Intervals, start: int, end: int) -> Intervals:
     return normal(np.clip(intervals, start, max(start, end)))
 
 
+def divided(starts: npt.ArrayLike, ends: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The part of their union that each interval stands for: where several overlap, each has an equal share."""
+    first = np.asarray(starts, dtype=np.int64)
+    last = np.maximum(np.asarray(ends, dtype=np.int64), first)
+    points = np.unique(np.concatenate([first, last]))
+    begins, finishes = np.searchsorted(points, first), np.searchsorted(points, last)
+    change = np.bincount(begins, minlength=len(points)) - np.bincount(finishes, minlength=len(points))
+    covering = np.cumsum(change)[:-1]
+    passed = np.where(covering > 0, np.diff(points) / np.maximum(covering, 1), 0.0)
+    reached = np.concatenate([[0.0], np.cumsum(passed)])
+    found: npt.NDArray[np.float64] = reached[finishes] - reached[begins]
+    return found
+
+
 def total(intervals: Intervals) -> int:
     """The size of the set: what overlaps counts once."""
     merged = normal(intervals)

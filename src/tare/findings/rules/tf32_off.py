@@ -50,7 +50,7 @@ def look(scene: Scene) -> Iterator[Hit]:
             Place(
                 where=product_place(scene, row, mine[0]),
                 count=scene.per_step(len(mine)),
-                seconds=float(device.duration[mine].sum()) / scene.steps / 1e9,
+                seconds=scene.device_s(np.array(mine)),
             )
             for row, mine in slow.items()
         ],
