@@ -259,5 +259,5 @@ def test_a_recorded_trace_is_calibrated_to_its_gross(path: Path) -> None:
     trace = read(path)
     gross = trace.metadata["tare_recorded"]["gross_ns"] / 1e9
     scene = Scene(trace, gross)
-    assert scene.step_s == pytest.approx(gross, rel=0.04)
+    assert scene.step_s == pytest.approx(gross, rel=0.05)
     assert 0 <= scene.timeline.host_factor < 1.3

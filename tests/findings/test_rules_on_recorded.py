@@ -46,6 +46,7 @@ EXPECTED: dict[str, set[str]] = {
     "resnet50-infer-b1-reduce-overhead": set(),
     "resnet50-infer-b32-eager-nosync": LAUNCHES,
     "resnet50-train-b32-eager-amp": LAUNCHES,
+    "resnext50-infer-b32-eager-streams": {"split-convolution"} | TF32,
 }
 
 
@@ -215,3 +216,13 @@ def test_a_second_recording_says_the_same(path: Path) -> None:
     pair = [rule for rule in all_rules().values() if rule.pair]
     assert find(again, scene(name), pair) == []
     assert find(scene(name), again, pair) == []
+
+
+def test_a_convolution_cut_by_its_groups_is_named_by_its_shapes() -> None:
+    """Sixteen of ResNeXt-50's, in 32 groups each. What they give back is part of what they take, and a bound."""
+    finding = found("resnext50-infer-b32-eager-streams")["split-convolution"]
+    assert (finding.evidence["convolutions_per_step"], finding.evidence["most_kernels"]) == (16, 32)
+    assert any(place.where.endswith(": 32x128x56x56 by 128x4x3x3") for place in finding.places)
+    assert finding.gain_share is not None
+    assert 0 < finding.gain_share < float(finding.evidence["device_share"])
+    assert finding.at_most

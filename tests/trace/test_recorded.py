@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tare.records.codec import read_records
+from tare.records.figures import gross
 from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.hosttime import host_time
 from tare.trace.idle import Idle, explain_idle
@@ -13,6 +15,7 @@ from tare.trace.tables import Trace
 from tare.trace.waterfall import device_waterfall
 
 FOLDER = Path(__file__).parent / "recorded"
+RESULTS = Path(__file__).parents[2] / "results"
 NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
 
 
@@ -65,6 +68,18 @@ def test_one_network_computes_the_same_time_however_it_is_launched() -> None:
     assert per_step[0] == pytest.approx(per_step[1], rel=0.05)
     assert (graph.graph_launches, graph.graph_kernels) == (2, 560)
     assert shares("resnet50-infer-b1-eager")["active"] < 0.1
+
+
+def test_many_streams_are_one_device_that_computes_as_long_as_its_graph_takes() -> None:
+    """What runs at once counts once. The same network as a CUDA graph, measured without a profiler, waits for
+    nothing but the device."""
+    _, parts, _ = explained("resnext50-infer-b32-eager-streams")
+    records = read_records(RESULTS / "zoo" / "h200-streams.json.gz")
+    graph = next(one for one in records if (one.case.workload, one.case.rung) == ("resnext50_32x4d", "cudagraph"))
+    step = gross(graph)
+    assert step is not None
+    assert len(parts.streams) == 9
+    assert parts.active / len(parts.steps) / 1e9 == pytest.approx(step.mid, rel=0.01)
 
 
 @pytest.mark.parametrize(

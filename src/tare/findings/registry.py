@@ -27,6 +27,7 @@ _OWN = tuple(
         "tf32_off",
         "conv_bias_before_norm",
         "channels_first",
+        "split_convolution",
         "graph_breaks",
         "recompilation",
         "exceptions",

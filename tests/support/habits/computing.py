@@ -70,3 +70,27 @@ def channels_first(device: str) -> tuple[Step, Step]:
 
     last = torch.channels_last
     return _convolutions(device, False, torch.contiguous_format), _convolutions(device, False, last)
+
+
+@habit("grouped-convolution", "split-convolution")
+def grouped_convolution(device: str) -> tuple[Step, Step]:
+    """One of ResNeXt-50's, of which cuDNN makes a float32 kernel for every group."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    layer = nn.Conv2d(512, 512, 3, padding=1, groups=32, bias=False, device=device)
+    x = torch.randn(32, 512, 28, 28, device=device)
+    half = nn.Conv2d(512, 512, 3, padding=1, groups=32, bias=False, device=device)
+    half.to(torch.bfloat16, memory_format=torch.channels_last)
+    y = x.to(torch.bfloat16, memory_format=torch.channels_last)
+
+    def bad() -> None:
+        with torch.no_grad():
+            layer(x)
+
+    def good() -> None:
+        with torch.no_grad():
+            half(y)
+
+    return bad, good
