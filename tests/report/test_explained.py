@@ -1,6 +1,7 @@
 """Explanations as text and pictures: nothing lost, nothing over the edge, nothing executed."""
 
 import re
+from html import escape
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,9 +16,11 @@ from tare.records.work import Peak, Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.explain import bar, explanation_view, percent, shorten
 from tare.report.explained import render
-from tare.report.pictures import pictures, write_html, write_svg
+from tare.report.page import write_html
+from tare.report.pictures import overviews, write_svg
 from tare.trace.group import Bar
-from tare.trace.waterfall import Segment, Waterfall
+from tare.trace.kernel_names import short_name
+from tare.trace.waterfall import Against, Segment, Waterfall, difference
 from tare.verbs.explain_files import explain_files
 from tare.verbs.explained import Explained
 from tare.verbs.traces import names_trace
@@ -86,14 +89,37 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     explained = explain_files([str(RECORDED / f"{name}.json.gz") for name in names])
     render(explained)
     assert "resnet50-infer-b1-cudagraph" in capsys.readouterr().out
-    assert len(pictures(explained)) == 4
+    assert len(overviews(explained)) == 2
     write_html(explained, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 4
     assert "<script" not in page
+    # What the terminal says of each is there as well.
+    for diagnosis in explained.diagnoses:
+        for finding in diagnosis.findings:
+            assert escape(finding.summary) in page
+            assert escape(finding.remedy) in page
+        assert diagnosis.operators[0].name in page
+        assert short_name(diagnosis.kernels[0].name) in page
+    assert page.count("Why the device was idle") == 2
     write_svg(explained, tmp_path / "one.svg")
     ElementTree.parse(tmp_path / "one.svg")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.svg", "page.html"]
+
+
+def test_a_page_says_what_another_rung_removed_and_runs_nothing_of_a_stranger_s(tmp_path: Path) -> None:
+    explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
+    parts = difference(*(one.waterfall for one in explained.explanations))
+    explained.against = [Against(one="eager", other="<script>alert(1)</script>", parts=parts)]
+    finding = explained.diagnoses[0].findings[0]
+    hostile = msgspec.structs.replace(finding, summary="<img src=x onerror=alert(1)>")
+    explained.diagnoses = [msgspec.structs.replace(one, findings=[hostile]) for one in explained.diagnoses]
+    write_html(explained, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "what the second removed" in page
 
 
 def as_workloads(*names: str) -> Explained:
@@ -127,7 +153,7 @@ def test_a_rung_that_differs_is_shown_as_different(capsys: pytest.CaptureFixture
     render(explained)
     shown = capsys.readouterr().out
     assert re.search(r"^segment +eager +compile \(different\)", shown, re.MULTILINE)
-    assert "compile (different)" in pictures(explained)[0]
+    assert "compile (different)" in overviews(explained)[0]
 
 
 def test_bars_of_several_rungs_name_them() -> None:

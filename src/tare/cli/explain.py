@@ -59,7 +59,7 @@ def explain(
     annotate: Annotated[
         Path | None, typer.Option(help="Write the trace with idle causes and findings; one file per case.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the charts to an HTML page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write charts, findings and tables to an HTML page.")] = None,
     svg: Annotated[
         Path | None, typer.Option(help="Write the waterfall as an SVG picture; one per workload.")
     ] = None,
@@ -141,7 +141,8 @@ def _refuse(options: dict[str, Any]) -> None:
 
 
 def _write(explained: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
-    from tare.report.pictures import write_html, write_svg
+    from tare.report.page import write_html
+    from tare.report.pictures import write_svg
 
     if not explained.explanations and (html or svg or annotate):
         typer.echo("nothing was explained: no file is written", err=True)

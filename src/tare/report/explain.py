@@ -18,6 +18,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 MOST_OPERATORS = 12
 PLACES = 3
 WHERE = 58
+IDLE = ("why idle", "of idle", "most of it", "at")
 # What autograd puts before every name of its own.
 _ENGINE, _NODE = "autograd::engine::evaluate_function: ", "torch::autograd::"
 
@@ -112,6 +113,11 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
 
 
 def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
+    rows = [(*row[:3], shorten(row[3])) for row in idle_rows(idle, named)]
+    return FittingTable(IDLE, rows, right=IDLE[1:3], folds={"why idle": 0, "at": 16})
+
+
+def idle_rows(idle: Idle, named: Idle | None = None) -> list[tuple[str, str, str, str]]:
     """The causes, and for each the places that hold most of it; from the trace with stacks where there is one."""
     rows = []
     for cause in sorted(idle.causes, key=lambda one: -one.idle):
@@ -121,9 +127,8 @@ def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
         for i, place in enumerate(source.places[:PLACES]):
             first = (cause.cause, percent(cause.idle / idle.idle)) if i == 0 else ("", "")
             where = place.where.replace(_ENGINE, "").replace(_NODE, "")
-            rows.append((*first, percent(place.idle / source.idle), shorten(where)))
-    heads = ("why idle", "of idle", "most of it", "at")
-    return FittingTable(heads, rows, right=heads[1:3], folds={"why idle": 0, "at": 16})
+            rows.append((*first, percent(place.idle / source.idle), where))
+    return rows
 
 
 def host_view(time: HostTime) -> RenderableType:
@@ -145,14 +150,18 @@ def against_view(found: Against) -> RenderableType:
 
 
 def _against(found: Against, widest: int) -> FittingTable:
-    one, other = (fold(shorten(name, 30), widest) for name in (found.one, found.other))
-    rows: list[tuple[str | Text, ...]] = [
-        (part.name, *_times(part.ns, part.against, part.removed)) for part in found.parts
-    ]
+    heads, cells = against_cells(found)
+    one, other = (fold(shorten(name, 30), widest) for name in heads[1:3])
+    rows: list[tuple[str | Text, ...]] = [*cells[:-1], tuple(Text(text, style="bold") for text in cells[-1])]
+    fitting = (heads[0], one, other, heads[3])
+    return FittingTable(fitting, rows, right=fitting[1:], folds={heads[0]: 0})
+
+
+def against_cells(found: Against) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The segments of both steps, and gross as the last row."""
+    rows = [(part.name, *_times(part.ns, part.against, part.removed)) for part in found.parts]
     total = [sum(getattr(part, field) for part in found.parts) for field in ("ns", "against", "removed")]
-    rows.append(tuple(Text(text, style="bold") for text in ("gross", *_times(*total))))
-    heads = ("what the second removed", one, other, "removed")
-    return FittingTable(heads, rows, right=heads[1:], folds={heads[0]: 0})
+    return ("what the second removed", found.one, found.other, "removed"), [*rows, ("gross", *_times(*total))]
 
 
 def _times(ns: int, against: int, removed: int) -> tuple[str, str, str]:

@@ -23,6 +23,7 @@ PLACE = 68
 NO_MEMORY = "memory: the trace has no allocations in it (profile_memory=True records them)"
 UNKNOWN_BEFORE = "  whose memory that is, no trace says: tare explain WORKLOAD knows its own weights by module"
 BARS = "▁▂▃▄▅▆▇█"
+Heads = tuple[str, ...]
 CORES = {True: "yes", False: "no", None: "-"}
 
 
@@ -79,30 +80,44 @@ def gain(finding: Finding) -> str:
 
 
 def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:
-    clocks = ["host_self", "host_total"]
-    if any(one.device_total for one in operators):
-        clocks += ["device_self", "device_total"]
-    heads = ("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
-    cells = [
-        (
-            _end_of(one.name, 38),
-            f"{one.calls / steps:.3g}",
-            *(seconds(ns / 1e9 / steps) if ns else "-" for ns in (getattr(one, clock) for clock in clocks)),
-            _signed(memory(one) // steps),
-        )
-        for one in operators[:rows]
-    ]
+    heads, found = operator_cells(operators, steps, rows)
+    cells = [(_end_of(one[0], 38), *one[1:]) for one in found]
     spare = ("memory", "host total", "device total", "calls")
     table = FittingTable(heads, cells, right=heads[1:], folds={"operator": 12}, spare=spare, paddings=(1,))
     head = Text(f"operators, a step of the profiled run ({len(operators)} in all)", style="dim")
     return Group(head, table)
 
 
-def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
-    heads = ("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
-    cells = [
+def operator_cells(operators: Sequence[Operator], steps: int, rows: int) -> tuple[Heads, list[tuple[str, ...]]]:
+    clocks = ["host_self", "host_total"]
+    if any(one.device_total for one in operators):
+        clocks += ["device_self", "device_total"]
+    heads = ("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
+    return heads, [
         (
-            cut(short_name(one.name), 32),
+            one.name,
+            f"{one.calls / steps:.3g}",
+            *(seconds(ns / 1e9 / steps) if ns else "-" for ns in (getattr(one, clock) for clock in clocks)),
+            _signed(memory(one) // steps),
+        )
+        for one in operators[:rows]
+    ]
+
+
+def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
+    heads, found = kernel_cells(kernels, steps, rows)
+    cells = [(cut(one[0], 32), *one[1:]) for one in found]
+    spare = ("smem", "regs", "tensor", "block", "grid", "achieved", "calls")
+    table = FittingTable(heads, cells, right=heads[1:], folds={"kernel": 12}, spare=spare, paddings=(1,))
+    note = "tensor cores by the kernel's name, achieved by the operator's shapes"
+    return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
+
+
+def kernel_cells(kernels: Sequence[Kernel], steps: int, rows: int) -> tuple[Heads, list[tuple[str, ...]]]:
+    heads = ("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
+    return heads, [
+        (
+            short_name(one.name),
             f"{one.calls / steps:.3g}",
             seconds(one.total / 1e9 / steps),
             f"{one.share:.1%}",
@@ -115,10 +130,6 @@ def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -
         )
         for one in kernels[:rows]
     ]
-    spare = ("smem", "regs", "tensor", "block", "grid", "achieved", "calls")
-    table = FittingTable(heads, cells, right=heads[1:], folds={"kernel": 12}, spare=spare, paddings=(1,))
-    note = "tensor cores by the kernel's name, achieved by the operator's shapes"
-    return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
 
 
 def achieved(kernel: Kernel) -> str:

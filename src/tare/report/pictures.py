@@ -1,11 +1,10 @@
-"""What was explained as files: pictures, a page, annotated traces. Of several cases each has a file of its own."""
+"""What was explained as pictures. Of several cases each has a file of its own."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from tare.report.charts import DARK, FAINT, PAPER, breakdown_svg, ladder_svg, waterfall_svg
+from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.explained import Explained, ladders, rung_of
 from tare.report.files import several_files, write_whole
 from tare.trace.explanation import Explanation
@@ -32,25 +31,9 @@ def write_svg(explained: Explained, path: Path) -> list[Path]:
     return paths
 
 
-def pictures(explained: Explained) -> list[str]:
-    """All that there are: ladders, groups, and every single waterfall."""
-    made = [*_ladders(ladders(explained.explanations)), *_breakdowns(explained)]
-    return [one.svg for one in (*made, *map(_waterfall, explained.explanations))]
-
-
-def write_html(explained: Explained, path: Path) -> None:
-    """A page that needs nothing beside itself: no script, no font, no link."""
-    titles = ", ".join(dict.fromkeys(one.title for one in explained.explanations))
-    notes = dict.fromkeys(note for one in explained.explanations for note in (*one.notes, *one.waterfall.notes))
-    body = [f"<figure>{svg}</figure>" for svg in pictures(explained)]
-    body += [f"<p class='note'>{escape(note)}</p>" for note in notes]
-    style = (
-        "body{font-family:system-ui,sans-serif;margin:2rem auto;max-width:960px;color:#222}figure{margin:2rem 0}"
-    )
-    style += "svg{max-width:100%;height:auto}.note{color:#666;font-size:.9rem}:root{color-scheme:light dark}"
-    style += f"@media (prefers-color-scheme:dark){{body{{background:{DARK[PAPER]}}}.note{{color:{DARK[FAINT]}}}}}"
-    head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>tare explain: {escape(titles)}</title>"
-    write_whole(path, "\n".join([head, f"<style>{style}</style>", *body, "</html>"]))
+def overviews(explained: Explained) -> list[str]:
+    """What shows several at once: ladders and groups."""
+    return [one.svg for one in (*_ladders(ladders(explained.explanations)), *_breakdowns(explained))]
 
 
 def case_parts(one: Explanation, rung: bool = True) -> list[str]:
