@@ -55,6 +55,10 @@ def test_compare_refuses_another_machine_unless_forced(home: Path) -> None:
     refused = tare(home, "compare", other, "newest")
     assert refused.returncode == 2
     assert "machine.cpu: another against test-cpu" in refused.stderr
+    environment = msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "x\x1b[2Jy"})
+    (home / "hostile.json").write_text(export([make_record(make_case(), STEADY, environment=environment)]))
+    hostile = tare(home, "compare", str(home / "hostile.json"), "newest")
+    assert "machine.cpu: x\ufffd[2Jy against test-cpu" in hostile.stderr
     forced = tare(home, "compare", other, "newest", "--force")
     assert forced.returncode == 1
     assert "not comparable, and forced: machine.cpu" in forced.stdout
