@@ -220,6 +220,7 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
 
     for args, named in (
         (("history", "nothing_like_it"), "nothing_like_it"),
+        (("history", "nothing_like_it", "--json"), "nothing_like_it"),
         (("history", "colour=4"), "unknown field 'colour'"),
         (("history", "mlp", "--metric", "colour"), "gross"),
         (("history", "mlp", "--chart", "x.pdf"), ".svg"),
