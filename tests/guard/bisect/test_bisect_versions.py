@@ -123,6 +123,8 @@ def test_half_a_line_is_dropped_and_a_spoilt_one_refused(tmp_path: Path) -> None
     [
         ({}, "--case KEY or --command"),
         ({"command": "x", "case": "y"}, "one of the two"),
+        ({"command": " ", "labels": Path("/none")}, "--command is empty"),
+        ({"command": "", "labels": Path("/none")}, "--command is empty"),
         ({"case": "resnet50"}, "not a case key"),
         ({"command": "x", "good": "1", "bad": "2"}, "--install"),
         ({"command": "x", "good": "1", "bad": "2", "install": ["pip install y"]}, "--versions"),
