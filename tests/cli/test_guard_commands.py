@@ -55,6 +55,10 @@ def test_compare_refuses_another_machine_unless_forced(home: Path) -> None:
     refused = tare(home, "compare", other, "newest")
     assert refused.returncode == 2
     assert "machine.cpu: another against test-cpu" in refused.stderr
+    environment = msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "x\x1b[2Jy"})
+    (home / "hostile.json").write_text(export([make_record(make_case(), STEADY, environment=environment)]))
+    hostile = tare(home, "compare", str(home / "hostile.json"), "newest")
+    assert "machine.cpu: x\ufffd[2Jy against test-cpu" in hostile.stderr
     forced = tare(home, "compare", other, "newest", "--force")
     assert forced.returncode == 1
     assert "not comparable, and forced: machine.cpu" in forced.stdout
@@ -97,6 +101,9 @@ BAD = [
     (("check", "PLAN", "--baseline", "x", "--isolation", "foo"), "fork, spawn"),
     (("compare", "newest~1"), "argument"),
     (("compare", "nonsense", "newest"), "nonsense"),
+    (("compare", "", "newest"), "an empty selector"),
+    (("compare", "newest", " "), "an empty selector"),
+    (("baseline", "set", "x", ""), "an empty selector"),
     (("compare", "newest~1", "newest", "--metric", "gros"), "gross"),
     (("compare", "newest~1", "newest", "--format", "xml"), "junit"),
     (("compare", "newest~1", "newest", "--rung", "jax"), "--rung"),
@@ -110,6 +117,7 @@ BAD = [
     (("check", "none.toml", "--baseline", "x"), "none.toml"),
     (("check", "PLAN"), "--baseline"),
     (("check", "PLAN", "--baseline", "nobody"), "unknown baseline 'nobody'"),
+    (("check", "PLAN", "--baseline", ""), "unknown baseline ''"),
     (("check", "PLAN", "--baseline-python", "/no/such/python"), "/no/such/python"),
     (("check", "PLAN", "--baseline-env", "X"), "NAME=VALUE"),
     (("check", "PLAN", "--baseline", "x", "--format", "pdf"), "markdown"),

@@ -35,7 +35,7 @@ COMPILED = make_record(
 BROKEN = make_record(
     make_case(rung="cudagraph"),
     rounds=[make_round(failure=make_failure())],
-    failure=make_failure(message="a | b <c>\nsecond line"),
+    failure=make_failure(message="a | b <c>\nsecond\x1b line"),
     parity=Parity(status="unchecked"),
     id="record000003",
 )
@@ -115,9 +115,9 @@ def test_markdown_is_a_table_a_ladder() -> None:
 
 def test_markdown_lists_what_failed_on_one_escaped_line() -> None:
     lines = export("markdown", EAGER, BROKEN).splitlines()
-    assert r"- cudagraph failed: exception in prepare: a \| b &lt;c> second line" in lines
+    assert "- cudagraph failed: exception in prepare: a \\| b &lt;c> second\ufffd line" in lines
     assert not any(line.startswith("| cudagraph") for line in lines)
-    assert "second line" not in lines
+    assert "second\ufffd line" not in lines
     alone = export("markdown", BROKEN).splitlines()
     assert not any(line.startswith("|") for line in alone), "no table without a row"
 

@@ -3,10 +3,11 @@
 import random
 
 import pytest
-from builders import make_record
+from builders import make_failure, make_record
 from rich.console import Console
 
-from tare.guard.calibrate import calibrate
+from tare.errors import BadInput
+from tare.guard.calibrate import calibrate, refuse_empty
 from tare.guard.metrics import chosen
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.report.noise import noise_view
@@ -23,6 +24,14 @@ def test_what_is_ignored_is_left_out() -> None:
     quiet = make_thresholds({"metric": {"latency": {"ignore": True}}}, "here")
     lines = calibrate([make_record(steps_s=noisy(0.01, 8))], quiet, chosen(["gross", "latency"]))
     assert [line.metric for line in lines] == ["gross"]
+
+
+def test_an_empty_table_is_refused_and_a_failure_is_not() -> None:
+    energy, record = chosen(["energy"]), make_record(steps_s=noisy(0.01, 8))
+    with pytest.raises(BadInput, match=r"noise of energy.*\(they have gross, "):
+        refuse_empty(calibrate([record], Thresholds(), energy), [record], energy)
+    refuse_empty(calibrate([record], Thresholds(), GROSS), [record], GROSS)
+    refuse_empty([], [make_record(rounds=[], failure=make_failure())], GROSS)
 
 
 @pytest.mark.parametrize("noise", [0.005, 0.02, 0.1])

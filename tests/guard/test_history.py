@@ -210,8 +210,18 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     (document,) = json.loads(tare(tmp_path, "history", "BM_x", "--json").stdout)
     assert (document["source"], [step["at"] for step in document["steps"]]) == ("google-benchmark", [12])
 
+    parametrised = {"name": "test_x[n=4]", "stats": {"median": 1e-3}}
+    saved = {"machine_info": {}, "datetime": "2026-03-01T00:00:00Z", "benchmarks": [parametrised]}
+    (tmp_path / "saved.json").write_text(json.dumps(saved))
+    assert tare(tmp_path, "import", str(tmp_path / "saved.json")).returncode == 0
+    for name in ("test_x[n=4]", "x[n=4", "*[n=4]"):
+        (document,) = json.loads(tare(tmp_path, "history", name, "--json").stdout)
+        assert document["name"] == "test_x[n=4]"
+
     for args, named in (
         (("history", "nothing_like_it"), "nothing_like_it"),
+        (("history", "nothing_like_it", "--json"), "nothing_like_it"),
+        (("history", "colour=4"), "unknown field 'colour'"),
         (("history", "mlp", "--metric", "colour"), "gross"),
         (("history", "mlp", "--chart", "x.pdf"), ".svg"),
         (("history", "--chart", str(tmp_path / "x.svg")), "one series"),

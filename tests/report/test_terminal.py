@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_failure, make_record, make_round
+from msgspec.structs import replace
+from rich.text import Text
 
 from tare.cases.grid import Skip
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.ladder import make_ladders
-from tare.report.terminal import WIDTH, ladder_view, make_console, skipped_view, title
+from tare.report.terminal import WIDTH, ladder_view, make_console, plain_text, skipped_view, title
 from tare.rungs.registry import every_name
 
 GIB = 2**30
@@ -136,3 +138,13 @@ def test_skips_are_counted_by_reason(capsys: pytest.CaptureFixture[str]) -> None
         "  compile, cudagraph: unsupported: needs CUDA",
         "  torchscript: not-installed: no jax",
     ]
+
+
+def test_what_a_record_says_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "up\x1b[2Jdown\r\x9b\u202e"
+    failed = make_record(rounds=[], failure=make_failure(message=evil), parity=Parity(status="unchecked"))
+    wrong = full_record("compile", 1e-3, 1e-3, parity=replace(DIFFERENT, worst=evil))
+    text = render(failed, wrong, capsys=capsys)
+    assert text.count("up\ufffd[2Jdown") == 2
+    assert text.replace("\n", "").isprintable()
+    assert plain_text(Text(f"{evil}\nnext")).splitlines() == ["up\ufffd[2Jdown\ufffd\ufffd", "next"]

@@ -97,6 +97,17 @@ def test_without_any_noise_the_ratio_is_exact() -> None:
     assert judge(grown, 0.02) == "higher"
 
 
+@pytest.mark.parametrize("a", range(2, 12))
+@pytest.mark.parametrize("b", range(2, 12))
+def test_a_figure_that_never_varies_is_the_same_however_small_the_margin(a: int, b: int) -> None:
+    for value in (0.0677299, 197009408.0, 3e9, 7e-5):
+        found = compare([value] * a, [value] * b, reach=1e-6)
+        assert (found.ratio.low, found.ratio.mid, found.ratio.high, found.p) == (1, 1, 1, 1)
+        assert judge(found, 0.0) == "same"
+        more = compare([value] * a, [value * 1.001] * b, reach=1e-6)
+        assert (judge(more, 0.0), judge(more, 0.02)) == ("higher", "same")
+
+
 def test_zero_has_no_ratio() -> None:
     assert compare([0.0, 0.0], [0.0, 0.0]).ratio.mid == 1.0
     assert math.isnan(compare([0.0, 0.0], [1.0, 1.0]).ratio.mid)

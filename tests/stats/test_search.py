@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Collection
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -96,6 +97,16 @@ def test_without_noise_it_is_nearly_plain_bisection() -> None:
     assert named(search) == [417]
     # Three runs of each end, ten halvings with every third run at an end, five of the culprit and of its parent.
     assert search.spent <= 2 * FIRST_RUNS + 12 + 6 + 10
+
+
+@pytest.mark.parametrize("step", [0.05, 0.7, 3.1])
+@pytest.mark.parametrize("make", [gaussian, heavy])
+def test_the_noise_of_a_run_is_its_own_whatever_the_change_is(
+    step: float, make: Callable[[int, float], Callable[[], float]]
+) -> None:
+    seen = [play(40, {23: step}, make(seed, 0.01))[1].state().noise for seed in range(12)]
+    assert median(noise or 0.0 for noise in seen) == pytest.approx(0.01, rel=0.3)
+    assert play(40, {23: step}, lambda: 0.0)[1].state().noise == pytest.approx(0.0, abs=1e-9)
 
 
 def test_two_culprits_are_both_found() -> None:

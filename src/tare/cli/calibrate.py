@@ -35,6 +35,7 @@ def calibrate(
     """
     from tare.cases.plan import make_plan, read_plan
     from tare.guard.calibrate import calibrate as examine
+    from tare.guard.calibrate import refuse_empty
     from tare.report.noise import noise_view
     from tare.report.terminal import make_console
     from tare.verbs.run import Session
@@ -55,6 +56,7 @@ def calibrate(
         resume, fail_fast=False
     )
     lines = examine(outcome.records, rules.thresholds, rules.metrics)
+    refuse_empty(lines, outcome.records, rules.metrics)
     if as_json:
         print_json({"run": outcome.run, "noise": lines})
     else:

@@ -39,7 +39,7 @@ def history(
     histories = record_histories(find_series(terms, store), wanted)
     if wanted.unit == "s":
         histories += foreign_histories(find_foreign_points(terms, store))
-    if not histories and not as_json:
+    if not histories and (terms or not as_json):
         raise BadInput(f"no record with a {metric} matches {' '.join(terms) or 'anything'}; tare list records")
     if chart is not None:
         _draw(histories, chart)

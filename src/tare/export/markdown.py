@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from tare.printable import printable
+
 # Columns of words; all others hold figures.
 WORDS = ("workload", "mode", "rung", "device", "precision", "parity", "status")
 
@@ -19,4 +21,4 @@ def bullets(lines: Iterable[str]) -> str:
 
 def escape(text: str) -> str:
     """One line that Markdown shows as it is: a newline would end the list, a pipe or a tag would be taken."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return printable(" ".join(text.split())).replace("|", "\\|").replace("<", "&lt;")

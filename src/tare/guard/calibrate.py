@@ -10,7 +10,8 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from tare.guard.metrics import Metric, values
+from tare.errors import BadInput
+from tare.guard.metrics import METRICS, Metric, values
 from tare.guard.thresholds import Thresholds
 from tare.records.figures import good_rounds
 from tare.records.record import Record
@@ -55,6 +56,18 @@ def calibrate(records: Sequence[Record], thresholds: Thresholds, metrics: Sequen
                 continue
             lines.append(_line(record, metric, found, thresholds))
     return lines
+
+
+def refuse_empty(lines: Sequence[Noise], records: Sequence[Record], metrics: Sequence[Metric]) -> None:
+    """BadInput where nothing is left of what was measured: an empty table says neither that nor why."""
+    if lines or not any(record.ok for record in records):
+        return
+    names = ", ".join(metric.name for metric in metrics)
+    have = [one.name for one in METRICS if not one.exact and any(values(record, one) for record in records)]
+    raise BadInput(
+        f"no case has a noise of {names}: none has it in four rounds, or it is ignored "
+        f"(they have {', '.join(have) or 'nothing'})"
+    )
 
 
 def _line(record: Record, metric: Metric, found: list[float], thresholds: Thresholds) -> Noise:

@@ -42,6 +42,9 @@ class Selection(NamedTuple):
 
 def select_records(text: str, store: Store) -> Selection:
     """The records that a selector names; BadInput where it names none."""
+    if not text.strip():
+        # No terms would mean all records: what an empty variable of a script asks for is seldom that.
+        raise BadInput("an empty selector names no records; tare list records, tare baseline list")
     records, meant = _find(text.strip(), store)
     if not records:
         raise BadInput(f"no record is selected by {quote(text)}; tare list records, tare baseline list")

@@ -7,7 +7,7 @@ from tare.errors import BadInput, unknown
 from tare.records.environment import Environment
 from tare.records.record import Record
 from tare.store.database import Store
-from tare.store.query import FIELDS, parse_query
+from tare.store.query import FIELDS, may_be_field, parse_query
 
 
 class Found(NamedTuple):
@@ -25,7 +25,7 @@ def find_by_terms(terms: Sequence[str], store: Store) -> Found:
     of_cases, of_environments = [], []
     for term in terms:
         name, equals, value = term.partition("=")
-        if "/" in name or not equals or name in FIELDS or name in sizes:
+        if not equals or not may_be_field(name) or name in FIELDS or name in sizes:
             of_cases.append(term)
         elif not value:
             raise BadInput(f"'{term}' names no value: write {name}=VALUE")

@@ -3,13 +3,15 @@
 import io
 from collections.abc import Iterable
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
+from tare.printable import printable
 from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
@@ -22,17 +24,30 @@ PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "
 STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
 
 
+class _Console(Console):
+    """Records come from strangers as well: what a message, a processor or an operator is called there must not steer
+    the terminal that shows it. Rich takes only a few control characters away, and never an escape."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control or text.isprintable():
+                yield segment
+            else:
+                yield Segment("\n".join(map(printable, text.split("\n"))), style, control)
+
+
 def make_console(stderr: bool = False) -> Console:
     """A console that never exceeds our width; on a pipe or a file it is plain text. What stands in brackets or
     between colons is part of a name (kernels have such), and never a style or a picture."""
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    console = _Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
 
 def plain_text(view: RenderableType) -> str:
     """What a console would show, for a file."""
-    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True, markup=False, emoji=False)
+    console = _Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(view)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -94,7 +94,7 @@ def judge(found: Comparison, margin: float, p: float | None = None, level: float
     low, high = found.ratio.low, found.ratio.high
     if not found.ratio.sound:
         return "undecided"
-    if 1 / (1 + margin) < low and high < 1 + margin:
+    if 1 / (1 + margin) <= low and high <= 1 + margin:
         return "same"
     believed = (found.p if p is None else p) <= level
     if believed and low > 1 + margin:
@@ -162,17 +162,26 @@ def _both_students(x: Values, y: Values, confidence: float) -> Comparison:
     close together make Welch's far too sure where the other side has many: at p = 0.00002 it errs 20 times as
     often as it says, 150 times if the noise has two modes. The other errs where the sides scatter differently."""
     sizes, freedoms = np.array([x.size, y.size]), np.array([x.size - 1, y.size - 1])
-    variances = np.array([x.var(ddof=1), y.var(ddof=1)])
+    (before, x_variance), (now, y_variance) = _mean_and_variance(x), _mean_and_variance(y)
+    variances = np.array([x_variance, y_variance])
     parts = variances / sizes
     total = float(parts.sum())
     freedom = total**2 / float((parts**2 / freedoms).sum()) if total else 1.0
     common = float((freedoms * variances).sum() / freedoms.sum() * (1 / sizes).sum())
-    shift, rounds = y.mean() - x.mean(), (x.size, y.size)
+    shift, rounds = now - before, (x.size, y.size)
     one = _student(shift, total, freedom, confidence, rounds, False)
     other = _student(shift, common, float(freedoms.sum()), confidence, rounds, False)
     low, high = min(one.ratio.low, other.ratio.low), max(one.ratio.high, other.ratio.high)
     ratio = Interval(low, one.ratio.mid, high, sound=one.ratio.sound and other.ratio.sound)
     return one._replace(ratio=ratio, higher=max(one.higher, other.higher), lower=max(one.lower, other.lower))
+
+
+def _mean_and_variance(values: Values) -> tuple[float, float]:
+    """Of equal values they are known exactly. Numpy's mean of six may be another than that of five, by a rounding:
+    a figure that is the same in all rounds, as memory often is, would have changed, and for certain."""
+    if values.min() == values.max():
+        return float(values[0]), 0.0
+    return float(values.mean()), float(values.var(ddof=1))
 
 
 def _student(

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tare.stats.drift import drift
+from tare.stats.drift import NORMAL, drift
 from tare.stats.intervals import Interval
 from tare.stats.levels import Posterior, information, level_posterior
 
@@ -145,8 +145,17 @@ class Search:
         if self.whole == 0:
             return State(whole, [], [], None)
         posterior = self.posterior()
-        noise = posterior.width * abs(math.log(whole.mid))
-        return State(whole, self.culprits(posterior), self._probabilities(posterior), noise)
+        return State(whole, self.culprits(posterior), self._probabilities(posterior), self._noise())
+
+    def _noise(self) -> float | None:
+        """How far a run lies from its candidate's mean, as a Gaussian's deviation, by the median of all: a disturbed
+        run is not the noise of the others. Not the posterior's width: that is never under a 24th of the change."""
+        several = [np.asarray(runs) for runs in self.runs.values() if len(runs) > 1]
+        if not several:
+            return None
+        # Deviations from a mean of n are too small by this factor.
+        away = [np.abs(runs - runs.mean()) * math.sqrt(runs.size / (runs.size - 1)) for runs in several]
+        return NORMAL * float(np.median(np.concatenate(away)))
 
     def _probabilities(self, posterior: Posterior) -> list[float]:
         found = [0.0] * (self.last + 1)

@@ -49,7 +49,7 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
             # No record holds such a text, and half a character cannot even be sent to a database.
             raise BadInput(f"{quote(term)} is not the text of a key, an id or a field")
         name, equals, value = term.partition("=")
-        if "/" in term or not equals:
+        if "/" in term or not equals or not may_be_field(name):
             words.append(term)
             continue
         if name not in FIELDS and name not in size_names:
@@ -67,6 +67,12 @@ def parse_query(terms: list[str], size_names: set[str]) -> Query:
                     raise BadInput(f"{name} is a whole number, not '{part[:40]}'")
         fields.append((name, values))
     return Query(tuple(words), tuple(fields))
+
+
+def may_be_field(name: str) -> bool:
+    """Whether what stands before an equals sign can be a field's name. That of a benchmark (`test_x[n=4]`) or of a
+    pattern (`*batch=8*`) has characters that no field has."""
+    return re.search(r"[^A-Za-z0-9_.\- ]", name) is None
 
 
 def rows_among(

@@ -78,7 +78,7 @@ class CheckSession:
         worse, where both versions can be run."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(Store(self._where))
-            stored = get_baseline(store, baseline) if baseline else []
+            stored = get_baseline(store, baseline) if baseline is not None else []
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
             now, probed = stack.enter_context(self._executor(progress, Version()))
@@ -87,7 +87,7 @@ class CheckSession:
             if version is not None:
                 before, was = stack.enter_context(self._executor(progress, version))
                 executors.append((before, was.environment))
-            compared = standing(stored, cases, baseline) if baseline and version is None else stored
+            compared = stored if baseline is None or version else standing(stored, cases, baseline)
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
             claims = stack.enter_context(Claims())
             opener = _Opener(self._plan, self._options, store, executors, cases, version, again, claims)

@@ -19,6 +19,7 @@ from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_
 from tare.store.database import Store
 from tare.store.foreign import add_foreign, find_foreign
 from tare.store.journal import keep_records
+from tare.store.query import may_be_field
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
@@ -91,10 +92,15 @@ def forget_baseline(name: str, where: str | None) -> None:
 
 def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
     """Points of other tools by their benchmarks' names. A file of records, or a field of a case, names none."""
-    if any(names_file(term) or ("=" in term and "/" not in term) for term in terms):
+    if any(names_file(term) or _names_field(term) for term in terms):
         return []
     with Store(where, reading=True) as store:
         return find_foreign(store, terms)
+
+
+def _names_field(term: str) -> bool:
+    name, equals, value = term.partition("=")
+    return bool(equals) and "/" not in value and may_be_field(name)
 
 
 class ImportedFile(msgspec.Struct):

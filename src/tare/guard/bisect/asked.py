@@ -56,7 +56,7 @@ def make_spec(asked: Asked) -> Spec:
     for name, value in (("--budget", budget), ("--timeout", asked.timeout)):
         if not 0 < value <= 604_800:
             raise BadInput(f"{name} takes seconds above 0, not {value}")
-    commands = [asked.command] if asked.command else []
+    commands = [asked.command] if asked.command is not None else []
     for option, texts in (("--command", commands), ("--install", asked.install), ("--build", asked.build)):
         for text in texts:
             # Refused now and not in the middle of a night.

@@ -47,7 +47,7 @@ def bisect(
                 entry = _attempt(spec, step, places)
                 journal.add(entry)
                 _take(search, entry)
-                tell(_told(search, entry))
+                tell(_told(spec, search, entry))
             verdict = step
         except KeyboardInterrupt:
             interrupted = True
@@ -83,7 +83,7 @@ def _attempt(spec: Spec, candidate: int, places: Places) -> Entry:
     raise AssertionError("unreachable")
 
 
-def _told(search: AnySearch, entry: Entry) -> str:
+def _told(spec: Spec, search: AnySearch, entry: Entry) -> str:
     if isinstance(entry, Skipped):
         return f"{_short(entry.label)} skipped, cannot {entry.stage}: {entry.reason[:200]}"
     text = f"run {search.spent}: {_short(entry.label)} {entry.value:.4g}"
@@ -91,7 +91,7 @@ def _told(search: AnySearch, entry: Entry) -> str:
     if len(search.runs) < 3 or not chances:
         return text
     best = max(range(len(chances)), key=chances.__getitem__)
-    return f"{text}; most suspect so far: candidate {best} of {search.last} at {chances[best]:.0%}"
+    return f"{text}; most suspect so far: {_short(spec.candidates[best].label)} at {chances[best]:.0%}"
 
 
 def _outcome(
