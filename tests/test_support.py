@@ -67,3 +67,13 @@ def test_a_forked_command_has_its_own_environment(tmp_path: Path) -> None:
     assert "planted_tiny" not in tare(tmp_path, "list", "workloads").stdout
     assert "µ" in tare(tmp_path, "list", "findings").stdout
     assert "µ" not in tare(tmp_path, "list", "findings", PYTHONIOENCODING="ascii").stdout
+
+
+@pytest.mark.parametrize("plugin", ["planted", "planted_programs"])
+def test_what_is_planted_leaves_torch_to_the_workers(plugin: str) -> None:
+    """Every command imports the plug-ins; none should take the two seconds that torch does."""
+    look = f"import sys, {plugin}; sys.exit('torch' in sys.modules)"
+    folder = str(Path(__file__).parent / "support")
+    paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    assert subprocess.run([sys.executable, "-c", look], env=environment, timeout=100).returncode == 0

@@ -1,4 +1,5 @@
-"""Workloads and rungs that do what must not happen, each for real. Loaded into workers through TARE_PLUGINS."""
+"""Workloads and rungs that do what must not happen, each for real. Loaded into workers through TARE_PLUGINS, and
+into every command: torch, which takes two seconds to import, is left to the workers."""
 
 import ctypes
 import itertools
@@ -6,33 +7,15 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any
-
-import torch
 
 from tare.cases.case import Case
 from tare.rungs.base import Program, Rung
-from tare.rungs.program import TorchProgram
 from tare.rungs.registry import rung
 from tare.workloads.base import Batch, Workload
 from tare.workloads.registry import workload
 
 HOG_CHUNK = 64 * 2**20
-
-
-class Evil(torch.nn.Module):  # type: ignore[misc]
-    """A linear layer that does something else as well."""
-
-    def __init__(self, deed: Callable[[int, Any], Any]) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(16, 4)
-        self._deed = deed
-        self._calls = 0
-
-    def forward(self, x: Any) -> Any:
-        self._calls += 1
-        return self._deed(self._calls, self.layer(x))
 
 
 def _plant(name: str, deed: Callable[[int, Any], Any]) -> None:
@@ -41,9 +24,13 @@ def _plant(name: str, deed: Callable[[int, Any], Any]) -> None:
     @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4, groups=groups)
     class Planted:
         def build(self) -> Any:
+            from planted_modules import Evil
+
             return Evil(deed)
 
         def inputs(self, batch: int) -> Batch:
+            import torch
+
             return Batch((torch.randn(batch, 16),))
 
 
@@ -78,14 +65,20 @@ def _raise(*_: Any) -> Any:
 
 
 def _ask_too_much(_: int, y: Any) -> Any:
+    import torch
+
     return y + torch.empty(1 << 50).sum()
 
 
 def _device_memory(*_: Any) -> Any:
+    import torch
+
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 TiB.")
 
 
 def _device_memory_from_16(_: int, y: Any) -> Any:
+    import torch
+
     if y.shape[0] >= 16:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
     return y
@@ -142,12 +135,18 @@ class Tiny:
     """One layer that does nothing wrong."""
 
     def build(self, width: int) -> Any:
+        import torch
+
         return torch.nn.Linear(width, width)
 
     def inputs(self, batch: int, width: int) -> Batch:
+        import torch
+
         return Batch((torch.randn(batch, width),), torch.randn(batch, width))
 
     def loss(self, output: Any, target: Any) -> Any:
+        import torch
+
         return torch.nn.functional.mse_loss(output, target)
 
 
@@ -160,6 +159,8 @@ class Offset(Rung):
     not_by_default = {"": "planted"}
 
     def prepare(self, workload: Workload, case: Case) -> Program:
+        from tare.rungs.program import TorchProgram
+
         program = TorchProgram(workload, case)
         right = program.step
         program.step = lambda: right() * 1.005
@@ -175,6 +176,10 @@ class Unsynchronised(Rung):
     not_by_default = {"": "planted"}
 
     def prepare(self, workload: Workload, case: Case) -> Program:
+        import torch
+
+        from tare.rungs.program import TorchProgram
+
         program = TorchProgram(workload, case)
         right, look = program.step, program.has_nan
 
@@ -225,39 +230,10 @@ _plant("wait", _wait)
 _plant("leak", _leak)
 
 
-# Two operators that the dispatcher and the profiler know by name, each of so many units of real work. In place:
-# what an operator allocates or calls inside does not grow with its work.
-UNIT = 16384
+def _operate(_: int, y: Any) -> Any:
+    from planted_modules import steady, work
+
+    return work(steady(y))
 
 
-@torch.library.custom_op("planted::steady", mutates_args=())  # type: ignore[untyped-decorator]
-def steady(x: torch.Tensor) -> torch.Tensor:
-    return _work_for(x, 100)
-
-
-@torch.library.custom_op("planted::work", mutates_args=())  # type: ignore[untyped-decorator]
-def work(x: torch.Tensor) -> torch.Tensor:
-    """PLANTED_UNITS units: 114 instead of 100 make the step of both operators 7 % longer."""
-    return _work_for(x, int(os.environ.get("PLANTED_UNITS", "100")))
-
-
-@cache
-def _numbers(device: torch.device) -> torch.Tensor:
-    return torch.linspace(0, 1, 200 * 64 * UNIT, device=device)
-
-
-def _work_for(x: torch.Tensor, units: int) -> torch.Tensor:
-    if x.is_cuda:
-        # More numbers instead of more calls: a GPU would wait for the CPU to make them. Made once, for making them
-        # takes a tenth of the step, which would not grow with the units.
-        numbers = _numbers(x.device)
-        for _ in range(8):
-            numbers[: units * 64 * UNIT].sin_()
-        return x + 0 * numbers[0]
-    numbers = torch.linspace(0, 1, UNIT)
-    for _ in range(units):
-        numbers.sin_()
-    return x + 0 * numbers[0]
-
-
-_plant("operator", lambda _, y: work(steady(y)))
+_plant("operator", _operate)

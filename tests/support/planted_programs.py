@@ -1,11 +1,9 @@
 """Rungs whose programs do what must not happen, and a workload whose reference fails. Loaded into workers through
-TARE_PLUGINS."""
+TARE_PLUGINS, and into every command: torch is left to the workers."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
@@ -81,29 +79,22 @@ class Hanging(Planted):
     script = 'touch "$TARE_HOME/begun"; sleep 3600'
 
 
-class NoFloat64(torch.nn.Module):  # type: ignore[misc]
-    """A layer that large batches in float64 are too much for."""
-
-    def __init__(self, features: int, classes: int) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(features, classes)
-
-    def forward(self, x: Any) -> Any:
-        if x.dtype == torch.float64 and x.shape[0] > 16:
-            raise ValueError("a planted reference\nwith a second line")
-        return self.layer(x)
-
-
 @workload(
     "planted_no_reference", domain="other", task="fault", source="tests", batch=4,
     sizes={"features": 64, "classes": 10},
 )  # fmt: skip
 class NoReference:
     def build(self, features: int, classes: int) -> Any:
+        from planted_modules import NoFloat64
+
         return NoFloat64(features, classes)
 
     def inputs(self, batch: int, features: int, classes: int) -> Batch:
+        import torch
+
         return Batch((torch.randn(batch, features),), torch.randint(classes, (batch,)))
 
     def loss(self, output: Any, target: Any) -> Any:
+        import torch
+
         return torch.nn.functional.cross_entropy(output, target)

@@ -1,0 +1,70 @@
+"""What the planted workloads are made of that needs torch. Imported only where one of them is built."""
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+
+class Evil(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer that does something else as well."""
+
+    def __init__(self, deed: Callable[[int, Any], Any]) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 4)
+        self._deed = deed
+        self._calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self._calls += 1
+        return self._deed(self._calls, self.layer(x))
+
+
+class NoFloat64(torch.nn.Module):  # type: ignore[misc]
+    """A layer that large batches in float64 are too much for."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(features, classes)
+
+    def forward(self, x: Any) -> Any:
+        if x.dtype == torch.float64 and x.shape[0] > 16:
+            raise ValueError("a planted reference\nwith a second line")
+        return self.layer(x)
+
+
+# Two operators that the dispatcher and the profiler know by name, each of so many units of real work. In place:
+# what an operator allocates or calls inside does not grow with its work.
+UNIT = 16384
+
+
+@torch.library.custom_op("planted::steady", mutates_args=())  # type: ignore[untyped-decorator]
+def steady(x: torch.Tensor) -> torch.Tensor:
+    return _work_for(x, 100)
+
+
+@torch.library.custom_op("planted::work", mutates_args=())  # type: ignore[untyped-decorator]
+def work(x: torch.Tensor) -> torch.Tensor:
+    """PLANTED_UNITS units: 114 instead of 100 make the step of both operators 7 % longer."""
+    return _work_for(x, int(os.environ.get("PLANTED_UNITS", "100")))
+
+
+@cache
+def _numbers(device: torch.device) -> torch.Tensor:
+    return torch.linspace(0, 1, 200 * 64 * UNIT, device=device)
+
+
+def _work_for(x: torch.Tensor, units: int) -> torch.Tensor:
+    if x.is_cuda:
+        # More numbers instead of more calls: a GPU would wait for the CPU to make them. Made once, for making them
+        # takes a tenth of the step, which would not grow with the units.
+        numbers = _numbers(x.device)
+        for _ in range(8):
+            numbers[: units * 64 * UNIT].sin_()
+        return x + 0 * numbers[0]
+    numbers = torch.linspace(0, 1, UNIT)
+    for _ in range(units):
+        numbers.sin_()
+    return x + 0 * numbers[0]
