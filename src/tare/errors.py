@@ -16,6 +16,16 @@ class BadInput(TareError):
     exit_code = 2
 
 
+class Interrupted(TareError):
+    """By Ctrl-C or a signal, with everything kept that was measured: exit code 130. A KeyboardInterrupt would end
+    without a word, for Typer takes it for an exit."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("interrupted: the same command with --resume goes on from here")
+
+
 class Unsupported(TareError):
     """A rung cannot run this workload, found out while preparing it: the case's result, not an error of ours."""
 

@@ -80,6 +80,20 @@ def test_an_interrupted_run_says_so_and_goes_on_later(home: Path, tare: Tare, nu
     _resume(tare, home, _stored(home))
 
 
+def test_an_interrupted_calibration_or_check_says_so(home: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[options]\nparity = false\nbudget = 60\n[[grid]]\nworkload = ["mlp"]\nrung = ["eager"]\n')
+    for verb in (("calibrate", str(plan)), ("check", str(plan), "--baseline-env", "X=1")):
+        had = len(_stored(home))
+        running = start_tare(home, *verb)
+        wait_until(lambda had=had: len(_stored(home)) > had)  # type: ignore[misc]
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=30)
+        assert running.returncode == 130
+        assert "tare: interrupted: the same command with --resume goes on" in stderr
+        assert "Traceback" not in stderr
+
+
 def test_kill_9_of_a_worker_is_a_result(home: Path) -> None:
     running = start_tare(home, *ARGS, "--json")
     wait_until(lambda: len(_stored(home)) >= 2)

@@ -7,7 +7,7 @@ import typer
 
 from tare.cli.guarding import MetricOption, ThresholdsOption, read_rules
 from tare.cli.options import BudgetOption, DeviceOption, JsonOption, StoreOption, given, make_table, print_json
-from tare.errors import BadInput
+from tare.errors import BadInput, Interrupted
 
 # Small, and of different kinds: enough to know a machine by.
 SMOKE = ("mlp", "mnist_cnn", "lstm")
@@ -56,9 +56,12 @@ def calibrate(
         resume, fail_fast=False
     )
     lines = examine(outcome.records, rules.thresholds, rules.metrics)
-    refuse_empty(lines, outcome.records, rules.metrics)
+    if not outcome.interrupted:
+        refuse_empty(lines, outcome.records, rules.metrics)
     if as_json:
         print_json({"run": outcome.run, "noise": lines})
     else:
         make_console().print(noise_view(lines))
+    if outcome.interrupted:
+        raise Interrupted
     return outcome.exit_code

@@ -25,7 +25,7 @@ from tare.cli.options import (
     TimeoutOption,
     given,
 )
-from tare.errors import BadInput
+from tare.errors import BadInput, Interrupted
 
 
 def check(
@@ -89,7 +89,7 @@ def check(
         version = Version(python=python, variables=parse_variables(baseline_env or [], "--baseline-env"))
     report = session.run(baseline, version, resume, force, diff)
     if report.interrupted:
-        raise KeyboardInterrupt
+        raise Interrupted
     report.command = reproduce(sys.argv[1:])
     put(report, format, output, everything)
     return report.exit_code

@@ -25,8 +25,8 @@ STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked
 
 
 class _Console(Console):
-    """Records come from strangers as well: what a message, a processor or an operator is called there must not steer
-    the terminal that shows it. Rich takes only a few control characters away, and never an escape."""
+    """Records come from strangers as well: what a message, a processor or an operator is called there must not
+    steer the terminal that shows it. Rich takes only a few control characters away, and never an escape."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tare.stats.drift import NORMAL, drift
+from tare.stats.drift import drift
 from tare.stats.intervals import Interval
 from tare.stats.levels import Posterior, information, level_posterior
 
@@ -148,8 +148,9 @@ class Search:
         return State(whole, self.culprits(posterior), self._probabilities(posterior), self._noise())
 
     def _noise(self) -> float | None:
-        """How far a run lies from its candidate's mean, as a Gaussian's deviation, by the median of all: a disturbed
-        run is not the noise of the others. Not the posterior's width: that is never under a 24th of the change."""
+        """How far a run lies from its candidate's mean, as a Gaussian's deviation, by the median of all: a
+        disturbed run is not the noise of the others. Not the posterior's width, which is never under a 24th of the
+        change."""
         several = [np.asarray(runs) for runs in self.runs.values() if len(runs) > 1]
         if not several:
             return None
