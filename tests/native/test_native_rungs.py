@@ -198,7 +198,7 @@ def test_threads_are_the_case_s(executor: LocalExecutor) -> None:
 
 
 def test_no_python_is_in_the_process() -> None:
-    needed = (build.build_folder("torch") / "tare-libtorch").read_bytes()
+    needed = build.executable("tare-libtorch").read_bytes()
     assert b"libpython" not in needed
     assert b"libtorch_python" not in needed
 
