@@ -48,7 +48,7 @@ def diagnose(
         trace=trace.source,
         steps=scene.steps,
         recorded_steps=max(int(trace.steps.counted.sum()), 1),
-        step_s=gross_s or scene.step_s,
+        step_s=scene.whole_s,
         profiled=gross_s is None,
         findings=found,
         operators=operator_table(trace, "device_self" if trace.has_device else "host_self", counted=True),

@@ -34,8 +34,7 @@ def _finding(rule: Rule, hit: Hit, scene: Scene) -> Finding | None:
         remedy=hit.remedy or rule.remedy,
         evidence=hit.evidence,
         places=most_costly(hit.places),
-        # The replay comes close to gross, and what is said of a step is said of gross.
-        gain_s=share * (scene.gross_s or scene.step_s) if share is not None else None,
+        gain_s=share * scene.whole_s if share is not None else None,
         gain_share=share,
         at_most=hit.at_most,
         at_least=hit.at_least,

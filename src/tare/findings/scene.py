@@ -50,6 +50,11 @@ class Scene:
         """One step as the replay has it: what all shares are shares of."""
         return self.timeline.replay() / self.steps / 1e9
 
+    @property
+    def whole_s(self) -> float:
+        """One step as it is said: gross, to which the replay comes close, or the replay where that is unknown."""
+        return self.gross_s or self.step_s
+
     def price(self, edit: Edit) -> float:
         """Seconds of one step that the edit gives back."""
         return self.timeline.gain(edit) / self.steps / 1e9

@@ -148,8 +148,7 @@ def memory_view(use: MemoryUse) -> RenderableType:
     held = [bytes_ for _, bytes_ in use.timeline]
     if held:
         lines.append(Sized(lambda width: _held(held, width)))
-    kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
-    lines.append(Text("at the peak: " + ", ".join(f"{kind} {size(n)}" for n, kind in kinds)))
+    lines.append(Text(f"at the peak: {kinds_at_peak(use)}"))
     for owner in use.owners[:5]:
         blocks = f" in {several(owner.blocks, 'block')}" if owner.blocks else ""
         lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<15} {_end_of(owner.where, 50)}{blocks}"))
@@ -163,6 +162,11 @@ def memory_view(use: MemoryUse) -> RenderableType:
     if use.garbage:
         lines.append(Text(f"garbage in cycles after the last step: {size(use.garbage)}"))
     return Group(*lines)
+
+
+def kinds_at_peak(use: MemoryUse) -> str:
+    kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
+    return ", ".join(f"{kind} {size(n)}" for n, kind in kinds)
 
 
 def _held(held: Sequence[int], width: int) -> Text:

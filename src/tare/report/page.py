@@ -10,7 +10,7 @@ from tare.report.charts import DARK, FAINT, GRID, INK, PAPER, waterfall_svg
 from tare.report.explain import IDLE, against_cells, idle_rows, summary
 from tare.report.explained import Explained
 from tare.report.files import write_whole
-from tare.report.findings import gain, kernel_cells, operator_cells
+from tare.report.findings import gain, kernel_cells, kinds_at_peak, operator_cells
 from tare.report.numbers import seconds, size
 from tare.report.pictures import overviews
 from tare.trace.explanation import Explanation
@@ -82,11 +82,9 @@ def _finding(one: Finding) -> str:
 
 
 def _memory(use: MemoryUse) -> list[str]:
-    kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
-    said = ", ".join(f"{kind} {size(n)}" for n, kind in kinds)
     rows = [(owner.where, owner.kind, size(owner.bytes)) for owner in use.owners[:ROWS]]
     head = f"<h3>Memory: a peak of {escape(size(use.peak_bytes))} allocated</h3>"
-    return [head, f"<p>{escape(said)}</p>", _table(("at the peak", "kind", "bytes"), rows, (0, 1))]
+    return [head, f"<p>{escape(kinds_at_peak(use))}</p>", _table(("at the peak", "kind", "bytes"), rows, (0, 1))]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
