@@ -100,10 +100,6 @@ def test_remedies_that_have_not_run_yet_are_left_out(tmp_path: Path) -> None:
 
 
 def test_the_workloads_of_a_finding_are_named_for_its_remedy() -> None:
-    script = runpy.run_path(str(SCRIPTS / "price_table.py"))
-    promised = script["promises"]()
-    assert len(script["remedied"]()) == sum(
-        len(read_records(path)) for path in script["REMEDIED"] if path.exists()
-    )
+    promised = runpy.run_path(str(SCRIPTS / "price_table.py"))["promises"]()
     assert "llama_decode" in promised["launch-bound"]
     assert "resnet152" in promised["tf32-off"]
