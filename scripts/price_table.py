@@ -3,8 +3,8 @@
 python scripts/price_table.py        writes the tables of docs/zoo-prices.md
 python scripts/price_table.py RULE   prints the workloads of which the published breakdown has such a finding
 
-What a remedy gave back is measured: the step with it against the step without, both from the records of the
-remedies where those have both, else against the record that was explained.
+What a remedy gave back is measured: the step with it against the step that was explained. (Not against one of the
+remedies' own day: what waits for the host takes as long as the host of that day makes it.)
 """
 
 import runpy
@@ -75,7 +75,7 @@ def given(promised: dict[str, dict[str, Any]], better: list[Record], before: lis
     found = []
     for rule, (rung, precision) in REMEDIES.items():
         for workload, finding in promised.get(rule, {}).items():
-            step = after.get((workload, *PLAIN)) or plain.get((workload, *PLAIN))
+            step = plain.get((workload, *PLAIN))
             remedied_step = after.get((workload, rung, precision))
             if step and remedied_step and finding.gain_share:
                 bound = "at most" if finding.at_most else "at least" if finding.at_least else ""

@@ -45,6 +45,13 @@ def test_host_time_is_worth_what_the_device_waited_for_it() -> None:
     assert device_bound().gain(Edit(removed=[(5 * US, 10 * US), (15 * US, 20 * US)])) == 0
 
 
+def test_in_a_graph_a_kernel_begins_when_the_one_before_it_has_ended() -> None:
+    """Without host time in between the four of 20 µs follow the first launch, a microsecond apart in a queue."""
+    launched = Edit(removed=[(0, 400 * US)])
+    assert host_bound().replay(launched) == (15 + 4 * 20 + 3) * US
+    assert host_bound().replay(Edit(removed=launched.removed, handover=100)) == (15 + 4 * 20) * US + 300
+
+
 def test_a_wait_costs_nothing_while_the_device_is_busy() -> None:
     """Without the wait the host is done at 50 µs, and the device as late as before: only the return is saved."""
     timeline = device_bound()

@@ -70,9 +70,10 @@ def recorded(
 ) -> Iterator[Recorded]:
     import torch
 
-    flags = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.enabled
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    flags = products.allow_tf32, cudnn.allow_tf32, cudnn.enabled
     yield Recorded(request.param, HABITS[request.param], tmp_path_factory.mktemp("habit"), rates)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.enabled = flags
+    products.allow_tf32, cudnn.allow_tf32, cudnn.enabled = flags
     torch.cuda.empty_cache()
 
 

@@ -7,11 +7,13 @@ import pytest
 import torch
 from proof import make
 
+from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.warming import warm
 from tare.records.figures import round_median
 from tare.records.record import Round
+from tare.workloads import get_workload
 
 pytestmark = pytest.mark.alone
 
@@ -69,6 +71,17 @@ def test_the_capture_of_a_graph_belongs_to_its_preparation(executor: LocalExecut
     assert memory.allocated_peak is not None
     # The activations live in the graph's pool: capturing allocates them, replaying does not.
     assert memory.prepare_allocated_peak > memory.allocated_peak
+
+
+def test_a_step_that_no_graph_can_hold_is_told_by_its_line(executor: LocalExecutor) -> None:
+    """torch says only that the capture is broken, once it has ended it."""
+    pytest.importorskip("torchaudio")
+    sizes = get_workload("conformer").smoke_sizes
+    case = Case(workload="conformer", rung="cudagraph", device="cuda", batch=2, sizes=sizes)
+    failure = executor.run_round(case, 0, OPTIONS, check=False).failure
+    assert failure is not None
+    assert failure.cause == "unsupported"
+    assert ".item()" in failure.message
 
 
 def test_the_machine_was_watched(done: Round) -> None:

@@ -59,12 +59,14 @@ class Work(NamedTuple):
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """What is different: host intervals that vanish (sorted, disjoint), calls that no longer wait, factors on the
-    duration of works (0 drops one), works that run beside the others on a stream of their own."""
+    duration of works (0 drops one), works that run beside the others on a stream of their own, and how long a work
+    waits at most from the end of what it waited for (ns)."""
 
     removed: list[tuple[int, int]] = []
     unwaited: frozenset[int] = frozenset()
     factors: Mapping[int, float] = {}
     apart: frozenset[int] = frozenset()
+    handover: int = LONGEST_HANDOVER
 
 
 NOTHING = Edit()
@@ -192,9 +194,9 @@ class Timeline:
         alone = index in edit.apart
         before, other = self._ahead(bound.before, alone, edit), self._ahead(bound.other, alone, edit)
         if before >= 0:
-            start = max(start, ends[before] + bound.handover)
+            start = max(start, ends[before] + min(bound.handover, edit.handover))
         if other >= 0:
-            start = max(start, ends[other] + bound.other_handover)
+            start = max(start, ends[other] + min(bound.other_handover, edit.handover))
         return start + self._length(index) * factor
 
     def _ahead(self, work: int, alone: bool, edit: Edit) -> int:

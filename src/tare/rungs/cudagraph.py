@@ -1,9 +1,12 @@
 """CUDA graphs by hand: the eager step recorded once and replayed, inference and the whole training step."""
 
 from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from tare.cases.case import Case
+from tare.errors import Unsupported
 from tare.rungs.base import Missing, Program, Rung
 from tare.rungs.registry import rung
 from tare.workloads.base import Workload
@@ -60,11 +63,34 @@ def _capture(step: Callable[[], Any], device: Any) -> Callable[[], Any]:
             step()
     torch.cuda.current_stream(device).wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = step()
+    broken: list[Exception] = []
+    try:
+        with torch.cuda.graph(graph):
+            result = _noting(step, broken)
+    except RuntimeError as error:
+        # Ending a broken capture raises as well, and says only that it is broken.
+        raise why_not(broken[0] if broken else error) from None
 
     def replay() -> Any:
         graph.replay()
         return result
 
     return replay
+
+
+def _noting(step: Callable[[], Any], broken: list[Exception]) -> Any:
+    try:
+        return step()
+    except Exception as error:
+        broken.append(error)
+        raise
+
+
+def why_not(error: Exception) -> Exception:
+    """Of a step that does what no graph can hold, the line that does it; any other error as it is."""
+    if "captur" not in str(error):
+        return error
+    said = next(line.strip() for line in str(error).splitlines() if line.strip())
+    frames = extract_tb(error.__traceback__)
+    where = f", at {Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
+    return Unsupported(f"no CUDA graph can hold this step: {said.removesuffix('.')}{where}")

@@ -74,23 +74,21 @@ def channels_first(device: str) -> tuple[Step, Step]:
 
 @habit("grouped-convolution", "split-convolution")
 def grouped_convolution(device: str) -> tuple[Step, Step]:
-    """One of ResNeXt-50's, of which cuDNN makes a float32 kernel for every group."""
+    """One of NFNet's, of which cuDNN makes three float32 kernels for every group."""
     import torch
-    from torch import nn
+    from torch.nn.functional import conv2d
 
     torch.manual_seed(0)
-    layer = nn.Conv2d(512, 512, 3, padding=1, groups=32, bias=False, device=device)
-    x = torch.randn(32, 512, 28, 28, device=device)
-    half = nn.Conv2d(512, 512, 3, padding=1, groups=32, bias=False, device=device)
-    half.to(torch.bfloat16, memory_format=torch.channels_last)
-    y = x.to(torch.bfloat16, memory_format=torch.channels_last)
+    x, weight = torch.randn(32, 768, 14, 14, device=device), torch.randn(768, 128, 3, 3, device=device)
 
-    def bad() -> None:
-        with torch.no_grad():
-            layer(x)
+    def convolution(allowed: bool, layout: Any) -> Step:
+        image, kernel = x.contiguous(memory_format=layout), weight.contiguous(memory_format=layout)
 
-    def good() -> None:
-        with torch.no_grad():
-            half(y)
+        def step() -> None:
+            torch.backends.cudnn.allow_tf32 = allowed
+            with torch.no_grad():
+                conv2d(image, kernel, padding=1, groups=6)
 
-    return bad, good
+        return step
+
+    return convolution(False, torch.contiguous_format), convolution(True, torch.channels_last)

@@ -9,17 +9,26 @@ from habits.base import Step, habit, mlp, trainer
 
 @habit("hidden-item", "hidden-sync", stack=True)
 def hidden_item(device: str) -> tuple[Step, Step]:
+    """The device has a lot to do and the host would be far ahead, if it did not ask how the first part ended."""
+    import torch
+
     model, x, _ = mlp(device)
+    a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16) / 64
+
+    def first() -> Any:
+        y = a
+        for _ in range(5):
+            y = a @ y
+        return y.sum()
 
     def bad() -> None:
-        y = model(x)
-        if y.sum().item() > 1e30:
+        if first().item() > 1e30:
             raise ValueError("diverged")
-        model[:6](x)
+        model(x)
 
     def good() -> None:
-        model(x).sum()
-        model[:6](x)
+        first()
+        model(x)
 
     return bad, good
 
