@@ -207,10 +207,18 @@ class Unsynchronised(Rung):
 _leaked: list[bytearray] = []
 
 
-def _wait(_: int, y: Any) -> Any:
-    """Takes PLANTED_MS, asleep: a loaded machine changes it little. PLANTED_EXTRA does more than it must."""
+def _sleep() -> None:
+    """Takes PLANTED_MS: a loaded machine changes it little."""
     time.sleep(float(os.environ.get("PLANTED_MS", "2")) / 1000)
-    extra = os.environ.get("PLANTED_EXTRA")
+
+
+def _wait(_: int, y: Any) -> Any:
+    """Does more than it must: what PLANTED_EXTRA says."""
+    return _more(os.environ.get("PLANTED_EXTRA"), y)
+
+
+def _more(extra: str | None, y: Any) -> Any:
+    _sleep()
     if extra == "copy":
         y = y.clone()
     if extra == "synchronisation":
@@ -218,15 +226,23 @@ def _wait(_: int, y: Any) -> Any:
     return y
 
 
-def _leak(call: int, y: Any) -> Any:
+def _when_asked(extra: str) -> Callable[[int, Any], Any]:
+    """One of the two whenever PLANTED_EXTRA is set: a check may be of both."""
+    return lambda _, y: _more(extra if os.environ.get("PLANTED_EXTRA") else None, y)
+
+
+def _leak(_: int, y: Any) -> Any:
     """Keeps PLANTED_LEAK bytes a call, touched, and waits."""
     size = int(os.environ.get("PLANTED_LEAK", "0"))
     if size:
         _leaked.append(bytearray(os.urandom(64)) * (size // 64))
-    return _wait(call, y)
+    _sleep()
+    return y
 
 
 _plant("wait", _wait)
+_plant("copy", _when_asked("copy"))
+_plant("synchronisation", _when_asked("synchronisation"))
 _plant("leak", _leak)
 
 

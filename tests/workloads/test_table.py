@@ -32,6 +32,11 @@ def test_the_page_of_the_breakdown_shows_the_published_explanations() -> None:
     assert script["PAGE"].read_text() == script["page"](), "run: python scripts/breakdown_table.py"
 
 
+def test_the_page_of_prices_shows_the_published_records() -> None:
+    script = runpy.run_path(str(SCRIPTS / "price_table.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/price_table.py"
+
+
 def breakdown() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPTS / "breakdown_table.py"))
 
