@@ -22,8 +22,8 @@ class Interrupted(TareError):
 
     exit_code = 130
 
-    def __init__(self) -> None:
-        super().__init__("interrupted: the same command with --resume goes on from here")
+    def __init__(self, then: str = "the same command with --resume goes on from here") -> None:
+        super().__init__(f"interrupted: {then}")
 
 
 class Unsupported(TareError):

@@ -91,6 +91,7 @@ def test_an_interrupted_proof_shows_the_curves_that_are_there(home: Path, number
     stdout, stderr = running.communicate(timeout=60)
     assert running.returncode == 130, stderr
     assert "Traceback" not in stderr
+    assert stderr.endswith("tare: interrupted: the curves that were ready are shown, and the others are missing\n")
     proof = json.loads(stdout)
     assert proof["interrupted"]
     assert [curve["case"]["rung"] for curve in proof["curves"]] == ["eager"]

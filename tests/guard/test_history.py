@@ -18,7 +18,7 @@ from tare.guard.metrics import get_metric
 from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.records.environment import Environment
 from tare.records.record import Parity, Record
-from tare.report.history import histories_view
+from tare.report.history import extent, histories_view
 from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
@@ -156,6 +156,13 @@ def test_a_short_series_says_that_it_is() -> None:
     console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
     console.print(histories_view([made(4)]))
     assert "too short to judge" in console.export_text()
+
+
+def test_one_point_has_no_noise() -> None:
+    assert extent(made(1)) == ["1 point"]
+    count, noise = extent(made(2))
+    assert count == "2 points"
+    assert noise.startswith("noise ")
 
 
 def test_sparkline_and_columns() -> None:

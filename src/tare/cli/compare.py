@@ -46,10 +46,9 @@ def compare(
     format = "json" if as_json else format
     check_form(format, output)
     rules = read_rules(metric, thresholds, plan=None)
-    rungs = set(split(rung, "--rung"))
     found = compare_stored(
-        a, b, rules.thresholds, rules.metrics, store, force,
-        lambda one: (not rungs or one.rung in rungs) and (case is None or matches(one.key, case)),
+        a, b, rules.thresholds, rules.metrics, store, force, split(rung, "--rung"),
+        lambda one: case is None or matches(one.key, case),
     )  # fmt: skip
     found.command = reproduce(sys.argv[1:])
     put(found, format, output, everything)

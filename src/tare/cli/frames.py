@@ -15,6 +15,7 @@ from tare.cli.options import (
     make_table,
     print_json,
 )
+from tare.errors import Interrupted
 
 if TYPE_CHECKING:
     from tare.verbs.frames import Frames
@@ -58,7 +59,7 @@ def frames(
     else:
         _show(found, stack)
     if found.interrupted:
-        raise KeyboardInterrupt
+        raise Interrupted("the rungs that were ready are shown, and the others are missing")
     return found.exit_code
 
 

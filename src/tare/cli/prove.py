@@ -15,7 +15,7 @@ from tare.cli.options import (
     make_table,
     print_json,
 )
-from tare.errors import BadInput
+from tare.errors import BadInput, Interrupted
 
 
 def prove(
@@ -57,5 +57,5 @@ def prove(
         console.print(curves_view(proof.curves, proof.data, proof.steps))
         console.print(skipped_view(proof.skipped))
     if proof.interrupted:
-        raise KeyboardInterrupt
+        raise Interrupted("the curves that were ready are shown, and the others are missing")
     return proof.exit_code

@@ -75,9 +75,14 @@ def span(step: Jump) -> str:
     return f"between {short(a)} and {short(b)} ({dates})" if a and b and a != b else f"between {dates}"
 
 
-def _head(history: History) -> list[RenderableType]:
+def extent(history: History) -> list[str]:
+    """How many points there are, and what they differ by; of one point nobody knows."""
     count = len(history.points)
-    facts = [history.metric, f"{count} points", f"noise {history.noise:.1%}"]
+    return [f"{count} points", f"noise {history.noise:.1%}"] if count > 1 else [f"{count} point"]
+
+
+def _head(history: History) -> list[RenderableType]:
+    facts = [history.metric, *extent(history)]
     if history.correlation >= 0.1:
         facts.append(f"correlation {history.correlation:.1f}")
     if history.source != "tare":

@@ -5,7 +5,7 @@ from html import escape
 
 from tare.guard.history import History
 from tare.report.bisect import change
-from tare.report.history import figure, fitted_values, span
+from tare.report.history import extent, figure, fitted_values, span
 from tare.report.plot import shown_range
 
 WIDTH, HEIGHT = 960, 320
@@ -86,7 +86,7 @@ def _padded(low: float, high: float) -> tuple[float, float]:
 
 
 def _facts(history: History) -> str:
-    return f"{history.metric} · {len(history.points)} points · noise {history.noise:.1%}"
+    return " · ".join([history.metric, *extent(history)])
 
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from tare.cases.case import Case
 from tare.cases.grid import nothing_to_do
 from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
-from tare.errors import BadInput, TareError
+from tare.errors import BadInput, TareError, unknown
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, make_launcher, renew_together
 from tare.execute.protocol import Probed
@@ -48,15 +48,30 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_stored(
-    a: str, b: str, thresholds: Thresholds, metrics: Sequence[Metric], store: str | None, force: bool, keep: Any
+    a: str,
+    b: str,
+    thresholds: Thresholds,
+    metrics: Sequence[Metric],
+    store: str | None,
+    force: bool,
+    rungs: Sequence[str] = (),
+    keep: Callable[[Case], bool] = lambda _: True,
 ) -> Report:
-    """`tare compare`. `keep` says of a case whether it is wanted."""
+    """`tare compare`, of these rungs or all. `keep` says of a case whether it is wanted."""
     with Store(store, reading=True) as opened:
         sides = [select_records(text, opened) for text in (a, b)]
-    chosen = [side._replace(records=[r for r in side.records if keep(r.case)]) for side in sides]
-    for side in chosen:
+    there = {record.case.rung for side in sides for record in side.records}
+    for rung in rungs:
+        if rung not in there:
+            raise unknown("rung", rung, there, "--rung")
+    chosen = [
+        side._replace(records=[r for r in side.records if keep(r.case) and (not rungs or r.case.rung in rungs)])
+        for side in sides
+    ]
+    for before, side in zip(sides, chosen, strict=True):
         if not side.records:
-            raise BadInput(f"no record of '{side.label}' is left by --rung and --case")
+            example = min(r.case.key for r in before.records)
+            raise BadInput(f"no record of '{side.label}' is left by --rung and --case (one of it is {example})")
     if not {r.case.key for r in chosen[0].records} & {r.case.key for r in chosen[1].records}:
         raise BadInput(f"'{a}' and '{b}' have no case in common")
     return compare_selections(chosen[0], chosen[1], thresholds, metrics, force)
