@@ -2,9 +2,9 @@
 
 python scripts/profile_zoo.py RECORDS.json.gz FOLDER OUT SECONDS [WORKLOAD...]
 
-Profiles each record, or those of these workloads, for so many seconds, and packs the traces into OUT: at most 8
+Profiles each record, or those of these workloads, for so many seconds, and packs the traces into OUT: at most 4
 archives of 15 MiB (as much as comes back from the machine at once) with WORKLOAD.json.xz. What was profiled and
-packed is in FOLDER, and called again it goes on from there.
+packed is in FOLDER, and called again it goes on from there; for no seconds it only packs what did not fit before.
 
 At home, where `tare peaks` of such a GPU are known: unpack them, `tare explain *.json --json >EXPLAINED.json`, and
 `scripts/breakdown_table.py EXPLAINED.json KEPT`.
@@ -28,7 +28,7 @@ from tare.records.record import Record
 from tare.verbs.run import preload_for
 from tare.verbs.traces import profile_case
 
-ARCHIVES, ARCHIVE_BYTES = 8, 15 << 20
+ARCHIVES, ARCHIVE_BYTES = 4, 15 << 20
 
 
 def main() -> None:
@@ -37,7 +37,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     records = [one for one in read_records(source) if not wanted or one.case.workload in wanted]
     try:
-        profile([one for one in records if not trace_of(folder, one).exists()], folder, seconds)
+        if seconds > 0:
+            profile([one for one in records if not trace_of(folder, one).exists()], folder, seconds)
     finally:
         pack(folder, out)
 
