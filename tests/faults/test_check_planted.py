@@ -94,12 +94,19 @@ def test_a_planted_extra_copy_or_synchronisation_is_counted(
 
 
 def test_what_a_regression_changed_in_the_step_is_profiled_on_both_sides(home: Path, tmp_path: Path) -> None:
-    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
-                "--metric", "operators", "--format", "markdown", PLANTED_EXTRA="copy")  # fmt: skip
+    args = ("check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
+            "--metric", "operators", "--format", "markdown")  # fmt: skip
+    done = tare(home, *args, PLANTED_EXTRA="copy")
     assert done.returncode == 1, done.stderr
     assert "profiled side by side" in done.stdout
     assert "| appeared | operator | `aten::clone` | 0 → 1 |" in done.stdout
-    assert len(list((home / "traces").glob("*.json.gz"))) == 2, "kept, so that tare diff finds them"
+    traces = {path: path.stat().st_mtime_ns for path in (home / "traces").glob("*.json.gz")}
+    assert len(traces) == 2, "kept, so that tare diff finds them"
+    again = tare(home, *args, "--resume", PLANTED_EXTRA="copy")
+    assert "| appeared | operator | `aten::clone` | 0 → 1 |" in again.stdout
+    assert {path: path.stat().st_mtime_ns for path in (home / "traces").glob("*.json.gz")} == traces, (
+        "profiled anew"
+    )
 
 
 def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:

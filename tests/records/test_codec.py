@@ -149,3 +149,25 @@ def test_what_a_damaged_database_gives_instead_of_a_text_is_refused() -> None:
     for nothing in (None, 5):
         with pytest.raises(BadInput, match="x is not a record"):
             decode_record(nothing, "x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("id", ""),
+        ("id", "../../elsewhere"),
+        ("id", "x" * 65),
+        ("id", "newline\n"),
+        ("run", "a\nb"),
+        ("created", "yesterday"),
+        ("created", "2026-11-16T10:00:00\x1b[2J"),
+    ],
+)
+def test_what_files_are_named_by_is_no_path_and_a_moment_is_one(name: str, value: str) -> None:
+    assert f"`$.{name}`" in refusal(json.dumps(document() | {name: value}))
+
+
+def test_no_preparation_takes_less_than_nothing() -> None:
+    bad = document()
+    bad["rounds"][0]["prepare_s"] = -1.0
+    assert "$.rounds[0].prepare_s" in refusal(json.dumps(bad))

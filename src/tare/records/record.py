@@ -35,6 +35,12 @@ Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Steps = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+# Files are named by it.
+Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_-]+\Z", max_length=64)]
+Moment = Annotated[
+    str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d[0-9:.]*(Z|[+-]\d\d:\d\d)?\Z", max_length=40)
+]
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +152,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     seconds: float
     isolation: str
-    build_s: float | None = None
-    prepare_s: float | None = None
+    build_s: Seconds | None = None
+    prepare_s: Seconds | None = None
     cache: Literal["cold", "warm", "none"] = "none"
     series: list[Series] = []
     # For each kind of series, the indices of its blocks that were taken under throttling.
@@ -191,9 +197,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The immutable result of a case."""
 
     version: str = VERSION
-    id: str
-    run: str
-    created: str
+    id: Id
+    run: Id
+    created: Moment
     case: Case
     environment: Environment
     rounds: list[Round]

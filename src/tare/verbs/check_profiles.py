@@ -47,16 +47,20 @@ def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
     step = next((change for change in case.changes if change.metric == "gross"), None)
     grosses = (step.a, step.b) if step else (None, None)
     scenes: tuple[list[Scene], list[Scene]] = ([], [])
+    spare = []
     for number in range(PROFILES):
         # The sides are now and before, the records before and now.
         for (executor, launcher), record, gross, found in zip(
             reversed(sides), case.records, grosses, scenes, strict=True
         ):
             name = f"{record}-{number}" if number else record
-            path = profile_case(executor, parsed, name, stacks=False, launcher=launcher).trace
+            # What an interrupted check has profiled is still there.
+            path = profile_case(executor, parsed, name, stacks=False, launcher=launcher, again=False).trace
             found.append(Scene(usual(read(path)), gross))
             if number:
-                path.unlink()
+                spare.append(path)
+    for path in spare:
+        path.unlink()
     return step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
 
 
