@@ -79,7 +79,8 @@ class Subject:
         return {**USUAL, "PLANTED_UNITS": units, "PLANTED_LEAK": "65536", "PLANTED_EXTRA": "yes"}
 
     def thresholds(self) -> str:
-        """The usual 7 %, or four fifths of a smaller planted step: what is certainly under it is not accused."""
+        """For the planted step: the usual 7 %, or four fifths of a smaller one, since what is certainly under the
+        threshold is not accused."""
         return f"threshold = {0.07 if self.slower >= 0.07 else 0.8 * self.slower:.4g}\n"
 
 
@@ -154,10 +155,11 @@ def outcome(case: dict[str, Any], code: int, where: set[str]) -> dict[str, Any]:
 
 
 def repeat_smoke(subject: Subject, home: Path) -> dict[str, Any]:
-    """One A/A check of the smoke zoo; how long it took is known where it took one sitting."""
+    """One A/A check of the smoke zoo by the usual thresholds; how long it took is known where it took one
+    sitting."""
     began, whole = time.monotonic(), not any(home.iterdir())
     plan = SMOKE.format(workloads=json.dumps(subject.workloads), device=subject.device)
-    code, report, kept = check(home, plan, subject.thresholds(), {}, {"TARE_SIDE": "baseline"})
+    code, report, kept = check(home, plan, "", {}, {"TARE_SIDE": "baseline"})
     changes = [change for case in report["cases"] for change in case["changes"]]
     return {
         "exit_code": code,
