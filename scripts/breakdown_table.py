@@ -20,6 +20,7 @@ from tare.report.explain import percent
 from tare.report.numbers import seconds
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, Bar, Mean, group
+from tare.workloads import get_workload
 from tare.workloads.groups import all_groups
 
 ROOT = Path(__file__).parents[1]
@@ -138,7 +139,8 @@ def by_workload(mode: str, kept: Kept) -> str:
         named = ", ".join(f"{hit.rule} ({percent(hit.gain_share)})" for hit in found[:2] if hit.gain_share)
         rows.append((bar.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
     heads = ("workload", "gross", *PARTS, "idle because of", "largest findings")
-    return _table(f"{mode} · {len(rows)} of {len(kept.explanations) + len(kept.failed)} workloads", heads, rows)
+    able = [name for name in all_groups()["zoo"] if mode == "infer" or get_workload(name).trains]
+    return _table(f"{mode} · {len(rows)} of {len(able)} workloads", heads, rows)
 
 
 def _why_idle(one: Explanation) -> str:
