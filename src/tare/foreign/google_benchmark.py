@@ -7,6 +7,7 @@ import msgspec
 from tare.foreign.point import LONGEST_NAME, ForeignPoint, Imported, known, when
 from tare.printable import printable
 
+AGGREGATES = ("mean", "median", "stddev")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -16,10 +17,17 @@ class _Benchmark(msgspec.Struct):
     real_time: float | None = None
     time_unit: str = "ns"
     run_name: str | None = None
-    run_type: str = "iteration"
+    run_type: str = ""
     aggregate_name: str | None = None
     error_occurred: bool = False
     error_message: str = ""
+
+    def __post_init__(self) -> None:
+        """Before version 1.5 an aggregate was known by its name alone."""
+        stem, _, last = self.name.rpartition("_")
+        if not self.run_type and stem and last in AGGREGATES:
+            self.run_type, self.run_name, self.aggregate_name = "aggregate", self.run_name or stem, last
+        self.run_type = self.run_type or "iteration"
 
 
 class Document(msgspec.Struct):
