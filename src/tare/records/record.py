@@ -37,7 +37,7 @@ Steps = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 # Files are named by it.
-Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_-]+\Z", max_length=64)]
+Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_][0-9A-Za-z_.+-]*\Z", max_length=64)]
 Moment = Annotated[
     str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d[0-9:.]*(Z|[+-]\d\d:\d\d)?\Z", max_length=40)
 ]
