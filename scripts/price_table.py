@@ -1,6 +1,6 @@
 """Whether remedies give back what the zoo's findings promise, on an H200.
 
-python scripts/price_table.py        writes the tables of docs/zoo-prices.md
+python scripts/price_table.py        writes the tables of docs/zoo-prices.md; a test compares
 python scripts/price_table.py RULE   prints the workloads of which the published breakdown has such a finding
 
 What a remedy gave back is measured: the step with it against the step that was explained. (Not against one of the

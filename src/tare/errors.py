@@ -50,6 +50,11 @@ def quote(value: object) -> str:
         return "something too large to show"
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says first; some libraries begin with an empty line."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+
+
 def brief(error: Exception) -> str:
     """What a library says of a wrong value, on one line; the middle of a long one goes, for it is that value."""
     text = " ".join(str(error).split()) or type(error).__name__

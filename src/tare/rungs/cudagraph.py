@@ -6,7 +6,7 @@ from traceback import extract_tb
 from typing import Any
 
 from tare.cases.case import Case
-from tare.errors import Unsupported
+from tare.errors import Unsupported, first_line
 from tare.rungs.base import Missing, Program, Rung
 from tare.rungs.registry import rung
 from tare.workloads.base import Workload
@@ -90,7 +90,6 @@ def why_not(error: Exception) -> Exception:
     """Of a step that does what no graph can hold, the line that does it; any other error as it is."""
     if "captur" not in str(error):
         return error
-    said = next(line.strip() for line in str(error).splitlines() if line.strip())
     frames = extract_tb(error.__traceback__)
     where = f", at {Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
-    return Unsupported(f"no CUDA graph can hold this step: {said.removesuffix('.')}{where}")
+    return Unsupported(f"no CUDA graph can hold this step: {first_line(error).removesuffix('.')}{where}")

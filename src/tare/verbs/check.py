@@ -54,8 +54,8 @@ def compare_stored(
     metrics: Sequence[Metric],
     store: str | None,
     force: bool,
-    rungs: Sequence[str] = (),
-    keep: Callable[[Case], bool] = lambda _: True,
+    rungs: Sequence[str],
+    keep: Callable[[Case], bool],
 ) -> Report:
     """`tare compare`, of these rungs or all. `keep` says of a case whether it is wanted."""
     with Store(store, reading=True) as opened:

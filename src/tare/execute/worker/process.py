@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case
-from tare.errors import Unsupported
+from tare.errors import Unsupported, first_line
 from tare.execute.cache import use_cache
 from tare.execute.jobs import Job, RoundJob, read_job
 from tare.execute.proof import prove
@@ -142,8 +142,7 @@ def classify(error: BaseException) -> Failure:
         cause = "host-oom"
     elif isinstance(error, ModuleNotFoundError):
         cause = "not-installed"
-    # Some libraries begin what they say with an empty line.
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    said = first_line(error)
     message = (f"{type(error).__name__}: {said}" if said else type(error).__name__)[:500]
     return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
 
