@@ -3,8 +3,9 @@
 python scripts/profile_zoo.py RECORDS.json.gz FOLDER OUT SECONDS [WORKLOAD...]
 
 Profiles each record, or those of these workloads, for so many seconds, and packs the traces into OUT: at most 4
-archives of 15 MiB (as much as comes back from the machine at once) with WORKLOAD.json.xz. What was profiled and
-packed is in FOLDER, and called again it goes on from there; for no seconds it only packs what did not fit before.
+archives of 15 MiB (as much as comes back from the machine at once) with WORKLOAD.json.xz, a large one in pieces
+(WORKLOAD.json.xz.0, .1, ...: `cat` makes it whole). What was profiled and packed is in FOLDER, and called again it
+goes on from there; for no seconds it only packs what did not fit before.
 
 At home, where `tare peaks` of such a GPU are known: unpack them, `tare explain *.json --json >EXPLAINED.json`, and
 `scripts/breakdown_table.py EXPLAINED.json KEPT`.
@@ -76,31 +77,50 @@ def pack(folder: Path, out: Path) -> None:
     waiting = [path for path in sorted(folder.glob("*.json.gz")) if path.stat().st_size]
     with Pool() as pool:
         packed = pool.map(repack, waiting, chunksize=1)
-    sizes = {path: small.stat().st_size for path, small in zip(waiting, packed, strict=True)}
     archives: list[list[Path]] = [[] for _ in range(ARCHIVES)]
-    for path in sorted(waiting, key=lambda path: -sizes[path]):
-        room = (one for one in archives if sum(sizes[other] for other in one) + sizes[path] < ARCHIVE_BYTES)
-        if (archive := next(room, None)) is None:
-            print(f"{path.name} does not fit any more", flush=True)
+    fit = []
+    for pieces, path in sorted(zip(packed, waiting, strict=True), key=lambda one: -size(one[0])):
+        places = [list(archive) for archive in archives]
+        if all(place(piece, places) for piece in pieces):
+            archives = places
+            fit.append(path)
         else:
-            archive.append(path)
+            print(f"{path.name} does not fit any more", flush=True)
     for index, archive in enumerate(archives):
         if archive:
             with tarfile.open(out / f"{folder.name}-{index}.tar", "w") as file:
-                for path in archive:
-                    file.add(small_of(path), small_of(path).name)
-                    path.write_bytes(b"")
+                for piece in archive:
+                    file.add(piece, piece.name)
+    for path in fit:
+        path.write_bytes(b"")
 
 
-def small_of(path: Path) -> Path:
-    return path.with_suffix(".xz")
+def place(piece: Path, archives: list[list[Path]]) -> bool:
+    """Into the first with room for it, if there is one."""
+    for archive in archives:
+        if size(archive) + size([piece]) <= ARCHIVE_BYTES:
+            archive.append(piece)
+            return True
+    return False
 
 
-def repack(path: Path) -> Path:
-    small = small_of(path)
+def size(paths: list[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)
+
+
+def repack(path: Path) -> list[Path]:
+    """The trace in a smaller file, or in as many as it takes for each to fit into an archive."""
+    small = path.with_suffix(".xz")
     with gzip.open(path) as read, lzma.open(small, "wb", preset=3) as written:
         shutil.copyfileobj(read, written, 1 << 20)
-    return small
+    if small.stat().st_size <= ARCHIVE_BYTES:
+        return [small]
+    pieces: list[Path] = []
+    with small.open("rb") as whole:
+        while content := whole.read(ARCHIVE_BYTES):
+            pieces.append(small.with_name(f"{small.name}.{len(pieces)}"))
+            pieces[-1].write_bytes(content)
+    return pieces
 
 
 if __name__ == "__main__":
