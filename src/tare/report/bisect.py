@@ -3,6 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.errors import Interrupted
 from tare.guard.bisect.outcome import Found, Outcome
 from tare.report.terminal import simple_table
 
@@ -18,7 +19,7 @@ HEADLINES = {
 def bisect_view(outcome: Outcome) -> RenderableType:
     parts: list[RenderableType] = []
     if outcome.interrupted:
-        parts.append(Text("interrupted: the same command with --resume goes on from here", style="yellow"))
+        parts.append(Text(str(Interrupted()), style="yellow"))
     elif outcome.verdict == "found":
         parts += [part for found in outcome.culprits for part in _culprit(found)]
     else:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.cases.grid import Skip
+from tare.errors import Interrupted
 from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent, shorten
@@ -69,7 +70,7 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
     if explained.recorded:
         console.print(Text(recorded_line(explained.recorded), style="dim"))
     if explained.interrupted:
-        console.print("interrupted: the same command with --resume goes on from here", style="yellow")
+        console.print(str(Interrupted()), style="yellow")
 
 
 def ladders(explanations: Sequence[Explanation]) -> list[list[Explanation]]:

@@ -11,6 +11,7 @@ from tare.cases.case import Case
 from tare.cases.grid import Expansion, Skip, nothing_to_do
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
+from tare.errors import Interrupted
 from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
@@ -84,7 +85,7 @@ class Outcome(msgspec.Struct):
         if self.recorded:
             console.print(recorded_line(self.recorded), style="dim")
         if self.interrupted:
-            console.print("interrupted: the same command with --resume goes on from here", style="yellow")
+            console.print(str(Interrupted()), style="yellow")
 
 
 class Measured(NamedTuple):
