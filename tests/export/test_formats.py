@@ -58,7 +58,7 @@ def test_an_unknown_format_is_refused_with_the_valid_ones() -> None:
         get_exporter("jsn")
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "pyperf"])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("pyperf", "svg")])
 def test_no_records_are_an_empty_document(name: str) -> None:
     assert len(export(name).splitlines()) == (0 if name in ("markdown", "table") else 1)
 

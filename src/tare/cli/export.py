@@ -13,7 +13,7 @@ def export(
         list[str] | None,
         typer.Argument(metavar="[KEY | ID | WORKLOAD | FIELD=VALUE | FILE]...", show_default=False),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, pyperf.")] = "json",
+    format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, svg, pyperf.")] = "json",
     output: OutputOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,

@@ -9,7 +9,7 @@ from tare.records.record import Record
 Exporter = Callable[[Iterable[Record]], str]
 
 # The module of each format has a function `export`.
-FORMATS = ("csv", "json", "markdown", "pyperf", "table")
+FORMATS = ("csv", "json", "markdown", "pyperf", "svg", "table")
 
 
 def get_exporter(name: str) -> Exporter:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding
-from tare.report.charts import DARK, FAINT, GRID, INK, PAPER, waterfall_svg
+from tare.report.charts import waterfall_svg
 from tare.report.explain import IDLE, against_cells, idle_rows, summary
 from tare.report.explained import Explained
 from tare.report.files import write_whole
 from tare.report.findings import gain, kernel_cells, kinds_at_peak, operator_cells
 from tare.report.numbers import seconds, size
 from tare.report.pictures import overviews
+from tare.report.svg import DARK, FAINT, GRID, INK, PAPER
 from tare.trace.explanation import Explanation
 from tare.trace.memory import MemoryUse
 
