@@ -113,6 +113,27 @@ def test_what_fails_ahead_is_left_to_its_round(executor: LocalExecutor) -> None:
     assert done.failure is not None
 
 
+def test_what_takes_too_long_ahead_is_not_waited_for_again(executor: LocalExecutor) -> None:
+    hurried = msgspec.structs.replace(OPTIONS, timeout=4)
+    assert warm([HANGS], executor, hurried) == 0
+    stages: list[str] = []
+    executor._on_stage = stages.append
+    done = executor.run_round(HANGS, 0, hurried, check=False)
+    assert done.failure is not None
+    assert done.failure.cause == "timeout"
+    assert done.failure.message.startswith("stopped after 4 s, prepared ahead beside others (--warm 2;")
+    assert stages == [], "no process was started for it"
+
+
+def test_a_reference_that_takes_too_long_ahead_is_not_waited_for_again(executor: LocalExecutor) -> None:
+    hurried = msgspec.structs.replace(OPTIONS, timeout=4, parity=True)
+    case = msgspec.structs.replace(HANGS, rung="eager")
+    assert warm([case], executor, hurried) == 0
+    failure = executor._need_reference(case, hurried)
+    assert failure is not None
+    assert "prepared ahead" in failure.message
+
+
 def test_an_interruption_ends_what_is_being_prepared(executor: LocalExecutor) -> None:
     def interrupt(said: str) -> None:
         if said.startswith("preparing ahead: 1 "):

@@ -59,6 +59,8 @@ class LocalExecutor:
         self._unbuilt: dict[tuple[str, str], TareError] = {}
         # What a staging took, where it went well: one that failed is tried again in the next round.
         self._staged: dict[StageJob, Prepared] = {}
+        # What took longer than it may when it was prepared ahead, and is not tried again.
+        self._late: dict[Job, Failure] = {}
         self._counted: set[str] = set()
 
     def probe(self, what: str = "this machine") -> Probed:
@@ -102,6 +104,8 @@ class LocalExecutor:
             done = self._run_executable(rung, case, index, options, reference)
         else:
             cache = str(self.cache_of(case))
+            if late := self._late.get(WarmJob(case=case, cache=cache)):
+                return _failed(index, late, isolation=self._launcher.isolation)
             # Once is enough, and the profiler takes a second to begin.
             job = self._job(case, options, reference=_text(reference), cache=cache, kernels=index == 0)
             done = self._run(job, index, options)
@@ -118,9 +122,14 @@ class LocalExecutor:
             return made
         return [WarmJob(case=case, cache=str(self.cache_of(case))), *made]
 
-    def prepared_ahead(self, job: Job, ending: Ending) -> bool:
-        """Takes note of how a preparation beside others ended: what it took says nothing, nor does a failure."""
+    def prepared_ahead(self, job: Job, ending: Ending, options: Options) -> bool:
+        """Takes note of how a preparation beside others ended: what it took says nothing, nor does a failure,
+        unless it had all the time that a round has."""
         good = ending.status == 0 and ending.killed is None
+        late = failure_of(ending, options.timeout) if ending.killed == "timeout" else None
+        if late:
+            beside = f"prepared ahead beside others (--warm {options.warm}; without, it has all cores)"
+            self._late[job] = msgspec.structs.replace(late, message=f"{late.message}, {beside}")
         staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
         if staged and isinstance(job, StageJob):
             self._staged[job] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
@@ -166,6 +175,8 @@ class LocalExecutor:
         except TareError as error:
             return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
         staging = self._staging(rung.staged_as(case))
+        if late := self._late.get(staging):
+            return _failed(index, late)
         if staging not in self._staged:
             ending, _ = self._supervise(staging, options, case.device)
             failure = failure_of(ending, options.timeout)
@@ -227,7 +238,8 @@ class LocalExecutor:
         wanted = reference_case(case)
         if wanted.key not in self._references:
             self._on_stage("reference")
-            heard = self.send(self._referring(wanted), options, case.device)
+            job = self._referring(wanted)
+            heard = self._late.get(job) or self.send(job, options, case.device)
             self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 
@@ -268,10 +280,10 @@ def renew_together(executors: Sequence[LocalExecutor], preload: tuple[str, ...])
             launcher.settle()
 
 
-def _failed(index: int, failure: Failure, seconds: float = 0.0) -> Round:
-    """A round that ended before its executable could begin."""
+def _failed(index: int, failure: Failure, seconds: float = 0.0, isolation: str = "executable") -> Round:
+    """A round that ended before its process could begin."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    return Round(index=index, started=started, seconds=seconds, isolation="executable", failure=failure)
+    return Round(index=index, started=started, seconds=seconds, isolation=isolation, failure=failure)
 
 
 def _text(path: Path | None) -> str | None:

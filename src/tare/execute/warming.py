@@ -35,7 +35,7 @@ def warm(
     cases: Iterable[Case], executor: LocalExecutor, options: Options, tell: Callable[[str], None] = lambda _: None
 ) -> int:
     """Prepares `options.warm` cases at a time, and says how many succeeded; those that fail will fail again in
-    their first round, which keeps the cause."""
+    their first round, which keeps the cause. What took too long is not tried again, and its round says so."""
     # Two cases that read the same files have the same job, which is done once. What compiles comes first: it takes
     # longest.
     asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options.parity))
@@ -48,7 +48,7 @@ def warm(
     good: list[bool] = []
 
     def ended(at: int, ending: Ending) -> None:
-        good.append(executor.prepared_ahead(jobs[at], ending))
+        good.append(executor.prepared_ahead(jobs[at], ending, options))
         tell(f"preparing ahead: {len(good)} of {len(jobs)}")
 
     tell(f"preparing ahead: 0 of {len(jobs)}")
