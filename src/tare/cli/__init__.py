@@ -87,7 +87,10 @@ def main() -> NoReturn:
         code = _complain(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("interrupted", 130)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        # Rich and Typer end the process on a closed pipe with 1, which would say that a case failed.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         # The reader of our output (head, less) has gone; nothing is wrong.
         silence(1)
         code = 0
