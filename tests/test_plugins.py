@@ -1,4 +1,4 @@
-"""Plug-ins that print while they are imported: no word of it gets into our output."""
+"""Plug-ins that print or fail while they are imported: nothing gets into our output, and one line says why."""
 
 import json
 import os
@@ -34,3 +34,20 @@ def test_json_is_all_that_is_on_standard_output(tmp_path: Path, args: tuple[str,
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
     assert all(word in done.stderr for word in WORDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\nx / 0", "ZeroDivisionError: division by zero ({path}, line 2)"),
+        ("def", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+    ],
+)
+def test_one_that_fails_is_one_line_that_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    done = tare(tmp_path / "home", "list", "workloads", TARE_PLUGINS="broken", PYTHONPATH=paths)
+    message = f"tare: cannot import broken, named by TARE_PLUGINS=broken: {said.format(path=path)}\n"
+    assert (done.returncode, done.stderr) == (2, message)

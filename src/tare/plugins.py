@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import lru_cache
 from importlib.metadata import entry_points
+from traceback import extract_tb
 
-from tare.errors import BadInput
+from tare.errors import BadInput, TareError, brief
 
 VARIABLE = "TARE_PLUGINS"
 
@@ -31,6 +32,18 @@ def _load(module: str, where: str) -> None:
             importlib.import_module(module)
     except ImportError as error:
         raise BadInput(f"cannot import {module}, named by {where}: {error}") from error
+    except TareError:
+        raise
+    except Exception as error:
+        # A module of somebody else, which may fail in any way; its author needs the line.
+        raise BadInput(f"cannot import {module}, named by {where}: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    """What is wrong and where. A syntax error says where itself: no line of its file was run."""
+    at = extract_tb(error.__traceback__)[-1]
+    place = "" if isinstance(error, SyntaxError) else f" ({at.filename}, line {at.lineno})"
+    return f"{type(error).__name__}: {brief(error)}{place}"
 
 
 @contextmanager

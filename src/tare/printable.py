@@ -8,3 +8,8 @@ def printable(text: str, longest: int | None = None) -> str:
     """The text, cut to a length, with a sign in the place of every character that would steer what shows it."""
     text = text[:longest]
     return text if text.isprintable() else "".join(c if c.isprintable() else REPLACEMENT for c in text)
+
+
+def one_line(text: str) -> str:
+    """The same without its line ends, where a further line could pass for one of ours: a row, a note, an error."""
+    return printable(" ".join(text.split()))

@@ -33,6 +33,6 @@ def test_excludes_know_groups_too() -> None:
 @pytest.mark.parametrize("table", ["grid", "include", "exclude"])
 def test_an_unknown_group_names_the_valid_ones(table: str) -> None:
     document = {"grid": {"workload": "mlp"}} | {table: {"workload": ["mlp", "@visoin"]}}
-    with pytest.raises(BadInput, match=r"unknown group '@visoin' in nightly; did you mean '@vision'\?") as caught:
-        open_groups(make_plan(document, "test", "nightly"), GROUPS)
+    with pytest.raises(BadInput, match=r"unknown group '@visoin' in n\.toml; did you mean '@vision'\?") as caught:
+        open_groups(make_plan(document, "n.toml", "nightly"), GROUPS)
     assert "(valid: @empty, @vision, @zoo)" in str(caught.value)

@@ -58,6 +58,18 @@ def test_nobody_who_reads_is_no_error(tmp_path: Path, line: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("args", ["list findings", "list findings --json", "--help"])
+def test_a_pipe_that_is_closed_before_the_first_line_is_no_error(tmp_path: Path, args: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as pipe:
+        command = [sys.executable, "-m", "tare", *args.split()]
+        done = subprocess.run(
+            command, env=planted_environment(tmp_path), stdout=pipe, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "x.db"

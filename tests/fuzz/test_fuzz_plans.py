@@ -57,7 +57,7 @@ def small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def used(plan: Plan) -> None:
     """Everything that a run does with a plan before it measures."""
-    options = make_options({**plan.options}, f"the options of {plan.name}")
+    options = make_options({**plan.options}, f"the options of {plan.where}")
     found = expand_plan(plan, FakeCatalogue())
     assert len(set(found.cases)) == len(found.cases)
     assert all(Case.parse(case.key) == case for case in found.cases)

@@ -19,7 +19,7 @@ from tare.export import get_exporter
 from tare.guard.selectors import newest_run
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.newest import newest_in_each_environment
-from tare.records.record import DeviceMemory, HostMemory, Record, Telemetry
+from tare.records.record import BatchPoint, BatchSearch, DeviceMemory, HostMemory, Record, Telemetry
 from tare.store.database import Store
 from tare.store.journal import begin, resume
 from tare.store.query import Query
@@ -36,6 +36,9 @@ RECORD = make_record(
         ),
         make_round(1, series=[make_series("pipelined", 2e-3, blocks=2)], failure=make_failure()),
     ],
+    search=BatchSearch(
+        chosen=1, stop="time", points=[BatchPoint(batch=1, round=make_round(0, 1e-3))], rung="eager"
+    ),
 )
 
 
@@ -45,7 +48,7 @@ def used(record: Record) -> None:
     with warnings.catch_warnings():
         # A block of zero seconds has no logarithm.
         warnings.simplefilter("ignore", RuntimeWarning)
-        for name in ("json", "csv", "pyperf"):
+        for name in ("json", "csv", "pyperf", "markdown"):
             get_exporter(name)([record])
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from builders import make_case, make_failure, make_record, make_round, make_series
 from msgspec.structs import asdict
+from traces import RECORDED
 
 from tare.errors import BadInput
-from tare.records.codec import decode_record, decode_round, encode
+from tare.records.codec import decode_record, decode_round, encode, read_records
 from tare.records.record import VERSION, DeviceMemory, HostMemory, Parity, Series, Telemetry
 
 FULL_ROUND = make_round(
@@ -171,3 +172,10 @@ def test_no_preparation_takes_less_than_nothing() -> None:
     bad = document()
     bad["rounds"][0]["prepare_s"] = -1.0
     assert "$.rounds[0].prepare_s" in refusal(json.dumps(bad))
+
+
+def test_a_trace_in_the_place_of_records_is_called_so() -> None:
+    path = RECORDED / "habit-leak.json.gz"
+    with pytest.raises(BadInput) as caught:
+        read_records(path)
+    assert str(caught.value) == f"{path} is a trace, not a file of records: tare explain {path}"

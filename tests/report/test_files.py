@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tare.errors import BadInput
-from tare.report.files import check_writable, replacing, several_files, write_whole
+from tare.report.files import check_apart, check_writable, replacing, several_files, write_whole
 
 
 def test_a_name_that_ends_in_gz_is_compressed(tmp_path: Path) -> None:
@@ -74,6 +74,15 @@ def test_where_something_can_be_written_nothing_is(tmp_path: Path) -> None:
     check_writable(tmp_path / "pipe")
     assert several_files(tmp_path / "pipe", [["a"], ["b"]]) == [tmp_path / "pipe"] * 2
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_file_is_written_once_and_not_read_as_well(tmp_path: Path) -> None:
+    read, page, null = tmp_path / "t.json", tmp_path / "page.html", Path("/dev/null")
+    check_apart([page, null, null], [read])
+    (tmp_path / "link").symlink_to(read)
+    for paths in ([page, page], [tmp_path / "link"], [tmp_path / "." / "x" / ".." / "t.json"]):
+        with pytest.raises(BadInput, match=r"cannot write .*; name another file"):
+            check_apart(paths, [read])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
 
 from tare.records.environment import Environment
-from tare.records.record import Parity, Record, Telemetry
+from tare.records.record import BatchPoint, BatchSearch, Parity, Record, Telemetry
 from tare.report.ladder import Ladder, Row, make_ladders
 
 
@@ -181,3 +181,14 @@ def test_a_cpu_that_changes_its_speed_is_noted() -> None:
     calm, rough = (make_round(telemetry=Telemetry(cpu_pace=pace)) for pace in (1.05, 0.6))
     assert not any("speed" in note for note in make_ladders([make_record(rounds=[calm])])[0].notes)
     assert any("speed changed" in note for note in make_ladders([make_record(rounds=[rough])])[0].notes)
+
+
+def test_the_curve_of_a_search_says_what_has_no_rate() -> None:
+    """An imported record may hold a point that neither failed nor was timed."""
+    out = make_failure(cause="device-oom")
+    rounds = [make_round(0, 1e-5), make_round(0, series=[]), make_round(0, failure=out)]
+    points = [BatchPoint(batch=2**i, round=done) for i, done in enumerate(rounds)]
+    search = BatchSearch(chosen=1, stop="memory", points=points, rung="eager")
+    assert one(record("eager", search=search)).notes == [
+        "batch 1 was found on eager, until memory ended (1: 100,000/s, 2: -, 4: device-oom)"
+    ]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.report.numbers import decimals, duration, ratio, seconds, size
+from tare.report.numbers import decimals, duration, rate, ratio, seconds, size
 from tare.stats.intervals import Interval
 
 
@@ -115,3 +115,11 @@ def test_a_ratio_has_the_digits_of_its_measurements(value: float, noise: float, 
 )
 def test_sizes(count: int | None, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(61234.5, "61,200/s"), (9.876, "9.88/s"), (0.01234, "0.0123/s"), (4.5678e9, "4,570,000,000/s"), (None, "-")],
+)
+def test_rates_have_no_exponent(value: float | None, text: str) -> None:
+    assert rate(value) == text

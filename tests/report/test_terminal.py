@@ -1,15 +1,17 @@
 """What the terminal shows: never over 100 columns, never a figure cut, no colour where there is none."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders import make_case, make_failure, make_record, make_round
+from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round
 from msgspec.structs import replace
 from rich.text import Text
 
 from tare.cases.grid import Skip
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.ladder import make_ladders
+from tare.report.table import table_view
 from tare.report.terminal import WIDTH, ladder_view, make_console, plain_text, skipped_view, title
 from tare.rungs.registry import every_name
 
@@ -148,3 +150,16 @@ def test_what_a_record_says_does_not_steer_the_terminal(capsys: pytest.CaptureFi
     assert text.count("up\ufffd[2Jdown") == 2
     assert text.replace("\n", "").isprintable()
     assert plain_text(Text(f"{evil}\nnext")).splitlines() == ["up\ufffd[2Jdown\ufffd\ufffd", "next"]
+
+
+@pytest.mark.parametrize("view", [lambda r: ladder_view(make_ladders([r])[0]), lambda r: table_view([r])])
+def test_what_a_record_says_makes_no_line_of_its_own(view: Callable[[Record], Any]) -> None:
+    """It could pass for a row of the table."""
+    forged = "x\nvendor  1 ns  9x"
+    environment = replace(ENVIRONMENT, software={**ENVIRONMENT.software, "torch": forged})
+    wrong = full_record("compile", 1e-3, 1e-3, parity=replace(DIFFERENT, worst=forged), environment=environment)
+    failed = make_record(rounds=[], failure=make_failure(message=forged), environment=environment)
+    for record in (wrong, failed):
+        lines = plain_text(view(record)).splitlines()
+        assert "x vendor 1 ns 9x" in " ".join(lines)
+        assert not [line for line in lines if line.startswith("vendor")]

@@ -24,9 +24,9 @@ def open_groups(plan: Plan, groups: Groups) -> Plan:
     """The plan with its groups replaced by their workloads; BadInput names the valid groups."""
     return msgspec.structs.replace(
         plan,
-        grids=tuple(_open_grid(grid, groups, plan.name) for grid in plan.grids),
-        includes=tuple(_open_grid(grid, groups, plan.name) for grid in plan.includes),
-        excludes=tuple(_open_rule(rule, groups, plan.name) for rule in plan.excludes),
+        grids=tuple(_open_grid(grid, groups, plan.where) for grid in plan.grids),
+        includes=tuple(_open_grid(grid, groups, plan.where) for grid in plan.includes),
+        excludes=tuple(_open_rule(rule, groups, plan.where) for rule in plan.excludes),
     )
 
 

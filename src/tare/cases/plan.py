@@ -21,6 +21,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`include` adds cases that no exclude removes; `exclude` removes what it matches from the grids."""
 
     name: str
+    # Where it stands, for what is found wrong in it later: the file, or the command line.
+    where: str
     grids: tuple[Grid, ...]
     includes: tuple[Grid, ...] = ()
     excludes: tuple[dict[str, Any], ...] = ()
@@ -46,6 +48,7 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
         raise BadInput(f"{where}: 'options' is not a table")
     plan = Plan(
         name=name,
+        where=where,
         grids=tuple(make_grid(t, place) for t, place in _tables(document, "grid", where)),
         includes=tuple(make_grid(t, place) for t, place in _tables(document, "include", where)),
         excludes=tuple(make_filter(t, place) for t, place in _tables(document, "exclude", where)),

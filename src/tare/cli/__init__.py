@@ -29,7 +29,7 @@ from tare.cli import (
 )
 from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
-from tare.printable import printable
+from tare.printable import one_line
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -87,7 +87,10 @@ def main() -> NoReturn:
         code = _complain(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("interrupted", 130)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        # Rich and Typer end the process on a closed pipe with 1, which would say that a case failed.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         # The reader of our output (head, less) has gone; nothing is wrong.
         silence(1)
         code = 0
@@ -105,7 +108,7 @@ def main() -> NoReturn:
 
 def _complain(message: str, code: int) -> int:
     try:
-        print("tare: " + printable(" ".join(message.split())), file=sys.stderr, flush=True)
+        print("tare: " + one_line(message), file=sys.stderr, flush=True)
     except OSError:
         # Nobody can be told.
         silence(2)

@@ -72,7 +72,7 @@ def explain(
     """
     from tare.cases.plan import make_plan
     from tare.report.explained import render
-    from tare.report.files import check_writable
+    from tare.report.files import check_apart, check_writable
     from tare.report.findings import MOST_ROWS
     from tare.report.sorting import check_column
     from tare.verbs.explain import Wish, explain_plan
@@ -80,10 +80,12 @@ def explain(
     from tare.verbs.traces import names_trace
 
     check_column(sort)
-    for path in filter(None, (annotate, html, svg)):
-        check_writable(path)
-
     files = [target for target in targets if names_trace(target)]
+    written = [path for path in (annotate, html, svg) if path]
+    for path in written:
+        check_writable(path)
+    check_apart(written, [Path(name) for name in (*files, against or "") if names_trace(name)])
+
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
     if files:

@@ -22,7 +22,7 @@ def open_plan(plan: Plan) -> Plan:
     for grid in (*opened.grids, *opened.includes):
         for name in grid.workload:
             if name not in known:
-                raise unknown("workload", name, known, plan.name)
+                raise unknown("workload", name, known, plan.where)
         for rung in grid.rung or ():
             get_rung(rung)
     check_plan(opened)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tare.printable import printable
+from tare.printable import one_line
 
 # Columns of words; all others hold figures.
 WORDS = ("workload", "mode", "rung", "device", "precision", "parity", "status")
@@ -21,4 +21,4 @@ def bullets(lines: Iterable[str]) -> str:
 
 def escape(text: str) -> str:
     """One line that Markdown shows as it is: a newline would end the list, a pipe or a tag would be taken."""
-    return printable(" ".join(text.split())).replace("|", "\\|").replace("<", "&lt;")
+    return one_line(text).replace("|", "\\|").replace("<", "&lt;")

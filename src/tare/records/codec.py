@@ -11,6 +11,8 @@ from tare.records.record import VERSION, Record, Round
 
 # TypeError: a damaged database may hold no text at all where the document was.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
+# What every trace of torch.profiler holds; people give one to `show` as well.
+TRACE = b'"traceEvents"'
 
 _record = msgspec.json.Decoder(Record)
 _round = msgspec.json.Decoder(Round)
@@ -65,6 +67,8 @@ def decode_records(data: bytes, where: str) -> list[Record]:
     try:
         documents = msgspec.json.decode(data, type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:
+        if TRACE in data:
+            raise BadInput(f"{where} is a trace, not a file of records: tare explain {where}") from None
         raise BadInput(f"{where} is not a file of records: {error}") from None
     return [decode_record(bytes(raw), f"{where}, record {i}") for i, raw in enumerate(documents, 1)]
 

@@ -3,7 +3,7 @@
 import gzip
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -60,6 +60,15 @@ def check_writable(path: Path) -> None:
         why = f"{folder} is not yours to write to"
     if why:
         raise BadInput(f"cannot write {path}: {why}")
+
+
+def check_apart(paths: Iterable[Path], sources: Iterable[Path]) -> None:
+    """Refuses a file that is also read, or that a second result would go to: one of the two would be lost."""
+    taken = {source.resolve(): "it is what is read" for source in sources}
+    for path in paths:
+        if path.resolve() in taken and not _is_special(path):
+            raise BadInput(f"cannot write {path}: {taken[path.resolve()]}; name another file")
+        taken[path.resolve()] = "two options name it"
 
 
 def several_files(path: Path, parts: Sequence[Sequence[str]]) -> list[Path]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tare.records.environment import Environment, differences
 from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share, throughput
 from tare.records.record import BatchSearch, Parity, Record
+from tare.report.numbers import rate
 
 SEARCH_STOPS = {
     "throughput": "throughput stopped rising",
@@ -50,8 +51,8 @@ def _of_the_search(search: BatchSearch) -> str:
     """The curve on one line: items a second at each batch, or why there are none."""
     curve = []
     for point in search.points:
-        rate, failure = throughput(point), point.round.failure
-        curve.append(f"{point.batch}: {failure.cause if failure else f'{rate:.3g}/s'}")
+        failure = point.round.failure
+        curve.append(f"{point.batch}: {failure.cause if failure else rate(throughput(point))}")
     why = SEARCH_STOPS[search.stop]
     return f"batch {search.chosen} was found on {search.rung}, until {why} ({', '.join(curve)})"
 

@@ -42,6 +42,11 @@ def seconds(value: float | None) -> str:
     return f"{shown:.{decimals(shown, 0, 2 if shown < 10 else 3)}f} {unit}"
 
 
+def rate(value: float | None) -> str:
+    """Things a second to three digits: '61,200/s'."""
+    return "-" if value is None else f"{float(f'{value:.3g}'):,.15g}/s"
+
+
 def age(seconds_: float) -> str:
     """How long ago something was, in its largest unit: '3 days', '1 hour'."""
     units = ((86_400, "day"), (3600, "hour"), (60, "minute"))

@@ -5,6 +5,7 @@ import re
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.printable import one_line
 from tare.report.fitting import FittingTable
 from tare.report.numbers import duration, ratio, short_size
 from tare.report.suite import BASELINE, Mean, Suite
@@ -66,7 +67,7 @@ def suite_view(suite: Suite) -> RenderableType:
         spare = [*shown[:3:-1], *shown[1:3]]
         parts.append(FittingTable(shown, rows, right=shown[1:], folds={"workload": 0}, spare=spare, paddings=(1,)))
     parts += [Text(f"  {line}", style="bold") for line in suite_lines(suite)]
-    parts += [Text(f"  left out: {line}", style="red") for line in missed_lines(suite)]
+    parts += [Text(f"  left out: {one_line(line)}", style="red") for line in missed_lines(suite)]
     return Group(*parts)
 
 

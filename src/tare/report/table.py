@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.printable import one_line
 from tare.records.figures import device_peak, gross, host_peak, latency
 from tare.records.record import Record
 from tare.report.fitting import Cell, FittingTable
@@ -65,7 +66,7 @@ def table_view(records: Sequence[Record]) -> RenderableType:
     lines: list[list[Cell]] = [[*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red"))] for row in rows]
     right = [head for head in heads if head not in LEFT]
     parts.append(FittingTable(heads, lines, right=right, folds=FOLDED, spare=SPARE, paddings=(1,)))
-    parts += [Text(f"  {line}", style="red") for line in failure_lines(records)]
+    parts += [Text(f"  {one_line(line)}", style="red") for line in failure_lines(records)]
     return Group(*parts)
 
 

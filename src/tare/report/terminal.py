@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.printable import printable
+from tare.printable import one_line, printable
 from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
@@ -87,9 +87,9 @@ def ladder_view(ladder: Ladder) -> RenderableType:
     parts: list[RenderableType] = [Text(title(ladder.case), style="bold"), Text(where(ladder), style="dim")]
     if lines:
         parts.append(_ladder_table(heads, lines))
-    troubled = [row for row in ladder.rows if row.trouble]
-    parts += [Text(f"  {row.trouble}", style="dim" if row.refused else "red") for row in troubled]
-    parts += [Text(f"  note: {note}", style="yellow") for note in ladder.notes]
+    troubled = [(row.trouble, row.refused) for row in ladder.rows if row.trouble]
+    parts += [Text(f"  {one_line(why)}", style="dim" if refused else "red") for why, refused in troubled]
+    parts += [Text(f"  note: {one_line(note)}", style="yellow") for note in ladder.notes]
     return Group(*parts)
 
 
@@ -141,7 +141,7 @@ def where(ladder: Ladder) -> str:
     machine, software = ladder.environment.machine, ladder.environment.software
     chip = machine.get("gpu") if ladder.case.device_type == "cuda" else None
     chip = chip or f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores"
-    return f"{chip}, torch {software.get('torch', '?')}, python {software.get('python', '?')}"
+    return one_line(f"{chip}, torch {software.get('torch', '?')}, python {software.get('python', '?')}")
 
 
 def _cells(row: Row) -> list[str]:

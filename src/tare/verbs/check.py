@@ -83,7 +83,7 @@ class CheckSession:
     ) -> None:
         self._plan, self._rules = open_plan(plan), rules
         base = {"rounds": ROUNDS, **plan.options, **options}
-        self._options: Options = make_options(base, f"the options of {plan.name}")
+        self._options: Options = make_options(base, f"the options of {plan.where}")
         self._where, self._show_progress = store, show_progress
 
     def run(

@@ -103,9 +103,9 @@ class Session:
     ) -> None:
         self._plan = open_plan(plan)
         # By itself first: what a flag puts in its place would hide what is wrong in the plan.
-        make_options(dict(plan.options), f"the options of {plan.name}")
+        make_options(dict(plan.options), f"the options of {plan.where}")
         base = {**plan.options, **(QUICK if quick else {}), **options}
-        self._options: Options = make_options(base, f"the options of {plan.name}")
+        self._options: Options = make_options(base, f"the options of {plan.where}")
         self._quick = quick
         self._parity_asked = "parity" in {**plan.options, **options}
         self._store = store

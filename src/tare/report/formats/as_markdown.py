@@ -3,7 +3,7 @@
 import re
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.printable import printable
+from tare.printable import one_line
 from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
 from tare.report.figures import before_and_now
 from tare.report.numbers import seconds
@@ -53,7 +53,7 @@ def code(text: str, cell: bool = False) -> str:
 
 
 def _line(text: str) -> str:
-    return printable(" ".join(text.split())).replace("`", "'")
+    return one_line(text).replace("`", "'")
 
 
 def _is_news(change: Change) -> bool:
