@@ -79,3 +79,19 @@ def test_options_cannot_be_changed() -> None:
 def test_another_isolation_is_refused_with_the_valid_ones(value: str) -> None:
     with pytest.raises(BadInput, match=r"unknown isolation '.*' in the plan.*\(valid: fork, spawn\)"):
         make_options({"isolation": value}, "the plan")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"rounds": 0}, "plan.toml: 'rounds' is 0 and must be a whole number >= 1"),
+        ({"rounds": "x"}, "plan.toml: 'rounds' is 'x' and must be a whole number"),
+        ({"width": 1.5}, "plan.toml: 'width' is 1.5 and must be a number < 1"),
+        ({"parity": 3}, "plan.toml: 'parity' is 3 and must be true or false"),
+        ({"memory": "much"}, "plan.toml: 'memory' is 'much' and must be a whole number"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key_and_what_would_do(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        make_options(given, "plan.toml")
+    assert str(refusal.value) == told

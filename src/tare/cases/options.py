@@ -1,11 +1,12 @@
 """How a plan is measured: rounds, time, isolation. What is measured is the case's business."""
 
+import re
 import sys
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from tare.errors import BadInput, brief, unknown
+from tare.errors import BadInput, brief, quote, unknown
 
 Isolation = Literal["fork", "spawn"]
 # macOS forbids much of what torch does in a process that was forked and not started anew.
@@ -37,6 +38,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return fields
 
 
+# The library's names of kinds, in ours.
+KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", ".0": ""}
 QUICK: dict[str, Any] = {"rounds": 1, "budget": 1.5, "width": 0.05}
 
 
@@ -51,4 +54,15 @@ def make_options(given: dict[str, Any], where: str = "options") -> Options:
     try:
         return msgspec.convert(given, Options)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{where}: {brief(error)}") from None
+        raise BadInput(f"{where}: {_refusal(error, given)}") from None
+
+
+def _refusal(error: msgspec.ValidationError, given: dict[str, Any]) -> str:
+    """What the library says, with the key's name and its value instead of a path in a document."""
+    said = re.fullmatch(r"Expected (.+?)(?:, got .+)? - at `\$\.(\w+)`", str(error))
+    if said is None:
+        return brief(error)
+    wanted = said[1].replace("`", "").replace(" | null", "")
+    for kind, meant in KINDS.items():
+        wanted = wanted.replace(kind, meant)
+    return f"'{said[2]}' is {quote(given[said[2]])} and must be {wanted}"

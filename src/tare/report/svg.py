@@ -4,7 +4,7 @@ can be searched."""
 from collections.abc import Sequence
 from html import escape
 
-from tare.printable import printable
+from tare.printable import one_line
 
 FONT = "font-family='system-ui, sans-serif'"
 PAPER, INK, FAINT, GRID, LINE = "white", "#222", "#666", "#e4e4e4", "#aaa"
@@ -49,4 +49,4 @@ def svg(width: float, height: float, body: Sequence[str]) -> str:
 
 def _safe(words: str) -> str:
     """Of a record from elsewhere anything may be in a text, also what no XML may hold."""
-    return escape(printable(" ".join(words.split())))
+    return escape(one_line(words))
