@@ -117,6 +117,7 @@ def test_figures_are_written_as_people_read_them() -> None:
         "7",
     )
     assert "confirmed in 20 fresh rounds" in remark(make_change())
+    assert remark(make_change(set_aside=1)).endswith("1 outlier set aside")
     assert "1 more round would probably decide" in remark(
         make_change(regression=False, worse=False, more_rounds=1)
     )
