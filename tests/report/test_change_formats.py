@@ -87,25 +87,6 @@ def test_markdown_shows_names_and_reasons_as_they_are() -> None:
     assert f"fails now: exception: &lt; {KERNEL}" in whole
 
 
-def test_markdown_of_many_cases_can_be_posted_as_a_comment() -> None:
-    """GitHub refuses one of more than 65536 characters; what got worse comes first, and the rest is counted."""
-    key = "resnet50/compile:reduce-overhead/train/cuda/amp-bf16/batch=32,channels=3/feed=device,number="
-
-    def made(worse: int) -> str:
-        changes = [make_change() if i < worse else SAME for i in range(200)]
-        cases = [
-            CaseChange(case=f"{key}{i}", state="compared", changes=[change] * 8, differing=[CLONE] * 40)
-            for i, change in enumerate(changes)
-        ]
-        return get_renderer("markdown")(make_report(cases=cases))
-
-    text, rows = made(worse=3), made(worse=3).count("| same |")
-    assert (text.count("**slower**"), rows > 100) == (24, True)
-    assert f"and {1576 - rows} more (`--format json` has all)" in text
-    assert text.endswith("```\ntare check night.toml\n```\n")
-    assert max(len(text), len(made(worse=200))) < 65_536
-
-
 @pytest.mark.parametrize("name", ["markdown", "github", "junit", "sarif"])
 def test_what_was_forced_is_told_in_every_report(name: str) -> None:
     report = make_report(forced=["machine.cpu: one against another"], notes=["the machine may have changed"])

@@ -16,7 +16,7 @@ DIFFERING_RULE = "| --- | --- | --- | ---: | ---: | ---: |"
 MOST_DIFFERING, MOST_DIFFERING_CASES = 15, 10
 # Characters: a comment on GitHub of more than 65536 is refused, and then nobody reads of the regression either.
 ROOM, ROOM_FOR_NEWS = 60_000, 30_000
-MOST_UNCOMPARED = 40
+MOST_LINES = 40
 # What Markdown takes for emphasis, a link or an escape; an underscore within a word it leaves alone.
 MARKS = re.compile(r"[\\*\[\]~|]|(?<![^\W_])_|_(?![^\W_])")
 
@@ -65,13 +65,18 @@ def _is_news(change: Change) -> bool:
 
 def _uncompared(report: Report) -> list[str]:
     lines = [f"- not compared, only in {escape(label)}: {code(key)}" for key, label in uncompared(report)]
-    left = len(lines) - MOST_UNCOMPARED
-    return [*lines[:MOST_UNCOMPARED], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
+    return _first(lines)
+
+
+def _first(lines: list[str]) -> list[str]:
+    left = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
 
 
 def _broken(report: Report) -> list[str]:
+    """What is bad first: what has failed before as well must not push it out."""
     lines = []
-    for case in report.cases:
+    for case in sorted(report.cases, key=lambda case: not case.bad):
         if wrong := wrong_with(case):
             lines.append(f"- {code(case.case)} {escape(wrong)}")
         elif case.state != "compared":
@@ -79,7 +84,7 @@ def _broken(report: Report) -> list[str]:
         elif case.reason:
             lines.append(f"- {code(case.case)} {escape(case.reason)}")
         lines += [f"- {code(case.case)} leaks: {escape(leak)}" for leak in case.leaks]
-    return [*lines, ""] if lines else []
+    return _first(lines)
 
 
 def _row(case: CaseChange, change: Change) -> str:
@@ -106,7 +111,8 @@ def _table(changes: list[tuple[CaseChange, Change]], room: int) -> list[str]:
 def _differing(report: Report) -> list[str]:
     """What the steps that got worse do otherwise: operators and kernels that appeared, vanished, slowed."""
     lines = []
-    for case in [case for case in report.bad if case.differing][:MOST_DIFFERING_CASES]:
+    cases = [case for case in report.bad if case.differing]
+    for case in cases[:MOST_DIFFERING_CASES]:
         told = "profiled side by side" if case.differing_by == "profile" else "counted in the records"
         lines += [f"### What {code(case.case)} does otherwise", ""]
         lines += [f"Per step, {told}:", "", DIFFERING_HEAD, DIFFERING_RULE]
@@ -114,7 +120,8 @@ def _differing(report: Report) -> list[str]:
         if len(case.differing) > MOST_DIFFERING:
             lines += ["", f"and {len(case.differing) - MOST_DIFFERING} more (`--format json` has all)"]
         lines.append("")
-    return lines
+    left = len(cases) - MOST_DIFFERING_CASES
+    return [*lines, f"and {left} more cases (`--format json` has all)", ""] if left > 0 else lines
 
 
 def _differing_row(one: Differing) -> str:
