@@ -115,6 +115,7 @@ BAD = [
     (("baseline", "show", "nobody"), "nobody"),
     (("baseline", "remove", "nobody"), "nobody"),
     (("baseline", "frobnicate"), "frobnicate"),
+    (("baseline",), "takes a command: set, list, show, remove"),
     (("check", "none.toml", "--baseline", "x"), "none.toml"),
     (("check", "PLAN"), "--baseline"),
     (("check", "PLAN", "--baseline", "nobody"), "unknown baseline 'nobody'"),

@@ -74,6 +74,12 @@ def test_too_few_rounds_and_absent_metrics_have_no_line() -> None:
     assert calibrate([make_record(steps_s=noisy(0.01))], Thresholds(), chosen(["energy", "kernels"])) == []
 
 
+def test_a_case_that_failed_is_named_with_its_cause() -> None:
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(noise_view([], [make_record(rounds=[], failure=make_failure())]))
+    assert console.export_text().rstrip().endswith("exception in prepare: it broke")
+
+
 def test_the_view_fits() -> None:
     lines = calibrate(
         [make_record(steps_s=noisy(0.01)), make_record(steps_s=noisy(2.0))], Thresholds(), chosen(None)

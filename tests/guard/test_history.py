@@ -18,7 +18,8 @@ from tare.guard.metrics import get_metric
 from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.records.environment import Environment
 from tare.records.record import Parity, Record
-from tare.report.history import extent, histories_view
+from tare.report.bisect import change
+from tare.report.history import axis, extent, figure, histories_view
 from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
@@ -175,6 +176,28 @@ def test_sparkline_and_columns() -> None:
 def test_a_plot_has_its_points_where_they_belong() -> None:
     lines = plot([1.0, 1.0, 3.0, 3.0], [1.0, 1.0, 3.0, 3.0], [2], ["3", "2", "1"], 40)
     assert lines == ["3 ┤  ••", "2 ┤    ", "1 ┤••  ", "  └──▲─"]
+
+
+def test_points_that_differ_by_rounding_alone_lie_on_one_line() -> None:
+    """The fitted line is the exponential of a logarithm, and not quite the value of the only point."""
+    assert plot([1000.0], [999.9999999999998], [], ["", "x", ""], 40) == ["  ┤ ", "x ┤•", "  ┤ ", "  └─"]
+    assert sparkline([1.0, 1.0 + 1e-15]) == "▄▄"
+
+
+def test_every_label_of_an_axis_is_another() -> None:
+    assert axis(2e-3, 4e-3, 3, "s") == ["4.000 ms", "3.000 ms", "2.000 ms"]
+    assert axis(188.34 * 2**20, 188.38 * 2**20, 3, "B") == ["188.38 MiB", "188.36 MiB", "188.34 MiB"]
+    assert axis(5.0, 5.0, 3, "") == ["", "5", ""]
+    for unit in ("s", "B", ""):
+        assert len(set(axis(1e299, 1.00001e299, 11, unit))) == 11
+
+
+def test_a_figure_of_any_size_is_short() -> None:
+    """Another tool's file may hold any number."""
+    assert (figure(1e299, "s"), figure(1e299, "B"), figure(5e-321, "s")) == ("1e+299 s", "1e+299 B", "5e-321 s")
+    assert (figure(3e-10, "s"), figure(86_400.0, "s"), figure(0.0, "B")) == ("0.3000 ns", "86400 s", "0 B")
+    assert change(1e299, 1e298, None) == "+1e+301 %"
+    assert change(40.0, 39.0, 41.0) == "+3900.0 % (+3800.0 to +4000.0 %)"
 
 
 def test_a_series_has_one_point_for_each_check(tmp_path: Path) -> None:

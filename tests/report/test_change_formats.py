@@ -117,6 +117,7 @@ def test_figures_are_written_as_people_read_them() -> None:
         "7",
     )
     assert "confirmed in 20 fresh rounds" in remark(make_change())
+    assert remark(make_change(set_aside=1)).endswith("1 outlier set aside")
     assert "1 more round would probably decide" in remark(
         make_change(regression=False, worse=False, more_rounds=1)
     )
@@ -203,7 +204,11 @@ def test_github_annotations_are_one_line_each() -> None:
     lines = get_renderer("github")(make_report()).splitlines()
     assert sum(line.startswith("::error ") for line in lines) == 4
     assert lines[-1].startswith("::notice title=tare::4 regressions")
-    assert all(line.startswith("::") for line in get_renderer("github")(nasty_report()).splitlines())
+    nasty = get_renderer("github")(nasty_report())
+    assert all(line.startswith("::") and line.isprintable() for line in nasty.splitlines())
+    odd = CaseChange(case="a,b:c", state="broken", reason="100%\nmore\x1b[2J")
+    (line, *_) = get_renderer("github")(make_report(cases=[odd])).splitlines()
+    assert line == "::error title=a%2Cb%3Ac::fails now: 100%25%0Amore\ufffd[2J"
 
 
 def test_sarif_has_a_result_for_each_regression() -> None:

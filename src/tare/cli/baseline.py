@@ -5,13 +5,19 @@ from typing import Annotated
 import typer
 
 from tare.cli.options import JsonOption, StoreOption, print_json
+from tare.errors import BadInput
 
 app = typer.Typer(
     help="Name sets of records, to compare with: set, list, show, remove.",
     rich_markup_mode=None,
-    no_args_is_help=True,
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        raise BadInput("tare baseline takes a command: set, list, show, remove")
 
 
 @app.command("set")

@@ -59,9 +59,10 @@ def calibrate(
     if not outcome.interrupted:
         refuse_empty(lines, outcome.records, rules.metrics)
     if as_json:
-        print_json({"run": outcome.run, "noise": lines})
+        failed = {record.case.key: record.failure for record in outcome.records if record.failure}
+        print_json({"run": outcome.run, "noise": lines, "failed": failed})
     else:
-        make_console().print(noise_view(lines))
+        make_console().print(noise_view(lines, outcome.records))
     if outcome.interrupted:
         raise Interrupted
     return outcome.exit_code

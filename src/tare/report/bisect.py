@@ -15,6 +15,9 @@ HEADLINES = {
     "ends-failed": "an end could not be measured, so there is nothing to compare with",
 }
 
+# From here on digits say nothing more, and a command or another tool may print any number.
+MOST_PERCENT = 1e6
+
 
 def bisect_view(outcome: Outcome) -> RenderableType:
     parts: list[RenderableType] = []
@@ -43,12 +46,15 @@ def change(ratio: float | None, low: float | None, high: float | None) -> str:
     """+5.2 % (+4.8 to +5.6 %); just +5.2 % for a count"""
     if ratio is None:
         return "from nothing"
-    text = f"{(ratio - 1) * 100:+.1f} %"
-    return (
-        text
-        if low is None or high is None or low == high
-        else f"{text} ({(low - 1) * 100:+.1f} to {(high - 1) * 100:+.1f} %)"
-    )
+    text = f"{_percent(ratio)} %"
+    if low is None or high is None or low == high:
+        return text
+    return f"{text} ({_percent(low)} to {_percent(high)} %)"
+
+
+def _percent(ratio: float) -> str:
+    value = (ratio - 1) * 100
+    return f"{value:+.1f}" if abs(value) < MOST_PERCENT else f"{value:+.2g}"
 
 
 def _culprit(found: Found) -> list[RenderableType]:

@@ -114,7 +114,7 @@ def remark(change: Change) -> str:
     if change.more_rounds is not None:
         told.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would probably decide")
     if change.set_aside:
-        told.append(f"{change.set_aside} outliers set aside")
+        told.append(f"{change.set_aside} {_plural('outlier', change.set_aside)} set aside")
     if change.note:
         told.append(change.note)
     return ", ".join(told)

@@ -24,13 +24,13 @@ def before_and_now(change: Change) -> tuple[str, str]:
     small, large = sorted((change.a, change.b))
     if not change.unit or small <= 0 or small == large or large > 10 * small:
         return value(change.a, change.unit), value(change.b, change.unit)
-    scale, name = _scale(small, change.unit)
+    scale, name = scale_of(small, change.unit)
     places = _places(small / scale, (large - small) / scale, change)
     before, now = (f"{number / scale:.{places}f} {name}" for number in (change.a, change.b))
     return before, now
 
 
-def _scale(number: float, unit: str) -> tuple[float, str]:
+def scale_of(number: float, unit: str) -> tuple[float, str]:
     if unit == "s":
         return unit_of(number)
     return size_unit(number) if unit == "B" else (1.0, unit)

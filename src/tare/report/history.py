@@ -1,5 +1,6 @@
 """Histories for the terminal."""
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -7,9 +8,10 @@ from rich.text import Text
 
 from tare.guard.history import History, Jump
 from tare.report.bisect import change, short
+from tare.report.figures import scale_of
 from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import decimals, size, unit_of
-from tare.report.plot import plot, shown_range, sparkline
+from tare.report.plot import is_flat, plot, shown_range, sparkline
 from tare.report.terminal import key_text
 
 HEIGHT = 11
@@ -17,6 +19,8 @@ HEIGHT = 11
 ROOM_FOR_INTERVALS = 80
 # Room for the axis in front of a plot.
 AXIS = 12
+# Beyond these a figure is nobody's measurement, and its digits would fill lines.
+LEAST_SECONDS, MOST_SECONDS, MOST_BYTES = 1e-12, 1e7, 1e18
 
 
 def histories_view(histories: Sequence[History]) -> RenderableType:
@@ -41,8 +45,8 @@ def _plot(history: History, width: int) -> RenderableType:
     values = [point.value for point in history.points]
     fitted = fitted_values(history)
     low, high = shown_range(values, fitted)
-    axis = [figure(high - (high - low) * i / (HEIGHT - 1), history.unit) for i in range(HEIGHT)]
-    lines = plot(values, fitted, [step.at for step in history.steps], axis, width)
+    labels = axis(low, high, HEIGHT, history.unit)
+    lines = plot(values, fitted, [step.at for step in history.steps], labels, width)
     first, last = history.points[0].created[:10], history.points[-1].created[:10]
     gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
     foot = Text(f"{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")
@@ -58,11 +62,25 @@ def fitted_values(history: History) -> list[float]:
     return found
 
 
+def axis(low: float, high: float, count: int, unit: str) -> list[str]:
+    """Labels from the top to the bottom, with digits enough to tell them apart: memory seldom changes in its first
+    four. Where all points are alike only the middle, where they are drawn, has one."""
+    if is_flat(low, high):
+        return [figure(high, unit) if i == count // 2 else "" for i in range(count)]
+    values = [high - (high - low) * i / (count - 1) for i in range(count)]
+    labels = [figure(value, unit) for value in values]
+    if len(set(labels)) == count:
+        return labels
+    scale, name = scale_of(high, unit)
+    digits = 2 + math.floor(math.log10(high * (count - 1) / (high - low)))
+    return [f"{value / scale:#.{digits}g} {name}".strip() for value in values]
+
+
 def figure(value: float, unit: str) -> str:
-    """A value in its unit, to four digits."""
-    if unit == "B":
+    """A value in its unit, to four digits; one that other tools alone can give has an exponent."""
+    if unit == "B" and value < MOST_BYTES:
         return size(round(value))
-    if unit == "s":
+    if unit == "s" and LEAST_SECONDS <= value < MOST_SECONDS:
         scale, name = unit_of(value)
         return f"{value / scale:.{decimals(value / scale, 0)}f} {name}"
     return f"{value:.4g} {unit}".strip()

@@ -5,8 +5,8 @@ from html import escape
 
 from tare.guard.history import History
 from tare.report.bisect import change
-from tare.report.history import extent, figure, fitted_values, span
-from tare.report.plot import shown_range
+from tare.report.history import axis, extent, figure, fitted_values, span
+from tare.report.plot import is_flat, shown_range
 
 WIDTH, HEIGHT = 960, 320
 LEFT, RIGHT, TOP, BOTTOM = 90, 20, 54, 44
@@ -32,10 +32,10 @@ def chart_svg(history: History) -> str:
         return TOP + (HEIGHT - TOP - BOTTOM) * (high - min(max(value, low), high)) / (high - low)
 
     parts = [_text(LEFT, 20, history.name[:130], "t"), _text(LEFT, 38, _facts(history), "d")]
-    for i in range(TICKS):
+    for i, label in enumerate(reversed(axis(low, high, TICKS, history.unit))):
         value = low + (high - low) * i / (TICKS - 1)
         parts.append(f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
-        parts.append(_text(LEFT - 8, y(value) + 4, figure(value, history.unit), "d", "end"))
+        parts.append(_text(LEFT - 8, y(value) + 4, label, "d", "end"))
     for step in history.steps:
         a, b = x(step.earliest - 1), x(step.latest)
         kind = "u" if step.now > step.before else "l"
@@ -81,7 +81,7 @@ def chart_html(histories: Sequence[History]) -> str:
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    pad = (high - low) * 0.08 or high * 0.05 or 1.0
+    pad = high * 0.05 or 1.0 if is_flat(low, high) else (high - low) * 0.08
     return low - pad, high + pad
 
 

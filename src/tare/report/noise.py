@@ -6,12 +6,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.calibrate import ROUNDS, Noise
+from tare.records.record import Record
 from tare.report.figures import value
 from tare.report.fitting import FittingTable
+from tare.report.table import failure_lines
 from tare.report.terminal import key_text
 
 
-def noise_view(lines: Sequence[Noise]) -> RenderableType:
+def noise_view(lines: Sequence[Noise], records: Sequence[Record] = ()) -> RenderableType:
+    """`records` are those that were examined: what failed has no noise, and is named with its cause."""
     sees = tuple(f"sees in {n}" for n in ROUNDS)
     heads = ("  metric", "typical", "noise", *sees, "for threshold", "cost", "A/A")
     parts: list[RenderableType] = []
@@ -19,6 +22,9 @@ def noise_view(lines: Sequence[Noise]) -> RenderableType:
         rows = [[f"  {line.metric}", *_cells(line)] for line in lines if line.case == case]
         spare = (*sees, "A/A", "cost")
         parts += [key_text(case, "bold"), FittingTable(heads, rows, right=heads[1:], spare=spare, paddings=(1,))]
+    parts += [Text(line, style="red") for line in failure_lines(records)]
+    if not lines:
+        return Group(*parts)
     parts.append(
         Text(
             "noise: between processes; sees: the change found 95 % of the time with that many rounds a side;\n"

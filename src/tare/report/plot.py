@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
+# Values that differ by less than this share of them differ by rounding alone.
+ROUNDING = 1e-9
 # The share of points at either end that may fall outside of a plot.
 OUTLIERS = 0.02
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -24,7 +26,7 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
     if not shown:
         return ""
     low, high = min(shown), max(shown)
-    if high <= low:
+    if is_flat(low, high):
         return BLOCKS[3] * len(shown)
     return "".join(BLOCKS[min(int((v - low) / (high - low) * len(BLOCKS)), len(BLOCKS) - 1)] for v in shown)
 
@@ -54,7 +56,11 @@ def shown_range(values: Sequence[float], fitted: Sequence[float]) -> tuple[float
     return min(ordered[cut], *fitted), max(ordered[len(ordered) - 1 - cut], *fitted)
 
 
+def is_flat(low: float, high: float) -> bool:
+    return high - low <= ROUNDING * abs(high)
+
+
 def _row(value: float, low: float, high: float, height: int) -> int:
-    if high <= low:
+    if is_flat(low, high):
         return height // 2
     return min(max(int((high - value) / (high - low) * (height - 1) + 0.5), 0), height - 1)

@@ -63,6 +63,21 @@ def test_labels_with_a_command_for_each(tmp_path: Path) -> None:
     assert told[-1].endswith("most suspect so far: v7 at 100%")
 
 
+def test_a_command_runs_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`./measure {}` means the user's own file, and in another folder it is another file and another bisection."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    specs = []
+    for folder, culprit in ((here, 2), (elsewhere, 3)):
+        folder.mkdir()
+        (folder / "measure").write_text(f"#!/bin/sh\n[ ${{1#v}} -ge {culprit} ] && echo 2 || echo 1\n")
+        (folder / "measure").chmod(0o755)
+        monkeypatch.chdir(folder)
+        specs.append(ask(labels=labelled(tmp_path, 4), command="./measure {}"))
+    monkeypatch.chdir(tmp_path)
+    outcomes = [bisect(spec, tmp_path / spec.fingerprint) for spec in specs]
+    assert [each.culprit for outcome in outcomes for each in outcome.culprits] == ["v2", "v3"]
+
+
 def test_wall_time_can_be_measured(tmp_path: Path) -> None:
     code = "import sys, time; time.sleep(0.02 if int(sys.argv[1][1:]) < 2 else 0.5)"
     spec = ask(labels=labelled(tmp_path, 4), command=f'{sys.executable} -S -c "{code}" {{}}', reading="wall")

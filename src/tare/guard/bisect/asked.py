@@ -67,6 +67,7 @@ def make_spec(asked: Asked) -> Spec:
         kind=kind,
         candidates=candidates,
         repo=str(asked.repo.resolve()) if asked.repo else None,
+        folder=str(Path.cwd()) if asked.command and not asked.repo else None,
         install=list(asked.install),
         build=list(asked.build),
         command=asked.command,

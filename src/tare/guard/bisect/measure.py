@@ -83,7 +83,8 @@ def _is_number(value: object) -> bool:
 def _measure_command(spec: Spec, place: Place) -> dict[str, Any]:
     command = vector(spec.command or "", place.values, "--command")
     found = shutil.which(command[0], path=place.environment.get("PATH"))
-    done = run_vector([found or command[0], *command[1:]], place.folder, place.environment, spec.timeout)
+    where = Path(spec.folder) if spec.folder else place.folder
+    done = run_vector([found or command[0], *command[1:]], where, place.environment, spec.timeout)
     if spec.reading == "wall":
         return {"value": done.seconds}
     value, figures = read_figures(done.output)

@@ -16,7 +16,7 @@ READY = "built"
 
 
 class Place(NamedTuple):
-    """`folder` is where commands run; `values` fill in a command's placeholders."""
+    """`folder` is where what builds it runs; `values` fill in a command's placeholders."""
 
     folder: Path
     values: dict[str, str]

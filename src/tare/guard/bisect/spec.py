@@ -26,6 +26,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     candidates: list[Candidate]
     repo: str | None = None
+    # Where the command runs that measures, so that a relative path in it means what it means to the user; with a
+    # repository that is each candidate's worktree.
+    folder: str | None = None
     install: list[str] = []
     build: list[str] = []
     command: str | None = None
@@ -40,7 +43,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:12]
+        said = msgspec.to_builtins(self)
+        if self.folder is None:
+            # Journals from before there was a folder are found again.
+            del said["folder"]
+        return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:12]
 
     @property
     def last(self) -> int:

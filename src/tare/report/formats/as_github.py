@@ -1,6 +1,7 @@
 """Annotations of a GitHub Actions job: a line a regression, shown beside the run and the pull request."""
 
 from tare.guard.changes import Report
+from tare.printable import printable
 from tare.report.changes import change_of, remark, summary_line, uncompared_lines, wrong_with
 
 
@@ -25,7 +26,9 @@ def render(report: Report) -> str:
 
 def _command(kind: str, title: str, text: str) -> str:
     """Workflow commands escape these characters; in a property the colon and the comma as well."""
-    body = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    head = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    head = head.replace(":", "%3A").replace(",", "%2C")
-    return f"::{kind} title={head}::{body}"
+    head = _escape(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} title={head}::{_escape(text)}"
+
+
+def _escape(text: str) -> str:
+    return "%0A".join(printable(line).replace("%", "%25") for line in text.splitlines())

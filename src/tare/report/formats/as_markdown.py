@@ -1,6 +1,7 @@
 """The body of an issue or a pull-request comment: what, how much, how sure, where, how to reproduce."""
 
 import re
+from itertools import accumulate
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
 from tare.printable import one_line
@@ -12,8 +13,10 @@ HEAD = "| case | metric | before | now | change | verdict | |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
 DIFFERING_HEAD = "| | | name | calls | before | now |"
 DIFFERING_RULE = "| --- | --- | --- | ---: | ---: | ---: |"
-MOST_DIFFERING = 15
-MOST_UNCOMPARED = 40
+MOST_DIFFERING, MOST_DIFFERING_CASES = 15, 10
+# Characters: a comment on GitHub of more than 65536 is refused, and then nobody reads of the regression either.
+ROOM, ROOM_FOR_NEWS = 60_000, 30_000
+MOST_LINES = 40
 # What Markdown takes for emphasis, a link or an escape; an underscore within a word it leaves alone.
 MARKS = re.compile(r"[\\*\[\]~|]|(?<![^\W_])_|_(?![^\W_])")
 
@@ -30,14 +33,14 @@ def render(report: Report) -> str:
     told = [(case, change) for case in report.cases for change in case.changes if _is_news(change)]
     if told:
         told.sort(key=lambda pair: not pair[1].regression)
-        lines += [HEAD, RULE, *(_row(case, change) for case, change in told), ""]
+        lines += [*_table(told, ROOM_FOR_NEWS), ""]
     lines += _differing(report)
-    lines += _rest(report)
-    lines += [f"- {escape(note)}" for note in report.notes]
-    lines += ["", *_sureness(report), "", *_where(report)]
+    end = [f"- {escape(note)}" for note in report.notes]
+    end += ["", *_sureness(report), "", *_where(report)]
     if report.command:
-        lines += ["", "To reproduce:", "", "```", " ".join(report.command.replace("`", "'").split()), "```"]
-    return "\n".join(lines) + "\n"
+        end += ["", "To reproduce:", "", "```", " ".join(report.command.replace("`", "'").split()), "```"]
+    lines += _rest(report, ROOM - sum(len(line) + 1 for line in (*lines, *end)))
+    return "\n".join([*lines, *end]) + "\n"
 
 
 def escape(text: str) -> str:
@@ -62,13 +65,18 @@ def _is_news(change: Change) -> bool:
 
 def _uncompared(report: Report) -> list[str]:
     lines = [f"- not compared, only in {escape(label)}: {code(key)}" for key, label in uncompared(report)]
-    left = len(lines) - MOST_UNCOMPARED
-    return [*lines[:MOST_UNCOMPARED], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
+    return _first(lines)
+
+
+def _first(lines: list[str]) -> list[str]:
+    left = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"- and {left} more"] if left > 0 else []), ""] if lines else []
 
 
 def _broken(report: Report) -> list[str]:
+    """What is bad first: what has failed before as well must not push it out."""
     lines = []
-    for case in report.cases:
+    for case in sorted(report.cases, key=lambda case: not case.bad):
         if wrong := wrong_with(case):
             lines.append(f"- {code(case.case)} {escape(wrong)}")
         elif case.state != "compared":
@@ -76,7 +84,7 @@ def _broken(report: Report) -> list[str]:
         elif case.reason:
             lines.append(f"- {code(case.case)} {escape(case.reason)}")
         lines += [f"- {code(case.case)} leaks: {escape(leak)}" for leak in case.leaks]
-    return [*lines, ""] if lines else []
+    return _first(lines)
 
 
 def _row(case: CaseChange, change: Change) -> str:
@@ -92,12 +100,19 @@ def _row(case: CaseChange, change: Change) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _table(changes: list[tuple[CaseChange, Change]], room: int) -> list[str]:
+    """As many rows as there is room for, in characters, and how many have none."""
+    rows = [_row(case, change) for case, change in changes]
+    fitting = sum(end <= room for end in accumulate(len(row) + 1 for row in rows))
+    left = len(rows) - fitting
+    return [HEAD, RULE, *rows[:fitting], *(["", f"and {left} more (`--format json` has all)"] if left else [])]
+
+
 def _differing(report: Report) -> list[str]:
     """What the steps that got worse do otherwise: operators and kernels that appeared, vanished, slowed."""
     lines = []
-    for case in report.bad:
-        if not case.differing:
-            continue
+    cases = [case for case in report.bad if case.differing]
+    for case in cases[:MOST_DIFFERING_CASES]:
         told = "profiled side by side" if case.differing_by == "profile" else "counted in the records"
         lines += [f"### What {code(case.case)} does otherwise", ""]
         lines += [f"Per step, {told}:", "", DIFFERING_HEAD, DIFFERING_RULE]
@@ -105,7 +120,8 @@ def _differing(report: Report) -> list[str]:
         if len(case.differing) > MOST_DIFFERING:
             lines += ["", f"and {len(case.differing) - MOST_DIFFERING} more (`--format json` has all)"]
         lines.append("")
-    return lines
+    left = len(cases) - MOST_DIFFERING_CASES
+    return [*lines, f"and {left} more cases (`--format json` has all)", ""] if left > 0 else lines
 
 
 def _differing_row(one: Differing) -> str:
@@ -118,15 +134,13 @@ def _differing_row(one: Differing) -> str:
     return "| " + " | ".join((one.status, one.what, code(one.name, cell=True), calls, *times)) + " |"
 
 
-def _rest(report: Report) -> list[str]:
+def _rest(report: Report, room: int) -> list[str]:
     """Everything else, folded away."""
     quiet = [(case, c) for case in report.cases for c in case.changes if not _is_news(c)]
     if not quiet:
         return []
-    count = len(quiet)
-    rows = [_row(case, change) for case, change in quiet]
-    return [f"<details><summary>{count} figures without a change, or undecided</summary>", "",
-            HEAD, RULE, *rows, "", "</details>", ""]  # fmt: skip
+    return [f"<details><summary>{len(quiet)} figures without a change, or undecided</summary>", "",
+            *_table(quiet, room), "", "</details>", ""]  # fmt: skip
 
 
 def _sureness(report: Report) -> list[str]:
