@@ -5,17 +5,22 @@ from typing import Any
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record
 
+from tare.execute.catalogue import LocalCatalogue
 from tare.execute.protocol import Probed
 from tare.records.record import Record
 from tare.verbs.explain import Wish, _Explaining
 from tare.verbs.explained import Explained
+from tare.verbs.traces import unseen
+
+
+def make_probed() -> Probed:
+    return Probed(environment=ENVIRONMENT, devices=["cpu"], gpus={}, absent={"cpu": {}}, missing_packages={})
 
 
 def explained(*records: Record) -> Explained:
     """Nothing here is profiled, so nobody is asked."""
     nobody: Any = None
-    probed = Probed(environment=ENVIRONMENT, devices=["cpu"], gpus={}, absent={}, missing_packages={})
-    return _Explaining(nobody, probed, print, Wish()).explain(list(records))
+    return _Explaining(nobody, make_probed(), print, Wish()).explain(list(records))
 
 
 def test_a_rung_that_cannot_run_it_is_an_answer() -> None:
@@ -29,11 +34,14 @@ def test_a_rung_that_cannot_run_it_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("rung", ["libtorch", "aot"])
-def test_an_executable_is_skipped_and_says_why(rung: str) -> None:
-    record = make_record(case=make_case(rung=rung))
-    (skip,) = explained(record).skipped
-    assert skip.key == record.case.key
-    assert "profiler cannot see into" in skip.reason
+def test_an_executable_is_of_no_use_and_it_is_said_why(rung: str) -> None:
+    """Before it is measured in vain."""
+    here = LocalCatalogue(make_probed(), unwanted=unseen)
+    refused = here.refusal(make_case(workload="resnet50", rung=rung, sizes={}))
+    assert refused is not None
+    assert refused[0] == "unsupported"
+    assert "profiler cannot see into" in refused[1]
+    assert here.refusal(make_case(rung="eager", sizes={})) is None
 
 
 def test_an_executable_that_failed_has_failed() -> None:
@@ -45,7 +53,7 @@ def test_an_executable_that_failed_has_failed() -> None:
 
 
 def test_only_what_is_left_without_any_explanation_is_no_success() -> None:
-    skipped = explained(make_record(case=make_case(rung="libtorch")))
+    skipped = explained(make_record(failure=make_failure(cause="unsupported", message="no operator")))
     assert skipped.exit_code == 1
     some: Any = [object()]
     skipped.explanations = some

@@ -81,7 +81,8 @@ def nothing_to_do(skipped: Sequence[Skip]) -> BadInput:
     """Why an expansion without cases has none."""
     if not skipped:
         return BadInput("nothing to do: the plan excludes all of its cases")
-    return BadInput(f"nothing to do: all {len(skipped)} combinations are impossible here ({skipped[0].reason})")
+    what = f"all {len(skipped)} combinations are" if len(skipped) > 1 else "this is"
+    return BadInput(f"nothing to do: {what} impossible here ({skipped[0].reason})")
 
 
 def make_grid(table: Mapping[str, Any], where: str) -> Grid:

@@ -1,6 +1,6 @@
 """What can be measured here: the registries of workloads and rungs, together with what the probe found."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tare.cases.case import Case
 from tare.cases.groups import open_groups
@@ -38,10 +38,11 @@ def check_plan(plan: Plan) -> None:
 
 
 class LocalCatalogue:
-    """Answers a grid's questions about this machine; see tare.cases.grid.Catalogue."""
+    """Answers a grid's questions about this machine; see tare.cases.grid.Catalogue. `unwanted` says why a case
+    that could be measured is of no use to who asks."""
 
-    def __init__(self, probed: Probed) -> None:
-        self._probed = probed
+    def __init__(self, probed: Probed, unwanted: Callable[[Case], str | None] = lambda _: None) -> None:
+        self._probed, self._unwanted = probed, unwanted
 
     def devices(self, name: str) -> list[str]:
         if name == "auto":
@@ -87,6 +88,7 @@ class LocalCatalogue:
             return "not-installed", f"{lacking.reason}: {lacking.remedy}"
         reason = _workload_refusal(case) or _device_refusal(case)
         reason = reason or all_rungs()[split_name(case.rung)[0]].supports(case, get_workload(case.workload))
+        reason = reason or self._unwanted(case)
         return ("unsupported", reason) if reason else None
 
 

@@ -51,7 +51,7 @@ def explain_plan(
 ) -> Explained:
     """Measures the plan like `tare run`, or what of it is not recorded yet; then profiles each case once and
     explains it."""
-    session = Session(plan, options, quick, store, show_progress)
+    session = Session(plan, options, quick, store, show_progress, unwanted=unseen)
     with (
         Claims() as claims,
         session.measured(wish.resume, False, claims, wish.recorded) as (outcome, executor, probed, tell),
@@ -92,9 +92,8 @@ class _Explaining:
         if record.failure and not record.refused:
             self._made.failed[key] = f"{record.failure.cause}: {record.failure.message}"
             return
-        reason = record.failure.message if record.failure else unseen(record.case)
-        if reason:
-            self._made.skipped.append(Skip(key, "unsupported", reason))
+        if record.failure:
+            self._made.skipped.append(Skip(key, "unsupported", record.failure.message))
             return
         try:
             explanation, diagnosis = self._explain(record)

@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -99,9 +99,15 @@ class Measured(NamedTuple):
 
 class Session:
     def __init__(
-        self, plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool
+        self,
+        plan: Plan,
+        options: dict[str, Any],
+        quick: bool,
+        store: str | None,
+        show_progress: bool,
+        unwanted: Callable[[Case], str | None] = lambda _: None,
     ) -> None:
-        self._plan = open_plan(plan)
+        self._plan, self._unwanted = open_plan(plan), unwanted
         # By itself first: what a flag puts in its place would hide what is wrong in the plan.
         make_options(dict(plan.options), f"the options of {plan.where}")
         base = {**plan.options, **(QUICK if quick else {}), **options}
@@ -133,7 +139,7 @@ class Session:
             stack.enter_context(terminable())
             executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, self.preload))
             probed = executor.probe()
-            catalogue = LocalCatalogue(probed)
+            catalogue = LocalCatalogue(probed, self._unwanted)
             found = expand_plan(self._plan, catalogue)
             planned = [*found.cases, *found.searched]
             if not planned:
