@@ -1,6 +1,8 @@
 """Records to JSON and back: nothing is lost, and what is not a record is refused in one line."""
 
+import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +181,11 @@ def test_a_trace_in_the_place_of_records_is_called_so() -> None:
     with pytest.raises(BadInput) as caught:
         read_records(path)
     assert str(caught.value) == f"{path} is a trace, not a file of records: tare explain {path}"
+
+
+@pytest.mark.parametrize("packed", [b"\x1f\x8b", gzip.compress(b"[]" * 99)[:-9], b"\x1f\x8b" + b"x" * 99])
+def test_a_file_that_was_cut_off_or_damaged_is_called_so(packed: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "records.json.gz"
+    path.write_bytes(packed)
+    with pytest.raises(BadInput, match=r"records.json.gz cannot be unpacked|cannot read .*records.json.gz"):
+        read_records(path)

@@ -60,7 +60,7 @@ def read_file(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
-        raise BadInput(f"{path} is not a gzip file: {error}") from None
+        raise BadInput(f"{path} cannot be unpacked, it is damaged or cut off: {error}") from None
 
 
 def decode_records(data: bytes, where: str) -> list[Record]:

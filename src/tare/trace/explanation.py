@@ -143,7 +143,7 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
     left_out = len(trace.steps) - int(trace.steps.counted.sum())
     if left_out:
         notes.append(
-            f"{left_out} of {len(trace.steps)} profiled steps took far longer than the others and are left out"
+            f"left out, because far longer than the others: {left_out} of {len(trace.steps)} profiled steps"
         )
     if trace.skipped:
         notes.append(f"{trace.skipped} events have no usable time and were left out")

@@ -176,6 +176,16 @@ def test_labels_may_be_cut_at_both_ends(tmp_path: Path) -> None:
     assert [c.label for c in labels(labelled(tmp_path), "v3", "v5")] == ["v3", "v4", "v5"]
 
 
+def test_a_file_of_labels_may_come_from_windows_and_holds_two(tmp_path: Path) -> None:
+    path = tmp_path / "labels"
+    path.write_bytes("\ufeffv1\r\nv2\r\n".encode())
+    assert [c.label for c in labels(path, None, None)] == ["v1", "v2"]
+    for text, there in (("v1\n", "v1"), ("# none\n", "none")):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=f"needs two labels, and .* names {there}$"):
+            labels(path, None, None)
+
+
 def test_figures_are_read_from_the_last_line() -> None:
     assert read_figures("noise\n1.5\n\n") == (1.5, {})
     assert read_figures('{"seconds": 2, "kernels": 7, "name": "x", "ok": true}') == (2.0, {"kernels": 7.0})

@@ -20,12 +20,12 @@ def versions(good: str, bad: str, listed: Sequence[str], install: Sequence[str],
 def labels(path: Path, good: str | None, bad: str | None) -> list[Candidate]:
     """The lines of a file, oldest first; blank lines and those that begin with # are left out."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if len(names) < 2:
-        raise BadInput(f"{path} names {len(names)} labels; a bisection needs two")
+        raise BadInput(f"a bisection needs two labels, and {path} names {names[0] if names else 'none'}")
     return _between(names, good or names[0], bad or names[-1], "label", str(path))
 
 
