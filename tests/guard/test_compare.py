@@ -233,3 +233,10 @@ def test_a_change_that_all_cases_share_is_remarked_on() -> None:
     b = Selection("b", [timed(1.04, case=case) for case in cases], frozenset())
     assert any("together" in note for note in compare_selections(a, b, Thresholds(), METRICS).notes)
     assert not any("together" in note for note in compare_selections(a, a, Thresholds(), METRICS).notes)
+
+
+def test_a_threshold_for_no_case_is_remarked_on() -> None:
+    cases = [{"match": match, "threshold": 0.1} for match in ("mlp", "mpl*")]
+    thresholds = make_thresholds({"case": cases}, "here")
+    noted = compared(timed(1.0), timed(1.0), thresholds).notes
+    assert [note for note in noted if "fits" in note] == ["no case fits 'mpl*' of the thresholds"]

@@ -90,10 +90,7 @@ class Check:
             notes=shared_change(found)
             + ([] if self._interleaved else apart(pairs))
             + absences(able, self._rules.metrics)
-            + [
-                f"no case of the plan fits '{match}' of the thresholds"
-                for match in self._rules.thresholds.idle(cases)
-            ],
+            + self._rules.thresholds.idle(cases),
             only_a=only_a,
             only_b=only_b,
             environment=summary(pairs[0][1]) if pairs else {},

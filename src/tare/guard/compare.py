@@ -45,11 +45,11 @@ def compare_selections(
     """The whole of `tare compare`; BadInput where the two are not comparable."""
     pairs, only_a, only_b = match(a.records, b.records)
     subjects, hindrances = split_differences(pairs, a.meant | b.meant)
-    if not force:
-        refuse(hindrances)
+    refuse([] if force else hindrances)
     able = [(a, b) for a, b in pairs if comparable(a, b)]
     refuse_nothing(able, metrics)
     cases = compare_pairs(pairs, thresholds, metrics, were_interleaved)
+    unused = thresholds.idle(b.case for _, b in pairs)
     return Report(
         a=a.label,
         b=b.label,
@@ -57,7 +57,7 @@ def compare_selections(
         cases=cases,
         compared=[str(one) for one in subjects],
         forced=[str(one) for one in hindrances],
-        notes=shared_change(cases) + apart(pairs) + absences(able, metrics),
+        notes=shared_change(cases) + apart(pairs) + absences(able, metrics) + unused,
         only_a=only_a,
         only_b=only_b,
         environment=summary(pairs[0][1] if pairs else b.records[0]),

@@ -70,10 +70,12 @@ class Thresholds:
         return Limits(threshold, min(margin, threshold), said.get("ignore", False))
 
     def idle(self, cases: Iterable[Case]) -> list[str]:
-        """The patterns that fit no case: a misspelt one would loosen nothing and tighten nothing, in silence."""
+        """Of the patterns that fit no case, that they do: a misspelt one would loosen nothing and tighten nothing,
+        in silence."""
         keys = [case.key for case in cases]
         named = dict.fromkeys(rule.match for rule in self._rules)
-        return [match for match in named if match != "*" and not any(matches(key, match) for key in keys)]
+        unused = [match for match in named if match != "*" and not any(matches(key, match) for key in keys)]
+        return [f"no case fits '{match}' of the thresholds" for match in unused]
 
 
 def beside(plan: Path) -> Path:
