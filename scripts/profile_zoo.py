@@ -111,8 +111,12 @@ def size(paths: list[Path]) -> int:
 def repack(path: Path) -> list[Path]:
     """The trace in a smaller file, or in as many as it takes for each to fit into an archive."""
     small = path.with_suffix(".xz")
-    with gzip.open(path) as read, lzma.open(small, "wb", preset=3) as written:
-        shutil.copyfileobj(read, written, 1 << 20)
+    if not small.exists():
+        # That which did not fit before is packed already: a large one takes most of a minute.
+        partial = path.with_suffix(".partial")
+        with gzip.open(path) as read, lzma.open(partial, "wb", preset=3) as written:
+            shutil.copyfileobj(read, written, 1 << 20)
+        partial.replace(small)
     if small.stat().st_size <= ARCHIVE_BYTES:
         return [small]
     pieces: list[Path] = []

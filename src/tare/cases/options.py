@@ -39,7 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 # The library's names of kinds, in ours.
-KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", ".0": ""}
+KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 QUICK: dict[str, Any] = {"rounds": 1, "budget": 1.5, "width": 0.05}
 
 
@@ -62,7 +62,6 @@ def _refusal(error: msgspec.ValidationError, given: dict[str, Any]) -> str:
     said = re.fullmatch(r"Expected (.+?)(?:, got .+)? - at `\$\.(\w+)`", str(error))
     if said is None:
         return brief(error)
-    wanted = said[1].replace("`", "").replace(" | null", "")
-    for kind, meant in KINDS.items():
-        wanted = wanted.replace(kind, meant)
+    wanted = re.sub(r"`| \| null|\.0\b", "", said[1])
+    wanted = re.sub(r"^\w+", lambda kind: KINDS.get(kind[0], kind[0]), wanted)
     return f"'{said[2]}' is {quote(given[said[2]])} and must be {wanted}"

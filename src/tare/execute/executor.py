@@ -129,12 +129,14 @@ class LocalExecutor:
         late = failure_of(ending, options.timeout) if ending.killed == "timeout" else None
         if late:
             beside = f"prepared ahead beside others (--warm {options.warm}; without, it has all cores)"
-            self._late[job] = msgspec.structs.replace(late, message=f"{late.message}, {beside}")
+            late = msgspec.structs.replace(late, message=f"{late.message}, {beside}")
         staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
         if staged and isinstance(job, StageJob):
             self._staged[job] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
-        if good and isinstance(job, ReferenceJob):
-            self._references[job.case.key] = None
+        if isinstance(job, ReferenceJob) and (good or late):
+            self._references[job.case.key] = late
+        elif late:
+            self._late[job] = late
         return good
 
     def cache_of(self, case: Case) -> Path:
@@ -238,8 +240,7 @@ class LocalExecutor:
         wanted = reference_case(case)
         if wanted.key not in self._references:
             self._on_stage("reference")
-            job = self._referring(wanted)
-            heard = self._late.get(job) or self.send(job, options, case.device)
+            heard = self.send(self._referring(wanted), options, case.device)
             self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 

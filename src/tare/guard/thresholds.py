@@ -70,8 +70,8 @@ class Thresholds:
         return Limits(threshold, min(margin, threshold), said.get("ignore", False))
 
     def idle(self, cases: Iterable[Case]) -> list[str]:
-        """Of the patterns that fit no case, that they do: a misspelt one would loosen nothing and tighten nothing,
-        in silence."""
+        """A note for every pattern that fits no case: a misspelt one would loosen nothing and tighten nothing, in
+        silence."""
         keys = [case.key for case in cases]
         named = dict.fromkeys(rule.match for rule in self._rules)
         unused = [match for match in named if match != "*" and not any(matches(key, match) for key in keys)]

@@ -47,7 +47,7 @@ def suite_lines(suite: Suite) -> list[str]:
 
 
 def missed_lines(suite: Suite) -> list[str]:
-    return [f"{missed.label}: {missed.cause}" for missed in suite.missed]
+    return [one_line(f"{missed.label}: {missed.cause}") for missed in suite.missed]
 
 
 def suite_title(suite: Suite) -> str:
@@ -67,7 +67,7 @@ def suite_view(suite: Suite) -> RenderableType:
         spare = [*shown[:3:-1], *shown[1:3]]
         parts.append(FittingTable(shown, rows, right=shown[1:], folds={"workload": 0}, spare=spare, paddings=(1,)))
     parts += [Text(f"  {line}", style="bold") for line in suite_lines(suite)]
-    parts += [Text(f"  left out: {one_line(line)}", style="red") for line in missed_lines(suite)]
+    parts += [Text(f"  left out: {line}", style="red") for line in missed_lines(suite)]
     return Group(*parts)
 
 

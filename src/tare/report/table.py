@@ -53,7 +53,7 @@ def table_places(records: Sequence[Record]) -> list[str]:
 def failure_lines(records: Sequence[Record]) -> list[str]:
     return [
         f"{r.case.workload} on {r.case.rung} ({r.case.mode}): {r.failure.cause} in {r.failure.stage or 'start'}: "
-        f"{r.failure.message}"
+        f"{one_line(r.failure.message)}"
         for r in records
         if r.failure
     ]
@@ -66,7 +66,7 @@ def table_view(records: Sequence[Record]) -> RenderableType:
     lines: list[list[Cell]] = [[*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red"))] for row in rows]
     right = [head for head in heads if head not in LEFT]
     parts.append(FittingTable(heads, lines, right=right, folds=FOLDED, spare=SPARE, paddings=(1,)))
-    parts += [Text(f"  {one_line(line)}", style="red") for line in failure_lines(records)]
+    parts += [Text(f"  {line}", style="red") for line in failure_lines(records)]
     return Group(*parts)
 
 

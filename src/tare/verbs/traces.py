@@ -13,13 +13,14 @@ from tare.execute.jobs import ProfileJob
 from tare.execute.launch import Launcher
 from tare.execute.protocol import Counted
 from tare.home import make_folder, trace_paths
+from tare.records.codec import TRACE
 from tare.records.work import Work
 from tare.rungs import get_rung
 from tare.rungs.native import NativeRung
 
 ENDINGS = (".json", ".json.gz")
 # What the beginning of a trace holds, and no file of records.
-MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')
+MARKS = (TRACE, b'"schemaVersion"', b'"ph"')
 # What that of a file of records holds.
 OF_RECORDS = (b'"version"', b'"run"', b'"case"')
 BEGINNING = 1 << 16
