@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 # Tests run side by side, each with a data folder of its own: they do not take turns at one lock for the machine.
 os.environ["TARE_LOCK"] = ""
 
-# On x86-64 every process that compiles asks the C++ compiler for each kind of vector instructions that the processor
-# has whether it knows it, and starts a Python with torch to load the answer: three quarters of what it does here.
+# On x86-64 every process that compiles asks the C++ compiler about each kind of vector instructions that there is,
+# and starts a Python with torch to load the answer: three quarters of what it does here.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 # A test never fails for having taken long: these machines are shared.

@@ -41,8 +41,10 @@ class Aot(NativeRung):
         from torch._inductor import aoti_load_package
 
         from tare.rungs.program import TorchProgram
+        from tare.rungs.vector_check import note_vector_checks
 
         program = TorchProgram(workload, case)
+        note_vector_checks(program.notes)
         # The worker has pointed Inductor's cache at a folder of the case's own: a later process finds the package.
         path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "model.pt2"
         if not path.exists():

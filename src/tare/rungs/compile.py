@@ -53,8 +53,10 @@ class Compile(Rung):
         import torch
 
         from tare.rungs.program import TorchProgram
+        from tare.rungs.vector_check import note_vector_checks
 
         program = TorchProgram(workload, case)
+        note_vector_checks(program.notes)
         mode = split_name(case.rung)[1] or None
         if program.trains:
             program.objective = torch.compile(program._objective, mode=mode)

@@ -1,0 +1,27 @@
+"""A cost of Inductor that few know of: on x86-64 every process that generates or loads C++ asks the compiler about
+each kind of vector instructions that the processor has, and starts a Python that imports torch to load the answer.
+Cached programs do not spare it. docs/measurement.md has figures."""
+
+from typing import Any
+
+NOTE = (
+    "its preparation asks the C++ compiler in every process which vector instructions it knows, for seconds; "
+    "TORCHINDUCTOR_VEC_ISA_OK=1 leaves that out"
+)
+
+
+def note_vector_checks(notes: list[str]) -> None:
+    """Adds the note when this process asks, if it does; nothing where this torch asks in another way."""
+    from torch._inductor import cpu_vec_isa
+
+    kind = cpu_vec_isa.VecISA
+    asks = getattr(kind, "check_build", None)
+    if asks is None:
+        return
+
+    def noted(self: Any, *args: Any) -> Any:
+        if NOTE not in notes:
+            notes.append(NOTE)
+        return asks(self, *args)
+
+    kind.check_build = noted
