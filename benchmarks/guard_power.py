@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 
 from tare.stats.comparison import Comparison, compare
 from tare.stats.power import noise_of
-from tare.stats.suspicion import (
-    LEVEL,
-    LOOK,
-    confirm,
-    is_hopeless,
-    is_suspect,
-    rounds_to_confirm,
-    sure_change,
-)
+from tare.stats.suspicion import LEVEL, LOOK, confirm, is_hopeless, is_suspect, rounds_to_confirm
 
 Values = NDArray[np.float64]
 Rng = np.random.Generator
@@ -128,7 +120,7 @@ def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
             suspects.append((case, first))
     again, processes = [], 2 * ROUNDS * CASES
     for case, first in suspects:
-        rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN, sure=sure_change(first))
+        rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN)
         a, b = interleaved(noise, rng, rounds, step if case == 0 else 0.0)
         again.append(confirmed(a, b))
         processes += 2 * again[-1].rounds_b
@@ -148,7 +140,7 @@ def stored_night(noise: Noise, rng: Rng, step: float) -> Night:
             baselines.append(a)
     again, processes = [], ROUNDS * CASES
     for (case, first), a in zip(suspects, baselines, strict=True):
-        rounds = rounds_to_confirm(noise_of(first), CASES, MARGIN, sure=sure_change(first))
+        rounds = rounds_to_confirm(noise_of(first), CASES, MARGIN)
         shift = math.log1p(step) if case == 0 else 0.0
         processes += rounds
         again.append(compare(a, np.exp(noise(rng, rounds) + shift).tolist(), reach=LEVEL / CASES))

@@ -1,12 +1,11 @@
 """The two stages of a check on numbers: a small version of benchmarks/guard_power.py, and the arithmetic."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.guard_power import KINDS, MARGIN, NOISE, PROMISED, interleaved, measure
+from benchmarks.guard_power import KINDS, MARGIN, PROMISED, interleaved, measure
 from tare.stats.comparison import compare
 from tare.stats.power import noise_of
 from tare.stats.suspicion import (
@@ -18,7 +17,6 @@ from tare.stats.suspicion import (
     most_to_confirm,
     rounds_to_confirm,
     rounds_to_meet_again,
-    sure_change,
 )
 
 
@@ -92,26 +90,19 @@ def test_what_is_not_alarming_is_judged_on_its_own() -> None:
     assert confirm([faster, same], [MARGIN, MARGIN]) == ["lower", "same"]
 
 
-def found_share(
-    margin: float, resolution: float, change: float, nights: int = 150, noise: float = NOISE
-) -> tuple[float, float]:
-    """How often a true change is confirmed, alone among ten suspects, and in how many rounds on average."""
+def found_share(margin: float, resolution: float, change: float, nights: int = 150) -> float:
+    """How often a true change at 2 % noise is confirmed, alone among ten suspects."""
     rng = np.random.default_rng(12)
-    found, taken = 0, []
-
-    def gaussian(rng: np.random.Generator, count: int) -> Any:
-        return rng.normal(0, noise, count)
-
+    found = 0
     for _ in range(nights):
-        a, b = interleaved(gaussian, rng, 6, change)
+        a, b = interleaved(KINDS["Gaussian"], rng, 6, change)
         first = compare(a, b, paired=True)
         if not is_suspect(a, b, first, margin):
             continue
-        sure = sure_change(first)
-        taken.append(rounds_to_confirm(noise_of(first), 10, margin, resolution=resolution, sure=sure))
-        again = compare(*interleaved(gaussian, rng, taken[-1], change), paired=True)
+        rounds = rounds_to_confirm(noise_of(first), 10, margin, resolution=resolution)
+        again = compare(*interleaved(KINDS["Gaussian"], rng, rounds, change), paired=True)
         found += confirm([again], [margin], 10) == ["higher"]
-    return found / nights, float(np.mean(taken))
+    return found / nights
 
 
 def test_a_threshold_of_three_percent_finds_three_percent() -> None:
@@ -119,20 +110,8 @@ def test_a_threshold_of_three_percent_finds_three_percent() -> None:
     margin = MARGIN * 3 / 7
     assert most_to_confirm(MARGIN, 0.05) == MOST_CONFIRM < most_to_confirm(margin, 0.03) <= 60
     assert most_to_confirm(0.02 / 70, 0.001) == MOST_FINE
-    assert found_share(margin, 0.03, 0.03)[0] > 0.85
-    assert found_share(MARGIN, 0.05, 0.03)[0] < 0.4
-
-
-@pytest.mark.parametrize(("change", "noise", "most"), [(1.0, 0.2, 22), (0.5, 0.1, 19), (0.2, 0.04, 21)])
-def test_a_large_change_is_confirmed_in_few_rounds_however_noisy(change: float, noise: float, most: int) -> None:
-    """Sized for 5 % they would all be given MOST_CONFIRM."""
-    share, rounds = found_share(MARGIN, 0.05, change, noise=noise)
-    assert share >= 0.97
-    assert rounds < most < MOST_CONFIRM == rounds_to_confirm(noise, 10, MARGIN)
-
-
-def test_what_one_round_shows_is_nothing_to_be_sure_of() -> None:
-    assert sure_change(compare([1.0], [2.0])) == 0
+    assert found_share(margin, 0.03, 0.03) > 0.85
+    assert found_share(MARGIN, 0.05, 0.03) < 0.4
 
 
 def test_what_fails_in_some_rounds_has_enough_to_fail_again() -> None:

@@ -41,7 +41,6 @@ from tare.stats.suspicion import (
     is_suspect,
     rounds_to_confirm,
     rounds_to_meet_again,
-    sure_change,
 )
 
 # The stages of a check, as the runs in the store are told apart.
@@ -158,12 +157,10 @@ class Check:
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
         cases: dict[Case, Options] = {}
         for case, tests in suspects.items():
-            seen = [(t.found, t.limits) for t in tests if t.found and self._is_suspect(t)]
+            noises = [(noise_of(t.found), t.limits) for t in tests if t.found and self._is_suspect(t)]
             wanted = [
-                rounds_to_confirm(
-                    noise_of(found), family, limits.margin, resolution=limits.resolution, sure=sure_change(found)
-                )
-                for found, limits in seen
+                rounds_to_confirm(noise, family, limits.margin, resolution=limits.resolution)
+                for noise, limits in noises
             ]
             if case in beyond:
                 wanted.append(beyond[case])

@@ -6,17 +6,18 @@ from typing import Any
 
 NOTE = (
     "its preparation asks the C++ compiler in every process which vector instructions it knows, for seconds; "
-    "TORCHINDUCTOR_VEC_ISA_OK=1 leaves that out"
+    "TORCHINDUCTOR_VEC_ISA_OK=1 leaves most of that out"
 )
 
 
 def note_vector_checks(notes: list[str]) -> None:
-    """Adds the note when this process asks, if it does; nothing where this torch asks in another way."""
-    from torch._inductor import cpu_vec_isa
+    """Adds the note when this process asks, if it does; nothing where the note was heeded (some are asked
+    all the same), or where this torch asks in another way."""
+    from torch._inductor import config, cpu_vec_isa
 
     kind = cpu_vec_isa.VecISA
     asks = getattr(kind, "check_build", None)
-    if asks is None:
+    if asks is None or getattr(config.cpp, "vec_isa_ok", None) is not None:
         return
 
     def noted(self: Any, *args: Any) -> Any:

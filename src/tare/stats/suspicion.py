@@ -59,30 +59,21 @@ def is_suspect(a: Sequence[float], b: Sequence[float], found: Comparison, margin
 
 
 def rounds_to_confirm(
-    noise: float,
-    suspects: int,
-    margin: float,
-    most: int | None = None,
-    resolution: float = RESOLUTION,
-    sure: float = 0.0,
+    noise: float, suspects: int, margin: float, most: int | None = None, resolution: float = RESOLUTION
 ) -> int:
-    """Rounds of a confirmation: enough to find a change of `resolution` among so many suspects, or `most`. Fewer
-    where the first measurement is `sure` of a larger one: twice as slow shows in a few rounds, however noisy."""
+    """Rounds of a confirmation: enough to find a change of `resolution` among so many suspects, or `most`.
+
+    Not fewer where more was seen at first: simulated, that loses a third of true changes of 30 % at 5 % noise where
+    one process in twenty takes twice as long.
+    """
     level = LEVEL / max(suspects, 1)
     most = most or most_to_confirm(margin, resolution)
     # Two more than the least with which a rank test can say anything at that level.
     fewest = math.ceil(math.log2(1 / level)) + 2
-    # What is sure has allowed for the noise already.
-    aims = [(resolution, CAUTION * noise), (sure, noise)] if math.isfinite(noise) else []
-    found = [rounds_to_find(change, cautious, level, margin, POWER, most) for change, cautious in aims]
-    wanted = min((rounds for rounds in found if rounds), default=most)
-    return min(max(fewest, wanted), max(most, fewest))
-
-
-def sure_change(first: Comparison) -> float:
-    """The lower end of its interval, which is too high one time in forty: a confirmation may then be too short for
-    what is true; an alarm is no likelier."""
-    return first.ratio.low - 1 if first.ratio.sound else 0.0
+    wanted = (
+        rounds_to_find(resolution, CAUTION * noise, level, margin, POWER, most) if math.isfinite(noise) else None
+    )
+    return min(max(fewest, wanted or most), max(most, fewest))
 
 
 def rounds_to_meet_again(failed: int, rounds: int) -> int:
