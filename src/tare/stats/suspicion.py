@@ -63,7 +63,7 @@ def rounds_to_confirm(
 ) -> int:
     """Rounds of a confirmation: enough to find a change of `resolution` among so many suspects, or `most`.
 
-    Not fewer where more was seen at first: simulated, that loses a third of true changes of 30 % at 5 % noise where
+    Not fewer where more was seen at first: simulated, a third of true changes of 30 % at 5 % noise is lost where
     one process in twenty takes twice as long.
     """
     level = LEVEL / max(suspects, 1)
