@@ -112,6 +112,8 @@ BAD = [
     (("compare", "newest", "rung=eager torch=1.0"), "torch=1.0"),
     (("baseline", "set", "a b"), "no name for a baseline"),
     (("baseline", "set", "x", "other.json"), "is a file"),
+    (("baseline", "set", "x", "rung=eager other.json"), "other.json is a file"),
+    (("compare", "newest", "other.json rung=eager"), "cannot read other.json"),
     (("baseline", "show", "nobody"), "nobody"),
     (("baseline", "remove", "nobody"), "nobody"),
     (("baseline", "frobnicate"), "frobnicate"),

@@ -1,5 +1,6 @@
 """How a side of a comparison is named, and what is said when it is named wrongly."""
 
+import gzip
 from pathlib import Path
 
 import msgspec
@@ -135,3 +136,29 @@ def test_files(store: Store, tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(store: Store, text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         select_records(text, store)
+
+
+@pytest.mark.parametrize("name", ["records.json", "two nights.json.gz"])
+@pytest.mark.parametrize("pattern", ["{file} {terms}", "{terms} {file}"])
+def test_terms_choose_among_the_records_of_a_file(store: Store, tmp_path: Path, name: str, pattern: str) -> None:
+    path = tmp_path / name
+    before, now = versioned("2.9.1"), make_record(make_case(batch=1), id="onlyinafile0")
+    text = export([before, now]).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+
+    def chosen(terms: str) -> set[str]:
+        return {one.id for one in select_records(pattern.format(file=f"'{path}'", terms=terms), store).records}
+
+    assert chosen("batch=1") == {"onlyinafile0"}
+    assert chosen("torch=2.9.1 rung=eager") == {before.id}
+    assert select_records(pattern.format(file=f"'{path}'", terms="torch=2.9.1"), store).meant == {"software.torch"}
+    assert len(select_records(str(path), store).records) == 2
+    with pytest.raises(BadInput, match="no record is selected"):
+        chosen("batch=77")
+    with pytest.raises(BadInput, match=r"none\.json"):
+        select_records(f"{tmp_path / 'none.json'} batch=1", store)
+
+
+def test_a_name_that_no_file_can_have_is_an_error(store: Store) -> None:
+    with pytest.raises(BadInput):
+        select_records(f"rung=eager {'x' * 300}.json", store)

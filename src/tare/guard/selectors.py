@@ -3,7 +3,7 @@
 main, baseline:main          a baseline
 newest, newest~1             the run that wrote last, the one before
 4f2a..., run:4f2a...         a run, or a single record, by its id
-FILE.json, FILE.json.gz      records that were exported
+FILE.json, FILE.json.gz      records that were exported; with terms beside it, those among them
 torch=2.10.0                 records by a field of the case or of the environment; several, with spaces between
 gpu=NVIDIA H200              a value with spaces, alone; beside others in quotes: gpu='NVIDIA H200' rung=eager
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, or_, select
 
 from tare.errors import BadInput, quote
-from tare.guard.terms import find_by_terms
+from tare.guard.terms import find_by_terms, find_in_files
 from tare.records.codec import names_file, read_records
 from tare.records.newest import newest_of_each_case
 from tare.records.record import Record
@@ -73,7 +73,7 @@ def _is_beside() -> ColumnElement[bool]:
 
 def _find(text: str, store: Store) -> tuple[list[Record], set[str]]:
     kind, colon, rest = text.partition(":")
-    if names_file(text):
+    if _is_one_file(text):
         return read_records(Path(text)), set()
     if colon and kind == "baseline":
         return get_baseline(store, rest), set()
@@ -94,8 +94,25 @@ def _by_terms(text: str, store: Store) -> tuple[list[Record], set[str]]:
             whole = find_by_terms([text], store)
             if whole.records:
                 return whole
+    terms = split_terms(text)
+    return find_in_files(terms) or find_by_terms(terms, store)
+
+
+def split_terms(text: str) -> list[str]:
+    """The terms of a side, which is one argument: as a shell splits them, or one that is a file's name."""
+    if _is_one_file(text):
+        return [text]
     try:
-        terms = shlex.split(text)
+        return shlex.split(text)
     except ValueError as error:
         raise BadInput(f"{quote(text)} cannot be split into terms: {error}") from None
-    return find_by_terms(terms, store)
+
+
+def _is_one_file(text: str) -> bool:
+    """Whether all of it is the name of a file, which may have spaces."""
+    if not names_file(text) or " " not in text:
+        return names_file(text)
+    # A name that is too long, say.
+    with contextlib.suppress(OSError):
+        return Path(text).exists()
+    return False

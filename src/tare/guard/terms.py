@@ -1,12 +1,16 @@
 """Records by what a user writes: what a store knows of their cases, and name=value of their environments."""
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tare.errors import BadInput, unknown
+from tare.records.codec import names_file, read_records
 from tare.records.environment import Environment
 from tare.records.record import Record
 from tare.store.database import Store
+from tare.store.journal import keep_records
 from tare.store.query import FIELDS, may_be_field, parse_query
 
 
@@ -40,6 +44,20 @@ def find_by_terms(terms: Sequence[str], store: Store) -> Found:
         found = [record for record in found if _has(record.environment, name, value)]
         meant |= fields
     return Found(found, meant)
+
+
+def find_in_files(terms: Sequence[str]) -> Found | None:
+    """Records in the files that terms name, for which every other term holds; None where none is a file."""
+    read = [record for term in terms if names_file(term) for record in read_records(Path(term))]
+    words = [term for term in terms if not names_file(term)]
+    if len(words) == len(terms):
+        return None
+    if not words:
+        return Found(read, set())
+    # By the same rules as in a store: they are put into one for the purpose. A file may repeat an id.
+    with tempfile.TemporaryDirectory() as folder, Store(str(Path(folder) / "chosen.db")) as store:
+        keep_records(store, {record.id: record for record in read}.values())
+        return find_by_terms(words, store)
 
 
 def _no_field(name: str, sizes: set[str], found: Sequence[Record]) -> BadInput:

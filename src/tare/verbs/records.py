@@ -1,6 +1,5 @@
 """Records in a store, found and named, and results of other tools, brought in. Nothing here measures."""
 
-import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +9,9 @@ from tare.errors import BadInput
 from tare.foreign.point import ForeignPoint, Imported
 from tare.foreign.read import decode_foreign
 from tare.guard import selectors
-from tare.guard.selectors import runs_beside, select_records
-from tare.guard.terms import find_by_terms
-from tare.records.codec import decode_records, names_file, read_file, read_records
+from tare.guard.selectors import runs_beside, select_records, split_terms
+from tare.guard.terms import find_by_terms, find_in_files
+from tare.records.codec import decode_records, names_file, read_file
 from tare.records.newest import newest_in_each_environment
 from tare.records.record import Record
 from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
@@ -25,21 +24,12 @@ from tare.store.query import may_be_field
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
     """Stored records that match what the user wrote; all of them for no terms. `latest` keeps the newest of each
     case and environment. Where terms name exported files, the others choose among the records in those."""
-    files = [Path(term) for term in terms if names_file(term)]
-    words = [term for term in terms if not names_file(term)]
-    if files:
-        read = [record for path in files for record in read_records(path)]
-        return _choose(read, words) if words else read
+    in_files = find_in_files(terms)
+    if in_files is not None:
+        return in_files.records
     with Store(where, reading=True) as store:
-        found = find_by_terms(words, store).records
+        found = find_by_terms(terms, store).records
     return newest_in_each_environment(found) if latest else found
-
-
-def _choose(read: list[Record], words: list[str]) -> list[Record]:
-    """By the same rules as in a store: they are put into one for the purpose. A file may repeat an id."""
-    with tempfile.TemporaryDirectory() as folder, Store(str(Path(folder) / "chosen.db")) as store:
-        keep_records(store, {record.id: record for record in read}.values())
-        return find_by_terms(words, store).records
 
 
 def no_record(terms: list[str]) -> BadInput:
@@ -66,9 +56,9 @@ def newest_run(where: str | None) -> list[Record]:
 def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
     """Names the records of a selector; returns them, and whether the name was taken before."""
     with Store(where, existing=True) as store:
-        if names_file(selector):
+        if files := [term for term in split_terms(selector) if names_file(term)]:
             raise BadInput(
-                f"a baseline names records in the store, and {selector} is a file: tare import it first,"
+                f"a baseline names records in the store, and {files[0]} is a file: tare import it first,"
                 " or compare with it directly"
             )
         found = select_records(selector, store).records
