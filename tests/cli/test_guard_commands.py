@@ -121,6 +121,10 @@ BAD = [
     (("check", "none.toml", "--baseline", "x"), "none.toml"),
     (("check", "PLAN"), "--baseline"),
     (("check", "PLAN", "--baseline", "nobody"), "unknown baseline 'nobody'"),
+    (
+        ("check", "PLAN", "--baseline-env", "A=1", "--metric", "energy,device_peak"),
+        "on a CPU has energy, device_peak",
+    ),
     (("check", "PLAN", "--baseline", ""), "unknown baseline ''"),
     (("check", "PLAN", "--baseline-python", "/no/such/python"), "/no/such/python"),
     (("check", "PLAN", "--baseline-env", "X"), "NAME=VALUE"),

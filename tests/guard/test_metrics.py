@@ -1,9 +1,10 @@
 """Metrics: absent where no round has them, exact where they are counted."""
 
 import pytest
-from builders import make_record, make_round
+from builders import make_case, make_record, make_round
 
 from tare.errors import BadInput
+from tare.guard.absent import refuse_impossible
 from tare.guard.metrics import METRICS, NAMES, chosen, get_metric, values
 from tare.records.record import DeviceMemory, HostMemory, Telemetry
 
@@ -53,3 +54,15 @@ def test_names_are_chosen_and_refused() -> None:
     with pytest.raises(BadInput, match=r"unknown metric 'gros'.*did you mean 'gross'"):
         chosen(["gros"])
     assert len(set(NAMES)) == len(NAMES)
+
+
+def test_what_no_cpu_has_is_refused_where_all_is_on_one() -> None:
+    here, there = make_case(device="cpu"), make_case(device="cuda")
+    for refused in (["energy"], ["device_peak", "allocations"]):
+        with pytest.raises(
+            BadInput, match=rf"no case on a CPU has {', '.join(refused)}.*\(there are gross, .*host_peak"
+        ):
+            refuse_impossible([here], chosen(refused))
+        refuse_impossible([here, there], chosen(refused))
+    refuse_impossible([here], chosen(["energy", "gross"]))
+    refuse_impossible([here], METRICS)

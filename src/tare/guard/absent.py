@@ -3,11 +3,21 @@ unchanged."""
 
 from collections.abc import Sequence
 
+from tare.cases.case import Case
 from tare.errors import BadInput
 from tare.guard.metrics import METRICS, Metric, values
 from tare.records.record import Record
 
 Pairs = Sequence[tuple[Record, Record]]
+
+
+def refuse_impossible(cases: Sequence[Case], metrics: Sequence[Metric]) -> None:
+    """BadInput where none of the metrics can be known of any case: said before anything is measured."""
+    if any(case.device_type != "cpu" for case in cases) or not all(metric.beside_cpu for metric in metrics):
+        return
+    names = ", ".join(metric.name for metric in metrics)
+    others = ", ".join(metric.name for metric in METRICS if not metric.beside_cpu)
+    raise BadInput(f"no case on a CPU has {names}: there would be nothing to compare (there are {others})")
 
 
 def refuse_nothing(pairs: Pairs, metrics: Sequence[Metric]) -> None:

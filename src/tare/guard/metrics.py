@@ -34,15 +34,26 @@ class Metric(NamedTuple):
     words: tuple[str, str] = ("less", "more")
     # Another that looks at the same thing: where one of them is suspected, both are confirmed or not.
     twin: str = ""
+    # Whether only a device beside the CPU has it.
+    beside_cpu: bool = False
 
 
 def _timed(name: str, title: str, of_round: Callable[[Round], float | None], twin: str = "") -> Metric:
     return Metric(name, title, "s", of_round, words=("faster", "slower"), twin=twin)
 
 
-def _counted(name: str, title: str, unit: Unit = "") -> Metric:
+def _counted(name: str, title: str, unit: Unit = "", beside_cpu: bool = False) -> Metric:
     """A figure that a round may carry among its counts."""
-    return Metric(name, title, unit, lambda done: done.counts.get(name), exact=True, threshold=0.0, margin=0.0)
+    return Metric(
+        name,
+        title,
+        unit,
+        lambda done: done.counts.get(name),
+        exact=True,
+        threshold=0.0,
+        margin=0.0,
+        beside_cpu=beside_cpu,
+    )
 
 
 def _step(kind: SeriesKind) -> Callable[[Round], float | None]:
@@ -73,19 +84,21 @@ METRICS: tuple[Metric, ...] = (
         "peak device memory",
         "B",
         lambda done: done.device_memory.reserved_peak if done.device_memory else None,
+        beside_cpu=True,
     ),
     Metric(
         "energy",
         "energy of one step",
         "J",
         lambda done: done.telemetry.energy_j_per_step if done.telemetry else None,
+        beside_cpu=True,
     ),
     _counted("kernels", "kernels a step"),
     _counted("operators", "operators a step"),
     _counted("bytes_copied", "bytes copied a step", "B"),
     _counted("synchronisations", "synchronisations a step"),
     _counted("graph_breaks", "graph breaks"),
-    _counted("allocations", "allocations a step"),
+    _counted("allocations", "allocations a step", beside_cpu=True),
 )
 
 NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)

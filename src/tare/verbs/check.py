@@ -17,6 +17,7 @@ from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, make_launcher, renew_together
 from tare.execute.protocol import Probed
 from tare.execute.workshop import open_executor
+from tare.guard.absent import refuse_impossible
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.comparable import refuse
@@ -98,6 +99,7 @@ class CheckSession:
             stack.enter_context(terminable())
             now, probed = stack.enter_context(self._executor(progress, Version()))
             cases = self._cases(probed)
+            refuse_impossible(cases, self._rules.metrics)
             executors = [(now, probed.environment)]
             if version is not None:
                 before, was = stack.enter_context(self._executor(progress, version))
