@@ -1,6 +1,7 @@
 """What a regression changed in the step itself: both versions are profiled, and their traces compared."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tare.cases.case import Case
 from tare.errors import TareError
@@ -31,23 +32,27 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
     traces stay in TARE_HOME under the ids of the records, where `tare diff` finds them."""
     # Of one that fails in some rounds and is no slower there is nothing to see.
     bad = [case for case in report.bad if (case.regressions or case.leaks) and case.records]
+    spare: list[Path] = []
     for number, case in enumerate(bad[:MOST_CASES], 1):
         tell(f"profiling what changed in {case.case.partition('/')[0]} ({number} of {min(len(bad), MOST_CASES)})")
         try:
-            case.differing = _profile(case, sides)
+            case.differing = _profile(case, sides, spare)
             case.differing_by = "profile"
         except TareError as error:
             report.notes.append(f"{case.case} could not be profiled: {error}")
+    # Not before: a check that is interrupted in the last case finds them all when it goes on.
+    for path in spare:
+        path.unlink()
     if len(bad) > MOST_CASES:
         report.notes.append(f"only {MOST_CASES} of {len(bad)} regressed cases were profiled")
 
 
-def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
+def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> list[Differing]:
+    """What changed in the step of one case; profiles that are of no use afterwards are added to `spare`."""
     parsed = Case.parse(case.case)
     step = next((change for change in case.changes if change.metric == "gross"), None)
     grosses = (step.a, step.b) if step else (None, None)
     scenes: tuple[list[Scene], list[Scene]] = ([], [])
-    spare = []
     for number in range(PROFILES):
         # The sides are now and before, the records before and now.
         for (executor, launcher), record, gross, found in zip(
@@ -59,8 +64,6 @@ def _profile(case: CaseChange, sides: Sequence[Profiled]) -> list[Differing]:
             found.append(Scene(usual(read(path)), gross))
             if number:
                 spare.append(path)
-    for path in spare:
-        path.unlink()
     return step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
 
 
