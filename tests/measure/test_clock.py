@@ -12,9 +12,9 @@ from tare.records.record import Series
 
 pytestmark = pytest.mark.alone
 
-STEP_NS = 200_000
-# The machine is shared: an honest clock needs one calm moment in three to show itself.
-TRIES = 3
+STEP_NS = 1_000_000
+# The machine is shared: an honest clock needs one calm moment to show itself, and neighbours can be busy for long.
+PAUSES_S = (0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
 
 
 def busy(length_ns: int = STEP_NS) -> None:
@@ -34,13 +34,21 @@ def worst_error(step: Callable[[], None], truth_ns: float) -> float:
     return max(abs(median(s.step_seconds()) * 1e9 / truth_ns - 1) for s in found if s.kind != "warmup")
 
 
+def ever_within_one_percent(step: Callable[[], None]) -> bool:
+    for pause in PAUSES_S:
+        time.sleep(pause)
+        if worst_error(step, STEP_NS) < 0.01:
+            return True
+    return False
+
+
 def test_a_step_of_known_length_is_measured_within_one_percent() -> None:
-    assert any(worst_error(busy, STEP_NS) < 0.01 for _ in range(TRIES))
+    assert ever_within_one_percent(busy)
 
 
 def test_the_truth_test_would_see_two_percent() -> None:
     """What the test above proves rests on this: a step that is 2 % longer does not pass for it."""
-    assert not any(worst_error(lambda: busy(round(1.02 * STEP_NS)), STEP_NS) < 0.01 for _ in range(TRIES))
+    assert not ever_within_one_percent(lambda: busy(round(1.02 * STEP_NS)))
 
 
 def test_a_block_waits_for_what_its_steps_left_running() -> None:
