@@ -38,8 +38,8 @@ def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
 
 @pytest.mark.alone
 def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path: Path) -> None:
-    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
-                "--json", PLANTED_MS="4")  # fmt: skip
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS,
+                "--json", PLANTED_MS="40")  # fmt: skip
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
     (case,) = report["cases"]
@@ -51,8 +51,8 @@ def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path
 
 @pytest.mark.alone
 def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
-    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS,
-                "--format", "markdown", PLANTED_MS="2")  # fmt: skip
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS,
+                "--format", "markdown", PLANTED_MS="20")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no regression in 1 case" in done.stdout
     assert "To reproduce:" in done.stdout
@@ -61,11 +61,11 @@ def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
 @pytest.mark.alone
 def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path, tmp_path: Path) -> None:
     where = plan(tmp_path, "planted_wait")
-    assert tare(home, "run", where, "--rounds", "12", PLANTED_MS="2").returncode == 0
+    assert tare(home, "run", where, "--rounds", "12", PLANTED_MS="20").returncode == 0
     assert tare(home, "baseline", "set", "main").returncode == 0
     out = tmp_path / "report.xml"
     done = tare(home, "check", where, "--baseline", "main", *GROSS, "--format", "junit", "-o", str(out),
-                PLANTED_MS="4")  # fmt: skip
+                PLANTED_MS="40")  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert out.read_text().count("<failure") == 1
     compared = tare(home, "compare", "main", "newest", "--metric", "gross", "--json")
@@ -135,10 +135,10 @@ def rounds_in(home: Path) -> dict[tuple[str, str, int], str]:
 
 def kill_after(home: Path, args: list[str], rounds: int) -> None:
     """Kills a check when the store has so many rounds."""
-    environment = planted_environment(home) | {"PLANTED_MS": "4"}
+    environment = planted_environment(home) | {"PLANTED_MS": "40"}
     pipe = subprocess.DEVNULL
     running = subprocess.Popen([sys.executable, "-m", "tare", *args], env=environment, stdout=pipe, stderr=pipe)
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not (home / "records.db").exists() or len(rounds_in(home)) < rounds:
         assert running.poll() is None
         assert time.monotonic() < end
@@ -150,13 +150,13 @@ def kill_after(home: Path, args: list[str], rounds: int) -> None:
 @pytest.mark.alone
 def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path, tmp_path: Path) -> None:
     """Killed twice: while it measures, and when it has gone on, while it confirms."""
-    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *GROSS, "--json"]
+    args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS, "--json"]
     kill_after(home, args, 3)
     first = rounds_in(home)
     kill_after(home, [*args, "--resume"], 12)
     second = rounds_in(home)
     assert first.items() <= second.items()
-    done = tare(home, *args, "--resume", PLANTED_MS="4")
+    done = tare(home, *args, "--resume", PLANTED_MS="40")
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert case["changes"][0]["stage"] == "confirmed"
