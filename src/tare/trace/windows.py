@@ -23,6 +23,10 @@ def windows(trace: Trace, device: int | None = None) -> Integers:
     """One row a counted step: its number, the window's start and end in nanoseconds, and the row in Trace.steps.
 
     A window that another swallowed whole is empty."""
+    return _every_window(trace, device)[np.flatnonzero(trace.steps.counted)]
+
+
+def _every_window(trace: Trace, device: int | None) -> Integers:
     steps, work = trace.steps, trace.device
     known = work.call >= 0
     if device is not None:
@@ -35,7 +39,7 @@ def windows(trace: Trace, device: int | None = None) -> Integers:
     finish = np.maximum.accumulate(finish)
     begin = np.maximum(steps.start, np.concatenate([steps.start[:1], finish[:-1]]))
     rows: Integers = np.stack([steps.number, begin, np.maximum(begin, finish), np.arange(len(steps))], axis=1)
-    return rows[np.flatnonzero(steps.counted)]
+    return rows
 
 
 def counted_step(trace: Trace, at: Integers) -> Integers:
@@ -70,13 +74,13 @@ def usual(trace: Trace) -> Trace:
 def typical(trace: Trace) -> Trace:
     """The trace without the steps that took far longer than most, for steps that are known to do all the same.
 
-    What makes one of them long (the profiler's first buffer, another process) is no property of the workload."""
-    rows = windows(trace, main_device(trace))
+    What makes one of them long (the profiler's first buffer, another process) is no property of the workload. All
+    recorded steps are looked at, also those left out before: of a typical trace the typical steps are the same."""
+    rows = _every_window(trace, main_device(trace))
     if len(rows) < FEWEST_STEPS:
         return trace
     length = rows[:, 2] - rows[:, 1]
-    counted = np.zeros(len(trace.steps), dtype=np.int64)
-    counted[rows[:, 3][length <= LONGEST * np.median(length)]] = 1
+    counted = (length <= LONGEST * np.median(length)).astype(np.int64)
     return replace(trace, steps=replace(trace.steps, counted=counted))
 
 
