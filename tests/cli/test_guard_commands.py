@@ -133,6 +133,10 @@ BAD = [
     (("check", "PLAN", "--baseline", "x", "--rounds", "0"), "rounds"),
     (("calibrate", "mlp", "--rounds", "2"), "--rounds 2"),
     (("calibrate", "mlp", "--metric", "operators,kernels"), "a count has no noise"),
+    (
+        ("calibrate", "mlp", "--metric", "energy", "--device", "cpu"),
+        "no case on a CPU has energy; there are gross,",
+    ),
     (("calibrate", "PLAN", "--rung", "eager"), "one plan"),
     (("calibrate", "mpl"), "mlp"),
 ]

@@ -34,6 +34,7 @@ def calibrate(
     rounds it takes to see them.
     """
     from tare.cases.plan import make_plan, read_plan
+    from tare.guard.absent import impossible
     from tare.guard.calibrate import calibrate as examine
     from tare.guard.calibrate import refuse_empty
     from tare.report.noise import noise_view
@@ -52,9 +53,11 @@ def calibrate(
     if all(one.exact for one in rules.metrics):
         raise BadInput(f"--metric {','.join(metric or ())}: a count has no noise to calibrate")
     options = given(rounds=rounds, budget=budget)
-    outcome = Session(plan, options, quick=False, store=store, show_progress=not as_json).run(
-        resume, fail_fast=False
-    )
+    session = Session(
+        plan, options, quick=False, store=store, show_progress=not as_json,
+        unwanted=lambda case: impossible(case, rules.metrics),
+    )  # fmt: skip
+    outcome = session.run(resume, fail_fast=False)
     lines = examine(outcome.records, rules.thresholds, rules.metrics)
     if not outcome.interrupted:
         refuse_empty(lines, outcome.records, rules.metrics)

@@ -11,13 +11,20 @@ from tare.records.record import Record
 Pairs = Sequence[tuple[Record, Record]]
 
 
-def refuse_impossible(cases: Sequence[Case], metrics: Sequence[Metric]) -> None:
-    """BadInput where none of the metrics can be known of any case: said before anything is measured."""
-    if any(case.device_type != "cpu" for case in cases) or not all(metric.beside_cpu for metric in metrics):
-        return
+def impossible(case: Case, metrics: Sequence[Metric]) -> str | None:
+    """Why none of the metrics can be known of a case, known before anything is measured."""
+    if case.device_type != "cpu" or not all(metric.beside_cpu for metric in metrics):
+        return None
     names = ", ".join(metric.name for metric in metrics)
     others = ", ".join(metric.name for metric in METRICS if not metric.beside_cpu)
-    raise BadInput(f"no case on a CPU has {names}: there would be nothing to compare (there are {others})")
+    return f"no case on a CPU has {names}; there are {others}"
+
+
+def refuse_impossible(cases: Sequence[Case], metrics: Sequence[Metric]) -> None:
+    """BadInput where none of the metrics can be known of any case: said before anything is measured."""
+    reasons = [impossible(case, metrics) for case in cases]
+    if reasons and all(reasons):
+        raise BadInput(f"there would be nothing to compare: {reasons[0]}")
 
 
 def refuse_nothing(pairs: Pairs, metrics: Sequence[Metric]) -> None:
