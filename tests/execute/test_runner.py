@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_round
+from checking import Silent
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -25,7 +26,7 @@ def failed(index: int) -> Round:
 
 
 @dataclass
-class Stage:
+class Stage(Silent):
     """Executor, journal and listener in one: all of them write into the same list of events."""
 
     outcome: Outcome = good
@@ -53,10 +54,6 @@ class Stage:
     def add_record(self, record: Record) -> None:
         self.made[record.case] = record
         self.events.append(f"record {record.case.rung}")
-
-    def starts(self, case: Case, index: int) -> None: ...
-    def ends(self, case: Case, done: Round) -> None: ...
-    def records(self, record: Record) -> None: ...
 
     def go(self, *cases: Case, rounds: int = 2, fail_fast: bool = False) -> list[Record]:
         return run_cases(cases, Options(rounds=rounds), ENVIRONMENT, self, self, self, fail_fast)

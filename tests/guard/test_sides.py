@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import ENVIRONMENT, make_case, make_round
+from checking import Silent
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -23,12 +24,6 @@ from tare.store.journal import StoreJournal, begin
 CASES = [make_case(batch=n) for n in range(1, 7)]
 # What the layout of a server does to a case, and what differs between its processes besides.
 SERVER, PROCESS = 0.05, 0.01
-
-
-class Silent:
-    def starts(self, case: Case, index: int) -> None: ...
-    def ends(self, case: Case, done: Round) -> None: ...
-    def records(self, record: Record) -> None: ...
 
 
 class Served:

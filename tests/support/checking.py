@@ -1,7 +1,7 @@
 """Checks on executors that measure nothing."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from builders import ENVIRONMENT, make_case, make_failure, make_round
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.execute.runner import Known, Listener
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.metrics import METRICS, get_metric
@@ -24,6 +25,7 @@ StepS = Callable[[Case, int], float]
 
 
 class Silent:
+    def plans(self, rounds: Mapping[Case, int], sides: Sequence[Known]) -> None: ...
     def starts(self, case: Case, index: int) -> None: ...
     def ends(self, case: Case, done: Round) -> None: ...
     def records(self, record: Record) -> None: ...
@@ -53,6 +55,7 @@ class Setting:
     def __init__(self, tmp_path: Path, now: StepS, before: StepS | None, **rules: Any) -> None:
         self.order: list[str] = []
         self.stages: list[str] = []
+        self.listener: Listener = Silent()
         self.store = Store(str(tmp_path / "check.db"))
         self._versions = {"now": now} | ({"before": before} if before else {})
         self.use(Simulated)
@@ -80,7 +83,7 @@ class Setting:
         self, stored: list[Record] | None = None, rounds: int = ROUNDS, cases: Sequence[Case] = CASES
     ) -> Report:
         options = Options(rounds=rounds)
-        return Check(options, self._rules, self.sides, Silent(), stored or [], lambda _: None).run(cases)
+        return Check(options, self._rules, self.sides, self.listener, stored or [], lambda _: None).run(cases)
 
 
 def flat(_: Case, __: int) -> float:

@@ -1,7 +1,7 @@
 """Running a plan: every case in its rounds, each result kept the moment it exists."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -15,20 +15,26 @@ from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Parity, Record, Round
 
 
-class Journal(Protocol):
+class Known(Protocol):
+    """What has been measured."""
+
+    def rounds(self, case: Case) -> list[Round]: ...
+    def record(self, case: Case) -> Record | None: ...
+
+
+class Journal(Known, Protocol):
     """Where results go at once, and where an interrupted run finds them again."""
 
     run: str
 
-    def rounds(self, case: Case) -> list[Round]: ...
-    def record(self, case: Case) -> Record | None: ...
     def add_round(self, case: Case, done: Round) -> None: ...
     def add_record(self, record: Record) -> None: ...
 
 
 class Listener(Protocol):
-    """Who is told of progress."""
+    """Who is told of progress. `plans` are the rounds of each case on each side, of which some may be known."""
 
+    def plans(self, rounds: Mapping[Case, int], sides: Sequence[Known]) -> None: ...
     def starts(self, case: Case, index: int) -> None: ...
     def ends(self, case: Case, done: Round) -> None: ...
     def records(self, record: Record) -> None: ...

@@ -45,6 +45,7 @@ def measure_sides(
     """
     # Drawn from the run's own id, so that a resumed run goes on in the order in which it began.
     drawn = random.Random(sides[0].journal.run)
+    listener.plans({case: options.rounds for case, options in cases.items()}, [side.journal for side in sides])
     in_order = [case for ladder in ladders(cases) for case in ladder]
     for index in range(max((options.rounds for options in cases.values()), default=0)):
         due = [case for case in in_order if index < cases[case].rounds]

@@ -108,7 +108,6 @@ class CheckSession:
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
             claims = stack.enter_context(Claims())
             opener = _Opener(self._plan, self._options, store, executors, cases, version, again, claims)
-            progress.plan([*cases] * len(executors), self._options.rounds, opener.journals("first")[0])
 
             def renew(due: Sequence[Case]) -> None:
                 progress.stage("new processes")
@@ -118,6 +117,7 @@ class CheckSession:
             try:
                 report = check.run(cases)
                 opener.finish()
+                progress.goes_on()
                 if version is not None and diff:
                     launchers = [make_launcher("spawn", (), v.python, v.variables) for v in (Version(), version)]
                     sides = [(one, launcher) for (one, _), launcher in zip(executors, launchers, strict=True)]

@@ -149,7 +149,7 @@ class Session:
             if recorded:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             known = {record.id for record in journal.all_records()}
-            progress.plan(planned, self._options.rounds, journal)
+            progress.plans(dict.fromkeys(planned, self._options.rounds), [journal])
             work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
             outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
             try:
