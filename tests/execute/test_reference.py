@@ -16,6 +16,7 @@ from tare.execute.worker import reference
 from tare.measure.parity import compare, errors, load_reference
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
+from tare.rungs.numerics import Numerics, reference_numerics
 from tare.rungs.program import TorchProgram
 from tare.workloads import get_workload
 from tare.workloads.base import Batch, Workload
@@ -94,6 +95,27 @@ def test_whichever_side_of_zero_a_rung_takes_it_is_the_same(edge: Workload, tmp_
     assert [compare(wanted, side, "fp32", yardstick, "").status for side in sides] == ["same", "same"]
     # What lies behind the ReLU does not flip, and has not become more lenient.
     assert yardstick["gradient/2.weight"] < 1e-6
+
+
+def test_without_room_for_float64_a_reference_alone_is_of_float32_and_one_beside_others_waits(
+    edge: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(workload=edge.name, rung="eager", batch=4, sizes={})
+    compute = reference._evidence
+
+    def without_room(case: Case, numerics: Numerics | None, *more: Any) -> Arrays:
+        if numerics == reference_numerics("fp32", "float64"):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
+        return compute(case, numerics, *more)
+
+    monkeypatch.setattr(reference, "_evidence", without_room)
+    with pytest.raises(torch.OutOfMemoryError):
+        reference.make_reference(case, tmp_path, beside=True)
+    assert load_reference(tmp_path) is None
+    reference.make_reference(case, tmp_path)
+    found = load_reference(tmp_path)
+    assert found is not None
+    assert found.described == "eager float32 on cpu"
 
 
 def proved(

@@ -1,19 +1,25 @@
 """Preparing ahead: what is prepared how, rounds that find it warm, an interruption that leaves nobody behind."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 import pytest
+from builders import make_failure
 from commandline import planted_environment
 from proof import make
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.execute import warming
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import ReferenceJob, StageJob, WarmJob
 from tare.execute.launch import Launcher
+from tare.execute.protocol import Done, Failed
+from tare.execute.supervise import Ending
+from tare.execute.together import Errand
 from tare.execute.warming import portions, warm
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
@@ -51,7 +57,9 @@ def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
 def test_what_a_rung_can_have_done_ahead(executor: LocalExecutor, rung: str, job: type | None) -> None:
     case = make("mlp", rung, "infer")
     assert [type(one) for one in executor.preparations(case, parity=False)] == [job] * (job is not None)
-    assert [type(one) for one in executor.preparations(case, parity=True)][-1] is ReferenceJob
+    *_, reference = executor.preparations(case, parity=True)
+    assert isinstance(reference, ReferenceJob)
+    assert reference.beside
 
 
 def test_a_long_plan_is_prepared_in_portions_that_keep_ladders_whole() -> None:
@@ -132,6 +140,38 @@ def test_a_reference_that_takes_too_long_ahead_is_not_waited_for_again(executor:
     failure = executor._need_reference(case, hurried)
     assert failure is not None
     assert "prepared ahead" in failure.message
+
+
+def test_what_has_no_memory_beside_others_is_prepared_alone(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big, small = make("mlp", "compile", "infer"), make("mnist_cnn", "compile", "infer")
+    seen: list[tuple[int, list[str]]] = []
+
+    def crowd(
+        errands: Sequence[Errand], _: Options, at_once: int, ended: Callable[[int, Ending], None], *__: Any
+    ) -> None:
+        jobs = [one.job for one in errands if isinstance(one.job, WarmJob | ReferenceJob)]
+        seen.append((at_once, [f"{type(job).__name__} {job.case.workload}" for job in jobs]))
+        for at, job in enumerate(jobs):
+            without = job.case.workload == big.workload and at_once > 1
+            said = Failed(failure=make_failure(cause="device-oom", message="CUDA out of memory"))
+            ended(at, Ending(256, None, [said], "", 1.0, 0) if without else Ending(0, None, [Done()], "", 1.0, 0))
+
+    monkeypatch.setattr(warming, "together", crowd)
+    said: list[str] = []
+    checked = msgspec.structs.replace(OPTIONS, parity=True)
+    assert warm([big, small], executor, checked, said.append) == 3
+    both = ["WarmJob mlp", "WarmJob mnist_cnn", "ReferenceJob mlp", "ReferenceJob mnist_cnn"]
+    assert seen == [(2, both), (1, ["WarmJob mlp"])], "a reference is left to its round, which has all the room"
+    assert said[-1] == "preparing ahead: 4 of 4"
+
+
+def test_what_has_no_memory_alone_either_is_left_to_its_round(executor: LocalExecutor) -> None:
+    said: list[str] = []
+    case = Case(workload="planted_device_memory", rung="compile", batch=4)
+    assert warm([case], executor, OPTIONS, said.append) == 0
+    assert said == ["preparing ahead: 0 of 1", "preparing ahead: 1 of 1"]
 
 
 def test_an_interruption_ends_what_is_being_prepared(executor: LocalExecutor) -> None:

@@ -114,7 +114,8 @@ class LocalExecutor:
     def preparations(self, case: Case, parity: bool) -> list[Job]:
         """What can be done ahead for a case, beside other cases and untimed; with `parity`, its reference too."""
         reference = reference_case(case)
-        made: list[Job] = [self._referring(reference)] if parity and reference.key not in self._references else []
+        wanted = parity and reference.key not in self._references
+        made: list[Job] = [msgspec.structs.replace(self._referring(reference), beside=True)] if wanted else []
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             return [self._staging(rung.staged_as(case)), *made]

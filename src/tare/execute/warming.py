@@ -5,14 +5,16 @@ rounds find everything warm. Nothing that is prepared here is timed.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.execute.batch import MEMORY
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import ReferenceJob
+from tare.execute.jobs import Job, ReferenceJob
 from tare.execute.ladder import ladders
 from tare.execute.launch import SpawnLauncher
+from tare.execute.outcome import failure_of
 from tare.execute.supervise import Ending
 from tare.execute.together import Errand, together
 
@@ -35,23 +37,40 @@ def warm(
     cases: Iterable[Case], executor: LocalExecutor, options: Options, tell: Callable[[str], None] = lambda _: None
 ) -> int:
     """Prepares `options.warm` cases at a time, and says how many succeeded; those that fail will fail again in
-    their first round, which keeps the cause. What took too long is not tried again, and its round says so."""
+    their first round, which keeps the cause. What took too long is not tried again, and its round says so. What
+    had no memory beside the others is compiled once more alone."""
     # Two cases that read the same files have the same job, which is done once. What compiles comes first: it takes
     # longest.
     asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options.parity))
     jobs = sorted(asked, key=lambda job: isinstance(job, ReferenceJob))
     if not jobs:
         return 0
-    # The compiler's own processes share the cores with those of the other cases.
-    threads = max((os.cpu_count() or 1) // options.warm, 1)
-    launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
-    good: list[bool] = []
+    good: dict[Job, bool] = {}
+    crowded: list[Job] = []
 
-    def ended(at: int, ending: Ending) -> None:
-        good.append(executor.prepared_ahead(jobs[at], ending, options))
-        tell(f"preparing ahead: {len(good)} of {len(jobs)}")
+    def prepare(due: Sequence[Job], at_once: int) -> None:
+        # The compiler's own processes share the cores with those of the other cases.
+        threads = max((os.cpu_count() or 1) // at_once, 1)
+        launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
+
+        def ended(at: int, ending: Ending) -> None:
+            job = due[at]
+            if at_once > 1 and not isinstance(job, ReferenceJob) and _had_no_memory(ending, options):
+                crowded.append(job)
+                return
+            good[job] = executor.prepared_ahead(job, ending, options)
+            tell(f"preparing ahead: {len(good)} of {len(jobs)}")
+
+        errands = [Errand(job, launcher) for job in due]
+        together(errands, options, at_once, ended, lambda: tell("waiting for another tare"))
 
     tell(f"preparing ahead: 0 of {len(jobs)}")
-    errands = [Errand(job, launcher) for job in jobs]
-    together(errands, options, options.warm, ended, lambda: tell("waiting for another tare"))
-    return sum(good)
+    prepare(jobs, options.warm)
+    if crowded:
+        prepare(crowded[:], 1)
+    return sum(good.values())
+
+
+def _had_no_memory(ending: Ending, options: Options) -> bool:
+    failure = failure_of(ending, options.timeout)
+    return failure is not None and failure.cause in MEMORY

@@ -26,8 +26,10 @@ def does(job: type) -> Callable[[Duty], Duty]:
 def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
     from tare.execute.worker.reference import make_reference, widen_reference
 
-    make = widen_reference if job.widen else make_reference
-    make(job.case, Path(job.folder), job.data, job.steps)
+    if job.widen:
+        widen_reference(job.case, Path(job.folder), job.data, job.steps)
+    else:
+        make_reference(job.case, Path(job.folder), job.data, job.steps, job.beside)
 
 
 @does(jobs.StageJob)

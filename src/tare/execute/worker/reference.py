@@ -43,9 +43,10 @@ ROUNDING = {"fp32": 2.0**-23, "tf32": 2.0**-11}
 REACH = YARDSTICKS
 
 
-def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> None:
+def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0, beside: bool = False) -> None:
     """Computes the reference and eager's own error at the case's precision into a folder: for the first steps on
-    the workload's own batch or, with `steps`, for a curve of losses on real data."""
+    the workload's own batch or, with `steps`, for a curve of losses on real data. In float32 where float64 has no
+    room, unless that is for others `beside` it."""
     pin_flags(msgspec.structs.replace(case, precision="fp32"))
     device = "cpu" if case.device_type in WITHOUT_FLOAT64 else case.device
     batches = batches_of(case, data, steps) if steps else []
@@ -54,6 +55,8 @@ def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> 
     try:
         reference = _evidence(wanted, reference_numerics(case.precision, storage), batches)
     except torch.OutOfMemoryError:
+        if beside:
+            raise
         torch.cuda.empty_cache()
         storage = "float32"
         reference = _evidence(wanted, reference_numerics(case.precision, storage), batches)
