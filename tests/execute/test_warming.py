@@ -174,6 +174,25 @@ def test_what_has_no_memory_alone_either_is_left_to_its_round(executor: LocalExe
     assert said == ["preparing ahead: 0 of 1", "preparing ahead: 1 of 1"]
 
 
+def test_what_its_own_limit_stops_is_not_tried_twice(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no more memory alone. Where the machine's ran out, it may have."""
+    seen: list[int] = []
+
+    def stop(limit: int | None) -> Callable[..., None]:
+        def run(_: Any, __: Any, at_once: int, ended: Callable[[int, Ending], None], *___: Any) -> None:
+            seen.append(at_once)
+            ended(0, Ending(9, "memory", [], "", 1.0, 0, memory_limit=limit))
+
+        return run
+
+    for limit in (2**30, None):
+        monkeypatch.setattr(warming, "together", stop(limit))
+        assert warm([make("mlp", "compile", "infer")], executor, OPTIONS) == 0
+    assert seen == [2, 2, 1]
+
+
 def test_an_interruption_ends_what_is_being_prepared(executor: LocalExecutor) -> None:
     def interrupt(said: str) -> None:
         if said.startswith("preparing ahead: 1 "):

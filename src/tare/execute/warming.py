@@ -46,31 +46,35 @@ def warm(
     if not jobs:
         return 0
     good: dict[Job, bool] = {}
-    crowded: list[Job] = []
 
-    def prepare(due: Sequence[Job], at_once: int) -> None:
+    def prepare(due: Sequence[Job], at_once: int) -> list[Job]:
+        """Returns what had no memory beside the others."""
         # The compiler's own processes share the cores with those of the other cases.
         threads = max((os.cpu_count() or 1) // at_once, 1)
         launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
+        crowded: list[Job] = []
 
         def ended(at: int, ending: Ending) -> None:
-            job = due[at]
-            if at_once > 1 and not isinstance(job, ReferenceJob) and _had_no_memory(ending, options):
-                crowded.append(job)
+            if at_once > 1 and _may_fit_alone(due[at], ending, options):
+                crowded.append(due[at])
                 return
-            good[job] = executor.prepared_ahead(job, ending, options)
+            good[due[at]] = executor.prepared_ahead(due[at], ending, options)
             tell(f"preparing ahead: {len(good)} of {len(jobs)}")
 
         errands = [Errand(job, launcher) for job in due]
         together(errands, options, at_once, ended, lambda: tell("waiting for another tare"))
+        return crowded
 
     tell(f"preparing ahead: 0 of {len(jobs)}")
-    prepare(jobs, options.warm)
-    if crowded:
-        prepare(crowded[:], 1)
+    if crowded := prepare(jobs, options.warm):
+        prepare(crowded, 1)
     return sum(good.values())
 
 
-def _had_no_memory(ending: Ending, options: Options) -> bool:
+def _may_fit_alone(job: Job, ending: Ending, options: Options) -> bool:
+    """Whether others may have had the memory that it lacked. A limit of its own is as low without them, and a
+    reference is made alone by the round that needs it."""
+    if isinstance(job, ReferenceJob) or ending.memory_limit is not None:
+        return False
     failure = failure_of(ending, options.timeout)
     return failure is not None and failure.cause in MEMORY
