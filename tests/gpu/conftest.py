@@ -9,7 +9,7 @@ from side_by_side import own_home
 
 from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import make_launcher
-from tare.execute.preload import EXPORT, OPTIMIZERS
+from tare.execute.preload import DYNAMO, EXPORT
 
 HERE = Path(__file__).parent
 
@@ -31,7 +31,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def executor(_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
     """One fork server a process, and every reference and every export made once in it."""
-    launcher = make_launcher("fork", ("torchvision", "sklearn", OPTIMIZERS, EXPORT))
+    launcher = make_launcher("fork", ("torchvision", "sklearn", DYNAMO, EXPORT))
     made = ErrandExecutor(launcher, tmp_path_factory.mktemp("scratch"))
     made.probe()
     yield made

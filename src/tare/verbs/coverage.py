@@ -28,7 +28,7 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
     names = plan.grids[0].workload
     options = Options(timeout=TIMEOUT_S, isolation=DEFAULT_ISOLATION)
     console = make_console(stderr=True)
-    modules = preload(names, ("infer", "train"), ("eager",))
+    modules = preload(names, ("infer", "train"), ("eager",), (device,))
     with (
         console.status("looking at this machine") as status,
         open_executor(options.isolation, preload=modules) as executor,

@@ -264,12 +264,14 @@ def preload_of(plan: Plan) -> tuple[str, ...]:
     grids = (*plan.grids, *plan.includes)
     names = {name for grid in grids for name in grid.workload}
     rungs = {rung for grid in grids for rung in grid.rung or ("a whole ladder",)}
-    return preload(names, {mode for grid in grids for mode in grid.mode}, rungs)
+    modes = {mode for grid in grids for mode in grid.mode}
+    return preload(names, modes, rungs, {device for grid in grids for device in grid.device})
 
 
 def preload_for(cases: Sequence[Case]) -> tuple[str, ...]:
     """The same for cases that are known one by one."""
-    return preload({c.workload for c in cases}, {c.mode for c in cases}, {c.rung for c in cases})
+    workloads, rungs = {c.workload for c in cases}, {c.rung for c in cases}
+    return preload(workloads, {c.mode for c in cases}, rungs, {c.device for c in cases})
 
 
 def _left_out(plan: Plan) -> dict[str, str]:
