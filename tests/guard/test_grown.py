@@ -1,4 +1,6 @@
-"""Which operator of a step on the CPU took longer, by two profiles of it."""
+"""Which operator of a step took longer, by two profiles of it."""
+
+from pathlib import Path
 
 import pytest
 from traces import TraceBuilder
@@ -6,6 +8,7 @@ from traces import TraceBuilder
 from tare.findings.changes import weigh_both
 from tare.findings.scene import Scene
 from tare.guard.changes import Differing
+from tare.trace.read import read
 from tare.trace.windows import usual
 from tare.verbs.check_profiles import grown, step_differences
 
@@ -87,8 +90,8 @@ def test_of_a_slower_step_what_takes_longer_comes_first() -> None:
 
     before, now = scene(quick=300, slow=100), scene(quick=100, slow=200)
     assert [one.name for one in step_differences([before], [now], slower=True)] == [
-        "slow",
         "aten::b",
+        "slow",
         "quick",
         "aten::a",
     ]
@@ -114,3 +117,41 @@ def test_what_is_little_of_the_steps_own_change_is_not_listed() -> None:
     assert [one.name for one in step_differences([scene(100, 1000)], [scene(120, 1100)], slower=True)] == [
         "kernel", "aten::a",
     ]  # fmt: skip
+
+
+def launching(steady: float, work: float) -> Scene:
+    """A step of 1 ms in which two operators of a user launch, by the same operator inside, the same kernel."""
+    trace = TraceBuilder()
+    trace.step(0, 1000)
+    for name, at, length in (("steady", 0.0, steady), ("work", 500.0, work)):
+        trace.op(f"planted::{name}", at, at + 9)
+        trace.op("aten::sin_", at + 1, at + 8)
+        trace.launch(at + 2, at + 3, at + 4, at + 4 + length, "sin")
+    return Scene(trace.build())
+
+
+def test_on_a_gpu_the_operator_is_named_by_all_that_it_launches() -> None:
+    """3 % of the step, by a kernel that others launch as well and that is no tenth slower."""
+    found = step_differences([launching(480, 480)], [launching(480, 510)], slower=True)
+    assert [(one.what, one.name, one.status) for one in found] == [
+        ("operator", "planted::work", "slower"), ("kernel", "sin", "slower"), ("operator", "aten::sin_", "slower"),
+    ]  # fmt: skip
+    assert [found[0].before_s, found[0].after_s] == pytest.approx([480e-6, 510e-6])
+    assert [found[1].before_s, found[1].after_s] == pytest.approx([960e-6, 990e-6])
+    assert step_differences([launching(480, 480)], [launching(480, 485)], slower=True) == []
+    assert step_differences([launching(480, 480)], [launching(485, 480)], slower=False) == []
+
+
+def test_three_per_cent_in_one_operator_on_an_h200_are_named() -> None:
+    """Recorded there, by the check of results/guard/real-h200.json: 106 units of work instead of 100 in one of two
+    operators, with its figures of gross."""
+    folder = Path(__file__).parent / "recorded"
+    before, now = (
+        Scene(usual(read(folder / f"planted-operator-{side}.json.gz")), gross_s)
+        for side, gross_s in (("before", 3.2758e-3), ("now", 3.3527e-3))
+    )
+    found = step_differences([before], [now], slower=True)
+    assert (found[0].name, found[0].status) == ("planted::work", "slower")
+    assert found[0].after_s / found[0].before_s == pytest.approx(1.06, abs=0.01)
+    assert [one.name for one in found if one.what == "operator"] == ["planted::work", "aten::sin_"]
+    assert step_differences([before], [before], slower=True) == []

@@ -10,8 +10,8 @@ from tare.workloads.groups import OURS
 # Packages that import most of themselves only when a name is asked for: the modules behind, which models share.
 BEHIND = {"transformers": ("transformers.modeling_utils",), "torch_geometric": ("torch_geometric.nn",)}
 # torch's optimizers import this in their first step (a second or more), and so does what wakes a GPU (torch 2.11
-# beside an H200: 4 to 6 seconds of every worker, 0.2 where it is there). A compiler's first import of it is part of
-# its preparation, and stays there.
+# beside an H200: 4 to 6 seconds of every worker, 0.2 where it is there). A compiler's first import of it is part
+# of its preparation, and stays there.
 DYNAMO = "torch._dynamo"
 # What the vendor rung is lowered with: half a second of imports, and more where the disk is slow.
 EXPORT = "torch.export._trace"

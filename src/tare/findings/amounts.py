@@ -51,7 +51,8 @@ class Weighed:
     amount is of as many `steps`.
 
     `host` is each operator's self time with its calls of the runtime, `device` that of the kernels it launches;
-    `whole` is the host time of the operators that a user calls, with all that they call."""
+    `whole` is the host time of the operators that a user calls, with all that they call, and `launched` that of
+    all kernels under them."""
 
     steps: int
     step_s: float
@@ -61,6 +62,7 @@ class Weighed:
     device: Amounts
     host: Amounts
     whole: Amounts
+    launched: Amounts
 
 
 def weigh(trace: Trace, gross_s: float | None) -> Weighed:
@@ -89,6 +91,7 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
     at = pieces.step[mine]
     lengths = pieces.length[mine] * host_scale[at]
     users = named & (top == np.arange(len(table)))
+    under = (table.name[top[operator[known]]], step[known], times[known]) if len(table) else launching
     return Weighed(
         steps=steps,
         step_s=explained.waterfall.gross / 1e9,
@@ -98,6 +101,7 @@ def weigh(trace: Trace, gross_s: float | None) -> Weighed:
         device=made.amounts(table.name[named], begun[named], *launching),
         host=made.amounts(table.name[named], begun[named], table.name[owner[mine]], at, lengths),
         whole=made.amounts(table.name[users], begun[users], table.name[above], at, lengths),
+        launched=made.amounts(table.name[users], begun[users], *under),
     )
 
 
@@ -120,7 +124,7 @@ def pooled(rounds: Sequence[Weighed]) -> Weighed:
         step_s=median(one.step_s for one in rounds),
         net_s=median(one.net_s for one in rounds),
         profiled=any(one.profiled for one in rounds),
-        **{part: join(part) for part in ("kernels", "device", "host", "whole")},
+        **{part: join(part) for part in ("kernels", "device", "host", "whole", "launched")},
     )
 
 

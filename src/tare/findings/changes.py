@@ -18,6 +18,8 @@ Status = Literal["appeared", "vanished", "slower", "faster", "more calls", "fewe
 DEVICE_RATIO, HOST_RATIO = 1.1, 1.5
 # What changes the step by less than this share is not listed.
 LEAST_SHARE = 0.001
+# What changes it by as much is a change by however little a call differs: a kernel that is the whole step.
+NOTICED_SHARE = 0.02
 NONE = Amount(0.0, np.zeros(1))
 
 
@@ -107,8 +109,11 @@ def _compare(
     found = []
     for name in before.keys() | after.keys():
         old, new = before.get(name, NONE), after.get(name, NONE)
-        status = _status(old, new, DEVICE_RATIO if clock == "device" else HOST_RATIO)
-        if status is None or (abs(new.seconds - old.seconds) < least and status not in ("appeared", "vanished")):
+        difference = abs(new.seconds - old.seconds)
+        noticed = clock == "device" and difference >= least * NOTICED_SHARE / LEAST_SHARE
+        ratio = 1.0 if noticed else DEVICE_RATIO if clock == "device" else HOST_RATIO
+        status = _status(old, new, ratio)
+        if status is None or (difference < least and status not in ("appeared", "vanished")):
             continue
         calls = {"before_calls": old.calls, "after_calls": new.calls}
         times = {"before_s": old.seconds, "after_s": new.seconds}

@@ -19,8 +19,8 @@ from tare.verbs.traces import profile_case
 MOST_CASES = 4
 # Noise lives between processes: one of them may be slow in one operator from its first step to its last.
 PROFILES = 3
-# An operator that grew by less than this share of the step is not named.
-LEAST_SHARE = 0.03
+# An operator that grew by less than this share of the step is not named. A device's clock is steadier.
+LEAST_SHARE, DEVICE_SHARE = 0.03, 0.01
 # Nor is what became slower or faster by less than this share of the step's own change.
 LEAST_OF_CHANGE = 0.1
 
@@ -74,7 +74,7 @@ def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool
     weighed = weigh_both(before, now)
     found = changes(before[0], now[0], weighed)
     least = LEAST_OF_CHANGE * abs(found.after_step_s - found.before_step_s)
-    slowed = grown(*weighed)
+    slowed = grown(*weighed) if slower else []
     known = {one.name for one in slowed}
     listed = [
         one
@@ -89,29 +89,30 @@ def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool
 
 
 def grown(one: Weighed, other: Weighed) -> list[Differing]:
-    """On a CPU, the operators that a user calls, as often as before, and that take a good part of what the step
-    takes longer. A profile of a few steps is noisy: what grew less, or no more than it differs from step to step,
-    is not named."""
-    if other.kernels:
-        return []
+    """The operators that a user calls, as often as before, and that take a good part of what a step takes longer:
+    on a GPU with all that they launch, on a CPU with all that they call. A profile of a few steps is noisy: what
+    grew less, or no more than it differs from step to step, is not named."""
+    on_gpu = bool(other.kernels)
+    was, now = (one.launched, other.launched) if on_gpu else (one.whole, other.whole)
     more = {
-        name: other.whole[name].seconds - was.seconds
-        for name, was in one.whole.items()
-        if name in other.whole and was.clearly_less(other.whole[name])
+        name: now[name].seconds - before.seconds
+        for name, before in was.items()
+        if name in now and before.clearly_less(now[name])
     }
-    least = max(LEAST_SHARE * one.step_s, (other.step_s - one.step_s) / 3)
+    share = DEVICE_SHARE if on_gpu else LEAST_SHARE
+    least = max(share * one.step_s, (other.step_s - one.step_s) / 3)
     return [
         Differing(
             what="operator",
             name=name,
             status="slower",
-            before_calls=_calls(one.whole[name].calls),
-            after_calls=_calls(other.whole[name].calls),
-            before_s=one.whole[name].seconds,
-            after_s=other.whole[name].seconds,
+            before_calls=_calls(was[name].calls),
+            after_calls=_calls(now[name].calls),
+            before_s=was[name].seconds,
+            after_s=now[name].seconds,
         )
         for name in sorted(more, key=lambda name: -more[name])
-        if _calls(one.whole[name].calls) == _calls(other.whole[name].calls) and more[name] >= least
+        if _calls(was[name].calls) == _calls(now[name].calls) and more[name] >= least
     ]
 
 
