@@ -87,6 +87,16 @@ def test_markdown_shows_names_and_reasons_as_they_are() -> None:
     assert f"fails now: exception: &lt; {KERNEL}" in whole
 
 
+def test_markdown_tells_nobody_who_is_not_meant() -> None:
+    """GitHub looks for names and numbers in what is rendered, not in code."""
+    reason = "AttributeError: @property of core #0, a@b"
+    broken = CaseChange(case="mlp/eager", state="broken", reason=reason)
+    text = get_renderer("markdown")(make_report(cases=[broken], command="tare check @smoke"))
+    assert not re.search(r"@\w|#\d", text.partition("To reproduce:")[0])
+    assert f"fails now: {reason}" in "".join(shown(text)).replace("<!-- -->", "")
+    assert "tare check @smoke" in text
+
+
 @pytest.mark.parametrize("name", ["markdown", "github", "junit", "sarif"])
 def test_what_was_forced_is_told_in_every_report(name: str) -> None:
     report = make_report(forced=["machine.cpu: one against another"], notes=["the machine may have changed"])

@@ -19,6 +19,8 @@ ROOM, ROOM_FOR_NEWS = 60_000, 30_000
 MOST_LINES = 40
 # What Markdown takes for emphasis, a link or an escape; an underscore within a word it leaves alone.
 MARKS = re.compile(r"[\\*\[\]~|]|(?<![^\W_])_|_(?![^\W_])")
+# What GitHub takes for somebody's name, who is then told, or for an issue: @property, core #0.
+CALLS = re.compile(r"@(?=\w)|#(?=\d)")
 
 
 def render(report: Report) -> str:
@@ -44,8 +46,9 @@ def render(report: Report) -> str:
 
 
 def escape(text: str) -> str:
-    """One line that Markdown shows as it is, in a table as well."""
-    return MARKS.sub(r"\\\g<0>", _line(text)).replace("&", "&amp;").replace("<", "&lt;")
+    """One line that Markdown shows as it is, in a table as well, and that calls nobody."""
+    shown = MARKS.sub(r"\\\g<0>", _line(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return CALLS.sub(r"\g<0><!-- -->", shown)
 
 
 def code(text: str, cell: bool = False) -> str:
