@@ -61,7 +61,10 @@ def test_who_had_said_everything_is_not_called_by_what_ended_it(killed: str) -> 
 @pytest.mark.parametrize(
     ("ending", "message"),
     [
-        (ended(killed="memory", status=9), "stopped because host memory ran out"),
+        (
+            ended(killed="memory", status=9, held=300 * 2**20),
+            "stopped because host memory ran out; it held 300 MiB of it",
+        ),
         (
             ended(killed="memory", status=9, memory_limit=3000 * 2**20),
             "stopped because it held more host memory than its limit of 3000 MiB",

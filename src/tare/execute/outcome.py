@@ -86,7 +86,8 @@ def _killed(ending: Ending, timeout_s: float) -> Failure:
     if ending.memory_limit is not None:
         limit = f"{ending.memory_limit / 2**20:g} MiB"
         return _failure(ending, "host-oom", f"stopped because it held more host memory than its limit of {limit}")
-    return _failure(ending, "host-oom", "stopped because host memory ran out")
+    held = f"{ending.held / 2**20:.0f} MiB"
+    return _failure(ending, "host-oom", f"stopped because host memory ran out; it held {held} of it")
 
 
 def _signalled(ending: Ending, number: int) -> Failure:

@@ -37,8 +37,10 @@ class Ending:
     seconds: float
     pid: int
     oom_kills: OomKills = NONE_KILLED
-    # The bytes a worker was allowed, where it was killed for holding more; else it was the machine's memory.
+    # The bytes a worker was allowed, where it was killed for holding more; else it was the machine's memory, of
+    # which it held so many: others may have held the rest.
     memory_limit: int | None = None
+    held: int = 0
     garbage: str = ""
     stage: str = "start"
 
@@ -143,6 +145,7 @@ class _Supervision:
     def _memory_gone(self) -> bool:
         machine = psutil.virtual_memory()
         if machine.available < MEMORY_LEFT * machine.total:
+            self._ending.held = _resident(self._process.pid)
             return True
         limit = self._watchman.memory
         if limit is None or _resident(self._process.pid) <= limit:
