@@ -23,6 +23,8 @@ def test_a_worker_is_stopped_where_others_hold_the_memory(
     assert (failure.cause == "host-oom") == stopped
     if stopped:
         assert 0 < ending.held < 2**28
-        assert failure.message == f"stopped because host memory ran out; it held {ending.held / 2**20:.0f} MiB of it"
+        assert (
+            failure.message == f"stopped because host memory ran out; it held {ending.held / 2**20:.0f} MiB of it"
+        )
     else:
         assert failure.cause == "no-result"
