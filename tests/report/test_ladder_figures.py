@@ -192,3 +192,10 @@ def test_the_curve_of_a_search_says_what_has_no_rate() -> None:
     assert one(record("eager", search=search)).notes == [
         "batch 1 was found on eager, until memory ended (1: 100,000/s, 2: -, 4: device-oom)"
     ]
+
+
+def test_a_search_that_found_nothing_says_so() -> None:
+    points = [BatchPoint(batch=2**i, round=make_round(0, failure=make_failure())) for i in range(3)]
+    search = BatchSearch(chosen=1, stop="failure", points=points, rung="eager")
+    failed = record("eager", rounds=[make_round(0, failure=make_failure())], search=search)
+    assert one(failed).notes[0] == "no batch worked on eager (1: exception, 2: exception, 4: exception)"

@@ -53,6 +53,8 @@ def _of_the_search(search: BatchSearch) -> str:
     for point in search.points:
         failure = point.round.failure
         curve.append(f"{point.batch}: {failure.cause if failure else rate(throughput(point))}")
+    if all(point.round.failure for point in search.points):
+        return f"no batch worked on {search.rung} ({', '.join(curve)})"
     why = SEARCH_STOPS[search.stop]
     return f"batch {search.chosen} was found on {search.rung}, until {why} ({', '.join(curve)})"
 
