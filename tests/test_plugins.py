@@ -51,3 +51,15 @@ def test_one_that_fails_is_one_line_that_says_where(tmp_path: Path, text: str, s
     done = tare(tmp_path / "home", "list", "workloads", TARE_PLUGINS="broken", PYTHONPATH=paths)
     message = f"tare: cannot import broken, named by TARE_PLUGINS=broken: {said.format(path=path)}\n"
     assert (done.returncode, done.stderr) == (2, message)
+
+
+def test_a_workload_does_not_take_the_name_of_another(tmp_path: Path) -> None:
+    (tmp_path / "second.py").write_text(
+        "from tare.workloads import workload\n\n"
+        "@workload('resnet50', domain='vision', task='classification', source='me', batch=1)\n"
+        "class Mine: ...\n"
+    )
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    done = tare(tmp_path / "home", "list", "workloads", TARE_PLUGINS="second", PYTHONPATH=paths)
+    message = "workload 'resnet50' of second is already one of tare.workloads.resnet: give it another name"
+    assert (done.returncode, done.stderr) == (2, f"tare: {message}\n")
