@@ -1,7 +1,10 @@
 """The errors a user may see: one line that says what is wrong and what to do, and an exit code."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+
+# The most names that a row of valid ones may have.
+READABLE = 40
 
 
 class TareError(Exception):
@@ -39,6 +42,12 @@ def unknown(what: str, value: object, valid: Iterable[object], where: str = "", 
     place = f" in {where}" if where else ""
     shown = str(value)[:80]
     return BadInput(f"unknown {what} '{shown}'{place}{hint} (valid: {listed or ', '.join(names) or 'none'})")
+
+
+def unknown_workload(name: str, known: Collection[str], where: str = "") -> BadInput:
+    """The names of a whole zoo would fill a screen: from some number on, the command that lists them."""
+    listed = f"{len(known)} names, see `tare list workloads`" if len(known) > READABLE else ""
+    return unknown("workload", name, known, where, listed)
 
 
 def quote(value: object) -> str:

@@ -123,11 +123,11 @@ def test_impossible_combinations_are_skipped_with_the_reason(home: Path) -> None
 
 
 BAD = [
-    (("run", "resnet5"), "resnet50"),
+    (("run", "resnet5"), "names, see `tare list workloads`)"),
     (("run", "mlp", "--rung", "eagr"), "eager"),
     (("run", "mlp", "--mode", "training"), "infer, train"),
     (("run", "mlp", "--precision", "fp8"), "amp-bf16"),
-    (("run", "mlp", "--batch", "many"), "--batch"),
+    (("run", "mlp", "--batch", "many"), "--batch takes auto or positive whole numbers, not 'many'"),
     (("run", "mlp", "--batch", "0"), "--batch"),
     (("run", "mlp", "--batch", "9" * 5000), "--batch"),
     (("run", "mlp", "--batch", ","), "--batch names nothing"),

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tare.cases.case import FEEDS, LAYOUTS, MODES, OPTIMIZERS, PRECISIONS, Case
-from tare.errors import BadInput, brief, quote, unknown
+from tare.errors import BadInput, brief, quote, unknown, unknown_workload
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
@@ -199,7 +199,7 @@ def check_names(
     known = catalogue.workload_names()
     for name in workloads:
         if name not in known:
-            raise unknown("workload", name, known)
+            raise unknown_workload(name, known)
     for rung in rungs:
         catalogue.check_rung(rung)
     valid = {size for name in workloads or known for size in catalogue.sizes(name)}

@@ -73,11 +73,11 @@ def split(values: Texts, option: str) -> list[str]:
     return parts
 
 
-def whole_numbers(values: Texts, option: str) -> list[int]:
+def whole_numbers(values: Texts, option: str, besides: str = "") -> list[int]:
     numbers = []
     for text in split(values, option):
         if not re.fullmatch(f"0*[1-9][0-9]{{0,{MOST_DIGITS - 1}}}", text):
-            raise BadInput(f"{option} takes positive whole numbers, not '{text[:40]}'")
+            raise BadInput(f"{option} takes {besides}positive whole numbers, not '{text[:40]}'")
         numbers.append(int(text))
     return numbers
 
@@ -89,7 +89,7 @@ def batches(values: Texts) -> list[int] | str:
         return "auto"
     if "auto" in texts:
         raise BadInput("--batch takes auto alone, or positive whole numbers")
-    return whole_numbers(texts, "--batch")
+    return whole_numbers(texts, "--batch", "auto or ")
 
 
 def sizes(values: Iterable[str]) -> dict[str, list[int]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from tare.cases.case import Case
 from tare.cases.groups import open_groups
 from tare.cases.plan import Plan, expand_plan
-from tare.errors import unknown
+from tare.errors import unknown, unknown_workload
 from tare.execute.protocol import Probed
 from tare.records.environment import Environment
 from tare.rungs import all_rungs, get_rung, ladder, split_name
@@ -22,7 +22,7 @@ def open_plan(plan: Plan) -> Plan:
     for grid in (*opened.grids, *opened.includes):
         for name in grid.workload:
             if name not in known:
-                raise unknown("workload", name, known, plan.where)
+                raise unknown_workload(name, known, plan.where)
         for rung in grid.rung or ():
             get_rung(rung)
     check_plan(opened)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.groups import open_names
-from tare.errors import unknown
+from tare.errors import unknown, unknown_workload
 from tare.execute.protocol import Absent, Probed
 from tare.findings.registry import all_rules, get_rule
 from tare.records.figures import gross
@@ -39,7 +39,7 @@ def describe_workloads(terms: Sequence[str] = (), domain: str | None = None) -> 
     entries = []
     for name in open_names(terms or known, groups):
         if name not in known:
-            raise unknown("workload", name, known)
+            raise unknown_workload(name, known)
         workload = known[name]
         if domain not in (None, workload.domain):
             continue

@@ -6,7 +6,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
-from tare.errors import BadInput, unknown
+from tare.errors import BadInput, unknown_workload
 from tare.plugins import load_plugins
 from tare.workloads.base import Size, Workload
 
@@ -54,5 +54,5 @@ def all_workloads() -> dict[str, Workload]:
 def get_workload(name: str) -> Workload:
     known = all_workloads()
     if name not in known:
-        raise unknown("workload", name, known)
+        raise unknown_workload(name, known)
     return known[name]
