@@ -124,6 +124,9 @@ def test_impossible_combinations_are_skipped_with_the_reason(home: Path) -> None
 
 BAD = [
     (("run", "resnet5"), "names, see `tare list workloads`)"),
+    (("run", "public_image_generator1"), "in the command line; here 'pytorch_stargan' stands for it"),
+    (("list", "workloads", "detectron2_maskrcnn"), "here 'detectron2_maskrcnn_r_50_fpn' stands for it"),
+    (("show", "workload", "public_image_generator2"), "here 'DALLE2_pytorch' stands for it"),
     (("run", "mlp", "--rung", "eagr"), "eager"),
     (("run", "mlp", "--mode", "training"), "infer, train"),
     (("run", "mlp", "--precision", "fp8"), "amp-bf16"),

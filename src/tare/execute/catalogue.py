@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from tare.cases.case import Case
 from tare.cases.groups import open_groups
 from tare.cases.plan import Plan, expand_plan
-from tare.errors import unknown, unknown_workload
+from tare.errors import unknown
 from tare.execute.protocol import Probed
 from tare.records.environment import Environment
 from tare.rungs import all_rungs, get_rung, ladder, split_name
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.groups import all_groups
+from tare.workloads.registry import no_workload
 
 KINDS = ("cpu", "cuda", "mps", "xpu")
 
@@ -22,7 +23,7 @@ def open_plan(plan: Plan) -> Plan:
     for grid in (*opened.grids, *opened.includes):
         for name in grid.workload:
             if name not in known:
-                raise unknown_workload(name, known, plan.where)
+                raise no_workload(name, plan.where)
         for rung in grid.rung or ():
             get_rung(rung)
     check_plan(opened)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.groups import open_names
-from tare.errors import unknown, unknown_workload
+from tare.errors import unknown
 from tare.execute.protocol import Absent, Probed
 from tare.findings.registry import all_rules, get_rule
 from tare.records.figures import gross
@@ -20,6 +20,7 @@ from tare.rungs.registry import left_out
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.base import DOMAINS
 from tare.workloads.groups import all_groups
+from tare.workloads.registry import no_workload
 
 # Columns that may be folded, and how wide they stay; those that go first where the terminal is narrow.
 FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0} | dict.fromkeys(
@@ -39,7 +40,7 @@ def describe_workloads(terms: Sequence[str] = (), domain: str | None = None) -> 
     entries = []
     for name in open_names(terms or known, groups):
         if name not in known:
-            raise unknown_workload(name, known)
+            raise no_workload(name)
         workload = known[name]
         if domain not in (None, workload.domain):
             continue

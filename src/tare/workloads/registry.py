@@ -54,5 +54,14 @@ def all_workloads() -> dict[str, Workload]:
 def get_workload(name: str) -> Workload:
     known = all_workloads()
     if name not in known:
-        raise unknown_workload(name, known)
+        raise no_workload(name)
     return known[name]
+
+
+def no_workload(name: str, where: str = "") -> BadInput:
+    """Refuses a name; a row of the TorchBench paper's table that another of ours stands for leads to that one."""
+    known = all_workloads()
+    ours = next((own for own, workload in known.items() if name in workload.counterpart), None)
+    if ours is None:
+        return unknown_workload(name, known, where)
+    return BadInput(f"unknown workload '{name}'{f' in {where}' if where else ''}; here '{ours}' stands for it")
