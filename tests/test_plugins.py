@@ -53,13 +53,37 @@ def test_one_that_fails_is_one_line_that_says_where(tmp_path: Path, text: str, s
     assert (done.returncode, done.stderr) == (2, message)
 
 
-def test_a_workload_does_not_take_the_name_of_another(tmp_path: Path) -> None:
-    (tmp_path / "second.py").write_text(
-        "from tare.workloads import workload\n\n"
-        "@workload('resnet50', domain='vision', task='classification', source='me', batch=1)\n"
-        "class Mine: ...\n"
-    )
+WORKLOAD = """
+from tare.workloads import workload
+
+@workload('resnet50', domain='vision', task='classification', source='me', batch=1)
+class Mine: ...
+"""
+RUNG = """
+from tare.rungs.registry import rung
+
+@rung
+class Mine:
+    name = 'eager'
+"""
+RULE = """
+from tare.findings.registry import rule
+
+@rule('launch-bound', sees='nothing', remedy='none')
+def look(scene): return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "taken"),
+    [
+        (WORKLOAD, "workloads", "workload 'resnet50' of second is already one of tare.workloads.resnet"),
+        (RUNG, "rungs", "rung 'eager' of second is already one of tare.rungs.eager"),
+        (RULE, "findings", "rule 'launch-bound' of second is already one of tare.findings.rules.launch_bound"),
+    ],
+)
+def test_nothing_takes_the_name_of_another(tmp_path: Path, text: str, listed: str, taken: str) -> None:
+    (tmp_path / "second.py").write_text(text)
     paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-    done = tare(tmp_path / "home", "list", "workloads", TARE_PLUGINS="second", PYTHONPATH=paths)
-    message = "workload 'resnet50' of second is already one of tare.workloads.resnet: give it another name"
-    assert (done.returncode, done.stderr) == (2, f"tare: {message}\n")
+    done = tare(tmp_path / "home", "list", listed, TARE_PLUGINS="second", PYTHONPATH=paths)
+    assert (done.returncode, done.stderr) == (2, f"tare: {taken}: give it another name\n")

@@ -26,6 +26,20 @@ def load_plugins(group: str, own: tuple[str, ...]) -> None:
         _load(module.strip(), f"{VARIABLE}={os.environ[VARIABLE]}")
 
 
+def refuse_a_second(what: str, name: str, new: object, taken: object) -> None:
+    """A plug-in must not put something else behind a name that is taken (None: it is free), and under which records
+    may be published. The same may come again: its module was reloaded."""
+    if taken is not None and _home_of(taken) != _home_of(new):
+        mine, theirs = _home_of(new)[0], _home_of(taken)[0]
+        raise BadInput(f"{what} '{name}' of {mine} is already one of {theirs}: give it another name")
+
+
+def _home_of(thing: object) -> tuple[str, str]:
+    """Module and name of a function, of a class, or of the class of anything else."""
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return named.__module__, named.__qualname__  # type: ignore[attr-defined]
+
+
 def _load(module: str, where: str) -> None:
     try:
         with _printing_to_stderr():

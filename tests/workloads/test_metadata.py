@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from plugin import install, run_beside
 
 from tare.cases.case import Case
@@ -89,8 +90,9 @@ def test_a_missing_package_makes_its_workloads_unavailable_and_nothing_else(
     monkeypatch.setattr("tare.workloads.base.find_spec", without)
     absent = missing_packages()
     assert set(absent) == {n for n, w in all_workloads().items() if {"torch_geometric", "timm"} & set(w.requires)}
-    assert absent["basic_gnn_gcn"].remedy == "pip install torch-geometric"
-    assert absent["timm_vovnet"].remedy == "pip install timm"
+    kept = f"torch=={torch.__version__.partition('+')[0]}"
+    assert absent["basic_gnn_gcn"].remedy == f"pip install torch-geometric {kept}"
+    assert absent["timm_vovnet"].remedy == f"pip install timm {kept}"
     assert get_workload("resnet50").remedy() is None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tare.errors import unknown
 from tare.findings.finding import Hit
-from tare.plugins import load_plugins
+from tare.plugins import load_plugins, refuse_a_second
 
 Look = Callable[..., Iterable[Hit]]
 
@@ -57,6 +57,7 @@ def rule(id: str, *, sees: str, remedy: str, pair: bool = False) -> Callable[[An
     """Registers the decorated function as a rule; `sees` and `remedy` are a sentence each."""
 
     def register(look: Look) -> Look:
+        refuse_a_second("rule", id, look, _rules[id].look if id in _rules else None)
         _rules[id] = Rule(id, sees, remedy, look, pair)
         return look
 

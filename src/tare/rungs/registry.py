@@ -1,7 +1,7 @@
 """Finding rungs by name: ours, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
 
 from tare.errors import unknown
-from tare.plugins import load_plugins
+from tare.plugins import load_plugins, refuse_a_second
 from tare.rungs.base import Rung
 
 # In the order in which a ladder shows them, the highest level of abstraction first.
@@ -19,6 +19,7 @@ _rungs: dict[str, Rung] = {}
 
 def rung(cls: type[Rung]) -> type[Rung]:
     """Registers the decorated class."""
+    refuse_a_second("rung", cls.name, cls, type(_rungs[cls.name]) if cls.name in _rungs else None)
     _rungs[cls.name] = cls()
     return cls
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
@@ -112,9 +113,11 @@ class Workload:
         return [PACKAGES.get(module, module) for module in self.requires if find_spec(module) is None]
 
     def remedy(self) -> str | None:
-        """The one command that brings what it lacks, or None where nothing is missing."""
+        """The one command that brings what it lacks, or None where nothing is missing. It names the torch that is
+        here: pip would bring another for the newest of a package."""
         lacking = self.lacking()
-        return f"pip install {' '.join(lacking)}" if lacking else None
+        kept = f"torch=={version('torch').partition('+')[0]}"
+        return f"pip install {' '.join(lacking)} {kept}" if lacking else None
 
     def build(self, sizes: Mapping[str, int]) -> Any:
         """The model on the CPU in float32, the same weights in every process."""

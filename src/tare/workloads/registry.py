@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from tare.errors import BadInput, unknown_workload
-from tare.plugins import load_plugins
+from tare.plugins import load_plugins, refuse_a_second
 from tare.workloads.base import Size, Workload
 
 _workloads: dict[str, Workload] = {}
@@ -21,22 +21,12 @@ def workload(
 
     def register(definition: Definition) -> Definition:
         made = definition() if isinstance(definition, type) else definition
-        _refuse_a_second(name, type(made))
+        refuse_a_second("workload", name, made, _workloads[name].definition if name in _workloads else None)
         full = {key: s if isinstance(s, Size) else Size(s) for key, s in (sizes or {}).items()}
         _workloads[name] = Workload(name=name, definition=made, sizes=full, **metadata)
         return definition
 
     return register
-
-
-def _refuse_a_second(name: str, kind: type) -> None:
-    """A plug-in must not put another network behind a name whose records are published. The same class may come
-    again: its module was reloaded."""
-    taken = type(_workloads[name].definition) if name in _workloads else kind
-    if (taken.__module__, taken.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise BadInput(
-            f"workload '{name}' of {kind.__module__} is already one of {taken.__module__}: give it another name"
-        )
 
 
 @cache
