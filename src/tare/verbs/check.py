@@ -231,8 +231,16 @@ class _Opener:
 
 
 def reproduce(arguments: Sequence[str]) -> str:
-    """The command that gave a report."""
-    return shlex.join(["tare", *arguments])
+    """The command that gives a report like this one. It measures anew, and overwrites no file: --resume would show
+    what was measured here, and -o is a place on this machine."""
+    kept = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in ("-o", "--output"):
+            next(rest, None)
+        elif argument != "--resume" and not argument.startswith("--output="):
+            kept.append(argument)
+    return shlex.join(["tare", *kept])
 
 
 def _probe(executor: LocalExecutor, version: Version) -> Probed:
