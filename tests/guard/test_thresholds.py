@@ -73,6 +73,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"treshold": 0.1}, "did you mean 'threshold'.*case, leak, margin, metric, threshold"),
     ({"threshold": "7 %"}, "'threshold' is a share such as 0.07"),
     ({"threshold": -0.1}, "share"),
+    ({"threshold": 7}, "'threshold' is a share such as 0.07 .at most 1., not 7"),
+    ({"metric": {"gross": {"margin": 2}}}, "'margin' is a share"),
     ({"threshold": True}, "share"),
     ({"margin": float("nan")}, "share"),
     ({"metric": {"gros": {}}}, "unknown metric 'gros'.*gross"),
@@ -119,5 +121,5 @@ def test_any_document_is_taken_or_refused_in_one_line(document: dict[str, Any]) 
         message = ""
         for metric in METRICS:
             limits = made.of(EAGER, metric)
-            assert 0 <= limits.margin <= limits.threshold <= 100
+            assert 0 <= limits.margin <= limits.threshold <= 1
     assert "\n" not in message

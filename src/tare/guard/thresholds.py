@@ -130,8 +130,9 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         if name == "ignore":
             if not isinstance(value, bool):
                 raise BadInput(f"{where}: 'ignore' is true or false, not {quote(value)}")
-        elif not _is_number(value) or not 0 <= value <= 100:
-            raise BadInput(f"{where}: '{name}' is a share such as 0.07, not {quote(value)}")
+        # A 7 is a 7 % that was meant: as 700 %, it would pass nearly everything, in silence.
+        elif not _is_number(value) or not 0 <= value <= 1:
+            raise BadInput(f"{where}: '{name}' is a share such as 0.07 (at most 1), not {quote(value)}")
     return dict(values)
 
 
