@@ -207,3 +207,15 @@ def test_a_case_becomes_a_plan_of_its_own() -> None:
         ("mlp",), ("eager",), (8,), ("sgd",), (2,),
     )  # fmt: skip
     assert grid.size == {"width": (64,)}
+
+
+def test_of_many_labels_those_at_both_ends_are_listed_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "labels"
+    file.write_text("\n".join(f"night{i}" for i in range(1, 65)))
+    with pytest.raises(BadInput) as error:
+        labels(file, "nihgt60", None)
+    told = str(error.value)
+    assert "did you mean 'night60'?" in told
+    assert "(valid: night1, night2, night3, " in told
+    assert "night10, ... 44 more ..., night55, " in told
+    assert told.endswith("night64)")

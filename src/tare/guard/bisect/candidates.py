@@ -8,6 +8,8 @@ from pathlib import Path
 from tare.errors import BadInput, unknown
 from tare.guard.bisect.spec import Candidate
 
+# So many from either end are listed where a name is not among them.
+LISTED = 10
 LONGEST_LABEL = 200
 
 
@@ -83,11 +85,19 @@ def _between(names: list[str], good: str, bad: str, what: str, where: str) -> li
         raise BadInput(f"{where} names {min(twice)} twice")
     for name in (good, bad):
         if name not in names:
-            raise unknown(what, name, names[:40], where)
+            raise unknown(what, name, names, where, _listed(names))
     first, last = names.index(good), names.index(bad)
     if first >= last:
         raise BadInput(f"the good {what} {good} must come before the bad one {bad} in {where}")
     return [Candidate(name) for name in names[first : last + 1]]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """In their own order, which is the one that matters here; of many, both ends."""
+    if len(names) <= 2 * LISTED:
+        return ", ".join(names)
+    left_out = len(names) - 2 * LISTED
+    return ", ".join([*names[:LISTED], f"... {left_out} more ...", *names[-LISTED:]])
 
 
 def _index(install: Sequence[str], python: str) -> list[str]:
