@@ -27,7 +27,7 @@ def load_plugins(group: str, own: tuple[str, ...]) -> None:
 
 
 def refuse_a_second(what: str, name: str, new: object, taken: object) -> None:
-    """A plug-in must not put something else behind a name that is taken (None: it is free), and under which records
+    """A plug-in must not put something else behind a name that is taken (None: it is free) and under which records
     may be published. The same may come again: its module was reloaded."""
     if taken is not None and _home_of(taken) != _home_of(new):
         mine, theirs = _home_of(new)[0], _home_of(taken)[0]

@@ -50,6 +50,19 @@ def test_no_number_of_rounds_finds_what_is_within_the_margin() -> None:
     assert detectable_change(0.02, 1, 0.01) == math.inf
 
 
+@given(st.floats(0, 0.1), st.floats(0.01, 0.2), st.sampled_from([0.01, 0.005, 0.0001]))
+def test_what_rounds_can_see_and_how_many_it_takes_agree(noise: float, change: float, level: float) -> None:
+    """`calibrate` shows both: six rounds that see 5 % are enough for a threshold of 7 %."""
+    needed = rounds_to_find(change, noise, level)
+    for rounds in (2, 6, 9):
+        if detectable_change(noise, rounds, level) <= change:
+            assert needed is not None
+            assert needed <= rounds
+    if needed is not None:
+        assert detectable_change(noise, needed, level) <= change
+        assert needed < 10 or 2**-needed <= level
+
+
 @pytest.mark.parametrize("family", [1, 15])
 @pytest.mark.parametrize("rounds", [6, 10, 30])
 def test_the_rounds_that_would_decide_do_decide(rounds: int, family: int) -> None:

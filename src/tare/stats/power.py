@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 
-from tare.stats.comparison import CONFIDENCE, Comparison
+from tare.stats.comparison import CONFIDENCE, RANKS_FROM, Comparison
 
 # The power that is asked for where nothing else is said.
 POWER = 0.95
 # What a rank test gives away against Student's on Gaussian noise: its efficiency there is 3 / pi.
 RANK_EFFICIENCY = 3 / math.pi
+FEWEST_RANKED = math.ceil(math.log2(1 / RANKS_FROM))
 MOST_ROUNDS = 1000
 # Standard errors by which an estimate is not trusted where rounds are foretold from it.
 DOUBT = 1.0
@@ -42,10 +43,13 @@ def rounds_to_find(
     most: int = MOST_ROUNDS,
 ) -> int | None:
     """The fewest pairs that find a change of this size; None where `most` would not do."""
-    fewest = max(2, math.ceil(math.log2(1 / level)))
-    if fewest > most or detectable_change(noise, most, level, margin, power) > change:
+    # So few are compared by Student's test, which may reach any level; more by ranks, which must be able to.
+    for few in range(2, min(FEWEST_RANKED, most + 1)):
+        if detectable_change(noise, few, level, margin, power) <= change:
+            return few
+    low, high = max(FEWEST_RANKED, math.ceil(math.log2(1 / level))), most
+    if low > most or detectable_change(noise, most, level, margin, power) > change:
         return None
-    low, high = fewest, most
     while low < high:
         middle = (low + high) // 2
         if detectable_change(noise, middle, level, margin, power) <= change:
