@@ -47,3 +47,8 @@ def trace_paths(record: str) -> tuple[Path, Path]:
     """Where the two traces of a record are kept: a plain one, and one with Python's stacks."""
     folder = home() / "traces"
     return folder / f"{record}.json.gz", folder / f"{record}-stacks.json.gz"
+
+
+def differences_path(before: str, now: str) -> Path:
+    """Where it is kept what the steps of two records do differently."""
+    return home() / "traces" / f"{before}-{now}-differences.json"

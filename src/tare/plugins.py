@@ -37,7 +37,7 @@ def refuse_a_second(what: str, name: str, new: object, taken: object) -> None:
 def _home_of(thing: object) -> tuple[str, str]:
     """Module and name of a function, of a class, or of the class of anything else."""
     named = thing if hasattr(thing, "__qualname__") else type(thing)
-    return named.__module__, named.__qualname__  # type: ignore[attr-defined]
+    return named.__module__, named.__qualname__
 
 
 def _load(module: str, where: str) -> None:

@@ -8,10 +8,12 @@ import pytest
 from builders import make_case
 
 from tare.errors import TareError
-from tare.guard.changes import CaseChange, Report
+from tare.guard.changes import CaseChange, Differing, Report
 from tare.verbs import check_profiles
 
 CASES = [make_case(batch=batch).key for batch in (1, 2)]
+FOUND = [Differing(what="kernel", name="sin", status="appeared", before_calls=0, after_calls=1, after_s=1e-6)]
+LEFT = {"before0", "now0", "before1", "now1", "before0-now0", "before1-now1"}
 
 
 class Profiler:
@@ -40,7 +42,8 @@ def profiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profiler:
     monkeypatch.setattr(check_profiles, "profile_case", made)
     for name in ("read", "usual", "Scene"):
         monkeypatch.setattr(check_profiles, name, lambda *seen: seen)
-    monkeypatch.setattr(check_profiles, "step_differences", lambda *_: [])
+    monkeypatch.setattr(check_profiles, "step_differences", lambda *_: list(FOUND))
+    monkeypatch.setattr(check_profiles, "differences_path", lambda *records: tmp_path / "-".join(records))
     return made
 
 
@@ -59,8 +62,21 @@ def add(found: Report) -> None:
 
 def test_one_profile_a_side_is_kept(profiler: Profiler) -> None:
     add(report())
-    assert profiler.kept() == {"before0", "now0", "before1", "now1"}
+    assert profiler.kept() == LEFT
     assert len(profiler.made) == 2 * 2 * check_profiles.PROFILES
+
+
+def test_a_second_report_of_a_check_profiles_nothing(profiler: Profiler, tmp_path: Path) -> None:
+    add(report())
+    made = len(profiler.made)
+    again = report()
+    add(again)
+    assert len(profiler.made) == made
+    assert [case.differing for case in again.cases] == [FOUND, FOUND]
+    (tmp_path / "before1-now1").write_text("[{]")
+    add(report())
+    assert len(profiler.made) == made + 2 * (check_profiles.PROFILES - 1), "what cannot be read is found anew"
+    assert profiler.kept() == LEFT
 
 
 def test_an_interrupted_check_profiles_nothing_twice(profiler: Profiler) -> None:
@@ -70,7 +86,7 @@ def test_an_interrupted_check_profiles_nothing_twice(profiler: Profiler) -> None
     profiler.error = None
     add(report())
     assert len(profiler.made) == len(set(profiler.made)) == 2 * 2 * check_profiles.PROFILES
-    assert profiler.kept() == {"before0", "now0", "before1", "now1"}
+    assert profiler.kept() == LEFT
 
 
 def test_what_cannot_be_profiled_is_told_and_leaves_nothing(profiler: Profiler) -> None:
@@ -78,4 +94,4 @@ def test_what_cannot_be_profiled_is_told_and_leaves_nothing(profiler: Profiler) 
     found = report()
     add(found)
     assert found.notes == [f"{CASES[0]} could not be profiled: no trace today"]
-    assert profiler.kept() == {"before0", "now0", "before1", "now1"}
+    assert profiler.kept() == LEFT - {"before0-now0"}

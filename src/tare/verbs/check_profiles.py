@@ -1,7 +1,10 @@
 """What a regression changed in the step itself: both versions are profiled, and their traces compared."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from tare.cases.case import Case
 from tare.errors import TareError
@@ -11,6 +14,8 @@ from tare.findings.amounts import Weighed
 from tare.findings.changes import Change, changes, weigh_both
 from tare.findings.scene import Scene
 from tare.guard.changes import CaseChange, Differing, Report
+from tare.home import differences_path
+from tare.report.files import replacing
 from tare.trace.read import read
 from tare.trace.windows import usual
 from tare.verbs.traces import profile_case
@@ -32,23 +37,27 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
     traces stay in TARE_HOME under the ids of the records, where `tare diff` finds them."""
     # Of one that fails in some rounds and is no slower there is nothing to see.
     bad = [case for case in report.bad if (case.regressions or case.leaks) and case.records]
-    spare: list[Path] = []
     for number, case in enumerate(bad[:MOST_CASES], 1):
+        spare: list[Path] = []
         tell(f"profiling what changed in {case.case.partition('/')[0]} ({number} of {min(len(bad), MOST_CASES)})")
         try:
             case.differing = _profile(case, sides, spare)
             case.differing_by = "profile"
         except TareError as error:
             report.notes.append(f"{case.case} could not be profiled: {error}")
-    # Not before: a check that is interrupted in the last case finds them all when it goes on.
-    for path in spare:
-        path.unlink()
+        # Not before: a check that is interrupted finds them when it goes on.
+        for path in spare:
+            path.unlink()
     if len(bad) > MOST_CASES:
         report.notes.append(f"only {MOST_CASES} of {len(bad)} regressed cases were profiled")
 
 
 def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> list[Differing]:
-    """What changed in the step of one case; profiles that are of no use afterwards are added to `spare`."""
+    """What changed in the step of one case; profiles that are of no use afterwards are added to `spare`. What was
+    found stays: who asks for the same report in another format waits for no profile."""
+    kept = differences_path(*case.records)
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(kept.read_bytes(), type=list[Differing])
     parsed = Case.parse(case.case)
     step = next((change for change in case.changes if change.metric == "gross"), None)
     grosses = (step.a, step.b) if step else (None, None)
@@ -64,7 +73,11 @@ def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> 
             found.append(Scene(usual(read(path)), gross))
             if number:
                 spare.append(path)
-    return step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
+    differing = step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
+    # Without it, a second report only takes longer.
+    with contextlib.suppress(OSError), replacing(kept) as partial:
+        partial.write_bytes(msgspec.json.encode(differing))
+    return differing
 
 
 def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool) -> list[Differing]:
