@@ -160,6 +160,7 @@ BAD = [
     (("run",), "argument"),
     (("list", "things"), "workloads"),
     (("list", "rungs", "eagr"), "eager"),
+    (("list", "groups", "@nlpp"), "did you mean '@nlp'?"),
     (("list", "records", "nowhere"), "no record matches nowhere"),
     (("show", "mode=training"), "infer, train"),
     (("export", "nowhere"), "no record matches nowhere"),

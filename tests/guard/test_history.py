@@ -13,7 +13,8 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record, make_rou
 from commandline import tare
 from rich.console import Console
 
-from tare.guard.history import History, Point, make_history, record_histories
+from tare.foreign.point import ForeignPoint
+from tare.guard.history import History, Point, foreign_histories, make_history, record_histories
 from tare.guard.metrics import get_metric
 from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.records.environment import Environment
@@ -253,6 +254,7 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
         (("history", "nothing_like_it", "--json"), "nothing_like_it"),
         (("history", "colour=4"), "unknown field 'colour'"),
         (("history", "mlp", "--metric", "colour"), "gross"),
+        (("history", "BM_x", "--metric", "latency"), "leave --metric out"),
         (("history", "mlp", "--chart", "x.pdf"), ".svg"),
         (("history", "--chart", str(tmp_path / "x.svg")), "one series"),
         (("import", str(tmp_path / "h.svg")), "h.svg"),
@@ -261,3 +263,20 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
         bad = tare(tmp_path, *args)
         assert (bad.returncode, len(bad.stderr.strip().splitlines())) == (2, 1), args
         assert named in bad.stderr
+
+
+def test_what_was_imported_is_shown_as_what_it_is() -> None:
+    def point(name: str, unit: str) -> ForeignPoint:
+        return ForeignPoint(source="pyperf", name=name, created="2026-03-01T00:00:00Z", unit=unit, values=[1.0])
+
+    found = [point("seconds", "s"), point("bytes", "B"), point("calls", "")]
+    shown = {
+        name: [history.name for history in foreign_histories(found, get_metric(name))]
+        for name in ("gross", "host_peak", "latency", "device_peak", "operators")
+    }
+    empty: list[str] = []
+    assert shown == {
+        "gross": ["seconds", "bytes", "calls"],
+        "host_peak": ["bytes"],
+        **dict.fromkeys(("latency", "device_peak", "operators"), empty),
+    }

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.fitting import FittingTable, fold
 from tare.report.ladder import make_ladders
-from tare.report.lists import describe_workloads, list_view
+from tare.report.lists import describe_groups, describe_workloads, list_view
 from tare.report.record import record_view
 from tare.report.suite import make_suites
 from tare.report.suite_view import suite_view
@@ -127,3 +127,18 @@ def test_a_console_that_is_too_narrow_for_what_must_stay_folds_the_names() -> No
     text = shown(table, 20)
     assert "80.8 ±0.9 µs" in text
     assert "".join(re.findall(r"^(\w+)", text, re.MULTILINE)) == "rungreduceoverhead"
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_a_group_shows_how_many_it_has_and_some_of_them(width: int) -> None:
+    groups = describe_groups()
+    text = shown(list_view(groups, ("group", "size", "workloads")), width)
+    assert max(map(len, text.splitlines())) <= width
+    for one in groups:
+        assert one["group"] in text
+        assert one["size"] == len(one["workloads"]) > 0
+    (rl,) = describe_groups(["rl"])
+    assert describe_groups(["@rl"]) == [rl]
+    assert " ".join(shown(list_view([rl], ("group", "size", "workloads")), width).split()).endswith(
+        "@rl 4 LearningToPaint, dqn, drq, soft_actor_critic"
+    )

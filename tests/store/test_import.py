@@ -82,6 +82,6 @@ def test_a_baseline_of_another_store_is_imported_and_named(tmp_path: Path) -> No
     write_whole(exported, export([make_record()]))
     refused = tare(tmp_path, "baseline", "set", "main", str(exported))
     assert (refused.returncode, "tare import" in refused.stderr) == (2, True)
-    assert tare(tmp_path, "import", str(exported)).stdout.strip().endswith("tare, 1 records, 1 of them new")
+    assert tare(tmp_path, "import", str(exported)).stdout.strip().endswith("tare, 1 record, 1 new")
     assert tare(tmp_path, "baseline", "set", "main", "run000000001").returncode == 0
     assert tare(tmp_path, "show", "run=run000000001").returncode == 0

@@ -30,13 +30,14 @@ def set_(
     as_json: JsonOption = False,
 ) -> None:
     """Name the records of a run (the newest, if nothing else is said)."""
+    from tare.report.numbers import several
     from tare.verbs.records import name_baseline
 
     found, replaced = name_baseline(name, selector, store)
     if as_json:
         print_json({"baseline": name, "replaced": replaced, "records": [record.id for record in found]})
     else:
-        typer.echo(f"{'replaced' if replaced else 'set'} baseline {name}: {len(found)} records")
+        typer.echo(f"{'replaced' if replaced else 'set'} baseline {name}: {several(len(found), 'record')}")
 
 
 @app.command("list")

@@ -37,10 +37,11 @@ def history(
     if chart is not None and chart.suffix not in (".svg", ".html"):
         raise BadInput(f"--chart writes .svg or .html, not '{chart.name[:60]}'")
     histories = record_histories(find_series(terms, store), wanted)
-    if wanted.unit == "s":
-        histories += foreign_histories(find_foreign_points(terms, store))
+    imported = find_foreign_points(terms, store)
+    histories += foreign_histories(imported, wanted)
     if not histories and (terms or not as_json):
-        raise BadInput(f"no record with a {metric} matches {' '.join(terms) or 'anything'}; tare list records")
+        hint = "what was imported has one figure, leave --metric out" if imported else "tare list records"
+        raise BadInput(f"no record with a {metric} matches {' '.join(terms) or 'anything'}; {hint}")
     if chart is not None:
         _draw(histories, chart)
     if as_json:

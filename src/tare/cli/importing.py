@@ -18,6 +18,7 @@ def import_(
     What tare export wrote becomes records again. JSON of pyperf, pytest-benchmark and google-benchmark is kept for
     tare history.
     """
+    from tare.report.numbers import several
     from tare.verbs.records import import_files
 
     done = import_files(files, store)
@@ -25,6 +26,6 @@ def import_(
         print_json(done)
         return
     for each in done:
-        typer.echo(f"{each.file}: {each.source}, {each.found} {each.what}, {each.new} of them new")
+        typer.echo(f"{each.file}: {each.source}, {several(each.found, each.what[:-1])}, {each.new} new")
         for name, why in each.left_out.items():
             typer.echo(f"  {name} left out: {why}")

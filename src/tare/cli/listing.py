@@ -9,6 +9,7 @@ from tare.errors import BadInput, unknown
 
 HEADS: dict[str, tuple[str, ...]] = {
     "findings": ("finding", "sees", "remedy"),
+    "groups": ("group", "size", "workloads"),
     "records": ("id", "created", "case", "gross", "status"),
     "rungs": ("rung", "summary", "available"),
     "workloads": ("workload", "task", "batch", "sizes", "available"),
@@ -16,7 +17,7 @@ HEADS: dict[str, tuple[str, ...]] = {
 
 
 def list_(
-    what: Annotated[str, typer.Argument(metavar="workloads|rungs|findings|records")],
+    what: Annotated[str, typer.Argument(metavar="workloads|groups|rungs|findings|records")],
     terms: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY | FIELD=VALUE | @GROUP]...", help="Which of them.")
     ] = None,
@@ -24,7 +25,7 @@ def list_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List workloads, rungs, findings or stored records.
+    """List workloads, groups of them, rungs, findings or stored records.
 
     For a rung or a workload that is not available: why, and how to get it.
     """
@@ -34,6 +35,8 @@ def list_(
         raise BadInput(f"--domain is for workloads, not for {what}")
     if what == "workloads":
         entries = _workloads(terms or [], domain)
+    elif what == "groups":
+        entries = _groups(terms or [])
     elif what == "rungs":
         entries = _rungs(terms or [])
     elif what == "findings":
@@ -53,6 +56,12 @@ def _workloads(terms: list[str], domain: str | None) -> list[dict[str, Any]]:
     from tare.report.lists import describe_workloads
 
     return describe_workloads(terms, domain)
+
+
+def _groups(terms: list[str]) -> list[dict[str, Any]]:
+    from tare.report.lists import describe_groups
+
+    return describe_groups(terms)
 
 
 def _rungs(names: list[str]) -> list[dict[str, Any]]:

@@ -89,10 +89,12 @@ def _needs_no_statistics(group: Sequence[Record], metric: Metric) -> bool:
     return all(len(each) <= 1 for each in found) or any(0 in each for each in found)
 
 
-def foreign_histories(found: Iterable[ForeignPoint]) -> list[History]:
+def foreign_histories(found: Iterable[ForeignPoint], metric: Metric) -> list[History]:
+    """What was imported has one figure, which stands beside gross whatever it is; bytes are also a peak."""
     groups: dict[tuple[str, str, str, str], list[ForeignPoint]] = {}
     for each in found:
-        groups.setdefault((each.name, each.source, each.unit, each.place), []).append(each)
+        if metric.name == "gross" or (metric.name, each.unit) == ("host_peak", "B"):
+            groups.setdefault((each.name, each.source, each.unit, each.place), []).append(each)
     made = []
     for (name, source, unit, place), group in groups.items():
         points = [

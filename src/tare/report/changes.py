@@ -17,6 +17,8 @@ STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "g
 ROOM_FOR_REMARKS = 90
 MOST_DIFFERING = 6
 MOST_KEYS = 5
+# From this ratio on a change is told as one.
+TIMES_FROM = 10.0
 STATES = {
     "broken": "fails now",
     "different": "computes something else now",
@@ -84,17 +86,24 @@ def summary_line(report: Report) -> str:
 
 
 def change_of(change: Change) -> str:
-    """`+5.2 % (+3.9 .. +6.4)`, or the counts of an exact metric."""
+    """`+5.2 % (+3.9 .. +6.4)`, `65x (5.8x .. 180x)`, or the counts of an exact metric."""
     if change.exact or change.ratio is None:
         return f"{change.b - change.a:+g}" if change.unit != "B" else _signed_size(change.b - change.a)
+    known = [number for number in (change.ratio, change.low, change.high) if number is not None]
+    # Nobody thinks in thousands of per cent.
+    show, unit = (_times, "") if max(known) >= TIMES_FROM else (percent, " %")
     if change.low is None or change.high is None:
-        return f"{percent(change.ratio)} %"
-    return f"{percent(change.ratio)} % ({percent(change.low)} .. {percent(change.high)})"
+        return f"{show(change.ratio)}{unit}"
+    return f"{show(change.ratio)}{unit} ({show(change.low)} .. {show(change.high)})"
 
 
 def percent(ratio: float) -> str:
     value = (ratio - 1) * 100
     return f"{value:+.1f}" if abs(value) < 1000 else f"{value:+.2g}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}x"
 
 
 def share(number: float) -> str:

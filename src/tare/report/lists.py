@@ -23,10 +23,12 @@ from tare.workloads.groups import all_groups
 from tare.workloads.registry import no_workload
 
 # Columns that may be folded, and how wide they stay; those that go first where the terminal is narrow.
-FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0} | dict.fromkeys(
-    ("case", "available", "sizes", "summary", "sees", "remedy", "task"), 16
+FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0, "group": 0} | dict.fromkeys(
+    ("case", "available", "sizes", "summary", "sees", "remedy", "task", "workloads"), 16
 )
 SPARE = ("created", "sizes", "task", "remedy", "batch")
+# So many members of a group are named in a table; `tare list workloads @GROUP` has all.
+SHOWN = 6
 # A workload that every rung knows.
 PLAIN = "resnet50"
 
@@ -60,6 +62,18 @@ def describe_workloads(terms: Sequence[str] = (), domain: str | None = None) -> 
                 "available": f"no: {remedy}" if remedy else "yes",
             }
         )
+    return entries
+
+
+def describe_groups(terms: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Those named, with or without the sign; all of them, if none are."""
+    groups = all_groups()
+    entries = []
+    for term in terms or groups:
+        name = term.removeprefix("@")
+        if name not in groups:
+            raise unknown("group", term, [f"@{group}" for group in groups])
+        entries.append({"group": f"@{name}", "size": len(groups[name]), "workloads": groups[name]})
     return entries
 
 
@@ -124,6 +138,8 @@ def list_view(entries: list[dict[str, Any]], heads: tuple[str, ...]) -> Renderab
 
 def _cell(entry: dict[str, Any], head: str) -> str:
     value = entry[head]
+    if isinstance(value, tuple):
+        return ", ".join(value[:SHOWN]) + (f", and {len(value) - SHOWN} more" if len(value) > SHOWN else "")
     if head == "created":
         return str(value)[:16].replace("T", " ")
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ from tare.guard.changes import CaseChange, Change, Differing, Report
 from tare.printable import one_line
 from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
 from tare.report.figures import before_and_now
-from tare.report.numbers import seconds
+from tare.report.numbers import seconds, several
 
 HEAD = "| case | metric | before | now | change | verdict | |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
@@ -142,7 +142,7 @@ def _rest(report: Report, room: int) -> list[str]:
     quiet = [(case, c) for case in report.cases for c in case.changes if not _is_news(c)]
     if not quiet:
         return []
-    return [f"<details><summary>{len(quiet)} figures without a change, or undecided</summary>", "",
+    return [f"<details><summary>{several(len(quiet), 'figure')} without a change, or undecided</summary>", "",
             *_table(quiet, room), "", "</details>", ""]  # fmt: skip
 
 
