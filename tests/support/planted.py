@@ -184,7 +184,8 @@ class Unsynchronised(Rung):
         right, look = program.step, program.has_nan
 
         def work(box: list[Any]) -> None:
-            time.sleep(0.005)
+            # Far longer than a block of steps, even of one that had to wait for a processor.
+            time.sleep(0.05)
             with torch.inference_mode():
                 box.append(right())
 
