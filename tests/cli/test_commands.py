@@ -123,6 +123,7 @@ def test_impossible_combinations_are_skipped_with_the_reason(home: Path) -> None
 
 
 BAD = [
+    (("run", "resnet5"), "resnet50"),
     (("run", "resnet5"), "names, see `tare list workloads`)"),
     (("run", "public_image_generator1"), "in the command line; here 'pytorch_stargan' stands for it"),
     (("list", "workloads", "detectron2_maskrcnn"), "here 'detectron2_maskrcnn_r_50_fpn' stands for it"),

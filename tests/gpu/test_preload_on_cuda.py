@@ -9,7 +9,7 @@ from tare.execute.preload import preload
 
 # Imports what a server would, builds and steps as a worker would, says what that imported and how long it took.
 WORKER = """
-import importlib, json, sys, time
+import importlib, json, sys
 for name in sys.argv[1].split(","):
     importlib.import_module(name)
 from tare.cases.case import Case

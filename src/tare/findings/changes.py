@@ -62,7 +62,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 def changes(before: Scene, after: Scene, weighed: tuple[Weighed, Weighed] | None = None) -> Changes:
     """`weighed` are both with further recordings of the same programs."""
     one, other = weighed or weigh_both([before], [after])
-    least = LEAST_SHARE * max(one.step_s, other.step_s)
+    step_s = max(one.step_s, other.step_s)
     pair_rules = [rule for rule in all_rules().values() if rule.pair]
     return Changes(
         before=before.trace.source,
@@ -73,8 +73,8 @@ def changes(before: Scene, after: Scene, weighed: tuple[Weighed, Weighed] | None
         after_step_s=other.step_s,
         before_device_s=one.net_s,
         after_device_s=other.net_s,
-        kernels=_compare("kernel", "device", one.kernels, other.kernels, least),
-        operators=_operators(one, other, least),
+        kernels=_compare("kernel", "device", one.kernels, other.kernels, step_s),
+        operators=_operators(one, other, step_s),
         findings=find(after, before, pair_rules),
     )
 
@@ -89,13 +89,13 @@ def weigh_both(before: Sequence[Scene], after: Sequence[Scene]) -> tuple[Weighed
     return one, other
 
 
-def _operators(before: Weighed, after: Weighed, least: float) -> list[Change]:
+def _operators(before: Weighed, after: Weighed, step_s: float) -> list[Change]:
     """By device time; those that never launched anything by their own host time."""
     busy = {name for side in (before, after) for name, one in side.device.items() if one.each.any()}
     old, new = ({name: one for name, one in side.device.items() if name in busy} for side in (before, after))
-    found = _compare("operator", "device", old, new, least)
+    found = _compare("operator", "device", old, new, step_s)
     old, new = ({name: one for name, one in side.host.items() if name not in busy} for side in (before, after))
-    found += _compare("operator", "host", old, new, least)
+    found += _compare("operator", "host", old, new, step_s)
     return sorted(found, key=lambda change: -abs(change.difference_s))
 
 
@@ -104,16 +104,17 @@ def _compare(
     clock: Literal["device", "host"],
     before: Amounts,
     after: Amounts,
-    least: float,
+    step_s: float,
 ) -> list[Change]:
     found = []
     for name in before.keys() | after.keys():
         old, new = before.get(name, NONE), after.get(name, NONE)
         difference = abs(new.seconds - old.seconds)
-        noticed = clock == "device" and difference >= least * NOTICED_SHARE / LEAST_SHARE
-        ratio = 1.0 if noticed else DEVICE_RATIO if clock == "device" else HOST_RATIO
+        ratio = HOST_RATIO
+        if clock == "device":
+            ratio = 1.0 if difference >= NOTICED_SHARE * step_s else DEVICE_RATIO
         status = _status(old, new, ratio)
-        if status is None or (difference < least and status not in ("appeared", "vanished")):
+        if status is None or (difference < LEAST_SHARE * step_s and status not in ("appeared", "vanished")):
             continue
         calls = {"before_calls": old.calls, "after_calls": new.calls}
         times = {"before_s": old.seconds, "after_s": new.seconds}

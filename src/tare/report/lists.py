@@ -20,7 +20,6 @@ from tare.rungs.registry import left_out
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.base import DOMAINS
 from tare.workloads.groups import all_groups
-from tare.workloads.registry import no_workload
 
 # Columns that may be folded, and how wide they stay; those that go first where the terminal is narrow.
 FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0, "group": 0} | dict.fromkeys(
@@ -41,9 +40,7 @@ def describe_workloads(terms: Sequence[str] = (), domain: str | None = None) -> 
         raise unknown("domain", domain, DOMAINS)
     entries = []
     for name in open_names(terms or known, groups):
-        if name not in known:
-            raise no_workload(name)
-        workload = known[name]
+        workload = get_workload(name)
         if domain not in (None, workload.domain):
             continue
         remedy = workload.remedy()

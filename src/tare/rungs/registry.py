@@ -19,7 +19,7 @@ _rungs: dict[str, Rung] = {}
 
 def rung(cls: type[Rung]) -> type[Rung]:
     """Registers the decorated class."""
-    refuse_a_second("rung", cls.name, cls, type(_rungs[cls.name]) if cls.name in _rungs else None)
+    refuse_a_second("rung", cls.name, cls, _rungs.get(cls.name))
     _rungs[cls.name] = cls()
     return cls
 

@@ -10,6 +10,7 @@ from tare.stats.comparison import CONFIDENCE, RANKS_FROM, Comparison
 POWER = 0.95
 # What a rank test gives away against Student's on Gaussian noise: its efficiency there is 3 / pi.
 RANK_EFFICIENCY = 3 / math.pi
+# From so many pairs on they are compared by ranks.
 FEWEST_RANKED = math.ceil(math.log2(1 / RANKS_FROM))
 MOST_ROUNDS = 1000
 # Standard errors by which an estimate is not trusted where rounds are foretold from it.

@@ -116,8 +116,9 @@ class Workload:
         """The one command that brings what it lacks, or None where nothing is missing. It names the torch that is
         here: pip would bring another for the newest of a package."""
         lacking = self.lacking()
-        kept = f"torch=={version('torch').partition('+')[0]}"
-        return f"pip install {' '.join(lacking)} {kept}" if lacking else None
+        if not lacking:
+            return None
+        return f"pip install {' '.join(lacking)} torch=={version('torch').partition('+')[0]}"
 
     def build(self, sizes: Mapping[str, int]) -> Any:
         """The model on the CPU in float32, the same weights in every process."""
