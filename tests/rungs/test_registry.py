@@ -1,5 +1,7 @@
 """Rungs and workloads are found by name, refused by name, and added by a plug-in."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,15 @@ class Again(Eager):
 
 def test_the_ladder_holds_every_quick_rung_in_order() -> None:
     assert ladder()[:5] == ["eager", "torchscript", "compile", "compile:reduce-overhead", "cudagraph"]
+
+
+def test_the_order_is_the_same_whichever_module_was_imported_first() -> None:
+    """In a process of its own: here they are all imported."""
+    program = (
+        "import tare.rungs.vendor, tare.rungs.cudagraph; from tare.rungs import all_rungs; print(*all_rungs())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["eager", "torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor"]
 
 
 def test_a_slow_rung_is_not_in_the_ladder_and_says_so() -> None:

@@ -25,8 +25,10 @@ def rung(cls: type[Rung]) -> type[Rung]:
 
 
 def all_rungs() -> dict[str, Rung]:
+    """Ours in the order of a ladder, whichever of their modules was imported first, then those of plug-ins."""
     load_plugins("tare.rungs", _OWN)
-    return dict(_rungs)
+    order = {module: position for position, module in enumerate(_OWN)}
+    return dict(sorted(_rungs.items(), key=lambda named: order.get(type(named[1]).__module__, len(_OWN))))
 
 
 def split_name(name: str) -> tuple[str, str]:
