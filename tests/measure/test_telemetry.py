@@ -25,7 +25,7 @@ def ten_blocks_of_100_ms() -> Series:
 
 
 def summary(watch: Watch, *series: Series, pid: int = 42) -> Telemetry:
-    return watch.summary(make_round(series=list(series)), pid)
+    return watch.summary(make_round(series=list(series)), [pid])
 
 
 def test_a_throttled_reading_marks_exactly_the_blocks_around_it() -> None:
@@ -112,7 +112,7 @@ def test_reasons_are_named_once() -> None:
 
 def test_the_pace_that_the_worker_saw_is_kept() -> None:
     done: Round = make_round(telemetry=Telemetry(cpu_pace=0.8))
-    assert make_watch().summary(done, 1).cpu_pace == 0.8
+    assert make_watch().summary(done, [1]).cpu_pace == 0.8
 
 
 def test_a_reading_is_taken_once_a_period() -> None:

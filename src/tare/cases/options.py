@@ -25,6 +25,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     parity: bool = True
     # How many cases are prepared at a time before anything is measured; 0: each in its own first round.
     warm: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
+    # How many cases are prepared at a time to be measured in turn; 0: each is prepared when the last is measured.
+    abreast: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
 
     @property
     def round_budget(self) -> float:
@@ -34,7 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def identity(self) -> dict[str, Any]:
         """What decides a run's figures, and so whether an interrupted run is gone on with."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        del fields["warm"]
+        del fields["warm"], fields["abreast"]
         return fields
 
 

@@ -56,6 +56,9 @@ def run(
         bool | None, typer.Option("--parity/--no-parity", help="Compare every rung with float64.")
     ] = None,
     warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time first (default 0).")] = None,
+    abreast: Annotated[
+        int | None, typer.Option(help="Prepare this many cases at a time, measure them in turn (default 0).")
+    ] = None,
     quick: QuickOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
     recorded: RecordedOption = False,
@@ -77,7 +80,7 @@ def run(
         plan=_plan(targets, grid | ({"smoke": True} if smoke else {})),
         options=given(
             rounds=rounds, budget=budget, timeout=timeout, width=width, isolation=isolation, parity=parity,
-            warm=warm, memory=None if memory is None else memory * 2**20,
+            warm=warm, abreast=abreast, memory=None if memory is None else memory * 2**20,
         ),
         quick=quick,
         store=store,

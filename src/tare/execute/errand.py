@@ -9,11 +9,11 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, TareError, brief
-from tare.execute.executor import LocalExecutor, OnStage, unchecked
+from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.jobs import CurveJob, FramesJob, Job, ReferenceJob, StageJob
 from tare.execute.ladder import reference_case
 from tare.execute.launch import CannotStart, Launcher, SpawnLauncher
-from tare.execute.outcome import failure_of
+from tare.execute.outcome import failure_of, unchecked
 from tare.execute.proof import judge
 from tare.execute.supervise import Ending
 from tare.execute.together import Errand, together

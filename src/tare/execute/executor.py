@@ -2,8 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +15,7 @@ from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, S
 from tare.execute.ladder import reference_case
 from tare.execute.launch import CannotStart, ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.lock import machine_lock
-from tare.execute.outcome import failure_of, round_of
+from tare.execute.outcome import failed_round, failure_of, now, unchecked, watched_round
 from tare.execute.protocol import Checked, Message, Prepared, Probed, Stage
 from tare.execute.supervise import Ending, Watchman, held_by, supervise
 from tare.home import home, make_folder
@@ -96,20 +95,25 @@ class LocalExecutor:
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
         """One fresh process that measures one case. `check` asks for the proof of parity as well."""
-        check = check and options.parity
-        no_reference = self._need_reference(case, options) if check else None
-        reference = self._folder("reference", reference_case(case)) if check and no_reference is None else None
+        reference, no_reference = self._reference_for(case, options, check)
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             done = self._run_executable(rung, case, index, options, reference)
+        elif late := self._late.get(self._warming(case)):
+            return failed_round(index, late, isolation=self._launcher.isolation)
         else:
-            cache = str(self.cache_of(case))
-            if late := self._late.get(WarmJob(case=case, cache=cache)):
-                return _failed(index, late, isolation=self._launcher.isolation)
-            # Once is enough, and the profiler takes a second to begin.
-            job = self._job(case, options, reference=_text(reference), cache=cache, kernels=index == 0)
-            done = self._run(job, index, options)
+            done = self._run(self._round_job(case, index, options, reference), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=unchecked(no_reference))
+
+    def job_beside(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
+        """The job of the same round for a process that is prepared beside others; None where it must be alone."""
+        rung = get_rung(case.rung)
+        if isinstance(rung, NativeRung) and rung.is_executable(case):
+            return None
+        if split_name(case.rung)[1] in rung.solitary or self._warming(case) in self._late:
+            return None
+        reference, no_reference = self._reference_for(case, options, check)
+        return None if no_reference else self._round_job(case, index, options, reference)
 
     def preparations(self, case: Case, parity: bool) -> list[Job]:
         """What can be done ahead for a case, beside other cases and untimed; with `parity`, its reference too."""
@@ -121,7 +125,7 @@ class LocalExecutor:
             return [self._staging(rung.staged_as(case)), *made]
         if not rung.caches or split_name(case.rung)[1] in rung.solitary:
             return made
-        return [WarmJob(case=case, cache=str(self.cache_of(case))), *made]
+        return [self._warming(case), *made]
 
     def prepared_ahead(self, job: Job, ending: Ending, options: Options) -> bool:
         """Takes note of how a preparation beside others ended: what it took says nothing, nor does a failure,
@@ -140,9 +144,24 @@ class LocalExecutor:
             self._late[job] = late
         return good
 
+    def watch(self, device: str, pid: int) -> Watch:
+        """Whoever looks at the machine while a worker measures."""
+        pci = self._gpus.get(device if ":" in device else f"{device}:0")
+        gpu = Gpu.open(pci) if pci else None
+        return Watch(
+            gpu.read if gpu else None,
+            read_memory=lambda: gpu.used_by(pid) if gpu else None,
+            read_host=lambda: held_by(pid),
+        )
+
     def cache_of(self, case: Case) -> Path:
         """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
         return self._folder("cache", case)
+
+    @property
+    def turns(self) -> Path:
+        """Where workers wait that are prepared side by side."""
+        return self._scratch / "turns"
 
     @property
     def launcher(self) -> Launcher:
@@ -152,21 +171,10 @@ class LocalExecutor:
         self._launcher.close()
 
     def _run(self, job: RoundJob, index: int, options: Options, launcher: Launcher | None = None) -> Round:
-        started = datetime.now(UTC).isoformat(timespec="seconds")
+        started = now()
         ending, watch = self._supervise(job, options, job.case.device, launcher)
-        isolation = (launcher or self._launcher).isolation
-        done = round_of(ending, index, started, isolation, options.timeout)
-        memory = done.device_memory
-        if memory and memory.nvml is None and watch.memory_peak is not None:
-            memory = msgspec.structs.replace(
-                memory, nvml=watch.memory_peak, nvml_method="process, seen from outside"
-            )
-        return msgspec.structs.replace(
-            done,
-            telemetry=watch.summary(done, ending.pid),
-            throttled=watch.throttled(done.series),
-            memory_trace=done.memory_trace or watch.memory_trace(done.series),
-            device_memory=memory,
+        return watched_round(
+            ending, watch, index, started, (launcher or self._launcher).isolation, options.timeout
         )
 
     def _run_executable(
@@ -176,15 +184,15 @@ class LocalExecutor:
         try:
             command = self._command(rung, case)
         except TareError as error:
-            return _failed(index, Failure(cause="not-installed", message=str(error), stage="build"))
+            return failed_round(index, Failure(cause="not-installed", message=str(error), stage="build"))
         staging = self._staging(rung.staged_as(case))
         if late := self._late.get(staging):
-            return _failed(index, late)
+            return failed_round(index, late)
         if staging not in self._staged:
             ending, _ = self._supervise(staging, options, case.device)
             failure = failure_of(ending, options.timeout)
             if failure:
-                return _failed(index, failure, ending.seconds)
+                return failed_round(index, failure, ending.seconds)
             self._staged[staging] = next(m for m in ending.messages if isinstance(m, Prepared))
         staged = self._staged[staging]
         # What was staged for another case is counted here as well: alone, this one would have taken as long.
@@ -199,7 +207,7 @@ class LocalExecutor:
         try:
             done = self._run(job, index, options, SpawnLauncher(command, "executable"))
         except CannotStart as error:
-            return _failed(index, Failure(cause="not-installed", message=str(error), stage="start"))
+            return failed_round(index, Failure(cause="not-installed", message=str(error), stage="start"))
         if done.failure:
             return done
         return msgspec.structs.replace(
@@ -212,6 +220,9 @@ class LocalExecutor:
 
     def _referring(self, reference: Case) -> ReferenceJob:
         return ReferenceJob(case=reference, folder=str(self._folder("reference", reference)))
+
+    def _warming(self, case: Case) -> WarmJob:
+        return WarmJob(case=case, cache=str(self.cache_of(case)))
 
     def _staging(self, case: Case) -> StageJob:
         return StageJob(case=case, folder=str(self._folder("stage", case)))
@@ -245,6 +256,18 @@ class LocalExecutor:
             self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 
+    def _reference_for(self, case: Case, options: Options, check: bool) -> tuple[Path | None, Failure | None]:
+        """Where the reference lies that a round is to be compared with, or why there is none."""
+        if not (check and options.parity):
+            return None, None
+        failure = self._need_reference(case, options)
+        return (None, failure) if failure else (self._folder("reference", reference_case(case)), None)
+
+    def _round_job(self, case: Case, index: int, options: Options, reference: Path | None) -> RoundJob:
+        # Once is enough, and the profiler takes a second to begin.
+        cache, kernels = str(self.cache_of(case)), index == 0
+        return self._job(case, options, reference=_text(reference), cache=cache, kernels=kernels)
+
     def _job(self, case: Case, options: Options, **more: Any) -> RoundJob:
         return RoundJob(case=case, budget_s=options.round_budget, width=options.width, **more)
 
@@ -254,44 +277,16 @@ class LocalExecutor:
     def _supervise(
         self, job: Job, options: Options, device: str, launcher: Launcher | None = None
     ) -> tuple[Ending, Watch]:
-        pci = self._gpus.get(device if ":" in device else f"{device}:0")
-        gpu = Gpu.open(pci) if pci else None
-
         def tell(message: Message) -> None:
             if isinstance(message, Stage):
                 self._on_stage(message.name)
 
         with machine_lock(home(), lambda: self._on_stage("waiting for another tare")):
             process = (launcher or self._launcher).launch(job)
-            watch = Watch(
-                gpu.read if gpu else None,
-                read_memory=lambda: gpu.used_by(process.pid) if gpu else None,
-                read_host=lambda: held_by(process.pid),
-            )
+            watch = self.watch(device, process.pid)
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch
 
 
-def renew_together(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
-    """What the workers of each executor share is drawn anew: of all at once, and while nothing is measured."""
-    launchers = [executor.launcher for executor in executors]
-    with machine_lock(home()):
-        for launcher in launchers:
-            launcher.renew(preload)
-        for launcher in launchers:
-            launcher.settle()
-
-
-def _failed(index: int, failure: Failure, seconds: float = 0.0, isolation: str = "executable") -> Round:
-    """A round that ended before its process could begin."""
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    return Round(index=index, started=started, seconds=seconds, isolation=isolation, failure=failure)
-
-
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
-
-
-def unchecked(failure: Failure) -> Parity:
-    """The parity of a rung whose reference could not be computed."""
-    return Parity(status="unchecked", reason=f"the reference failed: {failure.cause}, {failure.message}")

@@ -20,6 +20,9 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     evidence: str | None = None
     # Whether to name the kernels of a step at the end, where a profiler can see them.
     kernels: bool = False
+    # Where others are prepared beside it: a file to lock before sampling, which the parent lets go when it is the
+    # worker's turn.
+    turn: str | None = None
     protocol: int = PROTOCOL
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Protocol
@@ -72,17 +73,22 @@ class ForkLauncher:
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._buffer = b""
+        # Workers may be watched side by side, each by a thread of its own: they all hear of their end through the
+        # one socket, and none takes another's.
+        self._turn = threading.RLock()
+        self._exited: dict[int, int] = {}
 
     def launch(self, job: Job) -> "_Forked":
         """A server that was killed meanwhile is replaced once; what it had forked dies with it."""
-        for _ in range(2):
-            if self._server is None or self._server.poll() is not None:
-                self.renew()
-                self.settle()
-            forked = self._fork(job)
-            if forked is not None:
-                return forked
-            self.close()
+        with self._turn:
+            for _ in range(2):
+                if self._server is None or self._server.poll() is not None:
+                    self.renew()
+                    self.settle()
+                forked = self._fork(job)
+                if forked is not None:
+                    return forked
+                self.close()
         raise TareError("the fork server died while starting a worker; try --isolation spawn")
 
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
@@ -120,12 +126,37 @@ class ForkLauncher:
         finally:
             os.close(messages_end)
             os.close(log_end)
-        reply = self.read_reply(60.0)
+        reply = self._reply_to_request()
         if reply is not None and "pid" in reply:
-            return _Forked(self, reply["pid"], messages, log)
+            assert self._server is not None
+            # Of one before it with the same number, whose end nobody has asked for.
+            self._exited.pop(reply["pid"], None)
+            return _Forked(self, self._server, reply["pid"], messages, log)
         os.close(messages)
         os.close(log)
         return None
+
+    def _reply_to_request(self) -> dict[str, int] | None:
+        """What the server says to a request, whoever ends meanwhile."""
+        while (reply := self.read_reply(60.0)) is not None and "exited" in reply:
+            self._exited[reply["exited"]] = reply["status"]
+        return reply
+
+    def status_of(self, worker: "_Forked", wait_s: float) -> int | None:
+        """The wait status of a worker that has ended; to the parent a server that was killed is the end of all its
+        workers by SIGKILL."""
+        with self._turn:
+            lost = self._server is not worker.server
+            if not lost and worker.pid not in self._exited and (reply := self.read_reply(wait_s)) is not None:
+                lost = "lost" in reply
+                if "exited" in reply:
+                    self._exited[reply["exited"]] = reply["status"]
+            if not lost:
+                return self._exited.pop(worker.pid, None)
+            if self._server is worker.server:
+                self.close()
+        kill_group(worker.pid)
+        return int(signal.SIGKILL)
 
     def read_reply(self, wait_s: float) -> dict[str, int] | None:
         """The server's next line, or None after `wait_s`; a dead server answers {'lost': 1}."""
@@ -157,23 +188,18 @@ class ForkLauncher:
                 self._server.wait()
         self._server = self._socket = None
         self._buffer = b""
+        self._exited = {}
 
 
 class _Forked:
-    def __init__(self, launcher: ForkLauncher, pid: int, messages: int, log: int) -> None:
-        self._launcher = launcher
+    def __init__(
+        self, launcher: ForkLauncher, server: subprocess.Popen[bytes], pid: int, messages: int, log: int
+    ) -> None:
+        self._launcher, self.server = launcher, server
         self.pid, self.messages, self.log = pid, messages, log
 
     def poll(self, wait_s: float) -> int | None:
-        reply = self._launcher.read_reply(wait_s)
-        if reply is None:
-            return None
-        if "lost" in reply:
-            # The server was killed, and its workers with it: to the parent that is the worker's end by SIGKILL.
-            kill_group(self.pid)
-            self._launcher.close()
-            return int(signal.SIGKILL)
-        return reply.get("status")
+        return self._launcher.status_of(self, wait_s)
 
 
 class CannotStart(TareError):

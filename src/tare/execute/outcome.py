@@ -2,11 +2,16 @@
 
 import os
 import signal
+from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from tare.execute.protocol import Checked, Done, Failed, Launched, Measured, Prepared, Weighed
 from tare.execute.supervise import Ending
-from tare.records.record import Failure, Round, Series, Telemetry
+from tare.measure.telemetry import Watch
+from tare.records.record import Failure, Parity, Round, Series, Telemetry
 
 
 def failure_of(ending: Ending, timeout_s: float) -> Failure | None:
@@ -67,6 +72,43 @@ def round_of(ending: Ending, index: int, started: str, isolation: str, timeout_s
     return Round(
         index=index, started=started, seconds=ending.seconds, isolation=isolation, failure=failure, **values
     )
+
+
+def watched_round(
+    ending: Ending,
+    watch: Watch,
+    index: int,
+    started: str,
+    isolation: str,
+    timeout_s: float,
+    ours: Collection[int] = (),
+) -> Round:
+    """The same with what was seen from outside. `ours` are processes of this run that were there beside it."""
+    done = round_of(ending, index, started, isolation, timeout_s)
+    memory = done.device_memory
+    if memory and memory.nvml is None and watch.memory_peak is not None:
+        memory = msgspec.structs.replace(memory, nvml=watch.memory_peak, nvml_method="process, seen from outside")
+    return msgspec.structs.replace(
+        done,
+        telemetry=watch.summary(done, {ending.pid, *ours}),
+        throttled=watch.throttled(done.series),
+        memory_trace=done.memory_trace or watch.memory_trace(done.series),
+        device_memory=memory,
+    )
+
+
+def failed_round(index: int, failure: Failure, seconds: float = 0.0, isolation: str = "executable") -> Round:
+    """A round that ended before its process could begin."""
+    return Round(index=index, started=now(), seconds=seconds, isolation=isolation, failure=failure)
+
+
+def unchecked(failure: Failure) -> Parity:
+    """The parity of a rung whose reference could not be computed."""
+    return Parity(status="unchecked", reason=f"the reference failed: {failure.cause}, {failure.message}")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _lacking(ending: Ending, series: list[Series]) -> Failure | None:

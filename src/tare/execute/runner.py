@@ -75,7 +75,7 @@ def advance(
     if journal.record(case) is not None:
         return None
     done = journal.rounds(case)
-    if index >= len(done) and not _given_up(done):
+    if is_due(case, index, journal):
         listener.starts(case, index)
         made = executor.run_round(case, index, options, check=not any(r.parity for r in done))
         journal.add_round(case, made)
@@ -87,6 +87,12 @@ def advance(
     journal.add_record(record)
     listener.records(record)
     return record
+
+
+def is_due(case: Case, index: int, journal: Known) -> bool:
+    """Whether a round is still to be measured."""
+    done = journal.rounds(case)
+    return journal.record(case) is None and index >= len(done) and not _given_up(done)
 
 
 def make_record(

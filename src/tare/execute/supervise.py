@@ -53,6 +53,8 @@ class Watchman:
     memory: int | None = None
     on_tick: Callable[[], None] = lambda: None
     on_message: Callable[[Message], None] = field(default=lambda _: None)
+    # Whether the worker stands still because we want it to: that time is not its own.
+    stands_still: Callable[[], bool] = lambda: False
 
 
 def supervise(process: Process, watchman: Watchman) -> Ending:
@@ -70,7 +72,7 @@ class _Supervision:
         self._process, self._watchman = process, watchman
         self._began = time.monotonic()
         self._looked = self._memory_due = self._began
-        self._watched_s = 0.0
+        self._watched_s = self._stood_s = 0.0
         self._partial = bytearray()
         self._tail = b""
         self._ending = Ending(0, None, [], "", 0.0, process.pid)
@@ -133,8 +135,11 @@ class _Supervision:
     def _limit(self) -> None:
         """Time counts while this process watches: what a worker did or said while it could not is still unread."""
         now = time.monotonic()
-        self._watched_s += min(now - self._looked, LONGEST_TICK_S)
-        self._looked = now
+        passed, self._looked = now - self._looked, now
+        if self._watchman.stands_still():
+            self._stood_s += passed
+            return
+        self._watched_s += min(passed, LONGEST_TICK_S)
         if self._watched_s > self._watchman.timeout_s:
             self._kill("timeout")
         elif now >= self._memory_due:
@@ -162,7 +167,7 @@ class _Supervision:
         ending = self._ending
         ending.status = status
         ending.log = self._tail.decode(errors="replace")
-        ending.seconds = time.monotonic() - self._began
+        ending.seconds = time.monotonic() - self._began - self._stood_s
         ending.oom_kills = self._oom.kills()
         return ending
 

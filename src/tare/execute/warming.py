@@ -4,7 +4,6 @@ What is left behind (caches, staged programs, references) is what a case's first
 rounds find everything warm. Nothing that is prepared here is timed.
 """
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 
 from tare.cases.case import Case
@@ -16,7 +15,7 @@ from tare.execute.ladder import ladders
 from tare.execute.launch import SpawnLauncher
 from tare.execute.outcome import failure_of
 from tare.execute.supervise import Ending
-from tare.execute.together import Errand, together
+from tare.execute.together import Errand, spare_cores, together
 
 # So many ladders for each of those that work at a time: enough that few wait for the slowest, and so few that an
 # interruption does not find much prepared and nothing measured.
@@ -36,22 +35,22 @@ def portions(cases: Iterable[Case], at_once: int) -> list[list[Case]]:
 def warm(
     cases: Iterable[Case], executor: LocalExecutor, options: Options, tell: Callable[[str], None] = lambda _: None
 ) -> int:
-    """Prepares `options.warm` cases at a time, and says how many succeeded; those that fail will fail again in
-    their first round, which keeps the cause. What took too long is not tried again, and its round says so. What
-    had no memory beside the others is compiled once more alone."""
+    """Prepares cases side by side, as many as `options` say; returns how many succeeded. Those that fail will fail
+    again in their first round, which keeps the cause. What took too long is not tried again: its round says so.
+    What had no memory beside the others is compiled once more alone."""
     # Two cases that read the same files have the same job, which is done once. What compiles comes first: it takes
-    # longest.
+    # longest. Cases that go abreast compile beside each other anyway, and need no more than their references.
     asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options.parity))
     jobs = sorted(asked, key=lambda job: isinstance(job, ReferenceJob))
+    if not options.warm:
+        jobs = [job for job in jobs if isinstance(job, ReferenceJob)]
     if not jobs:
         return 0
     good: dict[Job, bool] = {}
 
     def prepare(due: Sequence[Job], at_once: int) -> list[Job]:
         """Returns what had no memory beside the others."""
-        # The compiler's own processes share the cores with those of the other cases.
-        threads = max((os.cpu_count() or 1) // at_once, 1)
-        launcher = SpawnLauncher(variables={"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
+        launcher = SpawnLauncher(variables=spare_cores(at_once))
         crowded: list[Job] = []
 
         def ended(at: int, ending: Ending) -> None:
@@ -61,12 +60,12 @@ def warm(
             good[due[at]] = executor.prepared_ahead(due[at], ending, options)
             tell(f"preparing ahead: {len(good)} of {len(jobs)}")
 
-        errands = [Errand(job, launcher) for job in due]
+        errands = [Errand(job, executor.launcher if isinstance(job, ReferenceJob) else launcher) for job in due]
         together(errands, options, at_once, ended, lambda: tell("waiting for another tare"))
         return crowded
 
     tell(f"preparing ahead: 0 of {len(jobs)}")
-    if crowded := prepare(jobs, options.warm):
+    if crowded := prepare(jobs, options.warm or options.abreast):
         prepare(crowded, 1)
     return sum(good.values())
 

@@ -1,7 +1,7 @@
 """An executor for as long as a verb needs it; with a plan expanded for this machine, where it goes by a plan."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,9 +9,11 @@ from tare.cases.grid import Expansion, nothing_to_do
 from tare.cases.plan import Plan, expand_plan
 from tare.execute.catalogue import LocalCatalogue, check_plan
 from tare.execute.errand import ErrandExecutor
-from tare.execute.executor import OnStage, make_launcher
+from tare.execute.executor import LocalExecutor, OnStage, make_launcher
+from tare.execute.lock import machine_lock
 from tare.execute.protocol import Probed
 from tare.execute.scratch import scratch
+from tare.home import home
 
 
 @contextmanager
@@ -29,6 +31,16 @@ def open_executor(
             yield executor
         finally:
             executor.close()
+
+
+def renew_together(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
+    """What the workers of each executor share is drawn anew: of all at once, and while nothing is measured."""
+    launchers = [executor.launcher for executor in executors]
+    with machine_lock(home()):
+        for launcher in launchers:
+            launcher.renew(preload)
+        for launcher in launchers:
+            launcher.settle()
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Watching the machine during a round, from the parent process: nothing here runs in the measured one."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import psutil
@@ -65,8 +65,9 @@ class Watch:
             device=device if len(device) == len(inside) else None,
         )
 
-    def summary(self, done: Round, pid: int) -> Telemetry:
-        """The readings as a record keeps them; energy and clocks only from while the steps were sampled."""
+    def summary(self, done: Round, ours: Collection[int]) -> Telemetry:
+        """The readings as a record keeps them; energy and clocks only from while the steps were sampled. The
+        worker and those of this run that wait for their turn are `ours`."""
         gpu = self._while_sampling(done.series)
         return Telemetry(
             samples=len(self.readings),
@@ -77,7 +78,7 @@ class Watch:
             energy_j_per_step=_energy(self.readings, done.series),
             throttle_reasons=sorted({reason for g in gpu for reason in g.throttle or ()}),
             other_gpu_processes=max(
-                (len(set(g.processes) - {pid}) for g in gpu if g.processes is not None), default=None
+                (len(set(g.processes).difference(ours)) for g in gpu if g.processes is not None), default=None
             ),
             cpu_load=psutil.cpu_percent() / 100,
             cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,

@@ -14,9 +14,9 @@ from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput, TareError, unknown
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, make_launcher, renew_together
+from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.protocol import Probed
-from tare.execute.workshop import open_executor
+from tare.execute.workshop import open_executor, renew_together
 from tare.guard.absent import refuse_impossible
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules

@@ -12,17 +12,15 @@ from tare.cases.grid import Expansion, Skip, nothing_to_do
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import Interrupted
-from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.ladder import ladders
 from tare.execute.preload import preload
 from tare.execute.protocol import Probed
-from tare.execute.runner import run_cases
-from tare.execute.warming import portions, warm
+from tare.execute.together import spare_cores
 from tare.execute.workshop import open_executor
 from tare.records.environment import Environment
-from tare.records.record import BatchSearch, Record, Round
+from tare.records.record import Record
 from tare.report.ladder import Ladder, make_ladders
 from tare.report.overview import overview
 from tare.report.progress import Progress
@@ -32,6 +30,7 @@ from tare.report.terminal import make_console, skipped_view
 from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
+from tare.verbs.measuring import Work
 from tare.verbs.recorded import Taken, comparable_records, count_taken
 
 
@@ -137,7 +136,10 @@ class Session:
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
-            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, self.preload))
+            beside = spare_cores(self._options.abreast) if self._options.abreast else None
+            executor = stack.enter_context(
+                open_executor(self._options.isolation, progress.stage, self.preload, variables=beside)
+            )
             probed = executor.probe()
             catalogue = LocalCatalogue(probed, self._unwanted)
             found = expand_plan(self._plan, catalogue)
@@ -150,7 +152,7 @@ class Session:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             known = {record.id for record in journal.all_records()}
             progress.plans(dict.fromkeys(planned, self._options.rounds), [journal])
-            work = _Work(self._options, probed.environment, executor, journal, progress, fail_fast)
+            work = Work(self._options, probed.environment, executor, journal, progress, fail_fast)
             outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
             try:
                 work.measure(found.cases)
@@ -194,69 +196,6 @@ class Session:
         mark = fingerprint(found.cases, about)
         earlier = resume(store, mark, claims) if again else None
         return earlier or begin(store, self._plan.name, mark, found.skipped, claims)
-
-
-class _Work:
-    """Measuring cases, and searching for the batch of those that have none yet."""
-
-    def __init__(
-        self,
-        options: Options,
-        environment: Environment,
-        executor: LocalExecutor,
-        journal: StoreJournal,
-        progress: Progress,
-        fail_fast: bool,
-    ) -> None:
-        self._options, self._environment, self._executor = options, environment, executor
-        self._journal, self._progress, self._fail_fast = journal, progress, fail_fast
-        self._stopped = False
-        self.cases: list[Case] = []
-
-    def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
-        self.cases += cases
-        for portion in portions(cases, self._options.warm):
-            if self._stopped:
-                return
-            if self._options.warm:
-                left = [case for case in portion if self._journal.record(case) is None]
-                warm(left, self._executor, self._options, self._progress.stage)
-            made = run_cases(
-                portion,
-                self._options,
-                self._environment,
-                self._executor,
-                self._journal,
-                self._progress,
-                self._fail_fast,
-                searches,
-            )
-            self._stopped = self._fail_fast and any(record.failed for record in made)
-
-    def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
-        """Finds a batch on one rung of the ladder, and measures all of its rungs at it."""
-        if self._stopped:
-            return
-        first = searching(ladder)
-        search = found_before(first, self._journal.all_records()) or search_batch(first, self._point)
-        cases = []
-        for case in (with_batch(case, search.chosen) for case in ladder):
-            refused = catalogue.refusal(case)
-            if refused:
-                skipped.append(Skip(case.key, *refused))
-            else:
-                cases.append(case)
-        self.measure(cases, {with_batch(first, search.chosen): search})
-
-    def _point(self, case: Case) -> Round:
-        """One batch of a search. What an interrupted one had measured leads it to the same choice again."""
-        known = self._journal.point(case)
-        if known is not None:
-            return known
-        self._progress.searches(case)
-        done = self._executor.run_round(case, 0, search_options(self._options), check=False)
-        self._journal.add_point(case, done)
-        return done
 
 
 def preload_of(plan: Plan) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from tare.execute.protocol import (
     Stage,
     Weighed,
 )
+from tare.execute.turns import await_turn
 from tare.execute.worker.audit import left_running
 from tare.execute.worker.duties import DUTIES
 from tare.records.record import Failure, Series
@@ -94,6 +95,11 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     # What was made so far lives to the end: the collector need not look at it in every step.
     gc.collect()
     gc.freeze()
+    if job.turn:
+        send(Stage("turn"))
+        await_turn(Path(job.turn))
+        # The processor's pace while others were prepared is not that of the steps.
+        spin_before = spin_ns()
     send(Stage("sample"))
     taken: list[Series] = []
 

@@ -1,0 +1,81 @@
+"""Measuring the cases of a run, however it was asked to: ahead, abreast, with a batch still to be found."""
+
+from tare.cases.case import Case
+from tare.cases.grid import Skip
+from tare.cases.options import Options
+from tare.execute.abreast import run_abreast
+from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
+from tare.execute.catalogue import LocalCatalogue
+from tare.execute.executor import LocalExecutor
+from tare.execute.runner import run_cases
+from tare.execute.warming import portions, warm
+from tare.records.environment import Environment
+from tare.records.record import BatchSearch, Round
+from tare.report.progress import Progress
+from tare.store.journal import StoreJournal
+
+
+class Work:
+    """Measuring cases, and searching for the batch of those that have none yet."""
+
+    def __init__(
+        self,
+        options: Options,
+        environment: Environment,
+        executor: LocalExecutor,
+        journal: StoreJournal,
+        progress: Progress,
+        fail_fast: bool,
+    ) -> None:
+        self._options, self._environment, self._executor = options, environment, executor
+        self._journal, self._progress, self._fail_fast = journal, progress, fail_fast
+        self._stopped = False
+        self.cases: list[Case] = []
+
+    def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
+        self.cases += cases
+        options, tell = self._options, self._progress.stage
+        how = (
+            options,
+            self._environment,
+            self._executor,
+            self._journal,
+            self._progress,
+            self._fail_fast,
+            searches,
+        )
+        for portion in portions(cases, options.warm or options.abreast):
+            if self._stopped:
+                return
+            left = [case for case in portion if self._journal.record(case) is None]
+            if options.warm or options.abreast:
+                warm(left, self._executor, options, tell)
+            if options.abreast:
+                run_abreast(left, *how, tell)
+            made = run_cases(portion, *how)
+            self._stopped = self._fail_fast and any(record.failed for record in made)
+
+    def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
+        """Finds a batch on one rung of the ladder, and measures all of its rungs at it."""
+        if self._stopped:
+            return
+        first = searching(ladder)
+        search = found_before(first, self._journal.all_records()) or search_batch(first, self._point)
+        cases = []
+        for case in (with_batch(case, search.chosen) for case in ladder):
+            refused = catalogue.refusal(case)
+            if refused:
+                skipped.append(Skip(case.key, *refused))
+            else:
+                cases.append(case)
+        self.measure(cases, {with_batch(first, search.chosen): search})
+
+    def _point(self, case: Case) -> Round:
+        """One batch of a search. What an interrupted one had measured leads it to the same choice again."""
+        known = self._journal.point(case)
+        if known is not None:
+            return known
+        self._progress.searches(case)
+        done = self._executor.run_round(case, 0, search_options(self._options), check=False)
+        self._journal.add_point(case, done)
+        return done
