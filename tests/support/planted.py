@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
@@ -104,6 +105,28 @@ def _nan_later(call: int, y: Any) -> Any:
     return y if call < 20 else y * float("nan")
 
 
+def _busy(call: int, y: Any) -> Any:
+    """As a compiler would be, in its preparation: it notes when it was at work."""
+    end = time.monotonic() + 0.5 * y.shape[0]
+    with Path(os.environ["PLANTED_NOTES"], f"busy-{y.shape[0]}").open("a") as notes:
+        while call == 1 and time.monotonic() < end:
+            notes.write(f"{time.perf_counter_ns()}\n")
+            notes.flush()
+            time.sleep(0.001)
+    return y
+
+
+def _crowded(_: int, y: Any) -> Any:
+    """Has no memory the first time."""
+    import torch
+
+    been = Path(os.environ["PLANTED_NOTES"], "crowded")
+    if not been.exists():
+        been.touch()
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
+    return y
+
+
 for _name, _deed in {
     "segfault": _segfault,
     "abort": _abort,
@@ -117,6 +140,8 @@ for _name, _deed in {
     "nan": _nan_later,
     "batch_device": _device_memory_from_16,
     "batch_host": _host_memory_by_batch,
+    "busy": _busy,
+    "crowded": _crowded,
 }.items():
     _plant(_name, _deed)
 

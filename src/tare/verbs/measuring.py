@@ -44,7 +44,7 @@ class Work:
             self._fail_fast,
             searches,
         )
-        for portion in portions(cases, options.warm or options.abreast):
+        for portion in portions(cases, options.warm):
             if self._stopped:
                 return
             left = [case for case in portion if self._journal.record(case) is None]

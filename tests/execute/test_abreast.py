@@ -1,0 +1,211 @@
+"""Rounds abreast, in processes of their own: nobody is at work while another is measured, and nothing is lost."""
+
+import itertools
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from builders import ENVIRONMENT
+from checking import Silent
+from commandline import planted_environment
+from proof import make
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.abreast import NOTE, run_abreast
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.jobs import ProbeJob
+from tare.execute.launch import ForkLauncher, Launcher
+from tare.execute.protocol import Done
+from tare.execute.runner import run_cases
+from tare.execute.supervise import Watchman, supervise
+from tare.records.record import Record, Round
+
+OPTIONS = Options(rounds=1, budget=0.3, parity=False, abreast=3)
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("notes")
+
+
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Iterator[Launcher]:
+    with pytest.MonkeyPatch.context() as patch:
+        environment = planted_environment(tmp_path_factory.mktemp("home")) | {"PLANTED_NOTES": str(notes)}
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        made = make_launcher("fork")
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
+    return LocalExecutor(launcher, tmp_path / "scratch")
+
+
+@dataclass
+class Kept(Silent):
+    """A journal."""
+
+    run: str = "run1"
+    kept: dict[Case, list[Round]] = field(default_factory=dict)
+    made: dict[Case, Record] = field(default_factory=dict)
+
+    def rounds(self, case: Case) -> list[Round]:
+        return list(self.kept.get(case, []))
+
+    def record(self, case: Case) -> Record | None:
+        return self.made.get(case)
+
+    def add_round(self, case: Case, done: Round) -> None:
+        self.kept.setdefault(case, []).append(done)
+
+    def add_record(self, record: Record) -> None:
+        self.made[record.case] = record
+
+    def abreast(
+        self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS, fast: bool = False
+    ) -> None:
+        run_abreast(cases, options, ENVIRONMENT, executor, self, self, fast)
+
+    def alone(self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS) -> None:
+        run_cases(cases, options, ENVIRONMENT, executor, self, self)
+
+
+def planted(name: str, batch: int = 4) -> Case:
+    return Case(workload=f"planted_{name}", rung="eager", batch=batch)
+
+
+def spans(done: Round) -> list[tuple[int, int]]:
+    return [(one.at_ns[0], one.at_ns[-1] + one.wall_ns[-1]) for one in done.series]
+
+
+def test_nobody_is_at_work_while_another_is_measured(executor: LocalExecutor, notes: Path) -> None:
+    """Three quick ones, and two that are at work for one and two seconds before they can be measured."""
+    quick = [make("mlp", "eager", "infer", batch=batch, threads=1) for batch in (1, 2, 3)]
+    busy = [planted("busy", batch) for batch in (2, 4)]
+    journal = Kept()
+    journal.abreast(executor, *busy, *quick)
+    measured = {case: spans(done[0]) for case, done in journal.kept.items()}
+    assert set(measured) == {*quick, *busy}
+    everybody = sorted((low, high, case.key) for case, found in measured.items() for low, high in found)
+    for (_, high, first), (low, _, second) in itertools.pairwise(everybody):
+        assert high <= low, (first, second)
+    for case in busy:
+        at_work = [int(line) for line in (notes / f"busy-{case.batch}").read_text().splitlines()]
+        assert at_work
+        others = [span for other, found in measured.items() if other is not case for span in found]
+        inside = [at for at in at_work for low, high in others if low <= at <= high]
+        assert not inside, "one that is stopped notes nothing"
+
+
+def test_what_was_measured_abreast_is_a_round_like_another(executor: LocalExecutor) -> None:
+    case = make("mlp", "eager", "infer", threads=1)
+    journal, alone = Kept(), Kept()
+    checked = msgspec.structs.replace(OPTIONS, rounds=2, parity=True)
+    journal.abreast(executor, case, options=checked)
+    alone.alone(executor, case, options=checked)
+    record, other = journal.made[case], alone.made[case]
+    assert (record.ok, record.parity.status, [r.index for r in record.rounds]) == (True, "same", [0, 1])
+    first, second = record.rounds[0], other.rounds[0]
+    assert first.counts == second.counts
+    assert first.host_memory is not None
+    assert (first.isolation, first.operators) == (second.isolation, second.operators)
+    assert [one.kind for one in first.series] == [one.kind for one in second.series]
+    assert (first.prepare_s, first.build_s, first.notes) == (None, None, [NOTE])
+    assert second.prepare_s is not None
+
+
+def test_what_fails_by_itself_is_kept_with_its_cause(executor: LocalExecutor) -> None:
+    journal = Kept()
+    good = make("mlp", "eager", "infer", threads=1)
+    journal.abreast(executor, planted("raise"), good, planted("nan"))
+    causes = {case.workload: record.failure and record.failure.cause for case, record in journal.made.items()}
+    assert causes == {"planted_raise": "exception", "mlp": None, "planted_nan": "nan"}
+
+
+def test_what_others_may_have_caused_is_measured_again_alone(executor: LocalExecutor) -> None:
+    journal = Kept()
+    cases = planted("crowded"), planted("segfault"), make("mlp", "eager", "infer", threads=1)
+    journal.abreast(executor, *cases)
+    assert [case.workload for case in journal.made] == ["mlp"]
+    journal.alone(executor, *cases)
+    crowded, crashed = (journal.made[case] for case in cases[:2])
+    assert crowded.ok
+    assert (NOTE in crowded.rounds[0].notes, len(crowded.rounds)) == (False, 1)
+    assert crashed.failure is not None
+    assert crashed.failure.cause == "signal"
+
+
+def test_time_in_which_it_has_to_stand_still_is_not_its_own(executor: LocalExecutor) -> None:
+    """One hangs until its timeout; the others wait for it longer than they may take, and are measured."""
+    hurried = msgspec.structs.replace(OPTIONS, timeout=6, abreast=6)
+    quick = [make("mlp", "eager", "infer", batch=batch, threads=1) for batch in (1, 2)]
+    journal = Kept()
+    journal.abreast(executor, planted("hang"), *quick, options=hurried)
+    failure = journal.made[planted("hang")].failure
+    assert failure is not None
+    assert (failure.cause, failure.message) == ("timeout", "stopped after 6 s")
+    assert all(journal.made[case].ok for case in quick)
+    assert all(journal.kept[case][0].seconds < 6 for case in quick)
+
+
+def test_what_has_to_be_alone_is_left(executor: LocalExecutor) -> None:
+    journal = Kept()
+    journal.abreast(executor, make("mlp", "compile:max-autotune", "infer"), make("mlp", "aot", "infer"))
+    assert journal.kept == {}
+
+
+def test_what_is_known_is_not_measured_again(executor: LocalExecutor) -> None:
+    case = make("mlp", "eager", "infer", threads=1)
+    journal = Kept()
+    journal.abreast(executor, case)
+    before = list(journal.kept[case])
+    journal.abreast(executor, case)
+    journal.alone(executor, case)
+    assert journal.kept[case] == before
+
+
+def test_the_first_failure_ends_it_where_that_is_asked_for(executor: LocalExecutor) -> None:
+    journal = Kept()
+    one_by_one = msgspec.structs.replace(OPTIONS, abreast=1)
+    cases = planted("raise"), make("mlp", "eager", "infer", threads=1)
+    journal.abreast(executor, *cases, options=one_by_one, fast=True)
+    assert [case.workload for case in journal.made] == ["planted_raise"]
+
+
+@dataclass
+class Impatient(Kept):
+    def ends(self, case: Case, done: Round) -> None:  # noqa: ARG002
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_ends_who_waits_and_who_is_stopped(executor: LocalExecutor) -> None:
+    def workers() -> list[psutil.Process]:
+        return [one for child in psutil.Process().children() for one in child.children(recursive=True)]
+
+    journal = Impatient()
+    # Of three at a time one is enough for turns to begin: the one that hangs is stopped then.
+    with pytest.raises(KeyboardInterrupt):
+        journal.abreast(
+            executor, planted("hang"), *(make("mlp", "eager", "infer", batch=n, threads=1) for n in (1, 2))
+        )
+    assert len(journal.kept) == 1, "what was measured is kept"
+    _, alive = psutil.wait_procs(workers(), timeout=60)
+    assert not alive
+    assert isinstance(supervise(executor.launcher.launch(ProbeJob()), Watchman(120)).messages[-1], Done)
+
+
+def test_workers_side_by_side_each_have_their_own_end(launcher: Launcher) -> None:
+    assert isinstance(launcher, ForkLauncher)
+    first, second = launcher.launch(ProbeJob()), launcher.launch(ProbeJob())
+    psutil.Process(first.pid).send_signal(signal.SIGKILL)
+    ended = supervise(second, Watchman(120))
+    assert (ended.status, isinstance(ended.messages[-1], Done)) == (0, True)
+    assert supervise(first, Watchman(120)).status == signal.SIGKILL
