@@ -23,6 +23,7 @@ from tare.execute.together import Errand
 from tare.execute.warming import portions, warm
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
+CHECKED = msgspec.structs.replace(OPTIONS, parity=True)
 HANGS = Case(workload="planted_hang", rung="compile", batch=4)
 
 
@@ -56,8 +57,8 @@ def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
 )
 def test_what_a_rung_can_have_done_ahead(executor: LocalExecutor, rung: str, job: type | None) -> None:
     case = make("mlp", rung, "infer")
-    assert [type(one) for one in executor.preparations(case, parity=False)] == [job] * (job is not None)
-    *_, reference = executor.preparations(case, parity=True)
+    assert [type(one) for one in executor.preparations(case, OPTIONS)] == [job] * (job is not None)
+    *_, reference = executor.preparations(case, CHECKED)
     assert isinstance(reference, ReferenceJob)
     assert reference.beside
 
@@ -85,29 +86,27 @@ def test_what_was_prepared_ahead_is_warm_in_the_first_round(executor: LocalExecu
 
 def test_a_reference_is_made_ahead_once_for_a_ladder(executor: LocalExecutor) -> None:
     rungs = [make("mlp", rung, "infer", threads=1) for rung in ("eager", "torchscript")]
-    checked = msgspec.structs.replace(OPTIONS, parity=True)
-    assert warm(rungs, executor, checked) == 1
+    assert warm(rungs, executor, CHECKED) == 1
     stages: list[str] = []
     executor._on_stage = stages.append
-    done = executor.run_round(rungs[1], 0, checked, check=True)
+    done = executor.run_round(rungs[1], 0, CHECKED, check=True)
     assert done.parity is not None
     assert done.parity.status == "same"
     assert "reference" not in stages
-    assert warm(rungs, executor, checked) == 0
+    assert warm(rungs, executor, CHECKED) == 0
 
 
 def test_a_reference_that_fails_ahead_is_left_to_its_round(executor: LocalExecutor) -> None:
     case = Case(workload="planted_raise", rung="eager", batch=4)
-    checked = msgspec.structs.replace(OPTIONS, parity=True)
-    assert warm([case], executor, checked) == 0
-    assert executor.preparations(case, parity=True) != []
+    assert warm([case], executor, CHECKED) == 0
+    assert executor.preparations(case, CHECKED) != []
 
 
 def test_cases_that_read_the_same_files_are_staged_once(executor: LocalExecutor) -> None:
     plain, captured = (make("mlp", rung, "infer", device="cuda") for rung in ("vendor", "vendor:graph"))
-    assert executor.preparations(plain, parity=False) == executor.preparations(captured, parity=False) != []
-    assert executor.preparations(plain, parity=False) != executor.preparations(
-        make("mlp", "vendor", "infer", device="cuda", batch=5), parity=False
+    assert executor.preparations(plain, OPTIONS) == executor.preparations(captured, OPTIONS) != []
+    assert executor.preparations(plain, OPTIONS) != executor.preparations(
+        make("mlp", "vendor", "infer", device="cuda", batch=5), OPTIONS
     )
     said: list[str] = []
     assert warm([plain, captured], executor, OPTIONS, said.append) == 1
@@ -160,8 +159,7 @@ def test_what_has_no_memory_beside_others_is_prepared_alone(
 
     monkeypatch.setattr(warming, "together", crowd)
     said: list[str] = []
-    checked = msgspec.structs.replace(OPTIONS, parity=True)
-    assert warm([big, small], executor, checked, said.append) == 3
+    assert warm([big, small], executor, CHECKED, said.append) == 3
     both = ["WarmJob mlp", "WarmJob mnist_cnn", "ReferenceJob mlp", "ReferenceJob mnist_cnn"]
     assert seen == [(2, both), (1, ["WarmJob mlp"])], "a reference is left to its round, which has all the room"
     assert said[-1] == "preparing ahead: 4 of 4"

@@ -9,6 +9,7 @@ import msgspec
 from tare.errors import BadInput, brief, quote, unknown
 
 Isolation = Literal["fork", "spawn"]
+Reference = Literal["float64", "float32"]
 # macOS forbids much of what torch does in a process that was forked and not started anew.
 DEFAULT_ISOLATION: Isolation = "spawn" if sys.platform == "darwin" else "fork"
 
@@ -23,6 +24,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     isolation: Isolation = DEFAULT_ISOLATION
     memory: Annotated[int, msgspec.Meta(ge=2**20, le=2**60)] | None = None
     parity: bool = True
+    # What a case is compared with: eager in float64 or, for less than float32, in float32: exact enough there, and
+    # a fraction of a GPU's time.
+    reference: Reference = "float64"
     # How many cases are prepared at a time before anything is measured; 0: each in its own first round.
     warm: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
     # How many cases are prepared at a time to be measured in turn; 0: each is prepared when the last is measured.
@@ -37,6 +41,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """What decides a run's figures, and so whether an interrupted run is gone on with."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         del fields["warm"], fields["abreast"]
+        # As runs were marked before there was a choice.
+        if self.reference == "float64":
+            del fields["reference"]
         return fields
 
 
@@ -50,9 +57,9 @@ def make_options(given: dict[str, Any], where: str = "options") -> Options:
     for name in given:
         if name not in Options.__struct_fields__:
             raise unknown("option", name, Options.__struct_fields__, where)
-    isolation = given.get("isolation", DEFAULT_ISOLATION)
-    if isinstance(isolation, str) and isolation not in get_args(Isolation):
-        raise unknown("isolation", isolation, get_args(Isolation), where)
+    for name, known in {"isolation": get_args(Isolation), "reference": get_args(Reference)}.items():
+        if isinstance(value := given.get(name), str) and value not in known:
+            raise unknown(name, value, known, where)
     try:
         return msgspec.convert(given, Options)
     except msgspec.ValidationError as error:

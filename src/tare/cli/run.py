@@ -55,6 +55,9 @@ def run(
     parity: Annotated[
         bool | None, typer.Option("--parity/--no-parity", help="Compare every rung with float64.")
     ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="What to compare with: float64, or float32 for less than that (float64).")
+    ] = None,
     warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time first (default 0).")] = None,
     abreast: Annotated[
         int | None, typer.Option(help="Prepare this many cases at a time, measure them in turn (default 0).")
@@ -80,7 +83,7 @@ def run(
         plan=_plan(targets, grid | ({"smoke": True} if smoke else {})),
         options=given(
             rounds=rounds, budget=budget, timeout=timeout, width=width, isolation=isolation, parity=parity,
-            warm=warm, abreast=abreast, memory=None if memory is None else memory * 2**20,
+            reference=reference, warm=warm, abreast=abreast, memory=None if memory is None else memory * 2**20,
         ),
         quick=quick,
         store=store,

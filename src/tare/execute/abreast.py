@@ -83,7 +83,8 @@ def _due(cases: list[Case], index: int, options: Options, executor: LocalExecuto
             job = executor.job_beside(case, index, options, check)
             found += [_Due(case, job)] if job else []
     # What takes longest to prepare first, so that nobody waits for it alone at the end.
-    return sorted(found, key=lambda one: executor.preparations(one.case, parity=False) == [])
+    itself = msgspec.structs.replace(options, parity=False)
+    return sorted(found, key=lambda one: executor.preparations(one.case, itself) == [])
 
 
 def _measure(

@@ -115,11 +115,11 @@ class LocalExecutor:
         reference, no_reference = self._reference_for(case, options, check)
         return None if no_reference else self._round_job(case, index, options, reference)
 
-    def preparations(self, case: Case, parity: bool) -> list[Job]:
-        """What can be done ahead for a case, beside other cases and untimed; with `parity`, its reference too."""
+    def preparations(self, case: Case, options: Options) -> list[Job]:
+        """What can be done ahead for a case, beside other cases and untimed; for parity, its reference too."""
         reference = reference_case(case)
-        wanted = parity and reference.key not in self._references
-        made: list[Job] = [msgspec.structs.replace(self._referring(reference), beside=True)] if wanted else []
+        wanted = options.parity and reference.key not in self._references
+        made: list[Job] = [self._referring(reference, options, beside=True)] if wanted else []
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             return [self._staging(rung.staged_as(case)), *made]
@@ -218,8 +218,9 @@ class LocalExecutor:
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
 
-    def _referring(self, reference: Case) -> ReferenceJob:
-        return ReferenceJob(case=reference, folder=str(self._folder("reference", reference)))
+    def _referring(self, reference: Case, options: Options, beside: bool = False) -> ReferenceJob:
+        folder = str(self._folder("reference", reference))
+        return ReferenceJob(case=reference, folder=folder, beside=beside, storage=options.reference)
 
     def _warming(self, case: Case) -> WarmJob:
         return WarmJob(case=case, cache=str(self.cache_of(case)))
@@ -252,7 +253,7 @@ class LocalExecutor:
         wanted = reference_case(case)
         if wanted.key not in self._references:
             self._on_stage("reference")
-            heard = self.send(self._referring(wanted), options, case.device)
+            heard = self.send(self._referring(wanted, options), options, case.device)
             self._references[wanted.key] = heard if isinstance(heard, Failure) else None
         return self._references[wanted.key]
 

@@ -27,9 +27,10 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
 
 
 class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
-    """Compute what a case should give, in float64, into a folder. With `steps`, the curve of losses over that many
-    batches of `data`. With `widen`, make the yardstick of the reference that is there know flips. `beside` others,
-    which hold memory of the device, what does not fit in float64 is no reason to make do with less."""
+    """Compute what a case should give, in float64 or what `storage` says, into a folder. With `steps`, the curve
+    of losses over that many batches of `data`. With `widen`, make the yardstick of the reference that is there
+    know flips. `beside` others, which hold memory of the device, what does not fit in float64 is no reason to make
+    do with less."""
 
     case: Case
     folder: str
@@ -37,6 +38,7 @@ class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", t
     steps: int = 0
     widen: bool = False
     beside: bool = False
+    storage: str = "float64"
 
 
 class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):

@@ -40,7 +40,7 @@ def warm(
     What had no memory beside the others is compiled once more alone."""
     # Two cases that read the same files have the same job, which is done once. What compiles comes first: it takes
     # longest. Cases that go abreast compile beside each other anyway, and need no more than their references.
-    asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options.parity))
+    asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options))
     jobs = sorted(asked, key=lambda job: isinstance(job, ReferenceJob))
     if not options.warm:
         jobs = [job for job in jobs if isinstance(job, ReferenceJob)]

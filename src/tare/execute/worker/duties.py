@@ -29,7 +29,7 @@ def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
     if job.widen:
         widen_reference(job.case, Path(job.folder), job.data, job.steps)
     else:
-        make_reference(job.case, Path(job.folder), job.data, job.steps, job.beside)
+        make_reference(job.case, Path(job.folder), job.data, job.steps, job.beside, job.storage)
 
 
 @does(jobs.StageJob)

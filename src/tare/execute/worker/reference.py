@@ -43,14 +43,17 @@ ROUNDING = {"fp32": 2.0**-23, "tf32": 2.0**-11}
 REACH = YARDSTICKS
 
 
-def make_reference(case: Case, folder: Path, data: str = "", steps: int = 0, beside: bool = False) -> None:
+def make_reference(
+    case: Case, folder: Path, data: str = "", steps: int = 0, beside: bool = False, storage: str = "float64"
+) -> None:
     """Computes the reference and eager's own error at the case's precision into a folder: for the first steps on
     the workload's own batch or, with `steps`, for a curve of losses on real data. In float32 where float64 has no
-    room, unless that is for others `beside` it."""
+    room, unless that is for others `beside` it, and where `storage` asks for it; but never by itself what is in
+    float32."""
     pin_flags(msgspec.structs.replace(case, precision="fp32"))
     device = "cpu" if case.device_type in WITHOUT_FLOAT64 else case.device
     batches = batches_of(case, data, steps) if steps else []
-    storage = "float64"
+    storage = "float64" if case.precision == "fp32" else storage
     wanted = msgspec.structs.replace(case, device=device)
     try:
         reference = _evidence(wanted, reference_numerics(case.precision, storage), batches)
