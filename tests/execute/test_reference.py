@@ -10,7 +10,7 @@ import pytest
 import torch
 from proof import make
 
-from tare.cases.case import Case, Precision
+from tare.cases.case import Case
 from tare.execute.proof import prove
 from tare.execute.worker import reference
 from tare.measure.parity import compare, errors, load_reference
@@ -116,18 +116,6 @@ def test_without_room_for_float64_a_reference_alone_is_of_float32_and_one_beside
     found = load_reference(tmp_path)
     assert found is not None
     assert found.described == "eager float32 on cpu"
-
-
-@pytest.mark.parametrize(("precision", "found_in"), [("bf16", "float32"), ("fp32", "float64")])
-def test_a_reference_in_float32_is_for_less_than_that(
-    edge: Workload, tmp_path: Path, precision: Precision, found_in: str
-) -> None:
-    case = Case(workload=edge.name, rung="eager", batch=4, sizes={}, precision=precision)
-    reference.make_reference(case, tmp_path, storage="float32")
-    found = load_reference(tmp_path)
-    assert found is not None
-    assert found.described == f"eager {found_in} on cpu"
-    assert {str(array.dtype) for array in found.arrays.values()} == {found_in}
 
 
 def proved(

@@ -24,6 +24,7 @@ def fill_cache(case: Case, folder: str) -> None:
     kernel's variants is not kept: the measured process times them anew, in seconds."""
     from torch._inductor import config
 
+    from tare.execute.worker.crowd import may_build_on_one_core, one_core
     from tare.measure.devices import make_clock
     from tare.rungs import get_rung
     from tare.rungs.numerics import pin_flags
@@ -32,6 +33,7 @@ def fill_cache(case: Case, folder: str) -> None:
     pin_flags(case)
     use_cache(folder)
     config.autotune_local_cache = False
-    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    with one_core(may_build_on_one_core(case)):
+        program = get_rung(case.rung).prepare(get_workload(case.workload), case)
     make_clock(program.device).time(program.step, 1)
     program.close()

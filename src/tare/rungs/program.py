@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from tare.cases.case import Case
 from tare.rungs.base import Arrays
+from tare.rungs.evidence import thinned
 from tare.rungs.feeds import copy_into, make_feed, move
 from tare.rungs.numerics import PRECISIONS, Numerics, dtype
 from tare.rungs.optimizers import make_optimizer, zero_state
@@ -204,7 +205,7 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def _to_host(tensor: Any) -> Any:
-    tensor = tensor.detach()
+    tensor = thinned(tensor.detach())
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.float()
     return tensor.cpu().numpy().copy()

@@ -44,7 +44,8 @@ class Work:
             self._fail_fast,
             searches,
         )
-        for portion in portions(cases, options.warm):
+        # Abreast, only references are made ahead, and in larger portions fewer wait for the last to be prepared.
+        for portion in portions(cases, options.warm or 2 * options.abreast):
             if self._stopped:
                 return
             left = [case for case in portion if self._journal.record(case) is None]

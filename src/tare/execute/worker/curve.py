@@ -13,6 +13,7 @@ from tare.data import Shapes, load, make_batches
 from tare.execute.jobs import CurveJob
 from tare.rungs import get_rung
 from tare.rungs.base import Arrays
+from tare.rungs.evidence import thinned
 from tare.rungs.numerics import pin_flags
 from tare.workloads import Batch, get_workload
 
@@ -69,4 +70,4 @@ def write_evidence(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def read_evidence(folder: Path) -> Arrays:
     """What an executable or `write_evidence` wrote; nothing in it is ever unpickled."""
     names = json.loads((folder / "names.json").read_text())
-    return {name: np.load(folder / f"{i}.npy", allow_pickle=False) for i, name in enumerate(names)}
+    return {name: thinned(np.load(folder / f"{i}.npy", allow_pickle=False)) for i, name in enumerate(names)}

@@ -24,11 +24,13 @@ def does(job: type) -> Callable[[Duty], Duty]:
 
 @does(jobs.ReferenceJob)
 def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
+    from tare.execute.worker.crowd import one_core
     from tare.execute.worker.reference import make_reference, widen_reference
 
     if job.widen:
         widen_reference(job.case, Path(job.folder), job.data, job.steps)
-    else:
+        return
+    with one_core(job.beside):
         make_reference(job.case, Path(job.folder), job.data, job.steps, job.beside, job.storage)
 
 

@@ -1,0 +1,27 @@
+"""Manners of a worker that is prepared beside others."""
+
+import contextlib
+from collections.abc import Iterator
+
+from tare.cases.case import Case
+
+
+@contextlib.contextmanager
+def one_core(wanted: bool) -> Iterator[None]:
+    """Keeps torch to one thread meanwhile. Sixteen workers of sixteen threads each, on as many cores, wait for one
+    another in every loop: to fill the weights of sixteen language models took minutes beside an H200, and takes
+    seconds so."""
+    import torch
+
+    before = torch.get_num_threads()
+    if wanted:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def may_build_on_one_core(case: Case) -> bool:
+    """What is compiled for a CPU knows the number of its threads from when it is built."""
+    return case.device_type != "cpu"

@@ -1,0 +1,21 @@
+"""Beside others a worker keeps to one core, and before it is measured it has all of them again."""
+
+import pytest
+import torch
+
+from tare.cases.case import Case
+from tare.execute.worker.crowd import may_build_on_one_core, one_core
+
+
+def test_one_core_while_wanted_and_all_of_them_after() -> None:
+    before = torch.get_num_threads()
+    with one_core(wanted=True):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+    with one_core(wanted=False):
+        assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("device", "may"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
+def test_what_is_compiled_for_a_cpu_is_built_with_the_threads_it_will_have(device: str, may: bool) -> None:
+    assert may_build_on_one_core(Case(workload="mlp", rung="compile", device=device, batch=1)) is may
