@@ -16,7 +16,7 @@ from proof import make
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.abreast import NOTE, run_abreast
+from tare.execute.abreast import NOTE, _due, run_abreast
 from tare.execute.executor import LocalExecutor, make_launcher
 from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, Launcher
@@ -154,6 +154,17 @@ def test_time_in_which_it_has_to_stand_still_is_not_its_own(executor: LocalExecu
     assert (failure.cause, failure.message) == ("timeout", "stopped after 6 s")
     assert all(journal.made[case].ok for case in quick)
     assert all(journal.kept[case][0].seconds < 6 for case in quick)
+
+
+def test_a_few_ladders_go_before_the_next_and_of_them_first_what_compiles(executor: LocalExecutor) -> None:
+    cases = [make("mlp", rung, "infer", batch=batch) for batch in range(1, 6) for rung in ("eager", "compile")]
+    two = msgspec.structs.replace(OPTIONS, abreast=2)
+    found = [f"{due.case.rung} {due.case.batch}" for due in _due(cases, 0, two, executor, Kept())]
+    assert found == [
+        "compile 1", "compile 2", "eager 1", "eager 2",
+        "compile 3", "compile 4", "eager 3", "eager 4",
+        "compile 5", "eager 5",
+    ]  # fmt: skip
 
 
 def test_what_has_to_be_alone_is_left(executor: LocalExecutor) -> None:

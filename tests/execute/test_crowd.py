@@ -1,5 +1,8 @@
 """Beside others a worker keeps to one core, and before it is measured it has all of them again."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -14,6 +17,16 @@ def test_one_core_while_wanted_and_all_of_them_after() -> None:
     assert torch.get_num_threads() == before
     with one_core(wanted=False):
         assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("imported", ["", "import torch._inductor.config;"])
+def test_a_compiler_has_no_more_processes_than_it_may(imported: str) -> None:
+    program = (
+        f"{imported}from tare.execute.worker.crowd import limit_compilers; limit_compilers(3);"
+        "import torch._inductor.config as config; print(config.compile_threads)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "3", done.stderr
 
 
 @pytest.mark.parametrize(("device", "may"), [("cpu", False), ("cuda", True), ("cuda:1", True)])

@@ -52,8 +52,11 @@ def _resume(tare: Tare, home: Path, before: dict[tuple[str, int], str]) -> dict[
     return document
 
 
-def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(home: Path, tare: Tare) -> None:
-    running = start_tare(home, *ARGS)
+@pytest.mark.parametrize("how", [(), ("--abreast", "2")])
+def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(
+    home: Path, tare: Tare, how: tuple[str, ...]
+) -> None:
+    running = start_tare(home, *ARGS, *how)
     wait_until(lambda: len(_stored(home)) >= 3)
     family = _descendants(running.pid)
     assert family
@@ -68,9 +71,13 @@ def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(home: Path,
     assert [r["id"] for r in json.loads(again.stdout)["records"]] == [r["id"] for r in document["records"]]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_so_and_goes_on_later(home: Path, tare: Tare, number: signal.Signals) -> None:
-    running = start_tare(home, *ARGS)
+@pytest.mark.parametrize(
+    ("number", "how"), [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGTERM, ("--abreast", "2"))]
+)
+def test_an_interrupted_run_says_so_and_goes_on_later(
+    home: Path, tare: Tare, number: signal.Signals, how: tuple[str, ...]
+) -> None:
+    running = start_tare(home, *ARGS, *how)
     wait_until(lambda: len(_stored(home)) >= 2)
     running.send_signal(number)
     stdout, stderr = running.communicate(timeout=30)

@@ -23,6 +23,12 @@ def test_of_a_very_large_one_about_a_million_are() -> None:
     assert (len(found), found[:3]) == (-(-100_000_000 // 97), [0, 97, 194])
 
 
+def test_what_is_empty_stays_so() -> None:
+    """The boxes of a detector that has found nothing."""
+    values = torch.zeros(0, 4)
+    assert thinned(values) is values
+
+
 @given(shape=st.lists(st.integers(1, 40), min_size=1, max_size=3))
 @settings(max_examples=80, deadline=None)
 def test_torch_and_numpy_take_the_same_in_every_layout(shape: list[int]) -> None:

@@ -24,8 +24,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     isolation: Isolation = DEFAULT_ISOLATION
     memory: Annotated[int, msgspec.Meta(ge=2**20, le=2**60)] | None = None
     parity: bool = True
-    # What a case is compared with: eager in float64 or, for less than float32, in float32: exact enough there, and
-    # a fraction of a GPU's time.
+    # What a case is compared with: eager in float64 or, for less than float32, in float32: exact enough there, in
+    # half the memory.
     reference: Reference = "float64"
     # How many cases are prepared at a time before anything is measured; 0: each in its own first round.
     warm: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0

@@ -14,11 +14,12 @@ from tare.cases.options import Options
 from tare.execute.batch import MEMORY
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import RoundJob
+from tare.execute.ladder import ladders
 from tare.execute.outcome import now, watched_round
 from tare.execute.protocol import Message, Stage
 from tare.execute.runner import Journal, Listener, advance, is_due
 from tare.execute.supervise import Watchman, supervise
-from tare.execute.together import side_by_side
+from tare.execute.together import cores_each, side_by_side
 from tare.execute.turns import Lane, Turnstile
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Round
@@ -76,15 +77,18 @@ def run_abreast(
 
 
 def _due(cases: list[Case], index: int, options: Options, executor: LocalExecutor, journal: Journal) -> list[_Due]:
-    found = []
-    for case in cases:
-        if is_due(case, index, journal):
-            check = not any(done.parity for done in journal.rounds(case))
-            job = executor.job_beside(case, index, options, check)
-            found += [_Due(case, job)] if job else []
-    # What takes longest to prepare first, so that nobody waits for it alone at the end.
+    """A few ladders after another, so that the rungs of each are measured within a minute or so; of those few,
+    first what takes longest to prepare."""
     itself = msgspec.structs.replace(options, parity=False)
-    return sorted(found, key=lambda one: executor.preparations(one.case, itself) == [])
+    found = []
+    for at, ladder in enumerate(ladders(cases)):
+        for case in ladder:
+            if is_due(case, index, journal):
+                check = not any(done.parity for done in journal.rounds(case))
+                job = executor.job_beside(case, index, options, check)
+                quick = executor.preparations(case, itself) == []
+                found += [(at // options.abreast, quick, _Due(case, job))] if job else []
+    return [due for _, _, due in sorted(found, key=lambda one: one[:2])]
 
 
 def _measure(
@@ -109,7 +113,8 @@ def _measure(
         try:
             turnstile.enter(lane)
             started = now()
-            process = executor.launcher.launch(msgspec.structs.replace(job, turn=str(lane.pipe)))
+            beside = msgspec.structs.replace(job, turn=str(lane.pipe), cores=cores_each(options.abreast))
+            process = executor.launcher.launch(beside)
             turnstile.started(lane, process.pid)
             ours.add(process.pid)
             watch = executor.watch(case.device, process.pid)

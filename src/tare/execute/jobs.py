@@ -20,9 +20,10 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     evidence: str | None = None
     # Whether to name the kernels of a step at the end, where a profiler can see them.
     kernels: bool = False
-    # Where others are prepared beside it: a file to lock before sampling, which the parent lets go when it is the
-    # worker's turn.
+    # Where others are prepared beside it: the pipe from which it hears that it is its turn, and how many processes
+    # its compiler may have.
     turn: str | None = None
+    cores: int = 1
     protocol: int = PROTOCOL
 
 

@@ -19,9 +19,9 @@ from tare.records.record import Failure
 Result = TypeVar("Result")
 
 
-def spare_cores(at_once: int) -> dict[str, str]:
-    """Variables for workers beside others: the compiler's own processes share the cores with the others'."""
-    return {"TORCHINDUCTOR_COMPILE_THREADS": str(max((os.cpu_count() or 1) // at_once, 1))}
+def cores_each(at_once: int) -> int:
+    """How many processes a compiler may have for itself, beside those of others."""
+    return max((os.cpu_count() or 1) // at_once, 1)
 
 
 class Errand(NamedTuple):

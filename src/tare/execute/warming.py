@@ -15,7 +15,8 @@ from tare.execute.ladder import ladders
 from tare.execute.launch import SpawnLauncher
 from tare.execute.outcome import failure_of
 from tare.execute.supervise import Ending
-from tare.execute.together import Errand, spare_cores, together
+from tare.execute.together import Errand, cores_each, together
+from tare.execute.worker.crowd import COMPILERS
 
 # So many ladders for each of those that work at a time: enough that few wait for the slowest, and so few that an
 # interruption does not find much prepared and nothing measured.
@@ -50,7 +51,7 @@ def warm(
 
     def prepare(due: Sequence[Job], at_once: int) -> list[Job]:
         """Returns what had no memory beside the others."""
-        launcher = SpawnLauncher(variables=spare_cores(at_once))
+        launcher = SpawnLauncher(variables={COMPILERS: str(cores_each(at_once))})
         crowded: list[Job] = []
 
         def ended(at: int, ending: Ending) -> None:

@@ -9,10 +9,10 @@ LIMIT = 1 << 20
 
 
 def thinned(values: Any) -> Any:
-    """A tensor or array, or every k-th number of it in a row. k is prime, so that it meets every row and column whose
-    length it does not divide."""
+    """A tensor or array, or every k-th number of it in a row. k is prime, so that it meets every row and column
+    whose length it does not divide."""
     step = _prime_from(-(-prod(values.shape) // LIMIT))
-    return values if step == 1 else values.reshape(-1)[::step]
+    return values if step <= 1 else values.reshape(-1)[::step]
 
 
 def _prime_from(number: int) -> int:

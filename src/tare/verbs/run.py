@@ -17,7 +17,6 @@ from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.ladder import ladders
 from tare.execute.preload import preload
 from tare.execute.protocol import Probed
-from tare.execute.together import spare_cores
 from tare.execute.workshop import open_executor
 from tare.records.environment import Environment
 from tare.records.record import Record
@@ -136,10 +135,7 @@ class Session:
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(terminable())
-            beside = spare_cores(self._options.abreast) if self._options.abreast else None
-            executor = stack.enter_context(
-                open_executor(self._options.isolation, progress.stage, self.preload, variables=beside)
-            )
+            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, self.preload))
             probed = executor.probe()
             catalogue = LocalCatalogue(probed, self._unwanted)
             found = expand_plan(self._plan, catalogue)

@@ -1,9 +1,22 @@
 """Manners of a worker that is prepared beside others."""
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
 
 from tare.cases.case import Case
+
+# Inductor's pool of processes, as many as there are cores unless it is told otherwise.
+COMPILERS = "TORCHINDUCTOR_COMPILE_THREADS"
+
+
+def limit_compilers(cores: int) -> None:
+    """Here and not in what the worker inherits: there it would belong to the environment that a record names."""
+    os.environ[COMPILERS] = str(cores)
+    # It asks the variable only when it is imported.
+    if config := sys.modules.get("torch._inductor.config"):
+        config.compile_threads = cores  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from tare.execute.protocol import (
 )
 from tare.execute.turns import await_turn
 from tare.execute.worker.audit import left_running
-from tare.execute.worker.crowd import may_build_on_one_core, one_core
+from tare.execute.worker.crowd import limit_compilers, may_build_on_one_core, one_core
 from tare.execute.worker.duties import DUTIES
 from tare.records.record import Failure, Series
 
@@ -82,6 +82,8 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     spin_before = spin_ns()
     send(Stage("build"))
     began = time.perf_counter()
+    if job.turn:
+        limit_compilers(job.cores)
     with one_core(job.turn is not None and may_build_on_one_core(case)):
         program = rung.prepare(get_workload(case.workload), case)
     clock = make_clock(program.device)
