@@ -109,6 +109,8 @@ def _measure(
         def hear(message: Message) -> None:
             if isinstance(message, Stage) and message.name == "turn":
                 turnstile.waits(lane)
+            elif isinstance(message, Stage) and message.name == "report":
+                turnstile.has_measured(lane)
 
         try:
             turnstile.enter(lane)

@@ -1,7 +1,8 @@
 """Taking turns: processes that are prepared side by side are measured one at a time, while nobody prepares.
 
 Who is prepared waits at a pipe of its own. When enough of them wait, those that still prepare are stopped with all
-they have started, and the others have their turns. Then everybody goes on.
+they have started, and the others have their turns. Then everybody goes on, also with what is left to do once the
+times are known.
 """
 
 import contextlib
@@ -84,6 +85,17 @@ class Turnstile:
             self._preparing.remove(lane)
             self._waiting.append(lane)
             lane.stands_still = True
+            self._move()
+
+    def has_measured(self, lane: Lane) -> None:
+        """What it still has to do needs no quiet: it stands still again while others measure."""
+        with self._changed:
+            if self._measuring is not lane:
+                return
+            self._measuring = None
+            lane.measures = False
+            self._preparing.append(lane)
+            self._send(lane, signal.SIGSTOP)
             self._move()
 
     def leaves(self, lane: Lane) -> None:
