@@ -16,6 +16,8 @@ from tare.execute.oom import NONE_KILLED, OomKills, OomWatch
 from tare.execute.protocol import LONGEST_LINE, Message, Stage, read_message
 
 TICK_S = 0.05
+# Whoever watches one that stands still should not disturb the one that is measured meanwhile.
+STILL_TICK_S = 0.5
 # A look that comes later than this was no look: this process was stopped, or the machine asleep.
 LONGEST_TICK_S = 0.5
 MEMORY_TICK_S = 0.2
@@ -85,7 +87,7 @@ class _Supervision:
                 ready.register(descriptor, selectors.EVENT_READ)
             status = None
             while status is None:
-                for key, _ in ready.select(TICK_S):
+                for key, _ in ready.select(STILL_TICK_S if self._watchman.stands_still() else TICK_S):
                     if not self._read(key.fd):
                         ready.unregister(key.fd)
                 self._watchman.on_tick()
