@@ -1,5 +1,7 @@
 """Telemetry from planted readings: what is marked, what energy comes out, what stays absent."""
 
+from typing import NamedTuple
+
 import pytest
 from builders import make_record, make_round, make_series
 
@@ -38,6 +40,25 @@ def test_a_throttled_reading_marks_exactly_the_blocks_around_it() -> None:
 def test_a_block_that_only_meets_the_edge_is_not_marked() -> None:
     hot = CALM._replace(throttle=("power cap",))
     assert make_watch((0.4, hot)).throttled([ten_blocks_of_100_ms()]) == {"pipelined": [3, 4]}
+
+
+def test_the_load_is_what_lay_between_the_readings_of_one_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Times(NamedTuple):
+        user: float
+        idle: float
+
+    now, times = [0], [Times(100, 900)]
+    monkeypatch.setattr("tare.measure.telemetry.psutil.cpu_times", lambda: times[0])
+    first, second = (Watch(None, lambda: now[0]) for _ in range(2))
+    first.poll()
+    assert summary(first).cpu_load is None, "one reading spans no time"
+    now[0], times[0] = 10**9, Times(103, 901)
+    first.poll()
+    second.poll()
+    now[0], times[0] = 2 * 10**9, Times(104, 904)
+    second.poll()
+    assert summary(first).cpu_load == pytest.approx(0.75)
+    assert summary(second).cpu_load == pytest.approx(0.25)
 
 
 def test_series_are_marked_apart_and_only_where_needed() -> None:

@@ -40,7 +40,8 @@ class Watch:
         self.memory_peak: int | None = None
         self._due = 0
         self.readings: list[Reading] = []
-        psutil.cpu_percent()
+        # Seconds of the machine's cores, all in all and idle, at the first reading and at the last.
+        self._cores: list[tuple[float, float]] = []
 
     def poll(self) -> None:
         now = self._now_ns()
@@ -51,6 +52,8 @@ class Watch:
             if used is not None:
                 self.memory_peak = max(used, self.memory_peak or 0)
             self._held.append((now, self._read_host(), used))
+            times = psutil.cpu_times()
+            self._cores[1:] = [(sum(times), times.idle + getattr(times, "iowait", 0.0))]
 
     def memory_trace(self, series: list[Series]) -> MemoryTrace | None:
         """The worker's memory while its steps were sampled; None where it could not be read."""
@@ -80,9 +83,18 @@ class Watch:
             other_gpu_processes=max(
                 (len(set(g.processes).difference(ours)) for g in gpu if g.processes is not None), default=None
             ),
-            cpu_load=psutil.cpu_percent() / 100,
+            cpu_load=self._load(),
             cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,
         )
+
+    def _load(self) -> float | None:
+        """The share of the machine's cores that were busy between the first reading and the last. Not psutil's own
+        figure, which everybody in a process shares: several may watch at a time."""
+        if len(self._cores) < 2:
+            return None
+        (all_before, idle_before), (all_after, idle_after) = self._cores
+        passed = all_after - all_before
+        return min(max(1 - (idle_after - idle_before) / passed, 0.0), 1.0) if passed > 0 else None
 
     def throttled(self, series: list[Series]) -> dict[SeriesKind, list[int]]:
         """For each series, its blocks that overlap a reading (and the period around it) under throttling."""
