@@ -45,7 +45,8 @@ class Work:
             searches,
         )
         # Abreast, only references are made ahead, and in larger portions fewer wait for the last to be prepared.
-        for portion in portions(cases, options.warm or 2 * options.abreast):
+        ahead = options.warm or (2 * options.abreast if options.parity else 0)
+        for portion in portions(cases, ahead):
             if self._stopped:
                 return
             left = [case for case in portion if self._journal.record(case) is None]
