@@ -15,8 +15,15 @@ def test_one_core_while_wanted_and_all_of_them_after() -> None:
     with one_core(wanted=True):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+def test_who_is_alone_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set once more, the same number is not the same: MKL stops choosing for itself."""
+    said: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", said.append)
     with one_core(wanted=False):
-        assert torch.get_num_threads() == before
+        pass
+    assert said == []
 
 
 @pytest.mark.parametrize("imported", ["", "import torch._inductor.config;"])

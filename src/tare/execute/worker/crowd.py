@@ -24,11 +24,14 @@ def one_core(wanted: bool) -> Iterator[None]:
     """Keeps torch to one thread meanwhile. Sixteen workers of sixteen threads each, on as many cores, wait for one
     another in every loop: to fill the weights of sixteen language models took minutes beside an H200, and takes
     seconds so."""
+    if not wanted:
+        # To set what is there already would still tell MKL to stop choosing for itself.
+        yield
+        return
     import torch
 
     before = torch.get_num_threads()
-    if wanted:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     try:
         yield
     finally:
