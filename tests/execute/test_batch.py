@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.batch import found_before, search_batch, search_options, searching
+from tare.execute.batch import LARGEST, found_before, search_batch, search_options, searching
 from tare.records.figures import throughput
 from tare.records.record import BatchSearch, Cause, Round
 
@@ -51,6 +51,11 @@ def test_memory_ends_it_and_is_no_failure(cause: Cause) -> None:
     assert (found.chosen, found.stop) == (8, "memory")
     assert found.points[-1].round.failure is not None
     assert throughput(found.points[-1]) is None
+
+
+def test_where_nothing_else_ends_it_the_largest_does() -> None:
+    found = search(lambda batch: 1e9 * batch)
+    assert (found.chosen, found.stop) == (LARGEST, "largest")
 
 
 def test_another_failure_after_success_ends_it_too() -> None:

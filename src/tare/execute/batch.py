@@ -37,7 +37,7 @@ def search_batch(case: Case, measure: Measure, slowest_s: float = POINT_S) -> Ba
         done = measure(with_batch(case, batch))
         points.append(BatchPoint(batch=batch, round=done))
         batch *= 2
-        stop = _ended(points, slowest_s) or ("throughput" if batch > LARGEST else None)
+        stop = _ended(points, slowest_s) or ("largest" if batch > LARGEST else None)
     return BatchSearch(chosen=_best(points), stop=stop, points=points, rung=case.rung)
 
 

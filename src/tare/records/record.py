@@ -27,7 +27,7 @@ Cause = Literal[
 SeriesKind = Literal["warmup", "pipelined", "latency"]
 Stop = Literal["width", "budget", "steady", "unsteady"]
 # Throughput rises no more, memory is full, a step has outgrown the time for it, or another failure than memory's.
-SearchStop = Literal["throughput", "memory", "time", "failure"]
+SearchStop = Literal["throughput", "memory", "time", "failure", "largest"]
 ParityStatus = Literal["same", "different", "nan", "unchecked"]
 
 # Bounded, because a larger number can be read but neither written again nor turned into a float.

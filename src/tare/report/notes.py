@@ -12,6 +12,7 @@ SEARCH_STOPS = {
     "memory": "memory ended",
     "time": "a step became too long",
     "failure": "the next batch failed",
+    "largest": "no larger batch is tried",
 }
 # A CPU whose speed changes by more than this within a round makes host-bound figures noisy.
 PACE = 0.15
