@@ -3,27 +3,26 @@
 import itertools
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 from builders import ENVIRONMENT
-from checking import Silent
-from commandline import planted_environment
+from checking import Kept
+from launching import planted_launcher
 from proof import make
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.abreast import NOTE, _due, run_abreast
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, Launcher
 from tare.execute.protocol import Done
 from tare.execute.runner import run_cases
 from tare.execute.supervise import Watchman, supervise
-from tare.records.record import Record, Round
+from tare.records.record import Round
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, abreast=3)
 
@@ -35,13 +34,8 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def launcher(tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Iterator[Launcher]:
-    with pytest.MonkeyPatch.context() as patch:
-        environment = planted_environment(tmp_path_factory.mktemp("home")) | {"PLANTED_NOTES": str(notes)}
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        made = make_launcher("fork")
+    with planted_launcher(tmp_path_factory.mktemp("home"), PLANTED_NOTES=str(notes)) as made:
         yield made
-        made.close()
 
 
 @pytest.fixture
@@ -49,25 +43,8 @@ def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
     return LocalExecutor(launcher, tmp_path / "scratch")
 
 
-@dataclass
-class Kept(Silent):
-    """A journal."""
-
-    run: str = "run1"
-    kept: dict[Case, list[Round]] = field(default_factory=dict)
-    made: dict[Case, Record] = field(default_factory=dict)
-
-    def rounds(self, case: Case) -> list[Round]:
-        return list(self.kept.get(case, []))
-
-    def record(self, case: Case) -> Record | None:
-        return self.made.get(case)
-
-    def add_round(self, case: Case, done: Round) -> None:
-        self.kept.setdefault(case, []).append(done)
-
-    def add_record(self, record: Record) -> None:
-        self.made[record.case] = record
+class Beside(Kept):
+    """A journal of what was measured abreast, and of what is left to be measured alone."""
 
     def abreast(
         self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS, fast: bool = False
@@ -90,7 +67,7 @@ def test_nobody_is_at_work_while_another_is_measured(executor: LocalExecutor, no
     """Three quick ones, and two that are at work for one and two seconds before they can be measured."""
     quick = [make("mlp", "eager", "infer", batch=batch, threads=1) for batch in (1, 2, 3)]
     busy = [planted("busy", batch) for batch in (2, 4)]
-    journal = Kept()
+    journal = Beside()
     journal.abreast(executor, *busy, *quick)
     measured = {case: spans(done[0]) for case, done in journal.kept.items()}
     assert set(measured) == {*quick, *busy}
@@ -107,7 +84,7 @@ def test_nobody_is_at_work_while_another_is_measured(executor: LocalExecutor, no
 
 def test_what_was_measured_abreast_is_a_round_like_another(executor: LocalExecutor) -> None:
     case = make("mlp", "eager", "infer", threads=1)
-    journal, alone = Kept(), Kept()
+    journal, alone = Beside(), Beside()
     checked = msgspec.structs.replace(OPTIONS, rounds=2, parity=True)
     journal.abreast(executor, case, options=checked)
     alone.alone(executor, case, options=checked)
@@ -123,7 +100,7 @@ def test_what_was_measured_abreast_is_a_round_like_another(executor: LocalExecut
 
 
 def test_what_fails_by_itself_is_kept_with_its_cause(executor: LocalExecutor) -> None:
-    journal = Kept()
+    journal = Beside()
     good = make("mlp", "eager", "infer", threads=1)
     journal.abreast(executor, planted("raise"), good, planted("nan"))
     causes = {case.workload: record.failure and record.failure.cause for case, record in journal.made.items()}
@@ -131,7 +108,7 @@ def test_what_fails_by_itself_is_kept_with_its_cause(executor: LocalExecutor) ->
 
 
 def test_what_others_may_have_caused_is_measured_again_alone(executor: LocalExecutor) -> None:
-    journal = Kept()
+    journal = Beside()
     cases = planted("crowded"), planted("segfault"), make("mlp", "eager", "infer", threads=1)
     journal.abreast(executor, *cases)
     assert [case.workload for case in journal.made] == ["mlp"]
@@ -147,7 +124,7 @@ def test_time_in_which_it_has_to_stand_still_is_not_its_own(executor: LocalExecu
     """One hangs until its timeout; the others wait for it longer than they may take, and are measured."""
     hurried = msgspec.structs.replace(OPTIONS, timeout=6, abreast=6)
     quick = [make("mlp", "eager", "infer", batch=batch, threads=1) for batch in (1, 2)]
-    journal = Kept()
+    journal = Beside()
     journal.abreast(executor, planted("hang"), *quick, options=hurried)
     failure = journal.made[planted("hang")].failure
     assert failure is not None
@@ -159,7 +136,7 @@ def test_time_in_which_it_has_to_stand_still_is_not_its_own(executor: LocalExecu
 def test_a_few_ladders_go_before_the_next_and_of_them_first_what_compiles(executor: LocalExecutor) -> None:
     cases = [make("mlp", rung, "infer", batch=batch) for batch in range(1, 6) for rung in ("eager", "compile")]
     two = msgspec.structs.replace(OPTIONS, abreast=2)
-    found = [f"{due.case.rung} {due.case.batch}" for due in _due(cases, 0, two, executor, Kept())]
+    found = [f"{due.case.rung} {due.case.batch}" for due in _due(cases, 0, two, executor, Beside())]
     assert found == [
         "compile 1", "compile 2", "eager 1", "eager 2",
         "compile 3", "compile 4", "eager 3", "eager 4",
@@ -168,14 +145,14 @@ def test_a_few_ladders_go_before_the_next_and_of_them_first_what_compiles(execut
 
 
 def test_what_has_to_be_alone_is_left(executor: LocalExecutor) -> None:
-    journal = Kept()
+    journal = Beside()
     journal.abreast(executor, make("mlp", "compile:max-autotune", "infer"), make("mlp", "aot", "infer"))
     assert journal.kept == {}
 
 
 def test_what_is_known_is_not_measured_again(executor: LocalExecutor) -> None:
     case = make("mlp", "eager", "infer", threads=1)
-    journal = Kept()
+    journal = Beside()
     journal.abreast(executor, case)
     before = list(journal.kept[case])
     journal.abreast(executor, case)
@@ -184,15 +161,14 @@ def test_what_is_known_is_not_measured_again(executor: LocalExecutor) -> None:
 
 
 def test_the_first_failure_ends_it_where_that_is_asked_for(executor: LocalExecutor) -> None:
-    journal = Kept()
+    journal = Beside()
     one_by_one = msgspec.structs.replace(OPTIONS, abreast=1)
     cases = planted("raise"), make("mlp", "eager", "infer", threads=1)
     journal.abreast(executor, *cases, options=one_by_one, fast=True)
     assert [case.workload for case in journal.made] == ["planted_raise"]
 
 
-@dataclass
-class Impatient(Kept):
+class Impatient(Beside):
     def ends(self, case: Case, done: Round) -> None:  # noqa: ARG002
         raise KeyboardInterrupt
 

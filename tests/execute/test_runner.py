@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_round
-from checking import Silent
+from checking import Kept
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -26,33 +26,24 @@ def failed(index: int) -> Round:
 
 
 @dataclass
-class Stage(Silent):
+class Stage(Kept):
     """Executor, journal and listener in one: all of them write into the same list of events."""
 
     outcome: Outcome = good
-    run: str = "run1"
     events: list[str] = field(default_factory=list)
     checks: list[bool] = field(default_factory=list)
-    kept: dict[Case, list[Round]] = field(default_factory=dict)
-    made: dict[Case, Record] = field(default_factory=dict)
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
         self.events.append(f"run {case.rung} {index}")
         self.checks.append(check)
         return self.outcome(case, index)
 
-    def rounds(self, case: Case) -> list[Round]:
-        return list(self.kept.get(case, []))
-
-    def record(self, case: Case) -> Record | None:
-        return self.made.get(case)
-
     def add_round(self, case: Case, done: Round) -> None:
-        self.kept.setdefault(case, []).append(done)
+        super().add_round(case, done)
         self.events.append(f"keep {case.rung} {done.index}")
 
     def add_record(self, record: Record) -> None:
-        self.made[record.case] = record
+        super().add_record(record)
         self.events.append(f"record {record.case.rung}")
 
     def go(self, *cases: Case, rounds: int = 2, fail_fast: bool = False) -> list[Record]:
@@ -88,7 +79,7 @@ def test_a_crash_loses_nothing_that_was_measured() -> None:
             raise KeyboardInterrupt
         return make_round(index)
 
-    stage = Stage(crash)
+    stage = Stage(outcome=crash)
     with pytest.raises(KeyboardInterrupt):
         stage.go(A, B)
     assert stage.only("record") == ["eager"]
@@ -96,7 +87,7 @@ def test_a_crash_loses_nothing_that_was_measured() -> None:
 
 
 def test_a_case_that_fails_is_recorded_at_once_and_not_repeated() -> None:
-    stage = Stage(lambda case, index: failed(index) if case == B else make_round(index))
+    stage = Stage(outcome=lambda case, index: failed(index) if case == B else make_round(index))
     records = stage.go(A, B, C)
     assert stage.only("run").count("torchscript 0") == 1
     assert "torchscript 1" not in stage.only("run")
@@ -107,20 +98,20 @@ def test_a_case_that_fails_is_recorded_at_once_and_not_repeated() -> None:
 
 
 def test_a_later_round_that_fails_is_kept_beside_the_good_ones() -> None:
-    (record,) = Stage(lambda _, index: failed(index) if index == 1 else make_round(index)).go(A, rounds=3)
+    (record,) = Stage(outcome=lambda _, index: failed(index) if index == 1 else make_round(index)).go(A, rounds=3)
     assert record.ok
     assert [done.failure is None for done in record.rounds] == [True, False, True]
 
 
 def test_fail_fast_stops_at_the_first_failed_case() -> None:
-    stage = Stage(lambda case, index: failed(index) if case == B else make_round(index))
+    stage = Stage(outcome=lambda case, index: failed(index) if case == B else make_round(index))
     records = stage.go(A, B, C, fail_fast=True)
     assert [record.case for record in records] == [B]
     assert stage.only("run") == ["eager 0", "torchscript 0"]
 
 
 def test_fail_fast_forgives_a_failed_round_of_a_good_case() -> None:
-    stage = Stage(lambda _, index: failed(index) if index == 1 else make_round(index))
+    stage = Stage(outcome=lambda _, index: failed(index) if index == 1 else make_round(index))
     assert len(stage.go(A, B, fail_fast=True)) == 2
 
 
@@ -149,7 +140,7 @@ def test_resuming_a_finished_run_does_nothing() -> None:
 
 
 def test_parity_is_asked_for_until_it_is_known() -> None:
-    stage = Stage(lambda _, index: make_round(index, parity=SAME if index == 0 else None))
+    stage = Stage(outcome=lambda _, index: make_round(index, parity=SAME if index == 0 else None))
     (record,) = stage.go(A, rounds=3)
     assert stage.checks == [True, False, False]
     assert record.parity == SAME

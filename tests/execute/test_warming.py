@@ -8,13 +8,13 @@ import msgspec
 import psutil
 import pytest
 from builders import make_failure
-from commandline import planted_environment
+from launching import planted_launcher
 from proof import make
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute import warming
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ReferenceJob, StageJob, WarmJob
 from tare.execute.launch import Launcher
 from tare.execute.protocol import Done, Failed
@@ -30,12 +30,8 @@ HANGS = Case(workload="planted_hang", rung="compile", batch=4)
 @pytest.fixture(scope="module")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
     """One server for all: to start it takes longer than what most tests do with it, and it knows of no case."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in planted_environment(tmp_path_factory.mktemp("home")).items():
-            patch.setenv(name, value)
-        made = make_launcher("fork")
+    with planted_launcher(tmp_path_factory.mktemp("home")) as made:
         yield made
-        made.close()
 
 
 @pytest.fixture

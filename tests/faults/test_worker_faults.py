@@ -108,3 +108,21 @@ def test_samples_taken_before_a_failure_are_kept(outcome: dict[str, Any]) -> Non
 def test_nothing_of_the_run_is_left_on_disk_but_the_store(outcome: dict[str, Any]) -> None:
     home = Path(outcome["store"]).parent
     assert list((home / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [(), ("--abreast", "1")])
+def test_the_first_failure_ends_a_run_that_is_to_fail_fast(tmp_path: Path, how: tuple[str, ...]) -> None:
+    asked = (
+        "run",
+        "planted_raise",
+        "planted_tiny",
+        "--rung",
+        "eager",
+        "--device",
+        "cpu",
+        "--quick",
+        "--fail-fast",
+    )
+    done = planted_tare(tmp_path / "home", *asked, *how, "--json")
+    assert done.returncode == 1, done.stderr
+    assert [one["case"]["workload"] for one in json.loads(done.stdout)["records"]] == ["planted_raise"]

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,27 @@ class Silent:
     def starts(self, case: Case, index: int) -> None: ...
     def ends(self, case: Case, done: Round) -> None: ...
     def records(self, record: Record) -> None: ...
+
+
+@dataclass
+class Kept(Silent):
+    """A journal in memory, which is a listener too."""
+
+    run: str = "run1"
+    kept: dict[Case, list[Round]] = field(default_factory=dict)
+    made: dict[Case, Record] = field(default_factory=dict)
+
+    def rounds(self, case: Case) -> list[Round]:
+        return list(self.kept.get(case, []))
+
+    def record(self, case: Case) -> Record | None:
+        return self.made.get(case)
+
+    def add_round(self, case: Case, done: Round) -> None:
+        self.kept.setdefault(case, []).append(done)
+
+    def add_record(self, record: Record) -> None:
+        self.made[record.case] = record
 
 
 class Simulated:

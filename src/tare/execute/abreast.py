@@ -17,12 +17,13 @@ from tare.execute.jobs import RoundJob
 from tare.execute.ladder import ladders
 from tare.execute.outcome import now, watched_round
 from tare.execute.protocol import Message, Stage
-from tare.execute.runner import Journal, Listener, advance, is_due
+from tare.execute.runner import Journal, Listener, advance, is_due, is_proved, keep_round
 from tare.execute.supervise import Watchman, supervise
 from tare.execute.together import cores_each, side_by_side
 from tare.execute.turns import Lane, Turnstile
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Round
+from tare.rungs import get_rung
 
 # What may be a matter of those beside it: such a round is measured again, alone.
 CROWDED = (*MEMORY, "signal")
@@ -48,8 +49,9 @@ def run_abreast(
     fail_fast: bool = False,
     searches: Mapping[Case, BatchSearch] | None = None,
     tell: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Measures what can be measured so, of what the journal does not have yet; the rest is left to `run_cases`."""
+) -> bool:
+    """Measures what can be measured so, of what the journal does not have yet; the rest is left to `run_cases`.
+    False where a failure has ended it, which `fail_fast` asks for."""
     cases = list(cases)
     for index in range(options.rounds):
         due = _due(cases, index, options, executor, journal)
@@ -62,8 +64,7 @@ def run_abreast(
             if made.failure and made.failure.cause in CROWDED:
                 return
             case = due[at].case
-            journal.add_round(case, made)
-            listener.ends(case, made)
+            keep_round(case, made, journal, listener)
             search = (searches or {}).get(case)
             record = advance(case, index, options, environment, executor, journal, listener, search)
             if fail_fast and record is not None and record.failed:
@@ -73,20 +74,19 @@ def run_abreast(
         try:
             _measure(due, index, options, executor, keep, tell)
         except _Stopped:
-            return
+            return False
+    return True
 
 
 def _due(cases: list[Case], index: int, options: Options, executor: LocalExecutor, journal: Journal) -> list[_Due]:
     """A few ladders after another, so that the rungs of each are measured within a minute or so; of those few,
     first what takes longest to prepare."""
-    itself = msgspec.structs.replace(options, parity=False)
     found = []
     for at, ladder in enumerate(ladders(cases)):
         for case in ladder:
             if is_due(case, index, journal):
-                check = not any(done.parity for done in journal.rounds(case))
-                job = executor.job_beside(case, index, options, check)
-                quick = executor.preparations(case, itself) == []
+                job = executor.job_beside(case, index, options, not is_proved(journal.rounds(case)))
+                quick = not get_rung(case.rung).caches
                 found += [(at // options.abreast, quick, _Due(case, job))] if job else []
     return [due for _, _, due in sorted(found, key=lambda one: one[:2])]
 

@@ -45,10 +45,14 @@ class Launcher(Protocol):
     def close(self) -> None: ...
 
 
-def kill_group(pid: int) -> None:
-    """Ends a worker and everything it started: each worker leads a session of its own."""
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """To a worker and everything it started: each worker leads a session of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, number)
+
+
+def kill_group(pid: int) -> None:
+    signal_group(pid, signal.SIGKILL)
 
 
 class ForkLauncher:
@@ -138,7 +142,14 @@ class ForkLauncher:
 
     def _reply_to_request(self) -> dict[str, int] | None:
         """What the server says to a request, whoever ends meanwhile."""
-        while (reply := self.read_reply(60.0)) is not None and "exited" in reply:
+        while (reply := self._hear(60.0)) is not None and "exited" in reply:
+            pass
+        return reply
+
+    def _hear(self, wait_s: float) -> dict[str, int] | None:
+        """The same as `read_reply`; who has ended is remembered."""
+        reply = self.read_reply(wait_s)
+        if reply is not None and "exited" in reply:
             self._exited[reply["exited"]] = reply["status"]
         return reply
 
@@ -147,10 +158,8 @@ class ForkLauncher:
         workers by SIGKILL."""
         with self._turn:
             lost = self._server is not worker.server
-            if not lost and worker.pid not in self._exited and (reply := self.read_reply(wait_s)) is not None:
-                lost = "lost" in reply
-                if "exited" in reply:
-                    self._exited[reply["exited"]] = reply["status"]
+            if not lost and worker.pid not in self._exited:
+                lost = "lost" in (self._hear(wait_s) or {})
             if not lost:
                 return self._exited.pop(worker.pid, None)
             if self._server is worker.server:

@@ -75,11 +75,10 @@ def advance(
     if journal.record(case) is not None:
         return None
     done = journal.rounds(case)
-    if is_due(case, index, journal):
+    if _lacks(done, index):
         listener.starts(case, index)
-        made = executor.run_round(case, index, options, check=not any(r.parity for r in done))
-        journal.add_round(case, made)
-        listener.ends(case, made)
+        made = executor.run_round(case, index, options, check=not is_proved(done))
+        keep_round(case, made, journal, listener)
         done = [*done, made]
     if index < options.rounds - 1 and not _given_up(done):
         return None
@@ -91,8 +90,17 @@ def advance(
 
 def is_due(case: Case, index: int, journal: Known) -> bool:
     """Whether a round is still to be measured."""
-    done = journal.rounds(case)
-    return journal.record(case) is None and index >= len(done) and not _given_up(done)
+    return journal.record(case) is None and _lacks(journal.rounds(case), index)
+
+
+def is_proved(rounds: list[Round]) -> bool:
+    """Whether one of them was compared with the reference: the others need not be."""
+    return any(done.parity for done in rounds)
+
+
+def keep_round(case: Case, made: Round, journal: Journal, listener: Listener) -> None:
+    journal.add_round(case, made)
+    listener.ends(case, made)
 
 
 def make_record(
@@ -113,6 +121,10 @@ def make_record(
         failure=None if good else rounds[-1].failure,
         search=search,
     )
+
+
+def _lacks(rounds: list[Round], index: int) -> bool:
+    return index >= len(rounds) and not _given_up(rounds)
 
 
 def _given_up(rounds: list[Round]) -> bool:

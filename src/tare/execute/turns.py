@@ -5,7 +5,6 @@ they have started, and the others have their turns. Then everybody goes on, also
 times are known.
 """
 
-import contextlib
 import os
 import signal
 import threading
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tare.errors import TareError
+from tare.execute.launch import signal_group
 
 
 class Abandoned(Exception):
@@ -24,11 +24,6 @@ def await_turn(pipe: Path) -> None:
     with pipe.open("rb", buffering=0) as gate:
         if not gate.read(1):
             raise TareError("nobody is left to say when it may measure")
-
-
-def signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
 
 
 class Lane:

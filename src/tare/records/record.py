@@ -26,7 +26,8 @@ Cause = Literal[
 ]
 SeriesKind = Literal["warmup", "pipelined", "latency"]
 Stop = Literal["width", "budget", "steady", "unsteady"]
-# Throughput rises no more, memory is full, a step has outgrown the time for it, or another failure than memory's.
+# Throughput rises no more, memory is full, a step has outgrown the time for it, another failure than memory's, or
+# no larger batch is tried.
 SearchStop = Literal["throughput", "memory", "time", "failure", "largest"]
 ParityStatus = Literal["same", "different", "nan", "unchecked"]
 

@@ -52,8 +52,9 @@ class Work:
             left = [case for case in portion if self._journal.record(case) is None]
             if options.warm or options.abreast:
                 warm(left, self._executor, options, tell)
-            if options.abreast:
-                run_abreast(left, *how, tell)
+            if options.abreast and not run_abreast(left, *how, tell):
+                self._stopped = True
+                return
             made = run_cases(portion, *how)
             self._stopped = self._fail_fast and any(record.failed for record in made)
 
