@@ -30,6 +30,8 @@ MARK = "<!-- what follows is written by scripts/price_table.py -->\n"
 # The rung and the precision with which a finding's advice is followed.
 REMEDIES = {"launch-bound": ("cudagraph", "fp32"), "tf32-off": ("eager", "tf32")}
 PLAIN = ("eager", "fp32")
+# A device that waits for less than this share of the step is what the step waits for.
+LITTLE_IDLE = 0.05
 
 
 class Given(NamedTuple):
@@ -60,9 +62,13 @@ def steps(records: list[Record]) -> dict[tuple[str, str, str], float]:
     return found
 
 
+def breakdown() -> Any:
+    return runpy.run_path(str(Path(__file__).with_name("breakdown_table.py")))["read"](EXPLAINED)
+
+
 def promises() -> dict[str, dict[str, Any]]:
     """The findings of the published breakdown, by rule and workload."""
-    kept = runpy.run_path(str(Path(__file__).with_name("breakdown_table.py")))["read"](EXPLAINED)
+    kept = breakdown()
     found: dict[str, dict[str, Any]] = {}
     for one in kept.explanations:
         for finding in kept.findings.get(one.case or "", []):
@@ -83,14 +89,28 @@ def given(promised: dict[str, dict[str, Any]], better: list[Record], before: lis
     return found
 
 
-def summary(promised: dict[str, dict[str, Any]], found: list[Given]) -> str:
+def held_up_by_the_device() -> set[str]:
+    return {
+        one.workload
+        for one in breakdown().explanations
+        if one.idle and one.breakdown and one.idle.idle <= LITTLE_IDLE * one.breakdown.window
+    }
+
+
+def summary(promised: dict[str, dict[str, Any]], found: list[Given], busy: set[str]) -> str:
+    """A line a rule, and one for those of its workloads that the host has no part in."""
     rows = []
     for rule, (rung, precision) in REMEDIES.items():
-        mine = [one for one in found if one.rule == rule]
-        if mine:
-            kept = f"{sum(one.kept for one in mine)} of {len(mine)}"
-            middle = [percent(median(getattr(one, what) for one in mine)) for what in ("priced", "given")]
-            rows.append((rule, f"{rung}, {precision}", f"{len(mine)} of {len(promised[rule])}", *middle, kept))
+        named = promised.get(rule, {})
+        for which, chosen in (
+            ("", set(named)),
+            (f", idle for {100 * LITTLE_IDLE:.0f} % at most", set(named) & busy),
+        ):
+            mine = [one for one in found if one.rule == rule and one.workload in chosen]
+            if mine:
+                kept = f"{sum(one.kept for one in mine)} of {len(mine)}"
+                middle = [percent(median(getattr(one, what) for one in mine)) for what in ("priced", "given")]
+                rows.append((rule + which, f"{rung}, {precision}", f"{len(mine)} of {len(chosen)}", *middle, kept))
     heads = ("finding", "remedy", "workloads", "priced (median)", "gave back (median)", "within a factor of two")
     return table(heads, rows, heads[:2])
 
@@ -114,7 +134,11 @@ def remedied(paths: list[Path]) -> list[Record]:
 def page() -> str:
     promised = promises()
     found = given(promised, remedied(REMEDIED), read_records(MEASURED))
-    return PAGE.read_text().partition(MARK)[0] + MARK + f"\n{summary(promised, found)}\n{details(found)}"
+    return (
+        PAGE.read_text().partition(MARK)[0]
+        + MARK
+        + f"\n{summary(promised, found, held_up_by_the_device())}\n{details(found)}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,75 @@
-"""Writes the tables of docs/zoo-h200.md from the records: `python scripts/zoo_table.py`. A test compares."""
+"""Writes the tables of docs/zoo-h200.md and docs/zoo-compile.md, and the latter's picture, from the records:
+`python scripts/zoo_table.py`. A test compares."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from tare.export.as_table import export
+import msgspec
+
+from tare.cases.grid import Skip
+from tare.export.as_table import export, suites
 from tare.records.codec import read_records
+from tare.records.record import Record
+from tare.report.suite import make_suites
+from tare.report.suite_chart import suites_svg
+from tare.workloads import all_workloads
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "zoo-h200.md"
-RECORDS = ("h200-infer.json.gz", "h200-train.json.gz")
+DOCS = ROOT / "docs"
+PICTURE = DOCS / "zoo-compile.svg"
 MARK = "<!-- what follows is written by scripts/zoo_table.py -->\n"
 
 
-def page() -> str:
-    tables = [export(read_records(ROOT / "results" / "zoo" / name)) for name in RECORDS]
-    return PAGE.read_text().partition(MARK)[0] + MARK + "\n" + "\n".join(tables)
+def measured(name: str) -> list[Record]:
+    """What is published; while it is not whole, the part of it that is known."""
+    whole, part = (ROOT / "results" / "zoo" / f"h200-{name}{kind}.json.gz" for kind in ("", ".part"))
+    return read_records(whole if whole.exists() else part)
+
+
+def every_case() -> str:
+    return "\n".join(export(measured(name)) for name in ("infer", "train"))
+
+
+def against_eager() -> str:
+    return "\n".join(
+        _against_eager(mode, name) for mode, name in (("infer", "compile"), ("train", "compile-train"))
+    )
+
+
+def _against_eager(mode: str, name: str) -> str:
+    records = measured(name)
+    left = sorted(still_to_come(mode, records), key=str.lower)
+    return suites(records, [*refused(records)]) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
+
+
+def refused(records: list[Record]) -> Iterator[Skip]:
+    """What was not tried on `compile`, because the workload says why it cannot be."""
+    for one in records:
+        case = msgspec.structs.replace(one.case, rung="compile")
+        if why := all_workloads()[case.workload].refusal({case.mode, case.precision, "cuda", case.rung}):
+            yield Skip(case.key, "unsupported", why)
+
+
+def still_to_come(mode: str, records: list[Record]) -> set[str]:
+    known = {one.case.workload for one in records}
+    ours = (one for one in all_workloads().values() if type(one.definition).__module__.startswith("tare."))
+    return {one.name for one in ours if not one.refusal({mode})} - known
+
+
+PAGES = {DOCS / "zoo-h200.md": every_case, DOCS / "zoo-compile.md": against_eager}
+
+
+def page(path: Path) -> str:
+    """What stands above the mark stays."""
+    return path.read_text().partition(MARK)[0] + MARK + "\n" + PAGES[path]()
+
+
+def picture() -> str:
+    records = [*measured("compile"), *measured("compile-train")]
+    return suites_svg(make_suites(records, refused(records)))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for each in PAGES:
+        each.write_text(page(each))
+    PICTURE.write_text(picture())

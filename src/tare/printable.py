@@ -13,3 +13,12 @@ def printable(text: str, longest: int | None = None) -> str:
 def one_line(text: str) -> str:
     """The same without its line ends, where a further line could pass for one of ours: a row, a note, an error."""
     return printable(" ".join(text.split()))
+
+
+def beginning(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def ending(text: str, longest: int) -> str:
+    """Of a place or a case's name, which says more than the beginning."""
+    return text if len(text) <= longest else "…" + text[-longest + 1 :]

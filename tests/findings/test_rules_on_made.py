@@ -212,6 +212,28 @@ def test_a_convolution_within_a_convolution_is_counted_once() -> None:
     assert [place.where for place in found.places] == ["aten::convolution > aten::cudnn_convolution"]
 
 
+@pytest.mark.parametrize(
+    ("last", "seen_s"), [(SIMT, 300e-6), ("nhwcToNchwKernel<float>(int)", 300e-6), (TF32, None)]
+)
+def test_of_a_convolution_behind_a_transform_every_kernel_counts(last: str, seen_s: float | None) -> None:
+    """As cuDNN does it in float32: half of the time is in kernels whose names know of no product."""
+
+    def make(trace: TraceBuilder, at: float) -> None:
+        shapes = {"Input Dims": [[1, 64, 56, 56], [64, 64, 3, 3], []], "Input type": ["float", "float", ""]}
+        trace.op("aten::cudnn_convolution", at + 5, at + 40, **shapes)
+        kernels = (
+            "fft2d_r2c_64x64<float>(float2*)",
+            "pointwise_mult_and_sum_complex<float2, 8, 4>(float2*)",
+            last,
+        )
+        for i, kernel in enumerate(kernels):
+            trace.launch(at + 10 + 5 * i, at + 13 + 5 * i, at + 20 + 100 * i, at + 120 + 100 * i, kernel)
+        trace.call("cudaDeviceSynchronize", at + 45, at + 325)
+
+    found = seen("tf32-off", steps(make, length=330))
+    assert (found and sum(place.seconds for place in found.places)) == (seen_s and pytest.approx(seen_s))
+
+
 def test_tf32_off_is_silent_where_there_is_no_tf32() -> None:
     old: dict[str, Any] = {"deviceProperties": [{"id": 0, "name": "Old GPU", "computeMajor": 7}]}
     assert seen("tf32-off", steps(product((512, 512, 512), "float", SIMT), **old)) is None

@@ -11,10 +11,11 @@ from rich.console import Console
 from traces import RECORDED
 
 from tare.measure.peakstore import save_peaks
+from tare.printable import ending
 from tare.records.environment import Environment
 from tare.records.work import Peak, Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
-from tare.report.explain import bar, explanation_view, percent, shorten
+from tare.report.explain import bar, explanation_view, percent
 from tare.report.explained import render
 from tare.report.page import write_html
 from tare.report.pictures import overviews, write_svg
@@ -212,5 +213,5 @@ def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
 
 def test_small_texts() -> None:
     assert [percent(share) for share in (0.0, 0.0001, 0.123, 0.99999)] == ["0.0 %", "<0.1 %", "12.3 %", "100 %"]
-    assert shorten("abcdef", 4) == "…def"
+    assert ending("abcdef", 4) == "…def"
     assert [names_trace(name) for name in ("a.json", "b.json.gz", "resnet50")] == [True, True, False]

@@ -9,7 +9,7 @@ from suite_records import failed, record, records
 from tare.errors import BadInput
 from tare.export import get_exporter
 from tare.records.record import Record
-from tare.report.suite_chart import BETTER, WORSE
+from tare.report.suite_chart import BETTER, LONGEST_LINE, WORSE
 
 SVG = "{http://www.w3.org/2000/svg}"
 Bar = tuple[float, float, str]
@@ -43,6 +43,16 @@ def test_bars_begin_at_one_and_end_where_their_figures_are() -> None:
     assert faster[0] == pytest.approx(slower[1], abs=0.2), "both begin at the line of eager"
     assert faster[1] - faster[0] == pytest.approx(slower[1] - slower[0], abs=0.2)
     assert (faster[2], slower[2]) == (BETTER, WORSE)
+
+
+def test_of_a_long_cause_the_beginning_is_shown() -> None:
+    long = make_failure(cause="exception", message="wrong. " * 100)
+    rounds = [make_round(0, series=[], failure=long)]
+    broken = record("b", "compile", 1.0, rounds=rounds, failure=long)
+    said = words(draw(*records()[:2], record("b", "eager", 1e-3), broken))
+    (shown,) = (line for line in said if line.startswith("b: compile failed: exception"))
+    assert len(shown) == LONGEST_LINE
+    assert shown.endswith("…")
 
 
 def test_more_memory_is_worse_and_less_is_better() -> None:

@@ -22,9 +22,25 @@ def test_the_page_of_workloads_shows_what_there_is() -> None:
     assert script["PAGE"].read_text() == script["page"](ours), "run: python scripts/workload_table.py"
 
 
-def test_the_page_of_the_zoo_shows_the_published_records() -> None:
+def test_the_pages_of_the_zoo_show_the_published_records() -> None:
     script = runpy.run_path(str(SCRIPTS / "zoo_table.py"))
-    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/zoo_table.py"
+    assert len(script["PAGES"]) == 2
+    for path in script["PAGES"]:
+        assert path.read_text() == script["page"](path), "run: python scripts/zoo_table.py"
+    assert script["PICTURE"].read_text() == script["picture"](), "run: python scripts/zoo_table.py"
+
+
+def test_a_workload_that_cannot_be_compiled_says_why_and_one_without_records_is_still_to_come() -> None:
+    script = runpy.run_path(str(SCRIPTS / "zoo_table.py"))
+    kept = [make_record(make_case(workload=name, device="cuda")) for name in ("hf_Reformer", "lstm")]
+    (skip,) = script["refused"](kept)
+    assert skip.key.startswith("hf_Reformer/compile/")
+    assert skip.reason == all_workloads()["hf_Reformer"].unsupported["compile/infer"]
+    left = script["still_to_come"]("infer", kept)
+    assert "resnet50" in left
+    assert not {"hf_Reformer", "lstm"} & left
+    assert "llama_decode" in left
+    assert "llama_decode" not in script["still_to_come"]("train", kept)
 
 
 def test_the_page_of_the_breakdown_shows_the_published_explanations() -> None:
@@ -92,8 +108,10 @@ def test_what_remedies_gave_back_is_compared_with_what_was_promised() -> None:
         ("lstm", 0.6, pytest.approx(0.5), True),
         ("vgg16", 0.8, pytest.approx(0.25), True),
     ]
-    said = script["summary"](promised, given)
+    said = script["summary"](promised, given, {"alexnet", "vgg16"})
     assert "| launch-bound | cudagraph, fp32 | 1 of 2 | 60.0 % | 50.0 % | 1 of 1 |" in said
+    assert said.count("| tf32-off | eager, tf32 | 1 of 2 | 80.0 % | 25.0 % | 1 of 1 |") == 1
+    assert "| tf32-off, idle for 5 % at most | eager, tf32 | 1 of 2 | 80.0 % | 25.0 % | 1 of 1 |" in said
     assert not script["Given"]("launch-bound", "lstm", 1.0, 0.8, 0.3, "").kept
     assert not script["Given"]("tf32-off", "lstm", 1.0, 0.1, 0.3, "at most").kept
 

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
+from tare.printable import beginning
 from tare.report.figures import before_and_now
 from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import seconds, size
@@ -182,13 +183,9 @@ def _differing(case: CaseChange) -> list[RenderableType]:
         calls = f"{one.before_calls:g} to {one.after_calls:g} calls a step"
         if one.before_s and one.after_s and one.before_calls == one.after_calls:
             calls = f"{seconds(one.before_s)} to {seconds(one.after_s)} a step"
-        lines.append(Text(f"  {one.status}: {one.what} {shorten(one.name, 60)}, {calls}", style="dim"))
+        lines.append(Text(f"  {one.status}: {one.what} {beginning(one.name, 60)}, {calls}", style="dim"))
     left = len(case.differing) - MOST_DIFFERING
     return [*lines, Text(f"  and {left} more (--format markdown)", style="dim")] if left > 0 else lines
-
-
-def shorten(name: str, width: int) -> str:
-    return name if len(name) <= width else name[: width - 3] + "..."
 
 
 def _signed_size(number: float) -> str:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from tare.printable import ending
 from tare.report.colours import colour
-from tare.report.explain import percent, shorten
+from tare.report.explain import percent
 from tare.report.numbers import seconds, unit_of
 from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
 from tare.trace.group import PARTS, Bar
@@ -94,7 +95,7 @@ def breakdown_svg(bars: Sequence[Bar], title: str) -> str:
         body += [box(left + 130 * i, 40, 13, 13, colour(part), ""), text(left + 130 * i + 20, 51, part, size=12)]
     for i, one in enumerate(bars):
         y, x = top + 24 * i, float(left)
-        body.append(text(left - 10, y + 14, shorten(labels[i], LONGEST_LABEL), anchor="end", size=12))
+        body.append(text(left - 10, y + 14, ending(labels[i], LONGEST_LABEL), anchor="end", size=12))
         for part in PARTS:
             share = getattr(one, part)
             body.append(box(x, y, share * plot, 18, colour(part), f"{part} {100 * share:.1f} %"))

@@ -6,8 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.findings.changes import Change, Changes
+from tare.printable import beginning
 from tare.records.changes import FigureChange, RecordChanges
-from tare.report.findings import cut, finding_rows
+from tare.report.findings import finding_rows
 from tare.report.fitting import FittingTable
 from tare.report.numbers import seconds, size
 from tare.report.terminal import simple_table
@@ -85,7 +86,8 @@ def _table(title: str, changes: Sequence[Change], rows: int) -> RenderableType:
                 seconds(one.before_s) if one.before_s else "-",
                 seconds(one.after_s) if one.after_s else "-",
                 sign + seconds(abs(one.difference_s)),
-                cut(name, 36 if one.clock == "device" else 28) + ("" if one.clock == "device" else " (host)"),
+                beginning(name, 36 if one.clock == "device" else 28)
+                + ("" if one.clock == "device" else " (host)"),
             )
         )
     heads = ("change", "calls", "A", "B", "difference", title)

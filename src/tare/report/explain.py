@@ -3,6 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.printable import ending
 from tare.report.colours import colour
 from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.numbers import seconds, several, size
@@ -113,7 +114,7 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
 
 
 def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
-    rows = [(*row[:3], shorten(row[3])) for row in idle_rows(idle, named)]
+    rows = [(*row[:3], ending(row[3], WHERE)) for row in idle_rows(idle, named)]
     return FittingTable(IDLE, rows, right=IDLE[1:3], folds={"why idle": 0, "at": 16})
 
 
@@ -135,7 +136,7 @@ def host_view(time: HostTime) -> RenderableType:
     rows = []
     for one in time.operators[:MOST_OPERATORS]:
         calls = f"{one.calls / time.steps:.3g}" if one.calls else ""
-        rows.append((shorten(one.name), percent(one.self_time / time.window), calls))
+        rows.append((ending(one.name, WHERE), percent(one.self_time / time.window), calls))
     rest = time.operators[MOST_OPERATORS:]
     if rest:
         share = percent(sum(one.self_time for one in rest) / time.window)
@@ -151,7 +152,7 @@ def against_view(found: Against) -> RenderableType:
 
 def _against(found: Against, widest: int) -> FittingTable:
     heads, cells = against_cells(found)
-    one, other = (fold(shorten(name, 30), widest) for name in heads[1:3])
+    one, other = (fold(ending(name, 30), widest) for name in heads[1:3])
     rows: list[tuple[str | Text, ...]] = [*cells[:-1], tuple(Text(text, style="bold") for text in cells[-1])]
     fitting = (heads[0], one, other, heads[3])
     return FittingTable(fitting, rows, right=fitting[1:], folds={heads[0]: 0})
@@ -180,8 +181,3 @@ def percent(share: float) -> str:
     if 0 < shown < 0.05:
         return "<0.1 %"
     return f"{shown:.1f} %" if shown < 99.95 else "100 %"
-
-
-def shorten(where: str, longest: int = WHERE) -> str:
-    """The end of a place says more than its beginning."""
-    return where if len(where) <= longest else "…" + where[-longest + 1 :]

@@ -9,8 +9,9 @@ from rich.text import Text
 from tare.cases.grid import Skip
 from tare.errors import Interrupted
 from tare.findings.diagnosis import Diagnosis
+from tare.printable import ending
 from tare.report.colours import colour
-from tare.report.explain import against_view, explanation_view, percent, shorten
+from tare.report.explain import against_view, explanation_view, percent
 from tare.report.findings import diagnosis_view, findings_view
 from tare.report.fitting import Cell, FittingTable, Sized, fold
 from tare.report.numbers import seconds
@@ -97,7 +98,7 @@ def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
 
 def _ladder(rungs: Sequence[Explanation], width: int) -> RenderableType:
     most = max(one.waterfall.gross for one in rungs)
-    names = [shorten(rung_of(one), 34) for one in rungs]
+    names = [ending(rung_of(one), 34) for one in rungs]
     room = max(min(50, width - min(max(map(len, names)), 34) - 13), 8)
     rows = []
     for name, one in zip(names, rungs, strict=True):
@@ -150,7 +151,7 @@ def _group(found: Breakdowns, room: int) -> RenderableType:
     rows: list[list[Cell]] = []
     for one in found.bars:
         bar = stacked({part: getattr(one, part) for part in PARTS}, room)
-        rows.append([shorten(one.workload, 34), *(getattr(one, name) for name in known), bar, *shares(one)])
+        rows.append([ending(one.workload, 34), *(getattr(one, name) for name in known), bar, *shares(one)])
     folds = {"workload": 8, "rung": 0}
     bars = FittingTable(("workload", *known, "", *PARTS), rows, folds=folds, spare=("", "movement"))
     means = FittingTable(

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding, bound_of
+from tare.printable import beginning, ending
 from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import seconds, several, short_size, size
 from tare.report.sorting import check_column, memory, sorted_by
@@ -67,7 +68,7 @@ def _finding(finding: Finding) -> list[Text]:
     lines.append(Text(f"→ {finding.remedy}"))
     for place in finding.places[:MOST_PLACES]:
         often = f" ({place.count:.3g} a step)" if place.count else ""
-        lines.append(Text(f"at {_end_of(place.where, PLACE - len(often))}{often}", style="dim"))
+        lines.append(Text(f"at {ending(place.where, PLACE - len(often))}{often}", style="dim"))
     if len(finding.places) > MOST_PLACES:
         lines.append(Text(f"and {len(finding.places) - MOST_PLACES} more places", style="dim"))
     return lines
@@ -81,7 +82,7 @@ def gain(finding: Finding) -> str:
 
 def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:
     heads, found = operator_cells(operators, steps, rows)
-    cells = [(_end_of(one[0], 38), *one[1:]) for one in found]
+    cells = [(ending(one[0], 38), *one[1:]) for one in found]
     spare = ("memory", "host total", "device total", "calls")
     table = FittingTable(heads, cells, right=heads[1:], folds={"operator": 12}, spare=spare, paddings=(1,))
     head = Text(f"operators, a step of the profiled run ({len(operators)} in all)", style="dim")
@@ -106,7 +107,7 @@ def operator_cells(operators: Sequence[Operator], steps: int, rows: int) -> tupl
 
 def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MOST_ROWS) -> RenderableType:
     heads, found = kernel_cells(kernels, steps, rows)
-    cells = [(cut(one[0], 32), *one[1:]) for one in found]
+    cells = [(beginning(one[0], 32), *one[1:]) for one in found]
     spare = ("smem", "regs", "tensor", "block", "grid", "achieved", "calls")
     table = FittingTable(heads, cells, right=heads[1:], folds={"kernel": 12}, spare=spare, paddings=(1,))
     note = "tensor cores by the kernel's name, achieved by the operator's shapes"
@@ -151,7 +152,7 @@ def memory_view(use: MemoryUse) -> RenderableType:
     lines.append(Text(f"at the peak: {kinds_at_peak(use)}"))
     for owner in use.owners[:5]:
         blocks = f" in {several(owner.blocks, 'block')}" if owner.blocks else ""
-        lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<15} {_end_of(owner.where, 50)}{blocks}"))
+        lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<15} {ending(owner.where, 50)}{blocks}"))
     if not use.by_kind["weights"] and use.by_kind["resident"]:
         lines.append(Text(UNKNOWN_BEFORE, style="dim"))
     if use.growth is not None:
@@ -208,12 +209,3 @@ def _signed(bytes_: int) -> str:
     if bytes_ == 0:
         return "-"
     return f"-{short_size(-bytes_)}" if bytes_ < 0 else short_size(bytes_)
-
-
-def cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _end_of(text: str, longest: int) -> str:
-    """The end of a name says more than its beginning."""
-    return text if len(text) <= longest else "…" + text[-longest + 1 :]

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tare.printable import beginning, ending
 from tare.report.colours import colour
-from tare.report.explain import shorten
 from tare.report.numbers import ratio
 from tare.report.suite import Mean, Pair, Suite
 from tare.report.suite_view import missed_lines, suite_title
@@ -57,7 +57,7 @@ def _chart(suite: Suite) -> tuple[int, list[str]]:
         text(16, 46, suite.place, fill=FAINT, size=12),
     ]
     for row, pair in enumerate(pairs):
-        label = shorten(pair.label, LONGEST_LABEL)
+        label = ending(pair.label, LONGEST_LABEL)
         body.append(text(left - 10, TOP + ROW * row + BAR, label, anchor="end", size=12))
     wide = (WIDTH - left) / max(len(panels), 1)
     for number, panel in enumerate(panels):
@@ -65,7 +65,7 @@ def _chart(suite: Suite) -> tuple[int, list[str]]:
     missed = missed_lines(suite)
     body += [text(16, bottom + 24, "left out", weight="600", size=12)] if missed else []
     for row, words in enumerate(missed):
-        body.append(text(16, bottom + 42 + 16 * row, shorten(words, LONGEST_LINE), size=11, fill=FAINT))
+        body.append(text(16, bottom + 42 + 16 * row, beginning(words, LONGEST_LINE), size=11, fill=FAINT))
     return bottom + 30 + (30 + 16 * len(missed) if missed else 0), body
 
 

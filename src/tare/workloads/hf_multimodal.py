@@ -151,7 +151,8 @@ class Llava(LanguageModel):
     task="segmentation",
     source="transformers SamModel; Kirillov et al., Segment Anything (2023), ViT-B",
     differs="ViT-B, where TorchBench has ViT-H; the image encoder starts with weights of 0.02 instead of "
-    "transformers' 1e-10, which leave nothing of the image; the prediction of a mask's quality is not trained",
+    "transformers' 1e-10, which leave nothing of the image; positions' frequencies of 1, where transformers "
+    "starts with half the width; the prediction of a mask's quality is not trained",
     batch=1,
     sizes={"resolution": 1024, "layers": 12, "width": 768},
     smoke={"resolution": 128, "layers": 2, "width": 96},
@@ -171,6 +172,9 @@ class Sam:
             num_attention_heads=12, global_attn_indexes=list(range(step - 1, layers, step)), window_size=14,
             initializer_range=0.02,  # transformers' 1e-10 leaves nothing of the image
         )  # fmt: skip
+        # Positions' frequencies, as the paper begins them. Transformers' are higher by half the width: phases of
+        # hundreds of turns, which are noise at less than float32.
+        vision.scale = 1.0
         prompt = SamPromptEncoderConfig(image_size=resolution, patch_size=16)
         model = from_config(
             "SamModel", "SamConfig", ("pixel_values", "input_points"), "pred_masks",

@@ -10,7 +10,7 @@ from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
 from tare.trace.counting import CONVOLUTIONS, PRODUCTS, flops, types
-from tare.trace.kernel_names import matrix, tensor_cores
+from tare.trace.kernel_names import matrix, tensor_cores, transformed
 
 LEAST_SHARE = 0.05
 # TF32 came with compute capability 8.0.
@@ -61,8 +61,11 @@ def look(scene: Scene) -> Iterator[Hit]:
 
 
 def _without_cores(scene: Scene, works: list[int]) -> list[int]:
-    """Those that multiply matrices, and by their names not on tensor cores."""
+    """Those that multiply matrices, and by their names not on tensor cores. Of a convolution behind a transform
+    all: with TF32 cuDNN chooses others, and most of the time may be in what no name calls a product."""
     names = {work: scene.trace.name(scene.trace.device, work) for work in works if work in scene.script.work_at}
+    if any(map(transformed, names.values())) and not any(map(tensor_cores, names.values())):
+        return list(names)
     return [work for work, name in names.items() if matrix(name) and tensor_cores(name) is False]
 
 
