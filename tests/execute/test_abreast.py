@@ -20,7 +20,7 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, Launcher
 from tare.execute.protocol import Done
-from tare.execute.runner import run_cases
+from tare.execute.runner import Side, run_cases
 from tare.execute.supervise import Watchman, supervise
 from tare.records.record import Round
 
@@ -49,10 +49,10 @@ class Beside(Kept):
     def abreast(
         self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS, fast: bool = False
     ) -> None:
-        run_abreast(cases, options, ENVIRONMENT, executor, self, self, fast)
+        run_abreast(cases, options, Side(executor, ENVIRONMENT, self), self, fast)
 
     def alone(self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS) -> None:
-        run_cases(cases, options, ENVIRONMENT, executor, self, self)
+        run_cases(cases, options, Side(executor, ENVIRONMENT, self), self)
 
 
 def planted(name: str, batch: int = 4) -> Case:

@@ -11,10 +11,12 @@ from checking import Silent
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.execute.executor import Executor
+from tare.execute.runner import Side
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.metrics import chosen
-from tare.guard.sides import Renew, Side, measure_sides
+from tare.guard.sides import Renew, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
 from tare.stats.suspicion import LOOK
@@ -57,7 +59,7 @@ class Both:
         for executor in self._executors:
             executor.renew()
 
-    def sides(self, stage: str) -> list[Side]:
+    def sides(self, stage: str) -> list[Side[Executor]]:
         if stage not in self._journals:
             self._journals[stage] = [begin(self._store, stage, stage, []) for _ in self._executors]
         return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]

@@ -10,11 +10,11 @@ from builders import ENVIRONMENT, make_case, make_failure, make_round
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.runner import Known, Listener
+from tare.execute.executor import Executor
+from tare.execute.runner import Known, Listener, Side
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.metrics import METRICS, get_metric
-from tare.guard.sides import Side
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import HostMemory, Record, Round
 from tare.store.database import Store
@@ -95,7 +95,7 @@ class Setting:
     def limit(self, document: dict[str, Any]) -> None:
         self._rules = self._rules._replace(thresholds=make_thresholds(document, "test"))
 
-    def sides(self, stage: str) -> list[Side]:
+    def sides(self, stage: str) -> list[Side[Executor]]:
         self.stages.append(stage)
         if stage not in self._journals:
             self._journals[stage] = [begin(self.store, stage, stage, []) for _ in self._executors]

@@ -66,6 +66,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
     recorded: RecordedOption = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -73,7 +74,8 @@ def run(
 
     Every rung is compared with a float64 reference. Name workloads, groups, or one plan.
     """
-    from tare.verbs.run import Session
+    from tare.verbs.foresee import Foresight
+    from tare.verbs.run import Outcome, Session
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, auto=True, size=size, feed=feed,
@@ -89,7 +91,13 @@ def run(
         store=store,
         show_progress=not as_json,
     )  # fmt: skip
-    outcome = session.run(resume=resume, fail_fast=fail_fast, recorded=recorded)
+    if dry_run and resume:
+        raise BadInput("--dry-run does not know what an interrupted run has measured: leave out --resume")
+    outcome: Outcome | Foresight
+    if dry_run:
+        outcome = session.foresee(recorded)
+    else:
+        outcome = session.run(resume=resume, fail_fast=fail_fast, recorded=recorded)
     if as_json:
         print_json(outcome.document())
     else:

@@ -17,11 +17,10 @@ from tare.execute.jobs import RoundJob
 from tare.execute.ladder import ladders
 from tare.execute.outcome import now, watched_round
 from tare.execute.protocol import Message, Stage
-from tare.execute.runner import Journal, Listener, advance, is_due, is_proved, keep_round
+from tare.execute.runner import Journal, Listener, Side, advance, is_due, is_proved, keep_round
 from tare.execute.supervise import Watchman, supervise
 from tare.execute.together import cores_each, side_by_side
 from tare.execute.turns import Lane, Turnstile
-from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Round
 from tare.rungs import get_rung
 
@@ -42,9 +41,7 @@ class _Due(NamedTuple):
 def run_abreast(
     cases: Iterable[Case],
     options: Options,
-    environment: Environment,
-    executor: LocalExecutor,
-    journal: Journal,
+    side: Side[LocalExecutor],
     listener: Listener,
     fail_fast: bool = False,
     searches: Mapping[Case, BatchSearch] | None = None,
@@ -53,6 +50,7 @@ def run_abreast(
     """Measures what can be measured so, of what the journal does not have yet; the rest is left to `run_cases`.
     False where a failure has ended it, which `fail_fast` asks for."""
     cases = list(cases)
+    executor, _, journal = side
     for index in range(options.rounds):
         due = _due(cases, index, options, executor, journal)
         ended = 0
@@ -66,7 +64,7 @@ def run_abreast(
             case = due[at].case
             keep_round(case, made, journal, listener)
             search = (searches or {}).get(case)
-            record = advance(case, index, options, environment, executor, journal, listener, search)
+            record = advance(case, index, options, side, listener, search)
             if fail_fast and record is not None and record.failed:
                 raise _Stopped
 

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -31,6 +31,17 @@ class Journal(Known, Protocol):
     def add_record(self, record: Record) -> None: ...
 
 
+E = TypeVar("E", bound=Executor, covariant=True)
+
+
+class Side(NamedTuple, Generic[E]):
+    """One version of what is measured: who runs its rounds, where, and who keeps them."""
+
+    executor: E
+    environment: Environment
+    journal: Journal
+
+
 class Listener(Protocol):
     """Who is told of progress. `plans` are the rounds of each case on each side, of which some may be known."""
 
@@ -43,9 +54,7 @@ class Listener(Protocol):
 def run_cases(
     cases: Iterable[Case],
     options: Options,
-    environment: Environment,
-    executor: Executor,
-    journal: Journal,
+    side: Side[Executor],
     listener: Listener,
     fail_fast: bool = False,
     searches: Mapping[Case, BatchSearch] | None = None,
@@ -55,23 +64,22 @@ def run_cases(
     cases = list(cases)
     for case, index in schedule(cases, options.rounds):
         search = (searches or {}).get(case)
-        ended = advance(case, index, options, environment, executor, journal, listener, search)
+        ended = advance(case, index, options, side, listener, search)
         if fail_fast and ended is not None and ended.failed:
             break
-    return [record for case in cases if (record := journal.record(case)) is not None]
+    return [record for case in cases if (record := side.journal.record(case)) is not None]
 
 
 def advance(
     case: Case,
     index: int,
     options: Options,
-    environment: Environment,
-    executor: Executor,
-    journal: Journal,
+    side: Side[Executor],
     listener: Listener,
     search: BatchSearch | None = None,
 ) -> Record | None:
     """Measures one round, unless the journal has it; returns the record if this round was the case's last."""
+    executor, environment, journal = side
     if journal.record(case) is not None:
         return None
     done = journal.rounds(case)

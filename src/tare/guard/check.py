@@ -8,7 +8,8 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.runner import Listener, make_record
+from tare.execute.executor import Executor
+from tare.execute.runner import Listener, Side, make_record
 from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.compare import (
@@ -28,7 +29,7 @@ from tare.guard.compare import (
 )
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric
-from tare.guard.sides import LetGo, Renew, Side, measure_sides
+from tare.guard.sides import LetGo, Renew, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
 from tare.stats.comparison import RANKS_FROM, Comparison
@@ -45,7 +46,7 @@ from tare.stats.suspicion import (
 
 # The stages of a check, as the runs in the store are told apart.
 StageName = str
-OpenSides = Callable[[StageName], Sequence[Side]]
+OpenSides = Callable[[StageName], Sequence[Side[Executor]]]
 
 
 class Rules(NamedTuple):

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -10,8 +9,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.ladder import ladders
-from tare.execute.runner import Journal, Listener, advance
-from tare.records.environment import Environment
+from tare.execute.runner import Journal, Listener, Side, advance
 from tare.records.record import Record, Round
 from tare.stats.suspicion import LOOK
 
@@ -21,17 +19,9 @@ Renew = Callable[[Sequence[Case]], None]
 LetGo = Callable[[Case, Sequence[list[Round]]], bool]
 
 
-class Side(NamedTuple):
-    """One version of what is measured: who runs its rounds, where, and who keeps them."""
-
-    executor: Executor
-    environment: Environment
-    journal: Journal
-
-
 def measure_sides(
     cases: Mapping[Case, Options],
-    sides: Sequence[Side],
+    sides: Sequence[Side[Executor]],
     listener: Listener,
     renew: Renew,
     let_go: LetGo | None = None,
@@ -61,12 +51,14 @@ def measure_sides(
     return [[record for case in cases if (record := side.journal.record(case))] for side in sides]
 
 
-def _advance(case: Case, index: int, options: Options, sides: Sequence[Side], listener: Listener) -> None:
+def _advance(
+    case: Case, index: int, options: Options, sides: Sequence[Side[Executor]], listener: Listener
+) -> None:
     for side in sides:
-        advance(case, index, options, side.environment, side.executor, side.journal, listener)
+        advance(case, index, options, side, listener)
 
 
-def _is_hopeless(case: Case, sides: Sequence[Side], let_go: LetGo) -> bool:
+def _is_hopeless(case: Case, sides: Sequence[Side[Executor]], let_go: LetGo) -> bool:
     """By the rounds until the look alone: a run that was interrupted later must come to the same answer."""
     rounds = [_rounds(side.journal, case)[:LOOK] for side in sides]
     return all(len(each) == LOOK for each in rounds) and let_go(case, rounds)

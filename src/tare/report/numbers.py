@@ -54,6 +54,13 @@ def age(seconds_: float) -> str:
     return several(int(seconds_ // scale), unit)
 
 
+def stretch(seconds_: float) -> str:
+    """How long something may take, in a unit that one plans in: '48 s', '7 min', '3.1 h'."""
+    if seconds_ < 100:
+        return f"{seconds_:.0f} s"
+    return f"{seconds_ / 60:.0f} min" if seconds_ < 6000 else f"{seconds_ / 3600:.1f} h"
+
+
 def ratio(value: float | None, relative_noise: float | None) -> str:
     """How many times as fast, with as many digits as the two measurements allow."""
     if value is None:

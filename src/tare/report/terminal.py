@@ -1,7 +1,7 @@
 """Ladders and lists for the terminal: at most 100 columns, colour only where the console has it."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
@@ -72,14 +72,21 @@ def note_text(note: str) -> RenderableType:
     return Padding(Text(f"note: {note}", style="yellow"), (0, 0, 0, 2), expand=False)
 
 
-def title(case: Case) -> str:
+def title(case: Case, batch: str = "") -> str:
+    """`batch` stands for one that is not known yet."""
     sizes = " ".join(f"{name}={value}" for name, value in case.sizes.items())
     extra: list[str] = [case.layout] if case.layout != "contiguous" else []
     extra += [f"feed {case.feed}"] if case.feed != "device" else []
     extra += [case.optimizer] if case.optimizer else []
     extra += [f"{case.threads} threads"] if case.threads else []
-    parts = (case.workload, case.mode, case.device, case.precision, f"batch {case.batch}", sizes, *extra)
+    parts = (case.workload, case.mode, case.device, case.precision, batch or f"batch {case.batch}", sizes, *extra)
     return " · ".join(part for part in parts if part)
+
+
+def foreseen_view(ladder: Sequence[Case], batch: str = "") -> RenderableType:
+    """A ladder that has not been measured: what it is of, and its rungs."""
+    rungs = Text(f"  {', '.join(case.rung for case in ladder)}")
+    return Group(Text(title(ladder[0], batch), style="bold"), rungs)
 
 
 def ladder_view(ladder: Ladder) -> RenderableType:

@@ -14,8 +14,9 @@ from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.errors import BadInput, TareError, unknown
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import Executor, LocalExecutor, make_launcher
 from tare.execute.protocol import Probed
+from tare.execute.runner import Side
 from tare.execute.workshop import open_executor, renew_together
 from tare.guard.absent import refuse_impossible
 from tare.guard.changes import Report
@@ -24,7 +25,6 @@ from tare.guard.comparable import refuse
 from tare.guard.compare import compare_selections
 from tare.guard.metrics import Metric
 from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION, select_records
-from tare.guard.sides import Side
 from tare.guard.standing import another_version, differences_here, standing
 from tare.guard.thresholds import Thresholds
 from tare.records.environment import VARIABLE, Difference, Environment, differing
@@ -199,7 +199,7 @@ class _Opener:
             told = f"--resume took up a check that was complete, run {first.run} of {date}"
             self.taken_up = [f"{told}: without it, all is measured anew"]
 
-    def sides(self, stage: str) -> list[Side]:
+    def sides(self, stage: str) -> list[Side[Executor]]:
         return [
             Side(executor, environment, journal)
             for (executor, environment), journal in zip(self._executors, self.journals(stage), strict=True)

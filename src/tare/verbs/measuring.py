@@ -7,7 +7,7 @@ from tare.execute.abreast import run_abreast
 from tare.execute.batch import found_before, search_batch, search_options, searching, with_batch
 from tare.execute.catalogue import LocalCatalogue
 from tare.execute.executor import LocalExecutor
-from tare.execute.runner import run_cases
+from tare.execute.runner import Side, run_cases
 from tare.execute.warming import portions, warm
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Round
@@ -35,15 +35,8 @@ class Work:
     def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
         self.cases += cases
         options, tell = self._options, self._progress.stage
-        how = (
-            options,
-            self._environment,
-            self._executor,
-            self._journal,
-            self._progress,
-            self._fail_fast,
-            searches,
-        )
+        side = Side(self._executor, self._environment, self._journal)
+        how = (options, side, self._progress, self._fail_fast, searches)
         # Abreast, only references are made ahead, and in larger portions fewer wait for the last to be prepared.
         ahead = options.warm or (2 * options.abreast if options.parity else 0)
         for portion in portions(cases, ahead):

@@ -29,6 +29,7 @@ from tare.report.terminal import make_console, skipped_view
 from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
+from tare.verbs.foresee import Foresight
 from tare.verbs.measuring import Work
 from tare.verbs.recorded import Taken, comparable_records, count_taken
 
@@ -123,6 +124,32 @@ class Session:
     def run(self, resume: bool, fail_fast: bool, recorded: bool = False) -> Outcome:
         with Claims() as claims, self.measured(resume, fail_fast, claims, recorded) as done:
             return done.outcome
+
+    def foresee(self, recorded: bool = False) -> Foresight:
+        """What `run` would measure."""
+        with contextlib.ExitStack() as stack:
+            progress = stack.enter_context(Progress(self._show_progress))
+            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage))
+            probed = executor.probe()
+            found = expand_plan(self._plan, LocalCatalogue(probed, self._unwanted))
+            if not (found.cases or found.searched):
+                raise nothing_to_do(found.skipped)
+            taken = self._taken(found, probed.environment) if recorded else []
+            return Foresight(
+                cases=found.cases,
+                searched=found.searched,
+                due=len(found.cases) - len(taken),
+                rounds=self._options.rounds,
+                budget_s=self._options.budget,
+                skipped=found.skipped,
+                left_out=_left_out(self._plan),
+                recorded=count_taken(taken, len(found.cases)) if recorded else None,
+            )
+
+    def _taken(self, found: Expansion, environment: Environment) -> list[Record]:
+        with Store(self._store) as store:
+            wanted = set(found.cases)
+            return [one for one in comparable_records(store, found.cases, environment) if one.case in wanted]
 
     @contextlib.contextmanager
     def measured(
