@@ -10,6 +10,7 @@ from tare.verbs.check import reproduce
     [
         "check night.toml --baseline main --resume --format markdown",
         "check night.toml --baseline main -o report.md --format markdown",
+        "check night.toml --baseline main -oreport.md --format markdown",
         "check night.toml --baseline main --output report.md --resume --format markdown",
         "check night.toml --output=report.md --baseline main --format markdown",
         "check night.toml --baseline main --format markdown",

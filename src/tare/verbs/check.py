@@ -238,7 +238,7 @@ def reproduce(arguments: Sequence[str]) -> str:
     for argument in rest:
         if argument in ("-o", "--output"):
             next(rest, None)
-        elif argument != "--resume" and not argument.startswith("--output="):
+        elif argument != "--resume" and not argument.startswith(("--output=", "-o")):
             kept.append(argument)
     return shlex.join(["tare", *kept])
 
