@@ -234,6 +234,25 @@ def test_of_a_convolution_behind_a_transform_every_kernel_counts(last: str, seen
     assert (found and sum(place.seconds for place in found.places)) == (seen_s and pytest.approx(seen_s))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "fires"),
+    [("gemmSN_TN_kernel<float, 128, 16>(float)", True), ("RNN_blockPersist_fp_LSTM<float>(float)", False)],
+)
+def test_recurrent_layers_are_products_unless_one_kernel_does_it_all(kernel: str, fires: bool) -> None:
+    """A persistent kernel is the same with TF32."""
+
+    def make(trace: TraceBuilder, at: float) -> None:
+        shapes = {"Input Dims": [[25, 16, 64], [[256, 64]]], "Input type": ["float", "TensorList"]}
+        trace.op("aten::_cudnn_rnn", at + 5, at + 30, **shapes)
+        trace.launch(at + 10, at + 15, at + 20, at + 820, kernel)
+        trace.call("cudaDeviceSynchronize", at + 35, at + 825)
+
+    found = seen("tf32-off", steps(make))
+    assert (found is not None) == fires
+    if found is not None:
+        assert found.evidence["flops_per_step"] == 2 * 400 * 256 * 64
+
+
 def test_tf32_off_is_silent_where_there_is_no_tf32() -> None:
     old: dict[str, Any] = {"deviceProperties": [{"id": 0, "name": "Old GPU", "computeMajor": 7}]}
     assert seen("tf32-off", steps(product((512, 512, 512), "float", SIMT), **old)) is None

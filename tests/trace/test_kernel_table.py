@@ -19,6 +19,9 @@ def one_operator(name: str, dims: Any, types: Any, values: Any = None) -> Trace:
     return trace.build()
 
 
+LSTM = [[2048, 512], [2048, 512], [2048], [2048]]
+
+
 @pytest.mark.parametrize(
     ("name", "dims", "values", "expected"),
     [
@@ -37,6 +40,15 @@ def one_operator(name: str, dims: Any, types: Any, values: Any = None) -> Trace:
         ("aten::convolution_backward", [[8, 64, 112, 112], [8, 3, 224, 224], [64, 3, 3, 3]],
          ["", "", "", "[64]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[False, True, True]"],
          2 * 8 * 64 * 112 * 112 * 27),
+        # 25 steps of 16 items by the weights of an LSTM; then without time, as packed sequences are.
+        ("aten::_cudnn_rnn", [[25, 16, 512], LSTM, [], [2101248]], None, 2 * 400 * 2 * 2048 * 512),
+        ("aten::_cudnn_rnn", [[400, 512], LSTM, [], [2101248]], None, 2 * 400 * 2 * 2048 * 512),
+        ("aten::_cudnn_rnn_backward", [[25, 16, 512], LSTM], ["", "", "[True, False, False, True]"],
+         2 * 2 * 400 * 2 * 2048 * 512),
+        ("aten::_cudnn_rnn_backward", [[25, 16, 512], LSTM], ["", "", "[True, False, False, False]"],
+         2 * 400 * 2 * 2048 * 512),
+        ("aten::_cudnn_rnn", [[25, 16, 512], [], [], []], None, None),
+        ("aten::_cudnn_rnn", [[25, 16, 512], ["x", {}, [-1, 2]]], None, None),
         ("aten::relu", [[4, 4]], None, None),
     ],
 )  # fmt: skip

@@ -22,6 +22,7 @@ _FACTORS = {
 }  # fmt: skip
 PRODUCTS = tuple(_FACTORS)
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward", "aten::cudnn_convolution")
+RECURRENT = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
 # Each element of the inputs is read once and each of the (broadcast) output written once.
 _POINTWISE_NAMES = (
     "add", "sub", "mul", "div", "relu", "clamp", "clamp_min", "clamp_max", "sigmoid", "tanh", "gelu", "silu",
@@ -66,14 +67,16 @@ def product(trace: Trace, row: int) -> Product | None:
 
 
 def flops(trace: Trace, row: int) -> int | None:
-    """Of a matrix product or a convolution."""
+    """Of a matrix product, a convolution or a recurrent layer."""
     if found := product(trace, row):
         return found.flops
     name = trace.name(trace.operators, row)
-    if name not in CONVOLUTIONS:
+    if name not in CONVOLUTIONS + RECURRENT:
         return None
     dims = shapes(trace, row)
     values = trace.value(int(trace.operators.concrete[row]))
+    if name in RECURRENT:
+        return _recurrent(name, dims[0] if dims else [], trace.value(int(trace.operators.dims[row])), values)
     if len(dims) < 3:
         return None
     if name == "aten::convolution_backward":
@@ -107,6 +110,18 @@ def _backward(dims: list[list[int]], values: Any) -> int | None:
     mask = str(values[-1]) if isinstance(values, list) and values else "[True, True, False]"
     wanted = [part.strip(" []") for part in mask.split(",")][:2]
     return 2 * grad[0] * prod(grad[2:]) * prod(weight) * wanted.count("True")
+
+
+def _recurrent(name: str, x: list[int], dims: Any, values: Any) -> int | None:
+    """Every weight meets every item of every step: once forward; backward once for the inputs, and once more where
+    the weights' gradients are wanted, which is the last part of the mask."""
+    weights = dims[1] if isinstance(dims, list) and len(dims) > 1 and isinstance(dims[1], list) else []
+    matrices = [shape for one in weights if len(shape := _shape(one)) == 2]
+    if len(x) < 2 or not matrices:
+        return None
+    mask = str(values[-1]) if isinstance(values, list) and values else "[True]"
+    wanted = name.endswith("_backward") and mask.endswith("True]")
+    return 2 * prod(x[:-1]) * sum(map(prod, matrices)) * (2 if wanted else 1)
 
 
 def touched(trace: Trace, row: int) -> int | None:
@@ -144,10 +159,12 @@ def _shapes(trace: Trace, text: int) -> list[list[int]] | None:
     value = trace.value(text)
     if not isinstance(value, list):
         return None
-    return [
-        shape if isinstance(shape, list) and all(isinstance(n, int) and 0 <= n < 2**40 for n in shape) else []
-        for shape in value
-    ]
+    return [_shape(one) for one in value]
+
+
+def _shape(value: Any) -> list[int]:
+    sound = isinstance(value, list) and all(isinstance(n, int) and 0 <= n < 2**40 for n in value)
+    return value if sound else []
 
 
 def _numbers(text: Any, length: int) -> list[int] | None:

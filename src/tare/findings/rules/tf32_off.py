@@ -9,7 +9,7 @@ from tare.findings.products import product_place, reaches
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.scene import Scene, spans_of
-from tare.trace.counting import CONVOLUTIONS, PRODUCTS, flops, types
+from tare.trace.counting import CONVOLUTIONS, PRODUCTS, RECURRENT, flops, types
 from tare.trace.kernel_names import matrix, tensor_cores, transformed
 
 LEAST_SHARE = 0.05
@@ -27,7 +27,7 @@ def look(scene: Scene) -> Iterator[Hit]:
     if not _has_tf32(scene):
         return
     device = scene.trace.device
-    candidates = scene.operators(*PRODUCTS, *CONVOLUTIONS)
+    candidates = scene.operators(*PRODUCTS, *CONVOLUTIONS, *RECURRENT)
     single = np.array([row for row in candidates.tolist() if _single(scene, row)], dtype=np.int64)
     slow = {row: mine for row, works in scene.works_by(single).items() if (mine := _without_cores(scene, works))}
     works = np.array([work for mine in slow.values() for work in mine], dtype=np.int64)
