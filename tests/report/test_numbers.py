@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.report.numbers import decimals, duration, rate, ratio, seconds, size
+from tare.report.numbers import decimals, duration, rate, ratio, seconds, size, stretch
 from tare.stats.intervals import Interval
 
 
@@ -123,3 +123,11 @@ def test_sizes(count: int | None, text: str) -> None:
 )
 def test_rates_have_no_exponent(value: float | None, text: str) -> None:
     assert rate(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0 s"), (48.2, "48 s"), (99.0, "99 s"), (420.0, "7 min"), (5940.0, "99 min"), (11_160.0, "3.1 h")],
+)
+def test_how_long_something_may_take(value: float, text: str) -> None:
+    assert stretch(value) == text

@@ -29,7 +29,9 @@ def look(scene: Scene) -> Iterator[Hit]:
     device = scene.trace.device
     candidates = scene.operators(*PRODUCTS, *CONVOLUTIONS, *RECURRENT)
     single = np.array([row for row in candidates.tolist() if _single(scene, row)], dtype=np.int64)
-    slow = {row: mine for row, works in scene.works_by(single).items() if (mine := _without_cores(scene, works))}
+    slow = {
+        row: mine for row, works in scene.works_by(single).items() if (mine := _without_cores(scene, row, works))
+    }
     works = np.array([work for mine in slow.values() for work in mine], dtype=np.int64)
     share = scene.device_share(works)
     if share < LEAST_SHARE:
@@ -60,11 +62,12 @@ def look(scene: Scene) -> Iterator[Hit]:
     )
 
 
-def _without_cores(scene: Scene, works: list[int]) -> list[int]:
+def _without_cores(scene: Scene, row: int, works: list[int]) -> list[int]:
     """Those that multiply matrices, and by their names not on tensor cores. Of a convolution behind a transform
     all: with TF32 cuDNN chooses others, and most of the time may be in what no name calls a product."""
     names = {work: scene.trace.name(scene.trace.device, work) for work in works if work in scene.script.work_at}
-    if any(map(transformed, names.values())) and not any(map(tensor_cores, names.values())):
+    convolves = scene.trace.name(scene.trace.operators, row) in CONVOLUTIONS
+    if convolves and any(map(transformed, names.values())) and not any(map(tensor_cores, names.values())):
         return list(names)
     return [work for work, name in names.items() if matrix(name) and tensor_cores(name) is False]
 
