@@ -13,9 +13,9 @@ from checking import Kept
 from launching import planted_launcher
 from proof import make
 
-from tare.cases.case import Case
+from tare.cases.case import Case, Layout
 from tare.cases.options import Options
-from tare.execute.abreast import NOTE, _due, run_abreast
+from tare.execute.abreast import NOTE, Due, in_order, run_abreast
 from tare.execute.executor import LocalExecutor
 from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, Launcher
@@ -136,12 +136,44 @@ def test_time_in_which_it_has_to_stand_still_is_not_its_own(executor: LocalExecu
 def test_a_few_ladders_go_before_the_next_and_of_them_first_what_compiles(executor: LocalExecutor) -> None:
     cases = [make("mlp", rung, "infer", batch=batch) for batch in range(1, 6) for rung in ("eager", "compile")]
     two = msgspec.structs.replace(OPTIONS, abreast=2)
-    found = [f"{due.case.rung} {due.case.batch}" for due in _due(cases, 0, two, executor, Beside())]
+    found = [f"{due.case.rung} {due.case.batch}" for due in in_order(cases, 0, two, executor, Beside())]
     assert found == [
         "compile 1", "compile 2", "eager 1", "eager 2",
         "compile 3", "compile 4", "eager 3", "eager 4",
         "compile 5", "eager 5",
     ]  # fmt: skip
+
+
+def test_references_are_made_while_the_ladders_before_them_are_prepared(executor: LocalExecutor) -> None:
+    cases = [make("mlp", rung, "infer", batch=batch) for batch in (1, 2, 3) for rung in ("eager", "compile")]
+    checked = msgspec.structs.replace(OPTIONS, abreast=2, parity=True)
+    found = [
+        f"{one.case.rung if isinstance(one, Due) else 'reference'} {one.case.batch}"
+        for one in in_order(cases, 0, checked, executor, Beside())
+    ]
+    assert found == [
+        "reference 1", "reference 2", "compile 1", "compile 2", "reference 3", "eager 1", "eager 2",
+        "compile 3", "eager 3",
+    ]  # fmt: skip
+
+
+def test_ladders_that_share_a_reference_have_it_made_once(executor: LocalExecutor) -> None:
+    layouts: tuple[Layout, ...] = ("contiguous", "channels-last")
+    cases = [msgspec.structs.replace(make("resnet18", "eager", "infer"), layout=layout) for layout in layouts]
+    checked = msgspec.structs.replace(OPTIONS, abreast=1, parity=True)
+    found = in_order(cases, 0, checked, executor, Beside())
+    assert [isinstance(one, Due) for one in found] == [False, True, True]
+
+
+def test_who_has_no_reference_is_left_and_the_others_are_compared(executor: LocalExecutor) -> None:
+    """Three at a time: the cases wait for their references, which are made beside each other."""
+    good = [make("mlp", rung, "infer", batch=n, threads=1) for n in (1, 2, 3) for rung in ("eager", "torchscript")]
+    checked = msgspec.structs.replace(OPTIONS, parity=True)
+    journal = Beside()
+    journal.abreast(executor, good[0], planted("raise"), *good[1:], options=checked)
+    assert {case: record.parity.status for case, record in journal.made.items()} == dict.fromkeys(good, "same")
+    journal.alone(executor, planted("raise"), options=checked)
+    assert journal.made[planted("raise")].failed
 
 
 def test_what_has_to_be_alone_is_left(executor: LocalExecutor) -> None:

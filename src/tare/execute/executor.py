@@ -105,21 +105,29 @@ class LocalExecutor:
             done = self._run(self._round_job(case, index, options, reference), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=unchecked(no_reference))
 
-    def job_beside(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
-        """The job of the same round for a process that is prepared beside others; None where it must be alone."""
+    def goes_beside(self, case: Case) -> bool:
+        """Whether its process may be prepared beside others."""
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
+            return False
+        return split_name(case.rung)[1] not in rung.solitary and self._warming(case) not in self._late
+
+    def job_beside(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
+        """The job of the same round for such a process; None while it lacks the reference that it needs."""
+        wanted, reference = check and options.parity, reference_case(case)
+        if wanted and self._references.get(reference.key, "not made") is not None:
             return None
-        if split_name(case.rung)[1] in rung.solitary or self._warming(case) in self._late:
-            return None
-        reference, no_reference = self._reference_for(case, options, check)
-        return None if no_reference else self._round_job(case, index, options, reference)
+        return self._round_job(case, index, options, self._folder("reference", reference) if wanted else None)
+
+    def reference_beside(self, case: Case, options: Options) -> ReferenceJob | None:
+        """The job that makes its reference beside others; None where none is needed any more."""
+        reference = reference_case(case)
+        wanted = options.parity and reference.key not in self._references
+        return self._referring(reference, options, beside=True) if wanted else None
 
     def preparations(self, case: Case, options: Options) -> list[Job]:
         """What can be done ahead for a case, beside other cases and untimed; for parity, its reference too."""
-        reference = reference_case(case)
-        wanted = options.parity and reference.key not in self._references
-        made: list[Job] = [self._referring(reference, options, beside=True)] if wanted else []
+        made: list[Job] = [job] if (job := self.reference_beside(case, options)) else []
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             return [self._staging(rung.staged_as(case)), *made]
@@ -133,7 +141,8 @@ class LocalExecutor:
         good = ending.status == 0 and ending.killed is None
         late = failure_of(ending, options.timeout) if ending.killed == "timeout" else None
         if late:
-            beside = f"prepared ahead beside others (--warm {options.warm}; without, it has all cores)"
+            flag = f"--warm {options.warm}" if options.warm else f"--abreast {options.abreast}"
+            beside = f"prepared ahead beside others ({flag}; without, it has all cores)"
             late = msgspec.structs.replace(late, message=f"{late.message}, {beside}")
         staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
         if staged and isinstance(job, StageJob):
@@ -267,7 +276,8 @@ class LocalExecutor:
     def _round_job(self, case: Case, index: int, options: Options, reference: Path | None) -> RoundJob:
         # Once is enough, and the profiler takes a second to begin.
         cache, kernels = str(self.cache_of(case)), index == 0
-        return self._job(case, options, reference=_text(reference), cache=cache, kernels=kernels)
+        known = str(reference) if reference else None
+        return self._job(case, options, reference=known, cache=cache, kernels=kernels)
 
     def _job(self, case: Case, options: Options, **more: Any) -> RoundJob:
         return RoundJob(case=case, budget_s=options.round_budget, width=options.width, **more)
@@ -287,7 +297,3 @@ class LocalExecutor:
             watch = self.watch(device, process.pid)
             watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
             return supervise(process, watchman), watch
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

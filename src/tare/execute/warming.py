@@ -40,11 +40,9 @@ def warm(
     again in their first round, which keeps the cause. What took too long is not tried again: its round says so.
     What had no memory beside the others is compiled once more alone."""
     # Two cases that read the same files have the same job, which is done once. What compiles comes first: it takes
-    # longest. Cases that go abreast compile beside each other anyway, and need no more than their references.
+    # longest.
     asked = dict.fromkeys(job for case in cases for job in executor.preparations(case, options))
     jobs = sorted(asked, key=lambda job: isinstance(job, ReferenceJob))
-    if not options.warm:
-        jobs = [job for job in jobs if isinstance(job, ReferenceJob)]
     if not jobs:
         return 0
     good: dict[Job, bool] = {}
@@ -66,7 +64,7 @@ def warm(
         return crowded
 
     tell(f"preparing ahead: 0 of {len(jobs)}")
-    if crowded := prepare(jobs, options.warm or options.abreast):
+    if crowded := prepare(jobs, options.warm):
         prepare(crowded, 1)
     return sum(good.values())
 

@@ -37,13 +37,15 @@ class Work:
         options, tell = self._options, self._progress.stage
         side = Side(self._executor, self._environment, self._journal)
         how = (options, side, self._progress, self._fail_fast, searches)
-        # Abreast, only references are made ahead, and in larger portions fewer wait for the last to be prepared.
-        ahead = options.warm or (2 * options.abreast if options.parity else 0)
+        # Abreast, whoever is slow holds up nobody until the end. What has to be alone is measured then, and that
+        # should not be an hour after the other rungs of its ladder.
+        apart = options.abreast and not all(map(self._executor.goes_beside, cases))
+        ahead = options.warm or (2 * options.abreast if apart else 0)
         for portion in portions(cases, ahead):
             if self._stopped:
                 return
             left = [case for case in portion if self._journal.record(case) is None]
-            if options.warm or options.abreast:
+            if options.warm:
                 warm(left, self._executor, options, tell)
             if options.abreast and not run_abreast(left, *how, tell):
                 self._stopped = True
