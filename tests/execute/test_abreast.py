@@ -159,7 +159,7 @@ def test_references_are_made_while_the_ladders_before_them_are_prepared(executor
 
 def test_ladders_that_share_a_reference_have_it_made_once(executor: LocalExecutor) -> None:
     layouts: tuple[Layout, ...] = ("contiguous", "channels-last")
-    cases = [msgspec.structs.replace(make("resnet18", "eager", "infer"), layout=layout) for layout in layouts]
+    cases = [Case(workload="resnet18", rung="eager", batch=1, layout=layout) for layout in layouts]
     checked = msgspec.structs.replace(OPTIONS, abreast=1, parity=True)
     found = in_order(cases, 0, checked, executor, Beside())
     assert [isinstance(one, Due) for one in found] == [False, True, True]
