@@ -1,12 +1,8 @@
 """Writes the tables of docs/zoo-h200.md and docs/zoo-compile.md, and the latter's picture, from the records:
 `python scripts/zoo_table.py`. A test compares."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from tare.cases.grid import Skip
 from tare.export.as_table import export, suites
 from tare.records.codec import read_records
 from tare.records.record import Record
@@ -39,15 +35,7 @@ def against_eager() -> str:
 def _against_eager(mode: str, name: str) -> str:
     records = measured(name)
     left = sorted(still_to_come(mode, records), key=str.lower)
-    return suites(records, [*refused(records)]) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
-
-
-def refused(records: list[Record]) -> Iterator[Skip]:
-    """What was not tried on `compile`, because the workload says why it cannot be."""
-    for one in records:
-        case = msgspec.structs.replace(one.case, rung="compile")
-        if why := all_workloads()[case.workload].refusal({case.mode, case.precision, "cuda", case.rung}):
-            yield Skip(case.key, "unsupported", why)
+    return suites(records) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
 
 
 def still_to_come(mode: str, records: list[Record]) -> set[str]:
@@ -65,8 +53,7 @@ def page(path: Path) -> str:
 
 
 def picture() -> str:
-    records = [*measured("compile"), *measured("compile-train")]
-    return suites_svg(make_suites(records, refused(records)))
+    return suites_svg(make_suites([*measured("compile"), *measured("compile-train")]))
 
 
 if __name__ == "__main__":

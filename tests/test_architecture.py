@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
         "findings": "records trace",
         "guard": "cases records stats store execute workloads foreign",
         "report": "cases records stats workloads rungs measure execute trace findings guard frames",
-        "export": "cases records report trace findings",
+        "export": "records report trace findings",
         "verbs": "cases records workloads rungs measure data execute frames foreign store trace findings guard"
         " report",
         "cli": "cases measure native trace guard report export verbs",

@@ -18,6 +18,7 @@ from tare.report.suite_view import suite_lines, suite_view
 from tare.report.table import table_cells
 from tare.report.terminal import make_console
 from tare.stats.means import geometric_mean
+from tare.workloads import all_workloads
 
 
 def suite(skipped: list[Skip] | None = None) -> Suite:
@@ -47,6 +48,15 @@ def test_what_is_left_out_says_why() -> None:
         "e": "eager failed: device-oom in prepare: no room",
         "f": "compile was not measured (unsupported: no graph)",
     }
+
+
+def test_what_a_workload_says_of_itself_is_the_reason() -> None:
+    """Of records in a file nobody knows any more what was skipped beside them."""
+    kept = [record("hf_Reformer", "eager", 1e-3), record("lstm", "eager", 1e-3), record("lstm", "compile", 1e-3)]
+    (found,) = make_suites(kept)
+    (missed,) = found.missed
+    declared = all_workloads()["hf_Reformer"].unsupported["compile/infer"]
+    assert missed.cause == f"compile was not measured (unsupported: {declared})"
 
 
 def test_every_line_says_n_of_m() -> None:

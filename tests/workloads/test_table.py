@@ -30,12 +30,9 @@ def test_the_pages_of_the_zoo_show_the_published_records() -> None:
     assert script["PICTURE"].read_text() == script["picture"](), "run: python scripts/zoo_table.py"
 
 
-def test_a_workload_that_cannot_be_compiled_says_why_and_one_without_records_is_still_to_come() -> None:
+def test_a_workload_without_records_is_still_to_come() -> None:
     script = runpy.run_path(str(SCRIPTS / "zoo_table.py"))
     kept = [make_record(make_case(workload=name, device="cuda")) for name in ("hf_Reformer", "lstm")]
-    (skip,) = script["refused"](kept)
-    assert skip.key.startswith("hf_Reformer/compile/")
-    assert skip.reason == all_workloads()["hf_Reformer"].unsupported["compile/infer"]
     left = script["still_to_come"]("infer", kept)
     assert "resnet50" in left
     assert not {"hf_Reformer", "lstm"} & left

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from tare.cases.grid import Skip
 from tare.export.markdown import bullets, escape, table
 from tare.records.record import Record
 from tare.report.suite import make_suites
@@ -18,10 +17,10 @@ def export(records: Iterable[Record]) -> str:
     return "\n".join([*out, bullets(failure_lines(kept)), suites(kept)])
 
 
-def suites(records: list[Record], skipped: Iterable[Skip] = ()) -> str:
+def suites(records: list[Record]) -> str:
     """Each rung against eager over the workloads, with means of n of m and what was left out."""
     out = []
-    for suite in make_suites(records, skipped):
+    for suite in make_suites(records):
         heads, rows = suite_cells(suite)
         out += [f"### {escape(suite_title(suite))}", "", escape(suite.place), ""]
         out += [table(heads, rows)] if rows else []

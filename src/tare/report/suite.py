@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from tare.cases.case import Case
 from tare.cases.grid import Skip
 from tare.records.record import Record
 from tare.report.ladder import Ladder, Row, make_ladders
 from tare.report.terminal import where
 from tare.stats.means import geometric_mean
+from tare.workloads import all_workloads
 
 BASELINE = "eager"
 # Fewer workloads than this are no suite.
@@ -88,7 +90,7 @@ def _suite(rung: str, title: str, ladders: Sequence[Ladder], reasons: dict[str, 
         label = case.workload if names.count(case.workload) == 1 else f"{case.workload} b{case.batch} {sizes}"
         baseline, row = _row(ladder, BASELINE), _row(ladder, rung)
         key = case.ladder.replace("*", rung, 1)
-        cause = _cause(BASELINE, baseline, "") or _cause(rung, row, reasons.get(key, ""))
+        cause = _cause(BASELINE, baseline, "") or _cause(rung, row, reasons.get(key) or _declared(case, rung))
         if cause or baseline is None or row is None:
             missed.append(Missed(label=label, key=key, cause=cause or "not measured"))
         else:
@@ -118,6 +120,13 @@ def _cause(rung: str, row: Row | None, reason: str) -> str | None:
     if row.parity in ("different", "nan"):
         return f"{rung} does not compute the same ({row.parity})"
     return None if row.gross and row.gross.mid > 0 else f"{rung} has no time"
+
+
+def _declared(case: Case, rung: str) -> str:
+    """Why the workload says that it cannot be: a record does not know what was left out beside it."""
+    workload = all_workloads().get(case.workload)
+    why = workload and workload.refusal({case.mode, case.precision, case.device_type, rung})
+    return f"unsupported: {why}" if why else ""
 
 
 def _pair(label: str, key: str, baseline: Row, row: Row) -> Pair:
