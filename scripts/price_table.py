@@ -9,6 +9,7 @@ remedies' own day: what waits for the host takes as long as the host of that day
 
 import runpy
 import sys
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -62,6 +63,7 @@ def steps(records: list[Record]) -> dict[tuple[str, str, str], float]:
     return found
 
 
+@cache
 def breakdown() -> Any:
     return runpy.run_path(str(Path(__file__).with_name("breakdown_table.py")))["read"](EXPLAINED)
 
@@ -134,11 +136,8 @@ def remedied(paths: list[Path]) -> list[Record]:
 def page() -> str:
     promised = promises()
     found = given(promised, remedied(REMEDIED), read_records(MEASURED))
-    return (
-        PAGE.read_text().partition(MARK)[0]
-        + MARK
-        + f"\n{summary(promised, found, held_up_by_the_device())}\n{details(found)}"
-    )
+    tables = f"\n{summary(promised, found, held_up_by_the_device())}\n{details(found)}"
+    return PAGE.read_text().partition(MARK)[0] + MARK + tables
 
 
 if __name__ == "__main__":

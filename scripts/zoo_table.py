@@ -1,6 +1,7 @@
 """Writes the tables of docs/zoo-h200.md and docs/zoo-compile.md, and the latter's picture, from the records:
 `python scripts/zoo_table.py`. A test compares."""
 
+from functools import cache
 from pathlib import Path
 
 from tare.export.as_table import export, suites
@@ -8,7 +9,8 @@ from tare.records.codec import read_records
 from tare.records.record import Record
 from tare.report.suite import make_suites
 from tare.report.suite_chart import suites_svg
-from tare.workloads import all_workloads
+from tare.workloads import get_workload
+from tare.workloads.groups import ZOO, all_groups
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -16,6 +18,7 @@ PICTURE = DOCS / "zoo-compile.svg"
 MARK = "<!-- what follows is written by scripts/zoo_table.py -->\n"
 
 
+@cache
 def measured(name: str) -> list[Record]:
     """What is published; while it is not whole, the part of it that is known."""
     whole, part = (ROOT / "results" / "zoo" / f"h200-{name}{kind}.json.gz" for kind in ("", ".part"))
@@ -40,8 +43,7 @@ def _against_eager(mode: str, name: str) -> str:
 
 def still_to_come(mode: str, records: list[Record]) -> set[str]:
     known = {one.case.workload for one in records}
-    ours = (one for one in all_workloads().values() if type(one.definition).__module__.startswith("tare."))
-    return {one.name for one in ours if not one.refusal({mode})} - known
+    return {name for name in all_groups()[ZOO] if not get_workload(name).refusal({mode})} - known
 
 
 PAGES = {DOCS / "zoo-h200.md": every_case, DOCS / "zoo-compile.md": against_eager}

@@ -67,6 +67,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return "/".join((self.workload, "*", *self._after_the_rung()))
 
     @property
+    def asked(self) -> set[str]:
+        """What it asks of a workload; a variant of a rung asks for the rung as well."""
+        return {self.mode, self.precision, self.device_type, self.rung, self.rung.partition(":")[0]}
+
+    @property
     def device_type(self) -> str:
         return self.device.partition(":")[0]
 

@@ -101,7 +101,7 @@ def _workload_refusal(case: Case) -> str | None:
         refused = workload.sizes[name].refusal(name, value)
         if refused:
             return refused
-    return workload.refusal({case.mode, case.precision, case.device_type, case.rung, split_name(case.rung)[0]})
+    return workload.refusal(case.asked)
 
 
 def _device_refusal(case: Case) -> str | None:

@@ -125,7 +125,7 @@ def _cause(rung: str, row: Row | None, reason: str) -> str | None:
 def _declared(case: Case, rung: str) -> str:
     """Why the workload says that it cannot be: a record does not know what was left out beside it."""
     workload = all_workloads().get(case.workload)
-    why = workload and workload.refusal({case.mode, case.precision, case.device_type, rung})
+    why = workload and workload.refusal(msgspec.structs.replace(case, rung=rung).asked)
     return f"unsupported: {why}" if why else ""
 
 

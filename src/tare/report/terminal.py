@@ -1,7 +1,7 @@
 """Ladders and lists for the terminal: at most 100 columns, colour only where the console has it."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
@@ -116,6 +116,12 @@ def row_texts(ladder: Ladder) -> tuple[list[str], list[list[str]]]:
     lines = [_cells(row) for row in ladder.rows if row.gross]
     kept = [i for i in range(len(HEADS)) if i == 0 or any(line[i] != "-" for line in lines)]
     return [HEADS[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def left_view(skipped: Iterable[Skip], left_out: Mapping[str, str]) -> RenderableType:
+    """What a run does not measure: skips, and rungs that a ladder holds only if they are named."""
+    lines = [Text(f"  {name} left out: {why}", style="dim") for name, why in left_out.items()]
+    return Group(*([skipped_view(skips)] if (skips := list(skipped)) else []), *lines)
 
 
 def skipped_view(skipped: Iterable[Skip]) -> RenderableType:

@@ -9,7 +9,7 @@ from tare.cases.grid import Skip
 from tare.execute.ladder import ladders
 from tare.report.numbers import several, stretch
 from tare.report.recorded import recorded_line
-from tare.report.terminal import foreseen_view, make_console, skipped_view
+from tare.report.terminal import foreseen_view, left_view, make_console
 from tare.verbs.recorded import Taken
 
 
@@ -43,10 +43,8 @@ class Foresight(msgspec.Struct):
         for cases, batch in ((self.cases, ""), (self.searched, "batch to be found")):
             for ladder in ladders(cases):
                 console.print(foreseen_view(ladder, batch))
-        if self.skipped:
-            console.print(skipped_view(self.skipped))
-        for name, why in self.left_out.items():
-            console.print(f"  {name} left out: {why}", style="dim")
+        if self.skipped or self.left_out:
+            console.print(left_view(self.skipped, self.left_out))
         planned = [*self.cases, *self.searched]
         count = f"{several(len(planned), 'case')} in {several(len(ladders(planned)), 'ladder')}"
         if self.recorded:

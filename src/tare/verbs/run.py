@@ -25,7 +25,7 @@ from tare.report.overview import overview
 from tare.report.progress import Progress
 from tare.report.recorded import recorded_line
 from tare.report.suite import make_suites
-from tare.report.terminal import make_console, skipped_view
+from tare.report.terminal import left_view, make_console
 from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
@@ -71,10 +71,8 @@ class Outcome(msgspec.Struct):
         console = make_console()
         for part in overview(self.records, self.skipped):
             console.print(part)
-        if self.skipped:
-            console.print(skipped_view(self.skipped))
-        for name, why in self.left_out.items():
-            console.print(f"  {name} left out: {why}", style="dim")
+        if self.skipped or self.left_out:
+            console.print(left_view(self.skipped, self.left_out))
         good = sum(record.ok for record in self.records)
         refused = sum(record.refused for record in self.records)
         cannot = f", {refused} cannot be run" if refused else ""
@@ -131,9 +129,7 @@ class Session:
             progress = stack.enter_context(Progress(self._show_progress))
             executor = stack.enter_context(open_executor(self._options.isolation, progress.stage))
             probed = executor.probe()
-            found = expand_plan(self._plan, LocalCatalogue(probed, self._unwanted))
-            if not (found.cases or found.searched):
-                raise nothing_to_do(found.skipped)
+            found = self._expand(LocalCatalogue(probed, self._unwanted))
             taken = self._taken(found, probed.environment) if recorded else []
             return Foresight(
                 cases=found.cases,
@@ -165,10 +161,8 @@ class Session:
             executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, self.preload))
             probed = executor.probe()
             catalogue = LocalCatalogue(probed, self._unwanted)
-            found = expand_plan(self._plan, catalogue)
+            found = self._expand(catalogue)
             planned = [*found.cases, *found.searched]
-            if not planned:
-                raise nothing_to_do(found.skipped)
             self._options = self._leaner(planned)
             journal = self._journal(store, found, probed.environment, resume, claims, recorded)
             if recorded:
@@ -191,6 +185,12 @@ class Session:
                 outcome.recorded = count_taken(taken, outcome.planned)
             progress.goes_on()
             yield Measured(outcome, executor, probed, progress.stage)
+
+    def _expand(self, catalogue: LocalCatalogue) -> Expansion:
+        found = expand_plan(self._plan, catalogue)
+        if not (found.cases or found.searched):
+            raise nothing_to_do(found.skipped)
+        return found
 
     def _leaner(self, planned: list[Case]) -> Options:
         """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with,
