@@ -104,6 +104,28 @@ def test_a_kernel_waited_for_the_one_that_ended_not_for_one_that_still_ran() -> 
     assert timeline.replay(Edit(factors={0: 0.0})) == 207 * US
 
 
+def test_a_kernel_that_waited_for_room_begins_with_the_last_blocks_of_the_one_before() -> None:
+    """cuDNN's transforms of a picture and of a filter, on two streams: the second begins while the first ends."""
+    calls = [Call(0, US), Call(US, 2 * US)]
+    works = [Work(5 * US, 405 * US, 7, 0), Work(395 * US, 495 * US, 13, 1)]
+    timeline = Timeline(0, 10 * US, calls, works)
+    assert timeline.replay() == 495 * US
+    # Of a kernel of 200 µs instead of 400, the last blocks take 5 instead of 10.
+    assert timeline.replay(Edit(factors={0: 0.5})) == 300 * US
+    # Without it nothing holds up the other but its launch.
+    assert timeline.replay(Edit(factors={0: 0.0})) == pytest.approx(106 * US)
+
+
+def test_a_kernel_may_have_waited_for_one_that_was_launched_later() -> None:
+    """Three streams and no room for two kernels at once: of those that wait, the device takes the last first."""
+    calls = [Call(i * US, i * US + US // 2) for i in range(3)]
+    works = [Work(5 * US, 105 * US, 7, 0), Work(106 * US, 206 * US, 9, 2), Work(207 * US, 307 * US, 8, 1)]
+    timeline = Timeline(0, 10 * US, calls, works)
+    assert timeline.replay() == 307 * US
+    assert timeline.replay(Edit(factors={1: 0.5})) == 257 * US
+    assert timeline.replay(Edit(factors={0: 0.5, 1: 0.5})) == 207 * US
+
+
 def test_streams_do_not_run_ahead_of_each_other_when_the_host_is_gone() -> None:
     """Two layers of a recurrent network on two streams, 15 µs from one kernel to the next, because of events.
     Nothing in the recording says so."""

@@ -14,6 +14,7 @@ alone fills the step, what was measured says nothing of the host, and its usual 
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -74,7 +75,7 @@ NOTHING = Edit()
 
 class _Bound(NamedTuple):
     """What a work waited for: so long after its call, so long after the one before it, perhaps another
-    stream's."""
+    stream's. It began before the end of that one where `other_handover` is negative."""
 
     latency: int
     before: int
@@ -101,10 +102,6 @@ class Timeline:
         self.calls, self.works = calls, works
         self.host_factor = 1.0
         self._outside = as_intervals(self.outside)
-        self._launched: list[list[int]] = [[] for _ in calls]
-        for index, work in enumerate(works):
-            if work.call >= 0:
-                self._launched[work.call].append(index)
         self._latency = self._usual_latency()
         self._bounds = self._read_bounds()
         self._targets = self._read_targets()
@@ -145,14 +142,31 @@ class Timeline:
         if edit.removed:
             taken = self._host_time(np.concatenate([as_intervals(edit.removed), self._outside]))
         ends = [float(work.end - self.start) if work.call < 0 else 0.0 for work in self.works]
+        # The host is ahead of the device: works end when somebody waits for them, the rest when all is launched.
+        left = deque(index for index, work in enumerate(self.works) if work.call >= 0)
+        began: list[float] = []
         host = 0.0
         for index, before in enumerate(taken.before):
-            began = host + before * self.host_factor
-            for work in self._launched[index]:
-                ends[work] = self._work_end(work, began, ends, edit)
-            host = self._return(index, began, ends, edit, taken.inside[index] * self.host_factor)
+            began.append(host + before * self.host_factor)
+            if self.calls[index].waits and index not in edit.unwaited:
+                self._play(left, self._targets[index], began, ends, edit)
+            host = self._return(index, began[-1], ends, edit, taken.inside[index] * self.host_factor)
         host += taken.after * self.host_factor
+        self._play(left, len(self.works), began, ends, edit)
         return max(host, max(ends, default=0.0), self._left_to_do(edit))
+
+    def _play(self, left: deque[int], last: int, began: list[float], ends: list[float], edit: Edit) -> None:
+        """Ends the works up to this one, of those launched by now, in the order in which they began: what a work
+        waited for had begun before it, but may have been launched after it, on another stream."""
+        later: list[int] = []
+        while left and left[0] <= last:
+            index = left.popleft()
+            call = self.works[index].call
+            if call < len(began):
+                ends[index] = self._work_end(index, began[call], ends, edit)
+            else:
+                later.append(index)
+        left.extendleft(reversed(later))
 
     def _left_to_do(self, edit: Edit) -> float:
         """What the device needs at least: it still does what the edit leaves, and no more of it at a time than it
@@ -196,7 +210,9 @@ class Timeline:
         if before >= 0:
             start = max(start, ends[before] + min(bound.handover, edit.handover))
         if other >= 0:
-            start = max(start, ends[other] + min(bound.other_handover, edit.handover))
+            # What it did not wait for of another kernel shrinks with that.
+            part = edit.factors.get(other, 1.0) if bound.other_handover < 0 else 1.0
+            start = max(start, ends[other] + min(bound.other_handover * part, edit.handover))
         return start + self._length(index) * factor
 
     def _ahead(self, work: int, alone: bool, edit: Edit) -> int:
@@ -237,13 +253,15 @@ class Timeline:
         for index, work in enumerate(self.works):
             while running and running[0][0] <= work.start:
                 _, ended = heappop(running)
-            bounds.append(self._bound(work, last_on.get(work.stream, -1), ended))
+            ending = running[0][1] if running else -1
+            bounds.append(self._bound(work, last_on.get(work.stream, -1), ended, ending))
             last_on[work.stream] = index
             heappush(running, (work.end, index))
         return bounds
 
-    def _bound(self, work: Work, before: int, ended: int) -> _Bound:
-        """`before`: the one before it on its stream; `ended`: of all, the one that had ended last."""
+    def _bound(self, work: Work, before: int, ended: int, ending: int) -> _Bound:
+        """`before`: the one before it on its stream; of all, `ended`: the one that had ended last, and `ending`:
+        of those that still ran, the one that ended first."""
         launched = self.calls[work.call].start if work.call >= 0 else work.start
         delay = max(work.start - launched, 0)
         pause = work.start - self.works[before].end if before >= 0 else LONGEST_HANDOVER + 1
@@ -251,10 +269,13 @@ class Timeline:
             # It stood in its stream's queue; on an idle device it would have started after the usual latency.
             return _Bound(min(delay, self._latency), before, pause, -1, 0)
         handover = min(max(pause, 0), 1_000)
-        if ended >= 0 and ended != before and delay > 2 * self._latency:
-            other = work.start - self.works[ended].end
-            if other <= LONGEST_HANDOVER:
-                return _Bound(min(delay, self._latency), before, handover, ended, other)
+        # Launched long before, it waited for another stream, or for room: a large kernel leaves none until its
+        # last blocks run.
+        for other in (ended, ending):
+            if delay > 2 * self._latency and other >= 0 and other != before:
+                since = work.start - self.works[other].end
+                if since <= LONGEST_HANDOVER:
+                    return _Bound(min(delay, self._latency), before, handover, other, since)
         return _Bound(delay, before, handover, -1, 0)
 
     def _read_targets(self) -> list[int]:
