@@ -20,9 +20,7 @@ MARK = "<!-- what follows is written by scripts/zoo_table.py -->\n"
 
 @cache
 def measured(name: str) -> list[Record]:
-    """What is published; while it is not whole, the part of it that is known."""
-    whole, part = (ROOT / "results" / "zoo" / f"h200-{name}{kind}.json.gz" for kind in ("", ".part"))
-    return read_records(whole if whole.exists() else part)
+    return read_records(ROOT / "results" / "zoo" / f"h200-{name}.json.gz")
 
 
 def every_case() -> str:
