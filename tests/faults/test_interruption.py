@@ -87,6 +87,12 @@ def test_an_interrupted_run_says_so_and_goes_on_later(
     _resume(tare, home, _stored(home))
 
 
+def test_what_cannot_be_resumed_begins_anew_and_says_so(tare: Tare) -> None:
+    brief = ("run", "mlp", "--rung", "eager", "--rounds", "1", "--no-parity", "--resume")
+    said = [tare(*brief, "--budget", budget).stderr for budget in ("0.1", "0.1", "0.2")]
+    assert ["nothing to resume" in text for text in said] == [True, False, True]
+
+
 def test_an_interrupted_calibration_or_check_says_so(home: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text('[options]\nparity = false\nbudget = 60\n[[grid]]\nworkload = ["mlp"]\nrung = ["eager"]\n')

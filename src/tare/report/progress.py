@@ -75,7 +75,7 @@ class Progress:
         if self._bar:
             self._bar.update(self._task, description=what[:60])
         elif self._clock() - self._last_line >= QUIET_S:
-            self._say(f"{self._done} of {self._total} rounds; {what}" if self._total else what)
+            self.say(f"{self._done} of {self._total} rounds; {what}" if self._total else what)
 
     def starts(self, case: Case, index: int) -> None:
         self._what = f"{case.workload} {case.rung} {case.mode} b{case.batch} {index + 1}/{self._wanted(case)}"
@@ -93,7 +93,7 @@ class Progress:
         """A case that failed early has fewer rounds to wait for."""
         self._advance(self._wanted(record.case) - len(record.rounds))
         if not self._bar:
-            self._say(f"{record.case.key} {'ok' if record.failure is None else record.failure.cause}")
+            self.say(f"{record.case.key} {'ok' if record.failure is None else record.failure.cause}")
 
     def _wanted(self, case: Case) -> int:
         """Its rounds; a case whose batch had to be found first has those of the others."""
@@ -104,7 +104,8 @@ class Progress:
         if self._bar:
             self._bar.advance(self._task, rounds)
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line that stays."""
         self._last_line = self._clock()
         if self._shown:
             self._console.print(line, soft_wrap=True)

@@ -28,10 +28,13 @@ from tare.report.suite import make_suites
 from tare.report.terminal import left_view, make_console
 from tare.store.claim import Claims
 from tare.store.database import Store
-from tare.store.journal import StoreJournal, begin, resume
+from tare.store.journal import begin
+from tare.store.journal import resume as earlier
 from tare.verbs.foresee import Foresight
 from tare.verbs.measuring import Work
 from tare.verbs.recorded import Taken, comparable_records, count_taken
+
+NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; beginning anew"
 
 
 class Outcome(msgspec.Struct):
@@ -164,7 +167,12 @@ class Session:
             found = self._expand(catalogue)
             planned = [*found.cases, *found.searched]
             self._options = self._leaner(planned)
-            journal = self._journal(store, found, probed.environment, resume, claims, recorded)
+            mark = self._mark(found, probed.environment, recorded)
+            journal = earlier(store, mark, claims) if resume else None
+            if journal is None:
+                if resume:
+                    progress.say(NOTHING_TO_RESUME)
+                journal = begin(store, self._plan.name, mark, found.skipped, claims)
             if recorded:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             known = {record.id for record in journal.all_records()}
@@ -200,15 +208,8 @@ class Session:
             return msgspec.structs.replace(self._options, parity=False)
         return self._options
 
-    def _journal(
-        self,
-        store: Store,
-        found: Expansion,
-        environment: Environment,
-        again: bool,
-        claims: Claims,
-        recorded: bool,
-    ) -> StoreJournal:
+    def _mark(self, found: Expansion, environment: Environment, recorded: bool) -> str:
+        """By which a run that was interrupted is found again."""
         # What was measured in another environment is no part of this run.
         about: list[Any] = [self._options.identity, environment.id]
         if found.searched:
@@ -216,9 +217,7 @@ class Session:
         if recorded:
             # It may hold no more than what was missing: whoever resumes a run of the whole plan means another.
             about.append("recorded")
-        mark = fingerprint(found.cases, about)
-        earlier = resume(store, mark, claims) if again else None
-        return earlier or begin(store, self._plan.name, mark, found.skipped, claims)
+        return fingerprint(found.cases, about)
 
 
 def preload_of(plan: Plan) -> tuple[str, ...]:
