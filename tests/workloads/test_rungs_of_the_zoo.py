@@ -98,7 +98,7 @@ def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: 
     if rung != "eager":
         command = [sys.executable, "-c", ATTEMPT, case.key, str(tmp_path)]
         support = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=support)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=550, env=support)
         crashed = done.returncode < 0
         assert crashed or done.stdout.startswith(("fails", "differs")), (done.stdout, done.stderr[-2000:])
         return
