@@ -116,6 +116,15 @@ def test_a_kernel_that_waited_for_room_begins_with_the_last_blocks_of_the_one_be
     assert timeline.replay(Edit(factors={0: 0.0})) == pytest.approx(106 * US)
 
 
+def test_a_kernel_that_waited_for_a_copy_to_go_apart_waits_for_what_came_before_it() -> None:
+    """A kernel and a copy on one stream, and a kernel on another that began 10 µs before the copy's end."""
+    calls = [Call(i * US, i * US + US // 2) for i in range(3)]
+    works = [Work(5 * US, 105 * US, 8, 0), Work(106 * US, 406 * US, 8, 1), Work(396 * US, 896 * US, 7, 2)]
+    timeline = Timeline(0, 10 * US, calls, works)
+    assert timeline.replay() == 896 * US
+    assert timeline.replay(Edit(apart=frozenset({1}))) == 605 * US
+
+
 def test_a_kernel_may_have_waited_for_one_that_was_launched_later() -> None:
     """Three streams and no room for two kernels at once: of those that wait, the device takes the last first."""
     calls = [Call(i * US, i * US + US // 2) for i in range(3)]

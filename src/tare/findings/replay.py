@@ -210,9 +210,11 @@ class Timeline:
         if before >= 0:
             start = max(start, ends[before] + min(bound.handover, edit.handover))
         if other >= 0:
-            # What it did not wait for of another kernel shrinks with that.
-            part = edit.factors.get(other, 1.0) if bound.other_handover < 0 else 1.0
-            start = max(start, ends[other] + min(bound.other_handover * part, edit.handover))
+            handover: float = bound.other_handover
+            if handover < 0:
+                # What it did not wait for of a kernel shrinks with that; of any other it waits for the whole.
+                handover *= edit.factors.get(other, 1.0) if other == bound.other else 0.0
+            start = max(start, ends[other] + min(handover, edit.handover))
         return start + self._length(index) * factor
 
     def _ahead(self, work: int, alone: bool, edit: Edit) -> int:
@@ -271,11 +273,10 @@ class Timeline:
         handover = min(max(pause, 0), 1_000)
         # Launched long before, it waited for another stream, or for room: a large kernel leaves none until its
         # last blocks run.
-        for other in (ended, ending):
-            if delay > 2 * self._latency and other >= 0 and other != before:
-                since = work.start - self.works[other].end
-                if since <= LONGEST_HANDOVER:
-                    return _Bound(min(delay, self._latency), before, handover, other, since)
+        for other in (ended, ending) if delay > 2 * self._latency else ():
+            since = work.start - self.works[other].end
+            if other >= 0 and other != before and since <= LONGEST_HANDOVER:
+                return _Bound(min(delay, self._latency), before, handover, other, since)
         return _Bound(delay, before, handover, -1, 0)
 
     def _read_targets(self) -> list[int]:

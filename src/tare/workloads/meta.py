@@ -16,7 +16,6 @@ MODELS = {
     "functorch_maml_omniglot": ("vmap", 5, "all tasks at once through torch.func"),
 }
 
-
 HOOKED = "gradients of every layer's output are taken inside the step, and a compiled graph keeps those to itself"
 
 
