@@ -112,7 +112,6 @@ def test_a_kernel_that_waited_for_room_begins_with_the_last_blocks_of_the_one_be
     assert timeline.replay() == 495 * US
     # Of a kernel of 200 µs instead of 400, the last blocks take 5 instead of 10.
     assert timeline.replay(Edit(factors={0: 0.5})) == 300 * US
-    # Without it nothing holds up the other but its launch.
     assert timeline.replay(Edit(factors={0: 0.0})) == pytest.approx(106 * US)
 
 
