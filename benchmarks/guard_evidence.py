@@ -8,11 +8,11 @@ from sqlalchemy import select
 
 from tare.errors import TareError
 from tare.guard.metrics import get_metric, values
-from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.records.record import Record
 from tare.store import schema
 from tare.store.database import Store
 from tare.store.query import Query
+from tare.store.selectors import BASELINE_SIDE, CONFIRMATION
 
 # How many of the suspects that were not confirmed are kept.
 NEAREST = 3

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.cases.plan import expand_plan, make_plan
+from tare.commands.run import preload_of
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import Executor
-from tare.execute.workshop import open_executor
+from tare.execute.session import open_executor
 from tare.guard.metrics import METRICS
 from tare.records.record import Round
 from tare.stats.comparison import compare
-from tare.verbs.run import preload_of
 
 ROUND_BUDGET_S = 0.15
 SEED = 20261115

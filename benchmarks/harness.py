@@ -19,12 +19,12 @@ from statistics import median
 from typing import Any
 
 from tare.cases.case import Case
-from tare.execute.jobs import RoundJob
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
-from tare.execute.protocol import Message, Stage
 from tare.execute.supervise import Watchman, supervise
 from tare.measure.clock import WallClock
 from tare.measure.sampler import Limits, sample
+from tare.protocol.jobs import RoundJob
+from tare.protocol.messages import Message, Stage
 from tare.records.record import Series
 from tare.stats.intervals import median_interval
 from tare.workloads import get_workload

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from tare.export.markdown import table
 from tare.records.work import Peaks
 from tare.report.explain import percent
+from tare.report.markdown import table
 from tare.report.numbers import seconds
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, Bar, Mean, group

@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from tare.export.markdown import table
 from tare.records.codec import read_records
 from tare.records.figures import gross
 from tare.records.record import Record
 from tare.report.explain import percent
+from tare.report.markdown import table
 from tare.report.numbers import seconds
 
 ROOT = Path(__file__).parents[1]

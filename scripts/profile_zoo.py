@@ -20,14 +20,14 @@ import time
 from multiprocessing import Pool
 from pathlib import Path
 
+from tare.commands.run import preload_for
+from tare.commands.traces import profile_case
 from tare.errors import TareError
-from tare.execute.workshop import open_executor
+from tare.execute.session import open_executor
 from tare.records.codec import read_records
 from tare.records.environment import Environment
 from tare.records.figures import gross
 from tare.records.record import Record
-from tare.verbs.run import preload_for
-from tare.verbs.traces import profile_case
 
 ARCHIVES, ARCHIVE_BYTES = 4, 15 << 20
 

@@ -4,9 +4,9 @@
 from functools import cache
 from pathlib import Path
 
-from tare.export.as_table import export, suites
 from tare.records.codec import read_records
 from tare.records.record import Record
+from tare.report.formats.records_table import export, suites
 from tare.report.suite import make_suites
 from tare.report.suite_chart import suites_svg
 from tare.workloads import get_workload

@@ -78,7 +78,7 @@ def look(scene): return []
     ("text", "listed", "taken"),
     [
         (WORKLOAD, "workloads", "workload 'resnet50' of second is already one of tare.workloads.resnet"),
-        (RUNG, "rungs", "rung 'eager' of second is already one of tare.rungs.eager"),
+        (RUNG, "rungs", "rung 'eager' of second is already one of tare.rungs.torch.eager"),
         (RULE, "findings", "rule 'launch-bound' of second is already one of tare.findings.rules.launch_bound"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import tare
-from tare.printable import printable
+from tare.system.printable import printable
 
 SOURCE = Path(tare.__file__).parent
 

@@ -34,7 +34,7 @@ def test_it_holds_the_package_its_types_and_its_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "tare/py.typed" in names
     assert "tare/cli/run.py" in names
-    assert {"tare/native/CMakeLists.txt", "tare/native/worker/worker.hpp"} <= set(names)
+    assert {"tare/rungs/CMakeLists.txt", "tare/rungs/native/worker/worker.hpp"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
 
@@ -64,7 +64,7 @@ def test_it_works_where_nothing_else_is(wheel: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["records"][0]["parity"]["status"] == "same"
     built = subprocess.run(
-        [python, "-c", "from tare.native.build import executable; print(executable('tare-descend'))"],
+        [python, "-c", "from tare.rungs.native.build import executable; print(executable('tare-descend'))"],
         env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=600,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr

@@ -10,9 +10,9 @@ from ceilings import CREATED, plant_peaks
 from commandline import planted_tare, tare
 from traces import RECORDED, TraceBuilder
 
-from tare.home import VARIABLE
-from tare.measure.peakstore import save_peaks
+from tare.measure.peak_store import save_peaks
 from tare.records.work import Peaks
+from tare.system.home import VARIABLE
 from tare.workloads.groups import all_groups
 
 H200 = Path(__file__).parents[2] / "results" / "peaks" / "h200.json"

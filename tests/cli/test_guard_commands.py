@@ -8,7 +8,7 @@ import pytest
 from builders import ENVIRONMENT, make_case, make_record
 from commandline import tare
 
-from tare.export.as_json import export
+from tare.report.formats.records_json import export
 from tare.store.database import Store
 from tare.store.journal import begin
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from commandline import planted_tare, start_tare, wait_until
 
-from tare.home import home_folder
+from tare.system.home import home_folder
 
 PLUGINS = "planted_programs"
 

@@ -15,13 +15,13 @@ from proof import make
 
 from tare.cases.case import Case, Layout
 from tare.cases.options import Options
-from tare.execute.abreast import NOTE, Due, in_order, run_abreast
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, Launcher
-from tare.execute.protocol import Done
+from tare.execute.parallel import NOTE, Due, in_order, run_abreast
 from tare.execute.runner import Side, run_cases
 from tare.execute.supervise import Watchman, supervise
+from tare.protocol.jobs import ProbeJob
+from tare.protocol.messages import Done
 from tare.records.record import Round
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, abreast=3)

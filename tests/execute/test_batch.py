@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.batch import LARGEST, found_before, search_batch, search_options, searching
+from tare.execute.batch_search import LARGEST, found_before, search_batch, search_options, searching
 from tare.records.figures import throughput
 from tare.records.record import BatchSearch, Cause, Round
 

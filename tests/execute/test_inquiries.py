@@ -9,17 +9,17 @@ import pytest
 from builders import make_case
 
 from tare.cases.options import Options
+from tare.commands.traces import profile_case
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.jobs import CountJob, PeakJob, ProfileJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.peaks import measure_peak
-from tare.execute.protocol import Capacity, Counted, Measured, Profiled
-from tare.execute.worker import profiling
-from tare.execute.worker.counting import count
+from tare.protocol.jobs import CountJob, PeakJob, ProfileJob
+from tare.protocol.messages import Capacity, Counted, Measured, Profiled
 from tare.trace.memory import memory_use
 from tare.trace.read import read
-from tare.verbs.traces import profile_case
+from tare.worker import profiling
+from tare.worker.counting import count
 
 CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})
 

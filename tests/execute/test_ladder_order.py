@@ -7,7 +7,7 @@ from builders import make_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.execute.ladder import ladders, reference_case, schedule
+from tare.execute.schedule import ladders, reference_case, schedule
 
 RUNGS = ("eager", "torchscript", "compile")
 

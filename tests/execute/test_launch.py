@@ -16,12 +16,12 @@ import pytest
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.jobs import ProbeJob
 from tare.execute.launch import ForkLauncher, SpawnLauncher
-from tare.execute.protocol import Done, Prepared
+from tare.execute.session import renew_together
 from tare.execute.supervise import Watchman, supervise
-from tare.execute.workshop import renew_together
-from tare.rungs.native import NativeRung
+from tare.protocol.jobs import ProbeJob
+from tare.protocol.messages import Done, Prepared
+from tare.rungs.native.rung import NativeRung
 from tare.workloads.base import Workload
 
 CASE = Case(

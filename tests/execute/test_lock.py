@@ -14,10 +14,10 @@ from users import NOBODY, acting_as_nobody
 
 from tare.cases.options import Options
 from tare.errors import BadInput
-from tare.execute.errand import ErrandExecutor
 from tare.execute.launch import SpawnLauncher
-from tare.execute.lock import EVERYBODY, PLACE, machine_lock
-from tare.execute.protocol import Prepared
+from tare.execute.machine_lock import EVERYBODY, PLACE, machine_lock
+from tare.execute.tasks import ErrandExecutor
+from tare.protocol.messages import Prepared
 
 CASE = make_case()
 

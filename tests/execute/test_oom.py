@@ -55,8 +55,8 @@ HOG = """
 import os, sys
 from pathlib import Path
 from tare.execute.launch import SpawnLauncher
-from tare.execute.jobs import ProbeJob
-from tare.execute.outcome import failure_of
+from tare.protocol.jobs import ProbeJob
+from tare.execute.rounds import failure_of
 from tare.execute.supervise import Watchman, supervise
 (Path(sys.argv[1]) / "cgroup.procs").write_text(str(os.getpid()))
 hog = "import os; open('/proc/self/oom_score_adj', 'w').write('1000'); held = bytearray(os.urandom(1 << 20)) * 600"

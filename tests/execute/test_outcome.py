@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tare.execute.oom import OomKills
-from tare.execute.outcome import failure_of
-from tare.execute.protocol import Done, Failed, Message
+from tare.execute.rounds import failure_of
 from tare.execute.supervise import Ending
-from tare.execute.worker.process import classify
+from tare.protocol.messages import Done, Failed, Message
 from tare.records.record import Failure
+from tare.worker.process import classify
 
 
 def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> Ending:

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tare.execute.jobs import ProbeJob
 from tare.execute.launch import SpawnLauncher
-from tare.execute.outcome import failure_of
+from tare.execute.rounds import failure_of
 from tare.execute.supervise import Watchman, supervise
+from tare.protocol.jobs import ProbeJob
 
 
 @pytest.mark.parametrize(("left", "stopped"), [(0.01, True), (0.5, False)])

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.alone
 TIMEOUT_S = 3.0
 WATCH = f"""
 import sys
-from tare.execute.jobs import ProbeJob
+from tare.protocol.jobs import ProbeJob
 from tare.execute.launch import SpawnLauncher
-from tare.execute.outcome import failure_of
+from tare.execute.rounds import failure_of
 from tare.execute.supervise import Watchman, supervise
 told = []
 def tell():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.errors import TareError
-from tare.execute.turns import Abandoned, Lane, Turnstile, await_turn
+from tare.execute.measurement_gate import Abandoned, Lane, Turnstile, await_turn
 
 STOP, GO = signal.SIGSTOP, signal.SIGCONT
 

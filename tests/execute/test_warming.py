@@ -13,14 +13,14 @@ from proof import make
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute import warming
+from tare.execute import warm_caches as warming
+from tare.execute.concurrent import Errand
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import ReferenceJob, StageJob, WarmJob
 from tare.execute.launch import Launcher
-from tare.execute.protocol import Done, Failed
 from tare.execute.supervise import Ending
-from tare.execute.together import Errand
-from tare.execute.warming import portions, warm
+from tare.execute.warm_caches import portions, warm
+from tare.protocol.jobs import ReferenceJob, StageJob, WarmJob
+from tare.protocol.messages import Done, Failed
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, warm=2)
 CHECKED = msgspec.structs.replace(OPTIONS, parity=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commandline import Tare, start_tare, wait_until
 
-from tare.store.claim import Claims
+from tare.store.run_lock import Claims
 
 PLAN = """
 [options]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from traces import RECORDED
 
-from tare.verbs.explain_files import explain_files
-from tare.verbs.explained import Explained
+from tare.commands.explain_files import explain_files
+from tare.commands.explained import Explained
 
 EAGER = RECORDED / "resnet50-infer-b1-eager.json.gz"
 PRODUCTS = RECORDED / "habit-fp32-matmul-tf32-off.json.gz"

@@ -3,7 +3,7 @@
 import pytest
 from traces import TraceBuilder
 
-from tare.findings.around import Around
+from tare.findings.neighbours import Around
 
 US = 1000
 

@@ -4,7 +4,7 @@ import pytest
 from traces import RECORDED, TraceBuilder
 
 from tare.findings.changes import Change, changes
-from tare.findings.scene import Scene
+from tare.findings.context import Scene
 from tare.trace.explanation import About, explain, recorded_gross
 from tare.trace.read import read
 

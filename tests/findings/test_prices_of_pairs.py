@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from torch_table import assert_same_table
 
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding, severity_of
 from tare.findings.registry import all_rules
-from tare.findings.scene import Scene
 from tare.trace.read import read
 
 FOLDER = Path(__file__).parent / "pairs"

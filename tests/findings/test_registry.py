@@ -8,10 +8,10 @@ from plugin import install, run_beside
 from traces import RECORDED
 
 from tare.errors import BadInput
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Hit, Place, most_costly, severity_of
 from tare.findings.registry import Rule, all_rules, get_rule
-from tare.findings.scene import Scene
 from tare.trace.read import read
 
 LISTED = Path(__file__).parents[2] / "docs" / "findings.md"
@@ -19,7 +19,7 @@ LISTED = Path(__file__).parents[2] / "docs" / "findings.md"
 PLUGIN = """
 from tare.findings import Hit, rule
 from tare.findings.replay import Edit
-from tare.findings.scene import spans_of
+from tare.findings.context import spans_of
 
 
 @rule("many-adds", sees="More than ten additions a step.", remedy="Add less.")
@@ -58,7 +58,7 @@ def test_a_plugin_adds_a_rule_through_its_entry_point(tmp_path: Path) -> None:
     install(tmp_path, "tare_adds", PLUGIN, "tare.findings")
     code = (
         "from pathlib import Path\n"
-        "from tare.findings.find import find; from tare.findings.scene import Scene\n"
+        "from tare.findings.find import find; from tare.findings.context import Scene\n"
         "from tare.trace.read import read\n"
         "found = {f.rule: f for f in find(Scene(read(Path(sys.argv[2]))))}\n"
         "print(found['many-adds'].summary, found['many-adds'].severity, found['many-adds'].remedy)\n"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import RECORDED, TraceBuilder
 
+from tare.findings.context import Scene
 from tare.findings.replay import Call, Edit, Timeline, Work
-from tare.findings.scene import Scene
 from tare.findings.script import make_script
 from tare.trace.intervals import make, total
 from tare.trace.read import read

@@ -7,10 +7,10 @@ import pytest
 from made import HALF, SIMT, TF32, kernels, product, seen, steps
 from traces import TraceBuilder
 
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding
 from tare.findings.registry import get_rule
-from tare.findings.scene import Scene
 
 
 def test_allocator_churn() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding, severity_of
 from tare.findings.registry import all_rules
-from tare.findings.scene import Scene
 from tare.trace.read import read
 from tare.trace.tables import PINNED
 

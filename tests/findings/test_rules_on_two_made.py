@@ -7,9 +7,9 @@ import pytest
 from made import SIMT, TF32, product, seen, steps
 from traces import TraceBuilder
 
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.registry import get_rule
-from tare.findings.scene import Scene
 
 
 def test_kernel_changed() -> None:

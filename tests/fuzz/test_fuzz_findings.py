@@ -13,8 +13,8 @@ from traces import RECORDED
 
 from tare.errors import BadInput
 from tare.findings.changes import changes
+from tare.findings.context import Scene
 from tare.findings.diagnosis import diagnose
-from tare.findings.scene import Scene
 from tare.report.findings import diagnosis_view
 from tare.report.terminal import make_console
 from tare.trace.read import read

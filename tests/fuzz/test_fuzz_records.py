@@ -15,14 +15,14 @@ import pytest
 from builders import make_case, make_failure, make_record, make_round, make_series
 from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
-from tare.export import get_exporter
-from tare.guard.selectors import newest_run
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.newest import newest_in_each_environment
 from tare.records.record import BatchPoint, BatchSearch, DeviceMemory, HostMemory, Record, Telemetry
+from tare.report.formats import get_exporter
 from tare.store.database import Store
 from tare.store.journal import begin, resume
 from tare.store.query import Query
+from tare.store.selectors import newest_run
 
 RECORD = make_record(
     rounds=[

@@ -7,9 +7,9 @@ import pytest
 import torch
 from side_by_side import own_home
 
-from tare.execute.errand import ErrandExecutor
 from tare.execute.executor import make_launcher
 from tare.execute.preload import DYNAMO, EXPORT
+from tare.execute.tasks import ErrandExecutor
 
 HERE = Path(__file__).parent
 

@@ -8,7 +8,7 @@ from curves import STEPS, native_cases, training_case
 
 from tare.cases.case import Case, Precision
 from tare.cases.options import Options
-from tare.execute.errand import ErrandExecutor
+from tare.execute.tasks import ErrandExecutor
 
 pytest.importorskip("sklearn")
 OPTIONS = Options(rounds=1, timeout=600)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from spin import Spin
 
-from tare.execute.worker.profiling import record
 from tare.trace.breakdown import breakdown
 from tare.trace.explanation import About, explain
 from tare.trace.idle import explain_idle
 from tare.trace.read import read
 from tare.trace.windows import typical
+from tare.worker.profiling import record
 
 pytestmark = pytest.mark.alone
 

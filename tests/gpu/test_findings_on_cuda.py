@@ -16,12 +16,12 @@ from habits import HABITS, Habit
 from record_habits import averages, gross_ns, profiled
 from torch_table import assert_same_table
 
-from tare.execute.errand import ErrandExecutor
 from tare.execute.peaks import measure_peaks
+from tare.execute.tasks import ErrandExecutor
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding, bound_of
 from tare.findings.registry import all_rules
-from tare.findings.scene import Scene
 from tare.trace.read import read
 
 pytestmark = pytest.mark.alone

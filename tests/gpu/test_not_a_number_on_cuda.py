@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from not_a_number import CLAMPS, LAYOUTS, SPOILT, check_activation, check_pooling
 
-from tare.native.build import SOURCES, nvcc
+from tare.rungs.native.build import SOURCES, nvcc
 
 HERE = Path(__file__).parents[1] / "support"
 

@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-from tare.execute.forkserver import ALWAYS
 from tare.execute.preload import preload
+from tare.worker.forkserver import ALWAYS
 
 # Imports what a server would, builds and steps as a worker would, says what that imported and how long it took.
 WORKER = """

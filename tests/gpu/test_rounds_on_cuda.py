@@ -10,7 +10,7 @@ from proof import make
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.warming import warm
+from tare.execute.warm_caches import warm
 from tare.records.figures import round_median
 from tare.records.record import Round
 from tare.workloads import get_workload

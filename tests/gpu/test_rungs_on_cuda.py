@@ -8,8 +8,8 @@ import torch
 from proof import SMALL, check, make
 
 from tare.cases.case import PRECISIONS, Mode, Precision
-from tare.execute.worker.reference import make_reference
 from tare.measure.parity import errors, load_reference
+from tare.worker.reference import make_reference
 
 HAND_MADE = ["eager", "torchscript", "cudagraph"]
 EVERY = [

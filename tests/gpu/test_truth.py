@@ -8,10 +8,10 @@ import pytest
 import torch
 from spin import Spin
 
-from tare.execute.worker.audit import left_running
 from tare.measure.clock import CudaClock, WallClock
 from tare.measure.sampler import Limits, sample
 from tare.records.record import Series
+from tare.worker.audit import left_running
 
 pytestmark = pytest.mark.alone
 

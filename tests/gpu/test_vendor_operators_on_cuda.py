@@ -8,7 +8,7 @@ from small_step import prove
 from torch import nn
 
 from tare.cases.case import Mode, Precision
-from tare.native.build import executable
+from tare.rungs.native.build import executable
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels-last"])

@@ -6,7 +6,7 @@ from builders import make_record, make_round
 
 from tare.guard.changes import CaseChange
 from tare.guard.compare import compare_pairs
-from tare.guard.differing import counted_differences, name_differences
+from tare.guard.environment_diff import counted_differences, name_differences
 from tare.guard.metrics import METRICS
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from traces import TraceBuilder
 
+from tare.commands.check_profiles import grown, step_differences
 from tare.findings.changes import weigh_both
-from tare.findings.scene import Scene
+from tare.findings.context import Scene
 from tare.guard.changes import Differing
 from tare.trace.read import read
 from tare.trace.windows import usual
-from tare.verbs.check_profiles import grown, step_differences
 
 
 def made(**lengths: float) -> Scene:

@@ -10,9 +10,9 @@ from builders import make_case, make_record
 from benchmarks.guard_evidence import NEAREST, evidence, records_of
 from tare.errors import TareError
 from tare.guard.changes import CaseChange, Change, Report
-from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.store.database import Store
 from tare.store.journal import begin
+from tare.store.selectors import BASELINE_SIDE, CONFIRMATION
 
 CASE = make_case(batch=1)
 

@@ -13,10 +13,9 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record, make_rou
 from commandline import tare
 from rich.console import Console
 
-from tare.foreign.point import ForeignPoint
+from tare.commands.records import find_series
 from tare.guard.history import History, Point, foreign_histories, make_history, record_histories
 from tare.guard.metrics import get_metric
-from tare.guard.selectors import BASELINE_SIDE, CONFIRMATION
 from tare.records.environment import Environment
 from tare.records.record import Parity, Record
 from tare.report.bisect import change
@@ -24,8 +23,9 @@ from tare.report.history import axis, extent, figure, histories_view
 from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
+from tare.store.importers.point import ForeignPoint
 from tare.store.journal import begin
-from tare.verbs.records import find_series
+from tare.store.selectors import BASELINE_SIDE, CONFIRMATION
 
 
 def environment(torch: str, commit: str, cpu: str = "test-cpu") -> Environment:

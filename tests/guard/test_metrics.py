@@ -4,8 +4,8 @@ import pytest
 from builders import make_case, make_record, make_round
 
 from tare.errors import BadInput
-from tare.guard.absent import refuse_impossible
 from tare.guard.metrics import METRICS, NAMES, chosen, get_metric, values
+from tare.guard.missing import refuse_impossible
 from tare.records.record import DeviceMemory, HostMemory, Telemetry
 
 

@@ -7,8 +7,8 @@ import pytest
 from builders import ENVIRONMENT, STARTED
 
 from tare.errors import BadInput
+from tare.measure.peak_store import load_peaks, peaks_of_gpu, save_peaks
 from tare.measure.peaks import ceilings
-from tare.measure.peakstore import load_peaks, peaks_of_gpu, save_peaks
 from tare.records.work import Peak, Peaks
 
 PEAKS = Peaks(

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tare.execute.worker.inspection import _count
 from tare.measure.flops import FORMULAS
 from tare.measure.work import count_work, is_heavy
 from tare.records.work import Work
+from tare.worker.inspection import _count
 
 
 def traffic(work: Work) -> int:

@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tare.guard.bisect.journal import Skipped
-from tare.guard.bisect.outcome import Found, Outcome
+from tare.bisect.journal import Skipped
+from tare.bisect.outcome import Found, Outcome
 from tare.report.bisect import bisect_view, change, short
 
 SHA = "0123456789abcdef0123456789abcdef01234567"

@@ -4,7 +4,7 @@ import pytest
 from builders import make_failure
 
 from tare.cases.grid import Skip
-from tare.execute.protocol import Covered, Registered
+from tare.protocol.messages import Covered, Registered
 from tare.records.record import Failure
 from tare.report.coverage import Coverage, make_coverage
 from tare.report.coverage_view import coverage_view

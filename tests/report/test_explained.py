@@ -10,8 +10,10 @@ import pytest
 from rich.console import Console
 from traces import RECORDED
 
-from tare.measure.peakstore import save_peaks
-from tare.printable import ending
+from tare.commands.explain_files import explain_files
+from tare.commands.explained import Explained
+from tare.commands.traces import names_trace
+from tare.measure.peak_store import save_peaks
 from tare.records.environment import Environment
 from tare.records.work import Peak, Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
@@ -19,12 +21,10 @@ from tare.report.explain import bar, explanation_view, percent
 from tare.report.explained import render
 from tare.report.page import write_html
 from tare.report.pictures import overviews, write_svg
+from tare.system.printable import ending
 from tare.trace.group import Bar
 from tare.trace.kernel_names import short_name
 from tare.trace.waterfall import Against, Segment, Waterfall, difference
-from tare.verbs.explain_files import explain_files
-from tare.verbs.explained import Explained
-from tare.verbs.traces import names_trace
 
 SVG = "{http://www.w3.org/2000/svg}"
 FALL = Waterfall(

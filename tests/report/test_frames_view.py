@@ -1,13 +1,13 @@
 """The tables of tare frames: they fit, they say what was not seen, and show no figure that is only noise."""
 
 from tare.cases.case import Case
-from tare.frames.cost import Price, compare_prices
-from tare.frames.count import Depth
-from tare.frames.stack import Frame, Stack
+from tare.execute.call_stacks import Depth
 from tare.records.record import Failure
 from tare.report.frames import cost_view, depth_view, stack_view
 from tare.report.terminal import make_console
 from tare.stats.intervals import Interval
+from tare.trace.call_cost import Price, compare_prices
+from tare.trace.call_stack import Frame, Stack
 
 PYTHON = (Frame("Conv2d.forward", "conv.py:553", "python"),) * 9
 NATIVE = (

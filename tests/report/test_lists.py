@@ -6,7 +6,7 @@ import pytest
 from builders import ENVIRONMENT
 
 from tare.errors import BadInput
-from tare.execute.protocol import Absent, Probed
+from tare.protocol.messages import Absent, Probed
 from tare.report.lists import describe_rungs, describe_workloads
 
 

@@ -11,19 +11,18 @@ from builders import ENVIRONMENT, STARTED, make_case, make_record, make_round
 from rich.console import Console, Group, RenderableType
 from traces import RECORDED
 
-from tare.execute.errand import Curve
-from tare.execute.protocol import Covered, Probed, Registered
+from tare.commands.explain_files import explain_files
+from tare.execute.call_stacks import Depth
+from tare.execute.tasks import Curve
 from tare.findings.changes import changes
-from tare.findings.scene import Scene
-from tare.frames.cost import Price, compare_prices
-from tare.frames.count import Depth
-from tare.frames.stack import Frame, Stack
+from tare.findings.context import Scene
 from tare.guard.calibrate import calibrate
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.history import record_histories
 from tare.guard.metrics import get_metric
 from tare.guard.thresholds import Thresholds
 from tare.measure.health import Check
+from tare.protocol.messages import Covered, Probed, Registered
 from tare.records.changes import record_changes
 from tare.records.record import Parity
 from tare.records.work import Peak, Peaks
@@ -42,8 +41,9 @@ from tare.report.noise import noise_view
 from tare.report.peaks import peaks_view
 from tare.report.terminal import key_text
 from tare.stats.intervals import Interval
+from tare.trace.call_cost import Price, compare_prices
+from tare.trace.call_stack import Frame, Stack
 from tare.trace.read import read
-from tare.verbs.explain_files import explain_files
 
 WIDTHS = (60, 65, 70, 75, 80, 90, 100)
 WIDE = 400

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from suite_records import failed, record, records
 
 from tare.cases.grid import Skip
-from tare.export import get_exporter
 from tare.records.codec import encode
+from tare.report.formats import get_exporter
 from tare.report.overview import overview
 from tare.report.suite import Suite, make_suites
 from tare.report.suite_view import suite_lines, suite_view

@@ -7,8 +7,8 @@ from builders import make_case, make_failure, make_record, make_round
 from suite_records import failed, record, records
 
 from tare.errors import BadInput
-from tare.export import get_exporter
 from tare.records.record import Record
+from tare.report.formats import get_exporter
 from tare.report.suite_chart import BETTER, LONGEST_LINE, WORSE
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from builders import make_failure
 
-from tare.execute.protocol import Flops, Inspected, Uncounted
+from tare.protocol.messages import Flops, Inspected, Uncounted
 from tare.report.terminal import make_console
 from tare.report.workload import describe, flops_text, workload_view
 from tare.workloads import Workload

@@ -14,7 +14,7 @@ from tare.rungs.registry import every_name, left_out
 PLUGIN = """
 from tare.workloads import Batch, workload
 from tare.rungs import Rung, rung
-from tare.rungs.eager import Eager
+from tare.rungs.torch.eager import Eager
 
 @workload("tiny_linear", domain="other", task="test", source="a plug-in", batch=2, sizes={"width": 8})
 class TinyLinear:
@@ -40,7 +40,8 @@ def test_the_ladder_holds_every_quick_rung_in_order() -> None:
 def test_the_order_is_the_same_whichever_module_was_imported_first() -> None:
     """In a process of its own: here they are all imported."""
     program = (
-        "import tare.rungs.vendor, tare.rungs.cudagraph; from tare.rungs import all_rungs; print(*all_rungs())"
+        "import tare.rungs.vendor.rung, tare.rungs.torch.cudagraph; "
+        "from tare.rungs import all_rungs; print(*all_rungs())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["eager", "torchscript", "compile", "cudagraph", "aot", "libtorch", "vendor"]
@@ -81,7 +82,7 @@ def test_a_plugin_adds_a_workload_and_a_rung_through_its_entry_points(tmp_path: 
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tare.plugins import load_plugins
+    from tare.system.plugins import load_plugins
 
     monkeypatch.setenv("TARE_PLUGINS", "no_such_module")
     load_plugins.cache_clear()

@@ -10,13 +10,13 @@ from builders import make_case, make_round
 from children import start
 
 from tare.errors import BadInput
-from tare.store.claim import Claims
 from tare.store.database import Store
 from tare.store.journal import begin, resume
+from tare.store.run_lock import Claims
 
 HOLD = """
 import sys
-from tare.store.claim import Claims
+from tare.store.run_lock import Claims
 from tare.store.database import Store
 from tare.store.journal import begin
 journal = begin(Store(sys.argv[1]), "plan", "mark", [], Claims())

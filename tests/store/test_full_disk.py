@@ -6,7 +6,7 @@ import pytest
 from builders import make_case, make_record, make_round
 from children import finish, start
 
-from tare.store import spill as spill_module
+from tare.store import unsaved_rounds as spill_module
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import StoreJournal, begin, resume
 from tare.store.query import Query

@@ -8,13 +8,13 @@ import pytest
 from builders import make_case, make_record
 from commandline import tare
 
+from tare.commands.records import import_files
 from tare.errors import BadInput
-from tare.export.as_json import export
 from tare.report.files import write_whole
+from tare.report.formats.records_json import export
 from tare.store.database import Store
 from tare.store.journal import keep_records
 from tare.store.query import PIECE, Query
-from tare.verbs.records import import_files
 
 PYPERF = {
     "version": "1.0",

@@ -7,11 +7,11 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record
 from msgspec.structs import replace
 
 from tare.errors import BadInput
-from tare.guard.selectors import BASELINE_SIDE, newest_run
 from tare.records.record import Parity, Record
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 from tare.store.query import parse_query
+from tare.store.selectors import BASELINE_SIDE, newest_run
 
 OTHER = replace(ENVIRONMENT, machine={"cpu": "other"})
 RECORDS = {

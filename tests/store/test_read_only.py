@@ -13,11 +13,11 @@ from builders import make_record
 from users import acting_as_nobody
 
 from tare.errors import BadInput
-from tare.guard.selectors import newest_run, select_records
 from tare.store.baselines import get_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.journal import begin
 from tare.store.query import Query
+from tare.store.selectors import newest_run, select_records
 
 
 @pytest.fixture

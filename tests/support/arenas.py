@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tare.lowering.arena import Life
+from tare.rungs.vendor.lowering.arena import Life
 
 
 def floor(lives: Sequence[Life]) -> int:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tare.home import VARIABLE
 from tare.measure.environment import collect
+from tare.measure.peak_store import save_peaks
 from tare.measure.peaks import ceilings
-from tare.measure.peakstore import save_peaks
 from tare.records.work import Peak, Peaks
+from tare.system.home import VARIABLE
 
 CREATED = "2026-01-02T03:04:05+00:00"
 

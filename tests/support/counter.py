@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.errand import ErrandExecutor
+from tare.execute.call_stacks import Depth, count_frames
 from tare.execute.executor import make_launcher
-from tare.frames.count import Depth, count_frames
-from tare.frames.stack import Stack
-from tare.native.build import SOURCES, compiler
+from tare.execute.tasks import ErrandExecutor
+from tare.rungs.native.build import SOURCES, compiler
+from tare.trace.call_stack import Stack
 
 OPTIONS = Options(rounds=1, timeout=600)
 

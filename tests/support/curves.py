@@ -6,7 +6,7 @@ from typing import Any
 
 from tare.cases.case import Case
 from tare.rungs import all_rungs
-from tare.rungs.native import NativeRung
+from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import every_name, split_name
 from tare.workloads import get_workload
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from traces import TraceBuilder
 
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding
 from tare.findings.registry import get_rule
-from tare.findings.scene import Scene
 
 PEAKS: dict[str, Any] = {"deviceProperties": [{"id": 0, "name": "Test GPU", "computeMajor": 9}]}
 HALF = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"

@@ -184,7 +184,7 @@ class Offset(Rung):
     not_by_default = {"": "planted"}
 
     def prepare(self, workload: Workload, case: Case) -> Program:
-        from tare.rungs.program import TorchProgram
+        from tare.rungs.torch.program import TorchProgram
 
         program = TorchProgram(workload, case)
         right = program.step
@@ -203,7 +203,7 @@ class Unsynchronised(Rung):
     def prepare(self, workload: Workload, case: Case) -> Program:
         import torch
 
-        from tare.rungs.program import TorchProgram
+        from tare.rungs.torch.program import TorchProgram
 
         program = TorchProgram(workload, case)
         right, look = program.step, program.has_nan

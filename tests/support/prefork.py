@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 # What the verbs are made of, and what they and Typer import late. Workloads and rungs are not among it: plug-ins
 # are found together with them, and each command has its own.
-PACKAGES = ("tare.cli", "tare.verbs", "tare.guard", "tare.report", "tare.store")
+PACKAGES = ("tare.cli", "tare.commands", "tare.guard", "tare.report", "tare.store")
 LATE = ("sqlalchemy.dialects.sqlite", "rich.live", "rich.table", "pydantic.fields", "typer._adapters")
 # Read by the interpreter when it begins: another value needs another interpreter. PYTHONPATH is seen to here.
 EARLY = ("PYTHON", "LC_", "LANG", "MALLOC", "LD_", "OMP_", "OPENBLAS_")

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case, Mode, Precision
-from tare.execute.ladder import reference_case
-from tare.execute.proof import prove
-from tare.execute.worker.reference import make_reference
+from tare.execute.schedule import reference_case
 from tare.measure.parity import load_reference
 from tare.records.record import Parity
 from tare.rungs import get_rung
-from tare.rungs.numerics import pin_flags
+from tare.rungs.torch.numerics import pin_flags
+from tare.worker.parity_check import prove
+from tare.worker.reference import make_reference
 from tare.workloads import get_workload
 
 # Sizes at which every workload takes a moment on two cores.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tare.home import VARIABLE, home_folder
+from tare.system.home import VARIABLE, home_folder
 
 
 @contextmanager

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case, Mode, Precision
-from tare.execute.jobs import RoundJob
-from tare.execute.worker.curve import read_evidence
-from tare.lowering.lower import lower, write
 from tare.measure.parity import compare, errors
+from tare.protocol.jobs import RoundJob
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
-from tare.rungs.feeds import move
-from tare.rungs.numerics import PRECISIONS, Numerics, reference_numerics
-from tare.rungs.program import TorchProgram
+from tare.rungs.torch.feeds import move
+from tare.rungs.torch.numerics import PRECISIONS, Numerics, reference_numerics
+from tare.rungs.torch.program import TorchProgram
+from tare.rungs.vendor.lowering.lower import lower, write
+from tare.worker.loss_curve import read_evidence
 from tare.workloads.base import Batch, Workload
 
 RATE = 0.01

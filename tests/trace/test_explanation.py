@@ -9,12 +9,12 @@ import torch
 from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
-from tare.execute.worker.profiling import record
 from tare.records.work import Work
 from tare.trace.explanation import About, Explanation, explain, recorded_gross
 from tare.trace.group import group
-from tare.trace.own import Own, own_marks
 from tare.trace.read import read
+from tare.trace.recording_info import Own, own_marks
+from tare.worker.profiling import record
 
 
 def of_a_file(name: str, **about: str) -> Explanation:

@@ -5,7 +5,7 @@ from traces import TraceBuilder
 
 from tare.records.work import OperatorWork, Work
 from tare.trace.explanation import About, Explanation, explain, on_one_floor
-from tare.trace.floor import find_floor
+from tare.trace.roofline import find_floor
 
 # One product of 30 µs at the peak.
 WORK = Work(

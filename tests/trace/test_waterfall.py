@@ -7,8 +7,8 @@ from traces import TraceBuilder
 
 from tare.records.work import OperatorWork, Work
 from tare.trace.breakdown import breakdown
-from tare.trace.floor import find_floor
 from tare.trace.idle import explain_idle
+from tare.trace.roofline import find_floor
 from tare.trace.waterfall import BUSY, Waterfall, apportion, device_waterfall, difference, lowered
 
 PEAKS = make_peaks("cuda")

@@ -13,9 +13,9 @@ from plugin import install, run_beside
 from tare.cases.case import Case
 from tare.errors import BadInput
 from tare.execute.catalogue import LocalCatalogue
-from tare.execute.protocol import Probed
-from tare.execute.worker.probe import missing_packages
+from tare.protocol.messages import Probed
 from tare.rungs import all_rungs
+from tare.worker.probe import missing_packages
 from tare.workloads import Size, Workload, all_workloads, get_workload
 from tare.workloads.groups import SMOKE_ZOO, all_groups
 

@@ -123,8 +123,8 @@ LOW = [n for n, w in ZOO.items() if not w.refusal({"bf16", "cpu", "infer"})]
 def test_what_is_not_declared_impossible_in_bfloat16_runs(name: str) -> None:
     from torch.utils import _pytree as pytree
 
-    from tare.rungs.feeds import move
-    from tare.rungs.numerics import PRECISIONS
+    from tare.rungs.torch.feeds import move
+    from tare.rungs.torch.numerics import PRECISIONS
 
     workload = get_workload(name)
     model = workload.build(workload.smoke_sizes).to(torch.bfloat16).eval()

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from builders import make_case, make_record, make_round
 
+from tare.commands.explain_files import explain_files
 from tare.records.record import Record
-from tare.verbs.explain_files import explain_files
 from tare.workloads import all_workloads
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from tare.cases.case import Case, Mode
 from tare.rungs import get_rung
-from tare.rungs.feeds import move
+from tare.rungs.torch.feeds import move
 from tare.workloads import Batch, Workload, all_workloads
 from tare.workloads.base import SEED
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from tare.rungs.feeds import move
-from tare.rungs.numerics import Numerics
+from tare.rungs.torch.feeds import move
+from tare.rungs.torch.numerics import Numerics
 from tare.workloads import Workload, all_workloads, get_workload
 
 NAMES = [name for name, workload in all_workloads().items() if not name.startswith("planted")]

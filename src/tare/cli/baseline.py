@@ -30,8 +30,8 @@ def set_(
     as_json: JsonOption = False,
 ) -> None:
     """Name the records of a run (the newest, if nothing else is said)."""
+    from tare.commands.records import name_baseline
     from tare.report.numbers import several
-    from tare.verbs.records import name_baseline
 
     found, replaced = name_baseline(name, selector, store)
     if as_json:
@@ -43,9 +43,9 @@ def set_(
 @app.command("list")
 def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the baselines."""
+    from tare.commands.records import all_baselines
     from tare.report.lists import list_view
     from tare.report.terminal import make_console
-    from tare.verbs.records import all_baselines
 
     entries = [one._asdict() for one in all_baselines(store)]
     if as_json:
@@ -57,9 +57,9 @@ def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
 @app.command("show")
 def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show the ladders of a baseline."""
+    from tare.commands.records import baseline_records
     from tare.report.ladder import make_ladders
     from tare.report.terminal import ladder_view, make_console
-    from tare.verbs.records import baseline_records
 
     records = baseline_records(name, store)
     if as_json:
@@ -74,7 +74,7 @@ def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = Fa
 @app.command("remove")
 def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Forget a name; its records stay in the store."""
-    from tare.verbs.records import forget_baseline
+    from tare.commands.records import forget_baseline
 
     forget_baseline(name, store)
     if as_json:

@@ -42,12 +42,12 @@ def bisect(
 
     It measures the candidates that tell most. Exit code 0 only if a culprit was found.
     """
-    from tare.guard.bisect.asked import Asked, make_spec
-    from tare.guard.bisect.loop import bisect as search
-    from tare.home import home
+    from tare.bisect.loop import bisect as search
+    from tare.bisect.request import Asked, make_spec
     from tare.measure.environment import collect_without_torch
     from tare.report.bisect import bisect_view
     from tare.report.terminal import make_console
+    from tare.system.home import home
 
     if not 0.5 <= confidence < 1:
         raise BadInput(f"--confidence takes 0.5 to 1, not {confidence}")

@@ -15,9 +15,9 @@ def build(as_json: JsonOption = False) -> None:
 
     It takes a minute or two. The results are cached.
     """
-    from tare.native.build import COMPONENTS, build_all, missing_tools
+    from tare.commands.run import terminable
     from tare.report.terminal import make_console
-    from tare.verbs.run import terminable
+    from tare.rungs.native.build import COMPONENTS, build_all, missing_tools
 
     lacking = {component: missing_tools(component) for component in COMPONENTS}
     if lacking["torch"]:

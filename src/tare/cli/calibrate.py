@@ -34,12 +34,12 @@ def calibrate(
     rounds it takes to see them.
     """
     from tare.cases.plan import make_plan, read_plan
-    from tare.guard.absent import impossible
+    from tare.commands.run import Session
     from tare.guard.calibrate import calibrate as examine
     from tare.guard.calibrate import refuse_empty
+    from tare.guard.missing import impossible
     from tare.report.noise import noise_view
     from tare.report.terminal import make_console
-    from tare.verbs.run import Session
 
     if rounds < 4:
         raise BadInput(f"--rounds {rounds}: four processes are the fewest that show their noise")

@@ -65,8 +65,8 @@ def check(
     Suspects are measured again. Exit code 1 on a regression.
     """
     from tare.cases.plan import read_plan
+    from tare.commands.check import CheckSession, Version, reproduce
     from tare.guard.variables import parse_variables
-    from tare.verbs.check import CheckSession, Version, reproduce
 
     format = "json" if as_json else format
     check_form(format, output)

@@ -40,8 +40,8 @@ def compare(
 
     Per case: the ratio with its interval, a verdict, and what else differs.
     """
+    from tare.commands.check import compare_stored, reproduce
     from tare.guard.thresholds import matches
-    from tare.verbs.check import compare_stored, reproduce
 
     format = "json" if as_json else format
     check_form(format, output)

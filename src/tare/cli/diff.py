@@ -20,9 +20,9 @@ def diff(
     """
     from rich.text import Text
 
+    from tare.commands.diff import diff as compare
     from tare.report.diff import diff_view
     from tare.report.terminal import make_console
-    from tare.verbs.diff import diff as compare
 
     with make_console(stderr=True).status(Text(f"comparing {before} and {after}")):
         found = compare(before, after, store)

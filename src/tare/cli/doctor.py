@@ -8,11 +8,11 @@ def doctor(as_json: JsonOption = False) -> int:
 
     Reports devices, versions, rungs and sources of noise, and what to do about them.
     """
+    from tare.commands.survey import survey
     from tare.measure.health import examine
     from tare.report.health import health_view
     from tare.report.lists import describe_rungs
     from tare.report.terminal import make_console
-    from tare.verbs.survey import survey
 
     probed = survey()
     checks = examine(probed.gpus)

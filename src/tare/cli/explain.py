@@ -71,13 +71,13 @@ def explain(
     Measures a workload, profiles it in a process of its own, and explains it; or explains a trace.
     """
     from tare.cases.plan import make_plan
+    from tare.commands.explain import Wish, explain_plan
+    from tare.commands.explain_files import explain_files
+    from tare.commands.traces import names_trace
     from tare.report.explained import render
     from tare.report.files import check_apart, check_writable
     from tare.report.findings import MOST_ROWS
     from tare.report.sorting import check_column
-    from tare.verbs.explain import Wish, explain_plan
-    from tare.verbs.explain_files import explain_files
-    from tare.verbs.traces import names_trace
 
     check_column(sort)
     files = [target for target in targets if names_trace(target)]
@@ -162,8 +162,8 @@ def _write(explained: Any, html: Path | None, svg: Path | None, annotate: Path |
 
 def _annotate(explained: Any, path: Path) -> list[Path]:
     """A trace for each that was explained."""
-    from tare.export.annotated import write_annotated
     from tare.report.files import several_files
+    from tare.report.formats.annotated_trace import write_annotated
     from tare.report.pictures import case_parts
     from tare.trace.read import read
 

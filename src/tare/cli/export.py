@@ -23,9 +23,9 @@ def export(
     With nothing named, every record in the store. FILE is what tare export wrote before (.json, .json.gz); other
     terms then choose among its records. docs/records.md has all terms.
     """
-    from tare.export import get_exporter
+    from tare.commands.records import find_records, no_record
     from tare.report.files import write_whole
-    from tare.verbs.records import find_records, no_record
+    from tare.report.formats import get_exporter
 
     if as_json and format != "json":
         raise BadInput(f"--json and --format {format} are two formats: name one")

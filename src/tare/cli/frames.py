@@ -18,7 +18,7 @@ from tare.cli.options import (
 from tare.errors import Interrupted
 
 if TYPE_CHECKING:
-    from tare.verbs.frames import Frames
+    from tare.commands.frames import Frames
 
 
 def frames(
@@ -45,8 +45,8 @@ def frames(
     From the user's call to the first convolution (or matrix product) of the vendor library, on every rung.
     """
     from tare.cases.options import make_options
+    from tare.commands.frames import study
     from tare.report.terminal import make_console
-    from tare.verbs.frames import study
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, size=size, layout=layout

@@ -28,9 +28,9 @@ def history(
 
     Where each step is, how large, how sure. Imported benchmarks too.
     """
+    from tare.commands.records import find_foreign_points, find_series
     from tare.guard.history import foreign_histories, record_histories
     from tare.guard.metrics import get_metric
-    from tare.verbs.records import find_foreign_points, find_series
 
     wanted = get_metric(metric)
     terms = terms or []

@@ -18,8 +18,8 @@ def import_(
     What tare export wrote becomes records again. JSON of pyperf, pytest-benchmark and google-benchmark is kept for
     tare history.
     """
+    from tare.commands.records import import_files
     from tare.report.numbers import several
-    from tare.verbs.records import import_files
 
     done = import_files(files, store)
     if as_json:

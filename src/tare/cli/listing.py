@@ -65,8 +65,8 @@ def _groups(terms: list[str]) -> list[dict[str, Any]]:
 
 
 def _rungs(names: list[str]) -> list[dict[str, Any]]:
+    from tare.commands.survey import survey
     from tare.report.lists import describe_rungs
-    from tare.verbs.survey import survey
 
     entries = describe_rungs(survey(names))
     return [entry for entry in entries if not names or entry["rung"] in names]
@@ -79,8 +79,8 @@ def _findings(names: list[str]) -> list[dict[str, Any]]:
 
 
 def _records(terms: list[str], store: str | None) -> list[dict[str, Any]]:
+    from tare.commands.records import find_records, no_record
     from tare.report.lists import describe_record
-    from tare.verbs.records import find_records, no_record
 
     found = find_records(terms, store)
     if terms and not found:

@@ -16,9 +16,9 @@ def peaks(
 
     Matrix rate, bandwidth, launch, and copies between host and device.
     """
+    from tare.commands.peaks import find_peaks
     from tare.report.peaks import peaks_view
     from tare.report.terminal import make_console
-    from tare.verbs.peaks import find_peaks
 
     found = find_peaks(device, rounds, show_progress=not as_json)
     if as_json:

@@ -38,9 +38,9 @@ def prove(
     Each step's loss is compared with that of eager in float64.
     """
     from tare.cases.options import make_options
+    from tare.commands.prove import prove_curves
     from tare.report.curves import curves_view
     from tare.report.terminal import make_console, skipped_view
-    from tare.verbs.prove import prove_curves
 
     if not 1 <= steps <= 10_000:
         raise BadInput(f"--steps is between 1 and 10000, not {steps}")

@@ -74,8 +74,8 @@ def run(
 
     Every rung is compared with a float64 reference. Name workloads, groups, or one plan.
     """
-    from tare.verbs.foresee import Foresight
-    from tare.verbs.run import Outcome, Session
+    from tare.commands.dry_run import Foresight
+    from tare.commands.run import Outcome, Session
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, auto=True, size=size, feed=feed,

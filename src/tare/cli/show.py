@@ -24,12 +24,12 @@ def show(
     With nothing named, the newest run in the store. FILE is what tare export wrote (.json, .json.gz); other terms
     then choose among its records. `workload NAME` describes a workload. docs/records.md has all terms.
     """
+    from tare.commands.records import find_records, newest_run, no_record
     from tare.report.ladder import make_ladders
     from tare.report.overview import overview
     from tare.report.record import record_view
     from tare.report.suite import make_suites
     from tare.report.terminal import make_console
-    from tare.verbs.records import find_records, newest_run, no_record
 
     if terms and terms[0] == "workload":
         _show_workload(terms[1:], as_json)
@@ -52,9 +52,9 @@ def show(
 
 
 def _show_workload(names: list[str], as_json: bool) -> None:
+    from tare.commands.survey import describe_workload
     from tare.report.terminal import make_console
     from tare.report.workload import workload_view
-    from tare.verbs.survey import describe_workload
 
     if len(names) != 1:
         raise BadInput("name one workload: tare show workload NAME")

@@ -6,7 +6,7 @@ from tare.cases.case import Case
 from tare.cases.groups import open_groups
 from tare.cases.plan import Plan, expand_plan
 from tare.errors import unknown
-from tare.execute.protocol import Probed
+from tare.protocol.messages import Probed
 from tare.records.environment import Environment
 from tare.rungs import all_rungs, get_rung, ladder, split_name
 from tare.workloads import all_workloads, get_workload

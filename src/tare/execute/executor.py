@@ -11,20 +11,20 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, WarmJob
-from tare.execute.ladder import reference_case
 from tare.execute.launch import CannotStart, ForkLauncher, Launcher, SpawnLauncher
-from tare.execute.lock import machine_lock
-from tare.execute.outcome import failed_round, failure_of, now, unchecked, watched_round
-from tare.execute.protocol import Checked, Message, Prepared, Probed, Stage
+from tare.execute.machine_lock import machine_lock
+from tare.execute.rounds import failed_round, failure_of, now, unchecked, watched_round
+from tare.execute.schedule import reference_case
 from tare.execute.supervise import Ending, Watchman, held_by, supervise
-from tare.home import home, make_folder
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
+from tare.protocol.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, WarmJob
+from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
-from tare.rungs.native import NativeRung
+from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import split_name
+from tare.system.home import home, make_folder
 
 OnStage = Callable[[str], None]
 Answer = TypeVar("Answer")
@@ -45,7 +45,7 @@ def make_launcher(
     """Workers of this version; or, with another `python` or other `variables`, of another."""
     if isolation == "fork":
         return ForkLauncher(preload, python, variables)
-    return SpawnLauncher((python, "-m", "tare.execute.worker.process"), variables=variables)
+    return SpawnLauncher((python, "-m", "tare.worker.process"), variables=variables)
 
 
 class LocalExecutor:

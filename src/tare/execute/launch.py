@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 
 from tare.errors import TareError
-from tare.execute.jobs import Job
-from tare.execute.protocol import DESCRIPTOR
+from tare.protocol.jobs import Job
+from tare.protocol.messages import DESCRIPTOR
 
 # torch's import on a cold disk can take long; a server that needs more than this is stuck.
 SERVER_START_S = 300.0
@@ -99,7 +99,7 @@ class ForkLauncher:
         self.close()
         self._preload = self._preload if preload is None else preload
         ours, theirs = socket.socketpair()
-        command = [self._python, "-m", "tare.execute.forkserver", "--socket", str(theirs.fileno())]
+        command = [self._python, "-m", "tare.worker.forkserver", "--socket", str(theirs.fileno())]
         command += ["--preload", ",".join(self._preload)]
         environment = {**os.environ, **self._variables}
         # What its imports print is no part of our output, and goes where our own complaints go.
@@ -220,7 +220,7 @@ class SpawnLauncher:
 
     def __init__(
         self,
-        command: tuple[str, ...] = (sys.executable, "-m", "tare.execute.worker.process"),
+        command: tuple[str, ...] = (sys.executable, "-m", "tare.worker.process"),
         isolation: str = "spawn",
         variables: Mapping[str, str] | None = None,
     ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
-from tare.execute.jobs import PeakJob
-from tare.execute.protocol import Capacity, Measured, Stage
 from tare.measure.peaks import SECONDS, Ceiling, ceilings
+from tare.protocol.jobs import PeakJob
+from tare.protocol.messages import Capacity, Measured, Stage
 from tare.records.environment import Environment
 from tare.records.record import Series
 from tare.records.work import Peak, Peaks
@@ -23,9 +23,9 @@ def measure_peak(job: PeakJob, send: Callable[[Any], None]) -> None:
     """In the worker: one ceiling."""
     import torch
 
-    from tare.execute.worker.process import DEVICE_WARMUP_S
     from tare.measure.devices import make_clock
     from tare.measure.sampler import Limits, sample
+    from tare.worker.process import DEVICE_WARMUP_S
 
     found = next(one for one in ceilings(job.device) if one.name == job.name)
     send(Stage("prepare"))

@@ -10,7 +10,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.ladder import schedule
+from tare.execute.schedule import schedule
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Parity, Record, Round
 

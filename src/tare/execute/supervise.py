@@ -13,7 +13,7 @@ import psutil
 
 from tare.execute.launch import Process, kill_group
 from tare.execute.oom import NONE_KILLED, OomKills, OomWatch
-from tare.execute.protocol import LONGEST_LINE, Message, Stage, read_message
+from tare.protocol.messages import LONGEST_LINE, Message, Stage, read_message
 
 TICK_S = 0.05
 # Whoever watches one that stands still should not disturb the one that is measured meanwhile.

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from tare.findings.amounts import Amount, Amounts, Weighed, pooled, weigh
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding
 from tare.findings.registry import all_rules
-from tare.findings.scene import Scene
 
 Status = Literal["appeared", "vanished", "slower", "faster", "more calls", "fewer calls"]
 # Device time is steady: a tenth more per call is a change. Host time under a profiler is not.

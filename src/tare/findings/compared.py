@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tare.findings.context import Scene, merged, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, merged, spans_of
 from tare.trace.nesting import inherit, own_time
 from tare.trace.tables import Integers, Trace
 

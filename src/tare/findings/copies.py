@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tare.findings.context import Scene
 from tare.findings.finding import Place
-from tare.findings.scene import Scene
 from tare.trace.tables import DIRECTIONS, Integers
 
 

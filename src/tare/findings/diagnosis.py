@@ -2,9 +2,9 @@
 
 import msgspec
 
+from tare.findings.context import Scene
 from tare.findings.find import find
 from tare.findings.finding import Finding
-from tare.findings.scene import Scene
 from tare.records.work import Peaks
 from tare.trace.kernel_table import Kernel, kernel_table
 from tare.trace.memory import MemoryUse, memory_use

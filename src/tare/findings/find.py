@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from tare.findings.context import Scene
 from tare.findings.finding import LEAST_SHARE, Finding, Hit, most_costly, severity_of
 from tare.findings.registry import Rule, all_rules
-from tare.findings.scene import Scene
 
 _ORDER = {"high": 0, "medium": 1, "low": 2}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tare.findings.scene import Scene
+from tare.findings.context import Scene
 from tare.trace.counting import product
 
 # A product that takes so long at the peak rate comes near it: on an H200 one of 4096 (0.2 ms in bfloat16) is

@@ -6,7 +6,7 @@ from typing import Any
 
 from tare.errors import unknown
 from tare.findings.finding import Hit
-from tare.plugins import load_plugins, refuse_a_second
+from tare.system.plugins import load_plugins, refuse_a_second
 
 Look = Callable[..., Iterable[Hit]]
 

@@ -10,7 +10,6 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.runner import Listener, Side, make_record
-from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report
 from tare.guard.compare import (
     Tested,
@@ -29,6 +28,7 @@ from tare.guard.compare import (
 )
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric
+from tare.guard.missing import absences, refuse_nothing
 from tare.guard.sides import LetGo, Renew, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round

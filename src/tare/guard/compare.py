@@ -7,18 +7,18 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
-from tare.guard.absent import absences, refuse_nothing
 from tare.guard.changes import CaseChange, Change, Report, Stage
 from tare.guard.comparable import refuse, split_differences, were_interleaved
-from tare.guard.differing import counted_differences
+from tare.guard.environment_diff import counted_differences
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric, values
-from tare.guard.selectors import Selection
+from tare.guard.missing import absences, refuse_nothing
 from tare.guard.thresholds import Limits, Thresholds
 from tare.records.record import Failure, Record
 from tare.stats.comparison import Comparison, Verdict, compare, judge
 from tare.stats.multiple import adjusted
 from tare.stats.power import rounds_to_decide
+from tare.store.selectors import Selection
 
 # The false discovery rate of a comparison that is not confirmed by another.
 LEVEL = 0.05

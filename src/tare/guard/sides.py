@@ -8,8 +8,8 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.ladder import ladders
 from tare.execute.runner import Journal, Listener, Side, advance
+from tare.execute.schedule import ladders
 from tare.records.record import Record, Round
 from tare.stats.suspicion import LOOK
 

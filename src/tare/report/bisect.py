@@ -3,8 +3,8 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tare.bisect.outcome import Found, Outcome
 from tare.errors import Interrupted
-from tare.guard.bisect.outcome import Found, Outcome
 from tare.report.terminal import simple_table
 
 HEADLINES = {

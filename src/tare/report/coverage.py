@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from tare.cases.grid import Skip
-from tare.execute.protocol import Covered, Registered
+from tare.protocol.messages import Covered, Registered
 from tare.records.record import Failure
 
 # The registries, in the order in which they are shown.

@@ -4,7 +4,7 @@ allowed there, and how many steps could be decided at all."""
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.execute.errand import Curve
+from tare.execute.tasks import Curve
 from tare.report.fitting import Cell, FittingTable
 from tare.report.terminal import PARITY, STYLE, title
 

@@ -9,7 +9,6 @@ from rich.text import Text
 from tare.cases.grid import Skip
 from tare.errors import Interrupted
 from tare.findings.diagnosis import Diagnosis
-from tare.printable import ending
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent
 from tare.report.findings import diagnosis_view, findings_view
@@ -17,6 +16,7 @@ from tare.report.fitting import Cell, FittingTable, Sized, fold
 from tare.report.numbers import seconds
 from tare.report.recorded import Recorded, recorded_line
 from tare.report.terminal import make_console, skipped_view
+from tare.system.printable import ending
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Bar, Breakdowns, Mean
 from tare.trace.waterfall import ORDER, Against
@@ -28,7 +28,7 @@ LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
 
 
 class Explained(Protocol):
-    """See tare.verbs.explain.Explained."""
+    """See tare.commands.explain.Explained."""
 
     @property
     def explanations(self) -> list[Explanation]: ...

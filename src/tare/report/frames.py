@@ -3,13 +3,13 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.frames.cost import Cost
-from tare.frames.count import Depth
-from tare.frames.stack import Stack
+from tare.execute.call_stacks import Depth
 from tare.report.fitting import FittingTable, Sized, prose
 from tare.report.numbers import duration, seconds
 from tare.report.terminal import title
 from tare.stats.intervals import Interval
+from tare.trace.call_cost import Cost
+from tare.trace.call_stack import Stack
 
 # The abstraction paper (docs/sources.md), figure 4: calls between Conv2d.forward and cudnnConvolutionForward in
 # PyTorch of 2020, by gdb.

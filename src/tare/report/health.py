@@ -3,8 +3,8 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.execute.protocol import Probed
 from tare.measure.health import Check
+from tare.protocol.messages import Probed
 from tare.report.fitting import Cell, FittingTable
 from tare.report.lists import describe_rungs, list_view
 from tare.report.terminal import simple_table

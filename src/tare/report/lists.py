@@ -9,8 +9,8 @@ from rich.text import Text
 from tare.cases.case import Case
 from tare.cases.groups import open_names
 from tare.errors import unknown
-from tare.execute.protocol import Absent, Probed
 from tare.findings.registry import all_rules, get_rule
+from tare.protocol.messages import Absent, Probed
 from tare.records.figures import gross
 from tare.records.record import Record
 from tare.report.fitting import FittingTable

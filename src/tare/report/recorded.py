@@ -6,7 +6,7 @@ from tare.report.numbers import age, several
 
 
 class Recorded(Protocol):
-    """See tare.verbs.recorded.Taken."""
+    """See tare.commands.recorded.Taken."""
 
     @property
     def taken(self) -> int: ...

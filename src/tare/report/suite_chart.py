@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tare.printable import beginning, ending
 from tare.report.colours import colour
 from tare.report.numbers import ratio
 from tare.report.suite import Mean, Pair, Suite
 from tare.report.suite_view import missed_lines, suite_title
 from tare.report.svg import FAINT, GRID, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
+from tare.system.printable import beginning, ending
 
 ROW, BAR = 18, 12
 TOP = 110

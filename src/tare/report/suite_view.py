@@ -5,11 +5,11 @@ import re
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.printable import one_line
 from tare.report.fitting import FittingTable
 from tare.report.numbers import duration, ratio, short_size
 from tare.report.suite import BASELINE, Mean, Suite
 from tare.stats.intervals import Interval
+from tare.system.printable import one_line
 
 Cells = tuple[list[str], list[list[str]]]
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.printable import one_line
 from tare.records.figures import device_peak, gross, host_peak, latency
 from tare.records.record import Record
 from tare.report.fitting import Cell, FittingTable
 from tare.report.ladder import make_ladders
 from tare.report.numbers import duration, short_size
 from tare.report.terminal import PARITY, STYLE, where
+from tare.system.printable import one_line
 
 # Fields of a case that become a column where the records differ in them, and part of the title where not.
 SHARED = ("mode", "rung", "device", "precision")

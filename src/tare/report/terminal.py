@@ -11,10 +11,10 @@ from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.printable import one_line, printable
 from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
+from tare.system.printable import one_line, printable
 
 WIDTH = 100
 HEADS = ("rung", "gross", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity")

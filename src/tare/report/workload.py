@@ -6,8 +6,8 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.execute.protocol import Flops, Inspected, Uncounted
 from tare.measure.work import is_heavy
+from tare.protocol.messages import Flops, Inspected, Uncounted
 from tare.records.record import Failure
 from tare.report.numbers import size
 from tare.report.terminal import simple_table

@@ -1,18 +1,18 @@
 """Finding rungs by name: ours, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
 
 from tare.errors import unknown
-from tare.plugins import load_plugins, refuse_a_second
 from tare.rungs.base import Rung
+from tare.system.plugins import load_plugins, refuse_a_second
 
 # In the order in which a ladder shows them, the highest level of abstraction first.
 _OWN = (
-    "tare.rungs.eager",
-    "tare.rungs.torchscript",
-    "tare.rungs.compile",
-    "tare.rungs.cudagraph",
-    "tare.rungs.aot",
-    "tare.rungs.libtorch",
-    "tare.rungs.vendor",
+    "tare.rungs.torch.eager",
+    "tare.rungs.torch.torchscript",
+    "tare.rungs.torch.compile",
+    "tare.rungs.torch.cudagraph",
+    "tare.rungs.torch.aot",
+    "tare.rungs.libtorch.rung",
+    "tare.rungs.vendor.rung",
 )
 _rungs: dict[str, Rung] = {}
 

@@ -11,13 +11,13 @@ from sqlalchemy import URL, Connection, Engine, Select, create_engine, event, se
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
 
 from tare.errors import BadInput, TareError
-from tare.home import home
 from tare.records.codec import decode_record
 from tare.records.record import Record
 from tare.store import schema
 from tare.store.address import reason, shown
-from tare.store.fixed import open_fixed, read_only
 from tare.store.query import Query
+from tare.store.read_only import open_fixed, read_only
+from tare.system.home import home
 
 BUSY_MS = 60_000
 

@@ -7,9 +7,9 @@ import msgspec
 from sqlalchemy import insert, select
 
 from tare.errors import BadInput, brief
-from tare.foreign.point import ForeignPoint
 from tare.store import schema
 from tare.store.database import Store
+from tare.store.importers.point import ForeignPoint
 from tare.store.query import named, rows_among
 
 _decoder = msgspec.json.Decoder(ForeignPoint)

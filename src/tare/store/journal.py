@@ -13,10 +13,10 @@ from tare.cases.grid import Skip
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
-from tare.store.claim import Claims
 from tare.store.database import Store, StoreFailed
 from tare.store.query import rows_among
-from tare.store.spill import spill, spilled
+from tare.store.run_lock import Claims
+from tare.store.unsaved_rounds import spill, spilled
 
 
 class StoreJournal:

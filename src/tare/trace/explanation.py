@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from tare.errors import BadInput
-from tare.printable import printable
+from tare.system.printable import printable
 from tare.trace.breakdown import Breakdown, breakdown
-from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle
-from tare.trace.own import marked_time, own_marks
+from tare.trace.recording_info import marked_time, own_marks
+from tare.trace.roofline import Floor
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
 from tare.trace.windows import main_device, other_stepping, typical, usual

@@ -1,5 +1,5 @@
 """What tare's own traces say of the memory that a program held before the first event
-(tare.execute.worker.resident)."""
+(tare.worker.resident)."""
 
 from typing import Any, Literal, get_args
 

@@ -19,7 +19,7 @@ from tare.trace.tables import (
     SYNC,
 )
 
-# tare's own annotation of a step (tare.execute.worker.profiling); torch.profiler's schedule writes ProfilerStep#N.
+# tare's own annotation of a step (tare.worker.profiling); torch.profiler's schedule writes ProfilerStep#N.
 STEP = "tare::step"
 # Its annotation of Python's collector, which it lets run after the last step that it profiles.
 COLLECTION = "tare::collection"

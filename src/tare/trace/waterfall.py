@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from tare.trace.breakdown import Breakdown
-from tare.trace.floor import Floor
 from tare.trace.hosttime import HostTime
 from tare.trace.idle import Idle
+from tare.trace.roofline import Floor
 
 # From the bottom up. Allocation, data loading and the tail appear only where there is some.
 ORDER = (

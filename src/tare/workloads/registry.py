@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from tare.errors import BadInput, unknown_workload
-from tare.plugins import load_plugins, refuse_a_second
+from tare.system.plugins import load_plugins, refuse_a_second
 from tare.workloads.base import Size, Workload
 
 _workloads: dict[str, Workload] = {}

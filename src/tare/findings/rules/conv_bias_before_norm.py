@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene, spans_of
 from tare.trace.counting import shapes
 from tare.trace.tables import Integers
 

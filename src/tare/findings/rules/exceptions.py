@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, spans_of
 
 FEWEST = 5
 _FORMATTING = r"(?:^|/)traceback\.py\(\d+\): (?:format_exc|print_exc|format_exception|print_exception|extract_tb)$"

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, spans_of
 from tare.findings.copies import copy_places
 from tare.findings.finding import Hit
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.rules.pageable_copies import LEAST_BYTES
-from tare.findings.scene import Scene, spans_of
 from tare.trace.intervals import Intervals, difference, intersection, make, total
 from tare.trace.tables import COPY, HOST_TO_DEVICE, PINNED
 

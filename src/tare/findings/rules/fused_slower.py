@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from tare.findings.compared import kernel_times, operations
+from tare.findings.context import Scene, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, spans_of
 
 SLOWER = 1.1
 # Inductor writes the operators that it fused into the kernel's name: triton_poi_fused_add_relu_0.

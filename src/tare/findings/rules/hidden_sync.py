@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.rules.parameter_ping_pong import FEWEST, there_and_back
-from tare.findings.scene import Scene, spans_of
 from tare.trace.counting import types
 from tare.trace.tables import COPY, DEVICE_TO_HOST, Integers
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, merged
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, merged
 from tare.trace.intervals import Intervals, complement, covered_length, difference, make, union
 from tare.trace.nesting import inherit
 from tare.trace.tables import Integers, Mask

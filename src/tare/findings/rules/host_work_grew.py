@@ -7,10 +7,10 @@ from statistics import median
 import numpy as np
 
 from tare.findings.compared import kernel_times
+from tare.findings.context import Scene, merged
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, merged
 
 LONGER = 1.2
 # A stretch between two calls that is longer than its twin by this (ns) is a place.

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from tare.findings.compared import Left, left, pairs, slower_hit
+from tare.findings.context import Scene
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene
 
 SLOWER = 1.2
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.rules.host_bound import LOADING_OR_COMPILING, stretches
-from tare.findings.scene import Scene
 from tare.findings.script import waiting
 from tare.trace.intervals import Intervals, difference, make, union
 from tare.trace.tables import GRAPH, LAUNCH, Integers

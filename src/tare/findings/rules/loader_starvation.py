@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from tare.findings.context import Scene, merged, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, merged, spans_of
 
 
 @rule(

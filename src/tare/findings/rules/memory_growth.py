@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene
 from tare.trace.memory import after_steps, memory_use
 
 # So many steps in a row must each have left more than the one before, at least this many bytes.

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, spans_of
 from tare.findings.finding import Hit, Place
 from tare.findings.products import product_place, reaches
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
-from tare.findings.scene import Scene, spans_of
 from tare.trace.counting import ITEM, PRODUCTS, Product, product
 from tare.trace.tables import Integers
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, merged, spans_of
 from tare.findings.copies import copy_places
 from tare.findings.finding import Hit
 from tare.findings.registry import rule
 from tare.findings.replay import Edit
 from tare.findings.rules.parameter_ping_pong import FEWEST, there_and_back
-from tare.findings.scene import Scene, merged, spans_of
 from tare.trace.tables import COPY, HOST_TO_DEVICE, PAGEABLE, PINNED, Integers
 
 # A smaller copy is taken into the command itself: pinning changes nothing.

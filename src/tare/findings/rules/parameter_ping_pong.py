@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tare.findings.context import Scene, spans_of
 from tare.findings.copies import copy_places
 from tare.findings.finding import Hit
 from tare.findings.registry import rule
-from tare.findings.scene import Scene, spans_of
 from tare.trace.tables import COPY, DEVICE_TO_HOST, HOST_TO_DEVICE, Integers
 
 LEAST_BYTES = 4096

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from tare.findings.context import Scene
 from tare.findings.finding import Hit, Place
 from tare.findings.registry import rule
-from tare.findings.scene import Scene
 
 _COMPILING = r"\(dynamo_timed\)$"
 _WHOLE = r"compile_inner \(dynamo_timed\)$"

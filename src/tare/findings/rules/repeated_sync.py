@@ -3,10 +3,10 @@ paper, listing 5)."""
 
 from collections.abc import Iterator
 
+from tare.findings.context import Scene
 from tare.findings.finding import Hit
 from tare.findings.registry import rule
 from tare.findings.rules.hidden_sync import by_place, hit
-from tare.findings.scene import Scene
 
 
 @rule(

@@ -1,8 +1,8 @@
 """Annotations of a GitHub Actions job: a line a regression, shown beside the run and the pull request."""
 
 from tare.guard.changes import Report
-from tare.printable import printable
 from tare.report.changes import change_of, remark, summary_line, uncompared_lines, wrong_with
+from tare.system.printable import printable
 
 
 def render(report: Report) -> str:

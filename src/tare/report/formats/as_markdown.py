@@ -4,10 +4,10 @@ import re
 from itertools import accumulate
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.printable import one_line
 from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
 from tare.report.figures import before_and_now
 from tare.report.numbers import seconds, several
+from tare.system.printable import one_line
 
 HEAD = "| case | metric | before | now | change | verdict | |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"

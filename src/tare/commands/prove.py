@@ -1,0 +1,51 @@
+"""Curves of losses on real data, rung by rung, beside eager's in float64. The CLI calls it."""
+
+from typing import Any
+
+import msgspec
+
+from tare.cases.grid import Skip
+from tare.cases.options import Options
+from tare.cases.plan import make_plan
+from tare.commands.run import terminable
+from tare.errors import unknown
+from tare.execute.executor import OnStage
+from tare.execute.session import workshop
+from tare.execute.tasks import Curve
+from tare.workloads import get_workload
+from tare.workloads.datasets import SIZES
+
+# A batch norm over a single sample has nothing to normalise.
+BATCH = 16
+
+
+class Proof(msgspec.Struct):
+    data: str
+    steps: int
+    curves: list[Curve]
+    skipped: list[Skip]
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if all(curve.parity.status == "same" for curve in self.curves) else 1
+
+
+def prove_curves(
+    workload: str, grid: dict[str, Any], data: str, steps: int, options: Options, on_stage: OnStage
+) -> Proof:
+    """Trains `workload` on every rung that trains. Sizes that are not given are those that suit the data.
+    Ctrl-C and SIGTERM end it early with the curves that are there."""
+    if data not in SIZES:
+        raise unknown("data", data, SIZES)
+    sizes = {name: value for name, value in SIZES[data].items() if name in get_workload(workload).sizes}
+    grid = {"batch": BATCH, **grid, "mode": "train", "size": {**sizes, **grid.get("size", {})}}
+    plan = make_plan({"grid": [{"workload": [workload], **grid}]}, "the command line", workload)
+    with terminable(), workshop(plan, options.isolation, on_stage) as shop:
+        proof = Proof(data, steps, [], shop.found.skipped)
+        try:
+            for case in shop.found.cases:
+                proof.curves.append(shop.executor.follow_curve(case, data, steps, options))
+        except KeyboardInterrupt:
+            proof.interrupted = True
+        return proof

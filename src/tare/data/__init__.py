@@ -1,6 +1,0 @@
-"""Datasets in, arrays out: real data that ships with an installed package. Nothing is ever downloaded."""
-
-from tare.data.batches import Shapes, make_batches
-from tare.data.registry import DATASETS, SIZES, load
-
-__all__ = ["DATASETS", "SIZES", "Shapes", "load", "make_batches"]

@@ -1,1 +1,0 @@
-"""Call depth: the frames between the user's call and the vendor library, and what that depth costs."""

@@ -1,0 +1,1 @@
+"""The rungs that run LibTorch from C++."""

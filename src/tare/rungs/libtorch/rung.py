@@ -1,0 +1,77 @@
+"""LibTorch: C++ programs on the frontend or on a TorchScript archive. No Python in the measured process."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tare.cases.case import Case
+from tare.rungs.native.build import executable
+from tare.rungs.native.rung import NativeRung, stage_batch
+from tare.rungs.registry import rung, split_name
+from tare.workloads.base import Workload
+from tare.workloads.objective import objective
+
+# The networks that native/torch/modules.hpp has.
+WRITTEN = ("conv_chain", "lstm", "mnist_cnn", "resnet50")
+
+
+@rung
+class LibTorch(NativeRung):
+    name = "libtorch"
+    summary = "the network written in C++ on the LibTorch frontend"
+    variants = {"script": "its TorchScript archive, run by a C++ program"}
+    program = "tare-libtorch"
+
+    def supports(self, case: Case, workload: Workload) -> str | None:
+        if not _scripted(case) and workload.name not in WRITTEN:
+            return f"{workload.name} is not written in C++ (those are: {', '.join(WRITTEN)}); try libtorch:script"
+        if case.precision == "amp-fp16" and case.mode == "train":
+            return "LibTorch has no gradient scaler, so float16 autocast does not train there"
+        # The archive is a trace, as on the rung of that name.
+        return workload.refusal({case.mode, "torchscript"}) if _scripted(case) else None
+
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
+        return (str(executable("tare-script" if _scripted(case) else self.program, on_build)),)
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        from tare.rungs.torch.program import TorchProgram
+
+        program = TorchProgram(workload, case)
+        try:
+            if _scripted(case):
+                _save_archive(program, folder)
+                stage_batch(program, folder)
+            else:
+                stage_batch(program, folder, weights=_save_weights(program, folder))
+        finally:
+            program.close()
+
+
+def _scripted(case: Case) -> bool:
+    return split_name(case.rung)[1] == "script"
+
+
+def _save_weights(program: Any, folder: Path) -> list[str]:
+    """The state of the Python model with its names, by which the C++ network takes it."""
+    import torch
+
+    state = program.model.state_dict()
+    torch.save([tensor.detach().cpu() for tensor in state.values()], folder / "weights.pt")
+    return list(state)
+
+
+def _save_archive(program: Any, folder: Path) -> None:
+    import torch
+
+    batch = program.feed()
+    with warnings.catch_warnings():
+        # Deprecated upstream; being measured until it is gone is the point here.
+        warnings.simplefilter("ignore")
+        if program.trains:
+            # Model and loss in one: C++ needs to know neither.
+            whole = objective(program.workload, program.model)
+            graph = torch.jit.trace(whole, (*batch.args, batch.target), check_trace=False)
+        else:
+            graph = torch.jit.freeze(torch.jit.trace(program.model, batch.args, check_trace=False))
+        torch.jit.save(graph, str(folder / "model.pt"))

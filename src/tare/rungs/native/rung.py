@@ -1,0 +1,61 @@
+"""Rungs whose worker is an executable: Python stages what it needs ahead of time, and is not in the process."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tare.cases.case import Case
+from tare.rungs.base import Missing, Program, Rung
+from tare.rungs.native.build import executable, missing_tools
+from tare.workloads.base import Workload
+
+
+class NativeRung(Rung):
+    """`stage` runs once a case in a Python worker, and counts as preparation. `program` names the executable."""
+
+    program: str
+
+    def available(self, device_type: str) -> Missing | None:  # noqa: ARG002
+        lacking = missing_tools()
+        if lacking:
+            return Missing(f"it is built on first use, which needs {lacking}", "Debian: apt-get install g++ cmake")
+        return None
+
+    def is_executable(self, case: Case) -> bool:  # noqa: ARG002
+        """Whether this variant is one; the others are prepared in Python like any rung."""
+        return True
+
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
+        return (str(executable(self.program, on_build)),)
+
+    def staged_as(self, case: Case) -> Case:
+        """The case whose staged files this one runs on: another's, where both read the very same."""
+        return case
+
+    @abstractmethod
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        """Writes the model, its weights and the batch for the executable."""
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        raise TypeError(f"{case.rung} of {workload.name} runs as an executable, not in Python")
+
+
+def stage_batch(program: Any, folder: Path, **settings: object) -> None:
+    """The batch and the settings that every LibTorch executable reads (native/torch/torch_program.hpp)."""
+    import torch
+
+    from tare.rungs.torch.optimizers import learning_rate
+
+    case, workload = program.case, program.workload
+    tensors = [*program.host_batch.args, *([program.host_batch.target] if program.trains else [])]
+    torch.save([tensor.detach().cpu() for tensor in tensors], folder / "batch.pt")
+    document = {
+        "autocast": program.numerics.autocast,
+        "learning_rate": learning_rate(workload, case),
+        "momentum": workload.momentum,
+        "updates": program.numerics.storage == "float32",
+        **settings,
+    }
+    (folder / "stage.json").write_text(json.dumps(document))

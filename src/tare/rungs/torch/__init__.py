@@ -1,0 +1,1 @@
+"""The rungs that run in PyTorch, in Python."""

@@ -1,0 +1,94 @@
+"""AOTInductor: the exported graph compiled ahead of time into a package, run from C++ or from Python."""
+
+import contextlib
+import ctypes
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tare.cases.case import Case
+from tare.rungs.base import Missing, Program
+from tare.rungs.native.rung import NativeRung, stage_batch
+from tare.rungs.registry import get_rung, rung, split_name
+from tare.workloads.base import Workload
+
+
+@rung
+class Aot(NativeRung):
+    name = "aot"
+    summary = "AOTInductor: exported, compiled ahead of time, run by a C++ program"
+    variants = {"python": "the same package run from Python"}
+    program = "tare-aot"
+    caches = True
+
+    def available(self, device_type: str) -> Missing | None:
+        # Its kernels come from Inductor, which needs what torch.compile needs.
+        return get_rung("compile").available(device_type) or super().available(device_type)
+
+    def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
+        if case.mode == "train":
+            return "AOTInductor compiles inference only"
+        if case.precision.startswith("amp-"):
+            return "an exported graph has no autocast: use bf16 or fp16"
+        return None
+
+    def is_executable(self, case: Case) -> bool:
+        return split_name(case.rung)[1] != "python"
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        from torch._inductor import aoti_load_package
+
+        from tare.rungs.torch.program import TorchProgram
+        from tare.rungs.torch.vector_check import note_vector_checks
+
+        program = TorchProgram(workload, case)
+        note_vector_checks(program.notes)
+        # The worker has pointed Inductor's cache at a folder of the case's own: a later process finds the package.
+        path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "model.pt2"
+        if not path.exists():
+            _package(program, path)
+        # Loading a package needs this module, and does not import it itself.
+        import_module("torch._inductor.codecache")
+        _share_torch_s_symbols()
+        index = -1 if program.device.type == "cpu" else program.device.index or 0
+        program.forward = aoti_load_package(str(path), device_index=index)
+        program.step = program.plain_step()
+        return program
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        from tare.rungs.torch.program import TorchProgram
+
+        program = TorchProgram(workload, case)
+        try:
+            _package(program, folder / "model.pt2")
+            stage_batch(program, folder)
+        finally:
+            program.close()
+
+
+def _share_torch_s_symbols() -> None:
+    """A package built by another compiler than torch brings parts of the C++ library that do not fit the process's
+    own, and crashed in std::regex as it was loaded (torch 2.11, Ubuntu's g++ 13). Where it sees torch's parts it
+    takes those, as in a C++ program; Python hides them."""
+    if sys.platform != "linux":
+        return
+    import torch
+
+    for name in ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch.so"):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name), mode=ctypes.RTLD_GLOBAL)
+
+
+def _package(program: Any, path: Path) -> None:
+    import torch
+    from torch._dynamo import config
+    from torch._inductor import aoti_compile_and_package
+
+    # Export takes no tensors made under inference mode, and needs no gradients. While it traces, cuDNN is off, and
+    # without cuDNN a convolution of channels-last tensors is contiguous. torch remembers that answer, and Inductor
+    # would read what cuDNN writes in the wrong order, silently (torch 2.11). So nothing is remembered.
+    with torch.inference_mode(False), torch.no_grad(), config.patch(fake_tensor_cache_enabled=False):
+        exported = torch.export.export(program.model, program.feed().args)
+        aoti_compile_and_package(exported, package_path=str(path))

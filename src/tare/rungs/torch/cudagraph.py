@@ -1,0 +1,95 @@
+"""CUDA graphs by hand: the eager step recorded once and replayed, inference and the whole training step."""
+
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+from tare.cases.case import Case
+from tare.errors import Unsupported, first_line
+from tare.rungs.base import Missing, Program, Rung
+from tare.rungs.registry import rung
+from tare.workloads.base import Workload
+
+# Libraries choose algorithms and allocate workspaces in the first steps: those cannot be captured.
+STEPS_BEFORE_CAPTURE = 3
+
+
+@rung
+class CudaGraph(Rung):
+    name = "cudagraph"
+    summary = "the eager step captured in a CUDA graph and replayed"
+
+    def available(self, device_type: str) -> Missing | None:
+        import torch
+
+        if device_type != "cuda" or not torch.cuda.is_available():
+            return Missing("CUDA graphs need a CUDA device", "run on a machine with an NVIDIA GPU")
+        return None
+
+    def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
+        return None if case.device_type == "cuda" else "CUDA graphs need a CUDA device"
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        from tare.rungs.torch.feeds import copy_into, copy_to, pinned
+        from tare.rungs.torch.program import TorchProgram
+
+        program = TorchProgram(workload, case, capturable=case.optimizer in ("adam", "adamw"))
+        if case.optimizer in ("adam", "adamw"):
+            program.notes.append("the optimizer is capturable: its step count is kept on the device")
+        static = copy_to(program.host_batch, program.device)
+        program.feed = lambda: static
+        replay = _capture(program.plain_step(), program.device)
+        if case.feed == "device":
+            program.step = replay
+            return program
+        host = pinned(program.host_batch) if case.feed == "pinned" else program.host_batch
+
+        def step() -> Any:
+            copy_into(static, host, non_blocking=case.feed == "pinned")
+            return replay()
+
+        program.step = step
+        return program
+
+
+def _capture(step: Callable[[], Any], device: Any) -> Callable[[], Any]:
+    import torch
+
+    aside = torch.cuda.Stream(device)
+    aside.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(aside):
+        for _ in range(STEPS_BEFORE_CAPTURE):
+            step()
+    torch.cuda.current_stream(device).wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    broken: list[Exception] = []
+    try:
+        with torch.cuda.graph(graph):
+            result = _noting(step, broken)
+    except RuntimeError as error:
+        # Ending a broken capture raises as well, and says only that it is broken.
+        raise why_not(broken[0] if broken else error) from None
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def _noting(step: Callable[[], Any], broken: list[Exception]) -> Any:
+    try:
+        return step()
+    except Exception as error:
+        broken.append(error)
+        raise
+
+
+def why_not(error: Exception) -> Exception:
+    """Of a step that does what no graph can hold, the line that does it; any other error as it is."""
+    if "captur" not in str(error):
+        return error
+    frames = extract_tb(error.__traceback__)
+    where = f", at {Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
+    return Unsupported(f"no CUDA graph can hold this step: {first_line(error).removesuffix('.')}{where}")

@@ -1,0 +1,56 @@
+"""Feeds: whether a step copies its batch to the device, and from which memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tare.rungs.torch.numerics import Numerics, dtype
+from tare.workloads.base import Batch
+
+
+def move(batch: Batch, device: Any, numerics: Numerics, layout: str) -> Batch:
+    """A batch on a device in the precision and layout of the case; whole numbers keep their type."""
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.is_floating_point():
+            if numerics.rounded_to:
+                value = value.to(dtype(numerics.rounded_to))
+            value = value.to(dtype(numerics.storage))
+        if layout == "channels-last" and value.dim() == 4:
+            value = value.contiguous(memory_format=torch.channels_last)
+        return value.to(device)
+
+    return _map(one, batch)
+
+
+def make_feed(host: Batch, device: Any, feed: str) -> Callable[[], Batch]:
+    """A function that gives the batch of the next step on the device."""
+    if feed == "device":
+        resident = copy_to(host, device)
+        return lambda: resident
+    if feed == "pinned":
+        host = pinned(host)
+    return lambda: copy_to(host, device, non_blocking=feed == "pinned")
+
+
+def copy_to(batch: Batch, device: Any, non_blocking: bool = False) -> Batch:
+    return _map(lambda t: t.to(device, non_blocking=non_blocking) if isinstance(t, torch.Tensor) else t, batch)
+
+
+def copy_into(static: Batch, host: Batch, non_blocking: bool) -> None:
+    """Refills tensors whose addresses a captured graph holds."""
+    for into, value in zip(pytree.tree_leaves(tuple(static)), pytree.tree_leaves(tuple(host)), strict=True):
+        if isinstance(into, torch.Tensor):
+            into.copy_(value, non_blocking=non_blocking)
+
+
+def pinned(batch: Batch) -> Batch:
+    return _map(lambda t: t.pin_memory() if isinstance(t, torch.Tensor) else t, batch)
+
+
+def _map(function: Callable[[Any], Any], batch: Batch) -> Batch:
+    return Batch(*pytree.tree_map(function, tuple(batch)))

@@ -1,0 +1,211 @@
+"""The step that all torch rungs share: same weights, same batch, same optimizer, same precision.
+
+A rung changes as little as it must: `forward` (the model), `objective` (model and loss), or the whole `step`.
+"""
+
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack, nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from tare.cases.case import Case
+from tare.rungs.base import Arrays
+from tare.rungs.torch.evidence import thinned
+from tare.rungs.torch.feeds import copy_into, make_feed, move
+from tare.rungs.torch.numerics import PRECISIONS, Numerics, dtype
+from tare.rungs.torch.optimizers import make_optimizer, zero_state
+from tare.workloads.base import Batch, Workload
+
+# How many training steps parity follows.
+EVIDENCE_STEPS = 3
+# fp16 gradients underflow without scaling; a fixed scale keeps every rung on the same path.
+LOSS_SCALE = 1024.0
+
+
+class TorchProgram:
+    def __init__(
+        self, workload: Workload, case: Case, numerics: Numerics | None = None, capturable: bool = False
+    ) -> None:
+        began = time.perf_counter()
+        self.case = case
+        self.workload = workload
+        self.numerics = numerics or PRECISIONS[case.precision]
+        self.device = torch.device(case.device)
+        if self.device.index is not None:
+            torch.cuda.set_device(self.device)
+        self.notes: list[str] = []
+        self.trains = case.mode == "train"
+        self.model = self._build_model()
+        self.host_batch = move(workload.inputs(case.batch, case.sizes), "cpu", self.numerics, case.layout)
+        self.feed = make_feed(self.host_batch, self.device, case.feed)
+        self.forward = self.model
+        self.objective = self._objective
+        self._scope = ExitStack()
+        if self.trains:
+            self._initial = self._weights()
+            self.optimizer = make_optimizer(self.model, workload, case, capturable)
+            self.scaler = self._make_scaler()
+        else:
+            self._scope.enter_context(torch.inference_mode())
+        self.step = self.plain_step()
+        self._synchronize()
+        self.build_s = time.perf_counter() - began
+
+    def plain_step(self) -> Any:
+        """The step in plain Python, around whatever `forward` and `objective` have become."""
+        if self.trains:
+            return self._train_step()
+        forward, feed = self.forward, self.feed
+        if self.numerics.autocast is None:
+            return lambda: forward(*feed().args)
+
+        def step() -> Any:
+            with self.autocast():
+                return forward(*feed().args)
+
+        return step
+
+    def autocast(self, cache: bool = True) -> Any:
+        kind = self.numerics.autocast
+        if kind is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=dtype(kind), cache_enabled=cache)
+
+    def has_nan(self, result: Any) -> bool:
+        # Where the tensors are: half a gigabyte of logits takes a second to the host.
+        numbers = (leaf for leaf in _tensors(result) if leaf.is_floating_point() or leaf.is_complex())
+        return any(bool(torch.isnan(leaf).any()) for leaf in numbers)
+
+    def evidence(self) -> Arrays:
+        if not self.trains:
+            return {f"output/{i}": _to_host(leaf) for i, leaf in enumerate(_tensors(self.step()))}
+        self.reset()
+        found: Arrays = {}
+        for i in range(1, EVIDENCE_STEPS + 1):
+            found[f"loss/{i}"] = _to_host(self.step())
+            if i == 1:
+                found |= self._first_step()
+        return found
+
+    def curve(self, batches: Iterable[Batch]) -> Arrays:
+        """The loss of every step from the initial weights on, each step with a batch of its own."""
+        self.reset()
+        found: Arrays = {}
+        for i, batch in enumerate(batches, 1):
+            # Into the tensors that the step reads already: a captured graph keeps its addresses.
+            copy_into(self.feed(), move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
+            found[f"loss/{i}"] = _to_host(self.step())
+        return found
+
+    def nudge(self, seed: int, step: float) -> None:
+        """Moves every initial number by that share of its size, up or down by chance; by the negative share, in
+        exactly the other direction."""
+        chance = torch.Generator().manual_seed(seed)
+        for name, tensor in self._initial.items():
+            if tensor.is_floating_point():
+                towards = torch.randint(0, 2, tensor.shape, generator=chance, dtype=torch.float64) * 2 - 1
+                self._initial[name] = (tensor.double() * (1 + step * towards)).to(tensor.dtype)
+        self.reset()
+        # Two names of one tensor were moved apart, and the model has the last.
+        self._initial = self._weights()
+
+    def jitter(self, seed: int, step: float) -> None:
+        """Moves what every layer returns likewise, in every step alike: as a layer that sums in another order."""
+        for i, layer in enumerate(module for module in self.model.modules() if not list(module.children())):
+            layer.register_forward_hook(partial(_move_output, seed + (i << 8), step))
+
+    def reset(self) -> None:
+        """The initial weights and optimizer state, in place: a captured graph keeps its addresses."""
+        with torch.no_grad():
+            for name, tensor in self.model.state_dict().items():
+                tensor.copy_(self._initial[name])
+            zero_state(self.optimizer)
+
+    def close(self) -> None:
+        self._scope.close()
+
+    def _build_model(self) -> Any:
+        model = self.workload.build(self.case.sizes)
+        if self.numerics.rounded_to:
+            model = model.to(dtype(self.numerics.rounded_to))
+        model = model.to(self.device, dtype(self.numerics.storage))
+        if self.case.layout == "channels-last":
+            model = model.to(memory_format=torch.channels_last)
+        model = model.train(self.trains)
+        # What a workload has frozen (a target network, the first stages of a detector) stays so in training.
+        return model if self.trains else model.requires_grad_(False)
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: t.detach().to("cpu", copy=True) for name, t in self.model.state_dict().items()}
+
+    def _make_scaler(self) -> Any:
+        if self.numerics.autocast != "float16":
+            return None
+        return torch.amp.GradScaler(self.device.type, init_scale=LOSS_SCALE, growth_interval=1 << 30)
+
+    def _objective(self, args: tuple[Any, ...], target: Any) -> Any:
+        return self.workload.loss(self.forward(*args), target)
+
+    def _train_step(self) -> Any:
+        objective, feed, optimizer, scaler = self.objective, self.feed, self.optimizer, self.scaler
+        amp = self.numerics.autocast is not None
+
+        def step() -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            batch = feed()
+            if amp:
+                with self.autocast():
+                    loss = objective(batch.args, batch.target)
+            else:
+                loss = objective(batch.args, batch.target)
+            if scaler is None:
+                loss.backward()
+                optimizer.step()
+            else:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            return loss.detach()
+
+        return step
+
+    def _first_step(self) -> Arrays:
+        found: Arrays = {}
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None:
+                found[f"gradient/{name}"] = _to_host(parameter.grad)
+            # In half precision an update is mostly the rounding of the weight, and proves nothing.
+            if self.numerics.rounded_to in (None, "float32") and self.numerics.storage in (
+                "float32",
+                "float64",
+            ):
+                found[f"update/{name}"] = _to_host(parameter) - _to_host(self._initial[name])
+        return found
+
+    def _synchronize(self) -> None:
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).synchronize()
+
+
+def _move_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any) -> Any:
+    if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+        return output
+    # Not torch's own chance, which a layer may not ask under `vmap`.
+    towards = np.random.default_rng(seed).integers(0, 2, tuple(output.shape), dtype=np.int8)
+    return output * (1 + step * (torch.from_numpy(towards).to(output.device, output.dtype) * 2 - 1))
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def _to_host(tensor: Any) -> Any:
+    tensor = thinned(tensor.detach())
+    if tensor.is_floating_point() and tensor.dtype != torch.float64:
+        tensor = tensor.float()
+    return tensor.cpu().numpy().copy()

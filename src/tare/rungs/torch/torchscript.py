@@ -1,0 +1,37 @@
+"""TorchScript: the model recorded or compiled into a graph that runs without Python between operators."""
+
+import warnings
+
+from tare.cases.case import Case
+from tare.rungs.base import Program, Rung
+from tare.rungs.registry import rung, split_name
+from tare.workloads.base import Workload
+
+
+@rung
+class TorchScript(Rung):
+    name = "torchscript"
+    summary = "traced (and frozen for inference), run by the TorchScript interpreter"
+    variants = {"script": "compiled from the model's source instead of traced"}
+    not_by_default = {"script": "most models do not script; ask for torchscript:script"}
+
+    def prepare(self, workload: Workload, case: Case) -> Program:
+        import torch
+
+        from tare.rungs.torch.program import TorchProgram
+
+        program = TorchProgram(workload, case)
+        with warnings.catch_warnings():
+            # Deprecated upstream; being measured until it is gone is the point here.
+            warnings.simplefilter("ignore")
+            if split_name(case.rung)[1] == "script":
+                graph = torch.jit.script(program.model)
+            else:
+                # A cached cast would be recorded as a constant.
+                with program.autocast(cache=False):
+                    # Tracing a training-mode batch norm twice would show its own running statistics as a
+                    # difference, so the tracer's check is off: parity is our check.
+                    graph = torch.jit.trace(program.model, program.feed().args, check_trace=False)
+            program.forward = graph if program.trains else torch.jit.freeze(graph)
+        program.step = program.plain_step()
+        return program

@@ -1,0 +1,140 @@
+// vendor on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for products, kernels of our own for what lies
+// between them. As `vendor:graph`, the whole step is captured once and launched as one.
+#include "../../native/worker/worker.hpp"
+#include "convolution.cuh"
+#include "kernels.cuh"
+#include "linear.cuh"
+#include "recurrent.cuh"
+
+TARE_KERNELS(extern, float)
+TARE_KERNELS(extern, __nv_bfloat16)
+TARE_KERNELS(extern, __half)
+
+namespace tare::vendor {
+
+class Cuda : public Backend {
+ public:
+  Cuda(int index, const std::string& cache, const std::string& precision, bool captured)
+      : device_(index, cache), search_(device_), exact_(precision == "fp32"), tf32_(precision == "tf32"), captured_(captured) {
+    check(cudaEventCreate(&start_), "cudaEventCreate");
+    check(cudaEventCreate(&end_), "cudaEventCreate");
+    device_.choose = [this](const auto& question, int count, const auto& candidate) { return search_.fastest(question, count, candidate); };
+  }
+
+  char* allocate(int64_t bytes) override { return device_.allocate(bytes); }
+
+  char* allocate_host(int64_t bytes, bool pinned) override {
+    void* made = nullptr;
+    if (pinned) check(cudaMallocHost(&made, bytes), "cudaMallocHost");
+    else made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return static_cast<char*>(made);
+  }
+
+  void upload(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyHostToDevice); }
+  void download(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyDeviceToHost); }
+
+  Call feed(char* to, const char* from, int64_t bytes) override {
+    return [=, stream = device_.stream] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync"); };
+  }
+
+  std::vector<Call> compile(const Step& step, std::vector<std::string>& names) override {
+    if (step.dtype == "f32") return compile_as<float>(step, names);
+    if (step.dtype == "bf16") return compile_as<__nv_bfloat16>(step, names);
+    return compile_as<__half>(step, names);
+  }
+
+  Call finish(std::vector<Call> calls) override {
+    if (!captured_) return Backend::finish(std::move(calls));
+    // Lazy loading of kernels may not happen inside a capture.
+    for (const auto& call : calls) call();
+    synchronize();
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamBeginCapture(device_.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (const auto& call : calls) call();
+    check(cudaStreamEndCapture(device_.stream, &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t ready = nullptr;
+    check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+    // The calls own what the graph points to.
+    return [ready, stream = device_.stream, calls = std::move(calls)] { check(cudaGraphLaunch(ready, stream), "cudaGraphLaunch"); };
+  }
+
+  void synchronize() override { check(cudaStreamSynchronize(device_.stream), "cudaStreamSynchronize"); }
+  bool overlaps() const override { return true; }
+  void mark_start() override { check(cudaEventRecord(start_, device_.stream), "cudaEventRecord"); }
+  void mark_end() override { check(cudaEventRecord(end_, device_.stream), "cudaEventRecord"); }
+  std::optional<int64_t> device_ns() override {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, start_, end_), "cudaEventElapsedTime");
+    return static_cast<int64_t>(ms * 1e6);
+  }
+  // All memory is taken at once and kept: what is allocated is what is reserved.
+  std::optional<DeviceMemory> memory() override { return DeviceMemory{device_.peak, device_.peak}; }
+
+ private:
+  template <class T>
+  std::vector<Call> compile_as(const Step& step, std::vector<std::string>& names) {
+    convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
+    linears_ = std::make_unique<Linears>(device_, search_, tf32_);
+    std::vector<Binding> bindings;
+    auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
+    for (const auto& op : step.ops) {
+      size_t before = bindings.size();
+      if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
+      else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
+      else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
+      else if (op.kind.rfind("linear", 0) == 0) bindings.push_back(linears_->bind<T>(op));
+      else
+        for (auto& call : plain<T>(step, op)) now(std::move(call));
+      names.resize(names.size() + bindings.size() - before, describe(op));
+    }
+    device_.settle(std::max(convolutions_->workspace, linears_->workspace));
+    std::vector<Call> calls;
+    for (const auto& binding : bindings) calls.push_back(binding());
+    search_.save();
+    return calls;
+  }
+
+  template <class T>
+  std::vector<Call> plain(const Step& step, const Op& op) {
+    if (op.kind == "lstm") return {lstm(step, op).forward()};
+    if (op.kind == "lstm_backward") return {lstms_.at(op.integer("slot"))->backward()};
+    std::vector<Call> calls = own_calls<T>(device_, partials_, op);
+    if (calls.empty()) throw Failure("unsupported", "on a GPU the vendor rung has no " + op.kind);
+    return calls;
+  }
+
+  Lstm& lstm(const Step& step, const Op& op) {
+    const Op* backward = nullptr;
+    for (const auto& other : step.ops)
+      if (other.kind == "lstm_backward" && other.integer("slot") == op.integer("slot")) backward = &other;
+    auto& made = lstms_[op.integer("slot")] = std::make_unique<Lstm>(device_, search_, op, backward, tf32_);
+    return *made;
+  }
+
+  Device device_;
+  Search search_;
+  Partials partials_;
+  bool exact_, tf32_, captured_;
+  std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<Linears> linears_;
+  std::map<int64_t, std::unique_ptr<Lstm>> lstms_;
+  cudaEvent_t start_, end_;
+};
+
+}  // namespace tare::vendor
+
+namespace tare {
+
+std::unique_ptr<Program> make_program(const Json& job) {
+  const Json& point = job["case"];
+  std::string device = point["device"].as_text();
+  size_t colon = device.find(':');
+  int index = colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
+  bool captured = point["rung"].as_text() == "vendor:graph";
+  auto backend = std::make_unique<vendor::Cuda>(index, job["cache"].as_text(), point["precision"].as_text(), captured);
+  return std::make_unique<vendor::VendorProgram>(job, std::move(backend));
+}
+
+}  // namespace tare
+
+int main() { return tare::work(); }

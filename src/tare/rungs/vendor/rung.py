@@ -1,0 +1,64 @@
+"""The vendor's libraries and nothing above them: a static step of cuDNN and cuBLAS calls, or of BLAS calls."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.rungs.base import Missing
+from tare.rungs.native.build import executable, missing_tools
+from tare.rungs.native.rung import NativeRung
+from tare.rungs.registry import rung, split_name
+from tare.workloads.base import Workload
+
+
+@rung
+class Vendor(NativeRung):
+    name = "vendor"
+    summary = "cuDNN and cuBLAS on a GPU, BLAS on a CPU, called by a C++ program that walks a static plan"
+    variants = {"graph": "the same step captured in a CUDA graph"}
+    program = "tare-vendor-cpu"
+
+    def available(self, device_type: str) -> Missing | None:
+        if device_type not in ("cpu", "cuda"):
+            return Missing(f"it knows no library for {device_type}", "use --device cpu or cuda")
+        lacking = missing_tools("vendor/cuda" if device_type == "cuda" else "vendor/cpu")
+        if lacking is None:
+            return None
+        remedy = "Debian: apt-get install g++ cmake"
+        if device_type == "cuda":
+            remedy += "; a CUDA toolkit; pip install nvidia-cudnn-cu13 nvidia-cublas"
+        return Missing(f"it is built on first use, which needs {lacking}", remedy)
+
+    def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
+        on_cpu = case.device.partition(":")[0] == "cpu"
+        if split_name(case.rung)[1] == "graph" and on_cpu:
+            return "a CUDA graph needs a CUDA device"
+        if on_cpu and case.precision != "fp32":
+            return "on a CPU it computes in fp32 only"
+        if case.optimizer not in (None, "sgd"):
+            return f"its update is SGD with momentum, not {case.optimizer}"
+        if case.precision == "amp-fp16" and case.mode == "train":
+            return "it has no gradient scaler, so float16 autocast does not train there"
+        return None
+
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
+        on_cpu = case.device.partition(":")[0] == "cpu"
+        return (str(executable("tare-vendor-cpu" if on_cpu else "tare-vendor-cuda", on_build)),)
+
+    def staged_as(self, case: Case) -> Case:
+        # The graph is captured by the executable: what it reads is the plain variant's.
+        return msgspec.structs.replace(case, rung=self.name)
+
+    def stage(self, workload: Workload, case: Case, folder: Path) -> None:
+        from tare.rungs.torch.feeds import move
+        from tare.rungs.torch.numerics import PRECISIONS
+        from tare.rungs.torch.optimizers import learning_rate
+        from tare.rungs.vendor.lowering.lower import lower, write
+
+        numerics = PRECISIONS[case.precision]
+        batch = move(workload.inputs(case.batch, case.sizes), "cpu", numerics, case.layout)
+        tensors = (*batch.args, *([batch.target] if case.mode == "train" else []))
+        rate = learning_rate(workload, case) if case.mode == "train" else 0.0
+        write(lower(workload, case, tensors, numerics.storage, numerics.autocast, rate), folder)

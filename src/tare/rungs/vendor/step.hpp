@@ -1,0 +1,135 @@
+// The static step that tare/lowering wrote: values at fixed places in a few regions, operators in order.
+#pragma once
+
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../native/worker/program.hpp"
+
+namespace tare::vendor {
+
+struct Value {
+  std::string name, dtype, region;
+  std::vector<int64_t> shape, strides;
+  int64_t offset = 0, size = 1;
+  bool last = false;
+  char* data = nullptr;
+
+  int64_t element() const { return dtype == "f32" ? 4 : dtype == "i64" ? 8 : dtype == "u8" ? 1 : 2; }
+  int64_t bytes() const { return size * element(); }
+  // Images and filters with the channels last in memory. It is said and not guessed from the strides: those of a single
+  // pixel are the same either way, and the filter of a larger window that goes over it is not.
+  bool channels_last() const { return last; }
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+struct Op {
+  std::string kind;
+  std::map<std::string, Value*> in, out;
+  Json attributes;
+
+  Value* find(const std::string& role) const {
+    auto found = in.find(role);
+    if (found != in.end()) return found->second;
+    found = out.find(role);
+    return found == out.end() ? nullptr : found->second;
+  }
+
+  Value& operator[](const std::string& role) const {
+    Value* found = find(role);
+    if (!found) throw std::runtime_error("the operator " + kind + " lacks its " + role);
+    return *found;
+  }
+
+  int64_t integer(const std::string& name) const { return static_cast<int64_t>(attributes[name].as_number()); }
+  double number(const std::string& name) const { return attributes[name].as_number(); }
+  std::string activation() const { return attributes["activation"].as_text(); }
+  std::vector<int64_t> integers(const std::string& name) const { return list(attributes[name]); }
+
+  static std::vector<int64_t> list(const Json& json) {
+    std::vector<int64_t> made;
+    for (const auto& item : json.list) made.push_back(static_cast<int64_t>(item.as_number()));
+    return made;
+  }
+};
+
+struct Parameter {
+  std::string name;
+  Value *master, *gradient;
+};
+
+// A weight that no step may change: it is frozen, or the loss does not depend on it.
+struct Fixed {
+  std::string name;
+  Value* value;
+};
+
+struct Step {
+  explicit Step(const std::string& folder) {
+    std::ifstream file(folder + "/step.json");
+    if (!file) throw std::runtime_error("cannot read " + folder + "/step.json");
+    Json json = JsonReader::read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+    dtype = json["dtype"].as_text();
+    updates = json["updates"].boolean;
+    for (const auto& [name, bytes] : json["regions"].table) regions[name] = static_cast<int64_t>(bytes.as_number());
+    values.reserve(json["values"].list.size());
+    for (const auto& entry : json["values"].list) values.push_back(read_value(entry));
+    for (const auto& entry : json["ops"].list) ops.push_back(read_op(entry));
+    for (const auto& entry : json["inputs"].list) inputs.push_back(at(entry));
+    for (const auto& entry : json["outputs"].list) outputs.push_back(at(entry));
+    for (const auto& entry : json["parameters"].list)
+      parameters.push_back({entry["name"].as_text(), at(entry["master"]), at(entry["gradient"])});
+    for (const auto& entry : json["fixed"].list) fixed.push_back({entry["name"].as_text(), at(entry["value"])});
+    std::ifstream data(folder + "/data.bin", std::ios::binary);
+    for (const auto& entry : json["contents"].list) {
+      Value* value = at(entry["value"]);
+      std::vector<char> bytes(value->bytes());
+      data.seekg(static_cast<int64_t>(entry["at"].as_number()));
+      if (!data.read(bytes.data(), bytes.size())) throw std::runtime_error(folder + "/data.bin is too short");
+      contents.emplace_back(value, std::move(bytes));
+    }
+  }
+
+  std::string dtype;
+  bool updates = false;
+  std::map<std::string, int64_t> regions;
+  std::vector<Value> values;
+  std::vector<Op> ops;
+  std::vector<Value*> inputs, outputs;
+  std::vector<Parameter> parameters;
+  std::vector<Fixed> fixed;
+  std::vector<std::pair<Value*, std::vector<char>>> contents;
+
+ private:
+  static Value read_value(const Json& json) {
+    Value made;
+    made.name = json["name"].as_text();
+    made.dtype = json["dtype"].as_text();
+    made.region = json["region"].as_text();
+    made.shape = Op::list(json["shape"]);
+    made.strides = Op::list(json["strides"]);
+    made.last = json["channels_last"].boolean;
+    made.offset = static_cast<int64_t>(json["offset"].as_number());
+    for (int64_t n : made.shape) made.size *= n;
+    return made;
+  }
+
+  Op read_op(const Json& json) {
+    Op made;
+    made.kind = json["kind"].as_text();
+    made.attributes = json["attributes"];
+    for (const auto& [role, index] : json["in"].table) made.in[role] = at(index);
+    for (const auto& [role, index] : json["out"].table) made.out[role] = at(index);
+    return made;
+  }
+
+  Value* at(const Json& index) { return &values.at(static_cast<size_t>(index.as_number())); }
+};
+
+}  // namespace tare::vendor

@@ -1,0 +1,1 @@
+"""The operating system: processes, locks, the home folder, scratch files, plug-ins. Used by every other folder."""

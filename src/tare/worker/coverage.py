@@ -1,0 +1,46 @@
+"""The worker's side of coverage: one step of a case under interception, and the registries to hold it against."""
+
+from collections.abc import Callable
+
+import torch
+
+from tare.cases.case import Case
+from tare.measure.interception import (
+    api_calls,
+    api_registry,
+    aten_registry,
+    core_of,
+    core_registry,
+    operator_calls,
+)
+from tare.protocol.messages import Covered, Registered
+from tare.rungs import get_rung
+from tare.rungs.torch.numerics import pin_flags
+from tare.workloads import get_workload
+
+
+def registries() -> Registered:
+    return Registered(torch=str(torch.__version__), api=api_registry(), aten=aten_registry(), core=core_registry())
+
+
+def cover(case: Case) -> Covered:
+    """What a step calls. Each mode has a program of its own: some functions (attention's fast path) look whether
+    one for Python functions is active, and then run other operators."""
+    pin_flags(case)
+    operators, functions = _calls(case, operator_calls), _calls(case, api_calls)
+    api, aten = set(api_registry()), set(aten_registry())
+    return Covered(
+        api=sorted(functions & api),
+        aten=sorted(operators & aten),
+        core=sorted(core_of(operators, set(core_registry()))),
+        others=sorted((functions - api) | (operators - aten)),
+    )
+
+
+def _calls(case: Case, seen_in: Callable[[Callable[[], object]], set[str]]) -> set[str]:
+    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    try:
+        # The first step may do what others do not: an optimizer makes its state, a cache is filled.
+        return seen_in(program.step) | seen_in(program.step)
+    finally:
+        program.close()

@@ -1,0 +1,197 @@
+"""The fork server: a process that has torch imported, touches no device, and forks a worker for each job.
+
+Our own instead of multiprocessing's, because the parent must learn how a worker ended (which signal), must be able
+to kill it with everything it started, and its workers must not outlive it.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1
+CUDA_ERROR_NOT_INITIALIZED = 3
+QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+# What every worker needs.
+ALWAYS = ("torch", "scipy.special", "tare.worker.process", "tare.rungs.torch.program")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--socket", type=int, required=True)
+    parser.add_argument("--preload", default="")
+    args = parser.parse_args()
+    # Ctrl-C reaches the whole foreground group: the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wanted = [name for name in args.preload.split(",") if name]
+    culprit = _preload([*ALWAYS, *wanted])
+    if culprit in wanted:
+        # Not to be undone in this process: it begins again and leaves that import to the workers.
+        wanted.remove(culprit)
+        program = [sys.executable, "-m", "tare.worker.forkserver", "--socket", str(args.socket)]
+        os.execv(sys.executable, [*program, "--preload", ",".join(wanted)])
+    Server(socket.socket(fileno=args.socket)).serve()
+
+
+def _preload(modules: list[str]) -> str | None:
+    """Imports the modules, up to the first that wakes the GPU's driver: that one is returned."""
+    # Nearly all that an import makes stays: looking for garbage meanwhile takes an eighth of torch's import.
+    gc.disable()
+    try:
+        with _quiet_check():
+            for name in modules:
+                # What cannot be imported is the job's failure to report, with its cause, not the server's. A
+                # package that does not fit its torch raises more than ImportError.
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+                if _driver_is_awake():
+                    return name
+    finally:
+        gc.enable()
+    gc.collect()
+    # The collector's marks would unshare every page it visits in the children.
+    gc.freeze()
+    return None
+
+
+@contextlib.contextmanager
+def _quiet_check() -> Iterator[None]:
+    """Packages ask when they are imported whether there is a GPU: here torch answers without waking the driver."""
+    before = os.environ.get(QUIET_CHECK)
+    os.environ[QUIET_CHECK] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[QUIET_CHECK]
+        if before is not None:
+            os.environ[QUIET_CHECK] = before
+
+
+def _driver_is_awake() -> bool:
+    """Whether anything here has initialised CUDA's driver: a process forked after that cannot use a GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
+    except OSError:
+        # Nobody has loaded it.
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != CUDA_ERROR_NOT_INITIALIZED)
+
+
+class Server:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._workers: set[int] = set()
+        self._wake, wake_end = socket.socketpair()
+        for end in (self._wake, wake_end):
+            end.setblocking(False)
+        self._wake_end = wake_end
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_end.fileno(), warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        self._say({"ready": os.getpid()})
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._connection, selectors.EVENT_READ)
+            ready.register(self._wake, selectors.EVENT_READ)
+            while True:
+                for key, _ in ready.select():
+                    if key.fileobj is self._wake:
+                        self._wake.recv(4096)
+                        self._reap()
+                    elif not self._request():
+                        self._end()
+
+    def _request(self) -> bool:
+        """Starts the worker that a request asks for; False when the parent is gone."""
+        text, descriptors = b"", []
+        while not text.endswith(b"\n"):
+            try:
+                part, got, _, _ = socket.recv_fds(self._connection, 65536, 2)
+            except OSError:
+                # The parent went without reading our last words.
+                part, got = b"", []
+            if not part:
+                return False
+            text += part
+            descriptors += got
+        messages, log = descriptors
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(text, messages, log)
+        os.close(messages)
+        os.close(log)
+        self._workers.add(pid)
+        self._say({"pid": pid})
+        return True
+
+    def _become_worker(self, text: bytes, messages: int, log: int) -> NoReturn:
+        code = 70
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            self._connection.close()
+            self._wake.close()
+            self._wake_end.close()
+            die_with_parent()
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            from tare.protocol.jobs import read_job
+            from tare.protocol.messages import Channel
+            from tare.worker.process import run_job
+
+            code = run_job(read_job(text), Channel(messages).send)
+        except BaseException:  # noqa: BLE001 - printed to the log that the parent keeps
+            traceback.print_exc()
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        for pid in list(self._workers):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._workers.discard(pid)
+                self._say({"exited": pid, "status": status})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        try:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        """The parent is gone: no worker may go on measuring for nobody."""
+        for pid in self._workers:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        os._exit(0)
+
+
+def die_with_parent() -> None:
+    """Linux only: if the process that started this one is killed, this one is too. And if memory runs out, the
+    kernel should take the worker, never the parent that keeps the results."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
+        score.write("1000")
+
+
+if __name__ == "__main__":
+    main()

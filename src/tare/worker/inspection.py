@@ -1,0 +1,82 @@
+"""The worker's side of `tare show workload`: parameters, and the FLOPs of one step with what was not counted."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tare.cases.case import Case
+from tare.measure.flops import CountedCalls
+from tare.protocol.messages import Flops, Inspected, Uncounted
+from tare.workloads import Workload, get_workload
+
+SHAPES, RUN = "from shapes, nothing was computed", "counted while it ran"
+
+
+def inspect(case: Case) -> Inspected:
+    """Builds the model on the CPU; its steps are counted from shapes alone where its code allows that."""
+    workload = get_workload(case.workload)
+    model, batch = workload.build(case.sizes), workload.inputs(case.batch, case.sizes)
+    parameters = list(model.parameters())
+    tensors = [leaf for leaf in pytree.tree_leaves(batch.args) if isinstance(leaf, torch.Tensor)]
+    trains = workload.refusal({"train", "fp32", "cpu", "eager"}) is None
+    return Inspected(
+        parameters=sum(p.numel() for p in parameters),
+        trainable=sum(p.numel() for p in parameters if p.requires_grad),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+        buffer_bytes=sum(b.numel() * b.element_size() for b in model.buffers()),
+        inputs=[f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in tensors],
+        infer=_count(lambda: _infer(model.eval(), batch.args)),
+        train=_count(lambda: _train(workload, model.train(), batch)) if trains else None,
+    )
+
+
+def _infer(model: Any, args: tuple[Any, ...]) -> None:
+    with torch.no_grad():
+        model(*args)
+
+
+def _train(workload: Workload, model: Any, batch: Any) -> None:
+    workload.loss(model(*batch.args), batch.target).backward()
+
+
+def _count(step: Callable[[], None]) -> Flops:
+    try:
+        return _counted(step, fake=True)
+    except Exception as error:  # noqa: BLE001 - whatever the model's code does with values that are not there
+        first = error
+    try:
+        return _counted(step, fake=False)
+    except Exception as error:  # noqa: BLE001 - reported: a model that cannot run has no FLOPs, and says why
+        why = f"{type(error).__name__}: {error}" if str(error) else repr(first)
+        return Flops(reason=" ".join(why.split())[:300])
+
+
+def _counted(step: Callable[[], None], fake: bool) -> Flops:
+    total = 0
+    calls: dict[str, list[int]] = {}
+
+    def note(func: Any, _: Any, __: Any, made: Any, flops: int | None) -> None:
+        nonlocal total
+        total += flops or 0
+        if flops is not None or func.is_view:
+            return
+        entry = calls.setdefault(str(func._schema.name).removeprefix("aten::"), [0, 0])
+        entry[0] += 1
+        entry[1] += sum(t.numel() for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor))
+
+    with ExitStack() as modes:
+        if fake:
+            from torch._subclasses.fake_tensor import FakeTensorMode
+
+            modes.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        modes.enter_context(CountedCalls(note))
+        step()
+    uncounted = [Uncounted(operator=name, calls=n, elements=e) for name, (n, e) in calls.items()]
+    return Flops(
+        total=total,
+        how=SHAPES if fake else RUN,
+        uncounted=sorted(uncounted, key=lambda one: -one.elements),
+    )

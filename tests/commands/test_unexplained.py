@@ -1,0 +1,62 @@
+"""What cannot be explained, and what failed: two things, and two exit codes."""
+
+from typing import Any
+
+import pytest
+from builders import ENVIRONMENT, make_case, make_failure, make_record
+
+from tare.commands.explain import Wish, _Explaining
+from tare.commands.explained import Explained
+from tare.commands.traces import unseen
+from tare.execute.catalogue import LocalCatalogue
+from tare.protocol.messages import Probed
+from tare.records.record import Record
+
+
+def make_probed() -> Probed:
+    return Probed(environment=ENVIRONMENT, devices=["cpu"], gpus={}, absent={"cpu": {}}, missing_packages={})
+
+
+def explained(*records: Record) -> Explained:
+    """Nothing here is profiled, so nobody is asked."""
+    nobody: Any = None
+    return _Explaining(nobody, make_probed(), print, Wish()).explain(list(records))
+
+
+def test_a_rung_that_cannot_run_it_is_an_answer() -> None:
+    found = explained(
+        make_record(failure=make_failure(cause="unsupported", message="no operator for aten.expand"))
+    )
+    assert [(skip.cause, skip.reason) for skip in found.skipped] == [
+        ("unsupported", "no operator for aten.expand")
+    ]
+    assert not found.failed
+
+
+@pytest.mark.parametrize("rung", ["libtorch", "aot"])
+def test_an_executable_is_of_no_use_and_it_is_said_why(rung: str) -> None:
+    """Before it is measured in vain."""
+    here = LocalCatalogue(make_probed(), unwanted=unseen)
+    refused = here.refusal(make_case(workload="resnet50", rung=rung, sizes={}))
+    assert refused is not None
+    assert refused[0] == "unsupported"
+    assert "profiler cannot see into" in refused[1]
+    assert here.refusal(make_case(rung="eager", sizes={})) is None
+
+
+def test_an_executable_that_failed_has_failed() -> None:
+    found = explained(
+        make_record(case=make_case(rung="libtorch"), failure=make_failure(cause="signal", message="SIGSEGV"))
+    )
+    assert list(found.failed.values()) == ["signal: SIGSEGV"]
+    assert not found.skipped
+
+
+def test_only_what_is_left_without_any_explanation_is_no_success() -> None:
+    skipped = explained(make_record(failure=make_failure(cause="unsupported", message="no operator")))
+    assert skipped.exit_code == 1
+    some: Any = [object()]
+    skipped.explanations = some
+    assert skipped.exit_code == 0
+    skipped.failed = {"a case": "why"}
+    assert skipped.exit_code == 1

@@ -1,0 +1,242 @@
+"""Builds side by side: how many at once, with how many compilers each, and what a failure leaves."""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+from commandline import start_tare, wait_until
+from typer.testing import CliRunner
+
+from tare.cli import app
+from tare.errors import TareError
+from tare.rungs.native import build
+from tare.rungs.native.architectures import processor
+from tare.rungs.native.commands import Commands
+
+TWO = ("torch", "frames")
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+
+
+def test_components_are_built_at_once_and_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = threading.Barrier(2, timeout=60)
+    given: dict[str, int] = {}
+
+    def meet(component: str, folder: Path, jobs: int, commands: Commands) -> None:  # noqa: ARG001
+        met.wait()
+        given[component] = jobs
+
+    monkeypatch.setattr(build, "_build", meet)
+    folders = build.build_all(TWO, cores=6)
+    assert given == {"torch": 3, "frames": 3}
+    assert folders == {component: build.build_folder(component) for component in TWO}
+
+
+@pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 1), (16, build.MOST_JOBS)])
+def test_no_component_gets_more_compilers_than_it_has_use_for(
+    cores: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, int]] = []
+    monkeypatch.setattr(build, "_build", lambda component, _, jobs, __: given.append((component, jobs)))
+    build.build_all(TWO, cores)
+    assert sorted(given) == [("frames", jobs), ("torch", jobs)]
+
+
+def test_one_that_fails_does_not_keep_the_others_from_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_first(component: str, folder: Path, jobs: int, commands: Commands) -> None:  # noqa: ARG001
+        if component == "torch":
+            raise TareError("planted")
+
+    monkeypatch.setattr(build, "_build", fail_first)
+    made = build.build_all(TWO, cores=1)
+    assert str(made["torch"]) == "planted"
+    assert made["frames"] == build.build_folder("frames")
+
+
+def test_the_command_tells_of_each_component_and_fails_if_one_did(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lacking = {"vendor/cuda": "nvcc"}
+    monkeypatch.setattr(build, "missing_tools", lacking.get)
+    made: dict[str, Path | TareError] = {name: tmp_path / name for name in build.COMPONENTS if name not in lacking}
+    monkeypatch.setattr(build, "build_all", lambda components, cores: {name: made[name] for name in components})  # noqa: ARG005
+    well = CliRunner().invoke(app, ["build", "--json"])
+    assert well.exit_code == 0, well.output
+    assert json.loads(well.stdout)["not_built"] == {"vendor/cuda": "nvcc is missing"}
+    made["torch"] = TareError("planted")
+    ill = CliRunner().invoke(app, ["build", "--json"])
+    assert ill.exit_code == 1
+    said = json.loads(ill.stdout)
+    assert said["not_built"]["torch"] == "planted"
+    assert said["folders"]["frames"] == str(tmp_path / "frames")
+
+
+def test_cmake_s_error_is_told_with_what_it_is_about() -> None:
+    log = "-- ok\nCMake Error in a/CMakeLists.txt:\n  no such thing:\n  as this\n\n\nCMake Error: other\n"
+    assert build._first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
+    simple = 'CMake Error at a:6:\n  The C++ compiler\n\n    "/a/c++"\n\n  is not able.\n\n  It\n'
+    assert build._first_error(simple).endswith('The C++ compiler "/a/c++" is not able.')
+    assert build._first_error("x.cpp:3: error: no\nmore\n") == "x.cpp:3: error: no"
+    assert build._first_error("silence\n") == "see the log"
+
+
+def test_a_build_belongs_to_the_gpus_it_was_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for wanted in ("80", "90", "80;90"):
+        monkeypatch.setenv("CUDAARCHS", wanted)
+        keys.add(build.build_key("vendor/cuda"))
+    assert len(keys) == 3
+
+
+def test_the_key_is_worked_out_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    build._key_of_this_process.cache_clear()
+
+    def answer(component: str) -> str:
+        asked.append(component)
+        return "key"
+
+    monkeypatch.setattr(build, "build_key", answer)
+    folders = {build.build_folder("frames") for _ in range(3)}
+    build._key_of_this_process.cache_clear()
+    assert {folder.name for folder in folders} == {"frames-key"}
+    assert asked == ["frames"]
+
+
+def test_a_build_belongs_to_the_torch_that_it_was_linked_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {component: build.build_key(component) for component in TWO}
+    monkeypatch.setattr(build, "torch_folder", lambda: Path("/another/environment/torch"))
+    after = {component: build.build_key(component) for component in TWO}
+    assert (before["torch"] != after["torch"], before["frames"] == after["frames"]) == (True, True)
+
+
+def test_a_build_belongs_to_its_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.build_key("frames")
+    monkeypatch.setenv("CXXFLAGS", "-O0")
+    assert build.build_key("frames") != before
+
+
+def test_a_build_for_this_processor_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that several machines share: what one of them compiled for itself may end by SIGILL on another."""
+    before = {component: build.build_key(component) for component in ("vendor/cpu", "frames")}
+    monkeypatch.setattr(build, "processor", lambda: "another")
+    after = {component: build.build_key(component) for component in before}
+    assert (before["vendor/cpu"] != after["vendor/cpu"], before["frames"] == after["frames"]) == (True, True)
+
+
+def test_a_processor_is_told_by_what_does_not_change() -> None:
+    assert len(processor().split()) > 3
+    assert processor() == processor()
+    assert "MHz" not in processor()
+
+
+def test_what_a_killed_build_still_writes_is_no_part_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[Path] = []
+
+    def fail(_: list[str], work: Path, __: Commands) -> None:
+        work.mkdir()
+        used.append(work)
+        raise TareError("planted")
+
+    monkeypatch.setattr(build, "_run", fail)
+    for _ in range(2):
+        build.build_all(["frames"], cores=1)
+    assert used[0] != used[1]
+    assert not used[0].exists()
+
+
+# As Ninja starts a compiler: in a group of its own, so that a signal to the builder's group does not reach it.
+HANDS_ON = "import subprocess, sys; subprocess.Popen(['sleep', '600'], process_group=0).wait()"
+
+
+def test_a_build_that_is_given_up_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    commands, codes = Commands(), []
+
+    def wait_for_it() -> None:
+        with (tmp_path / "log").open("w") as log:
+            codes.append(commands.run([sys.executable, "-c", HANDS_ON], log, 600))
+
+    waiting = threading.Thread(target=wait_for_it)
+    waiting.start()
+    wait_until(lambda: bool(_sleepers()))
+    sleepers = _sleepers()
+    commands.stop()
+    waiting.join(60)
+    assert codes == [-signal.SIGKILL]
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in sleepers))
+    with (tmp_path / "log").open("w") as log, pytest.raises(TareError, match="interrupted"):
+        commands.run(["true"], log, 600)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nobody_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    cmake = tmp_path / "bin" / "cmake"
+    cmake.parent.mkdir()
+    cmake.write_text("#!/bin/sh\nsleep 600\n")
+    cmake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{cmake.parent}{os.pathsep}{os.environ['PATH']}")
+    running = start_tare(tmp_path / "home", "build")
+    wait_until(lambda: bool(_sleepers(running.pid)))
+    sleepers = _sleepers(running.pid)
+    running.send_signal(number)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Traceback" not in stderr
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in sleepers))
+
+
+def _sleepers(pid: int | None = None) -> list[psutil.Process]:
+    family = psutil.Process(pid).children(recursive=True)
+    return [one for one in family if "sleep" in one.name()]
+
+
+def test_one_who_waits_for_another_s_build_can_be_interrupted(tmp_path: Path) -> None:
+    commands = Commands()
+    commands.stop()
+    held = build._alone(tmp_path / "a.lock", Commands())
+    with held, pytest.raises(TareError, match="interrupted"), build._alone(tmp_path / "a.lock", commands):
+        raise AssertionError("two at once")
+
+
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TareError, match="cannot build the native rungs"),
+        build._alone(tmp_path / "no" / "a", Commands()),
+    ):
+        raise AssertionError("without a lock")
+
+
+def test_a_compiler_that_is_named_and_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "CXX=no-such-compiler is no program here" in str(build.missing_tools("frames"))
+
+
+def test_a_build_that_gives_no_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "_run", lambda _, work, __: work.mkdir(parents=True, exist_ok=True))
+    made = build.build_all(["frames"], cores=1)["frames"]
+    assert "the build gave no libtare-frames.so, tare-descend" in str(made)
+    assert not build.build_folder("frames").exists()
+
+
+def test_what_is_left_of_a_build_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(_: list[str], work: Path, __: Commands) -> None:
+        work.mkdir(parents=True, exist_ok=True)
+        for program in build.COMPONENTS["frames"]:
+            (work / program).touch()
+
+    monkeypatch.setattr(build, "_run", make)
+    left = build.build_folder("frames")
+    left.mkdir(parents=True)
+    (left / "libtare-frames.so").touch()
+    assert build.build_all(["frames"], cores=1) == {"frames": left}
+    assert (left / "tare-descend").exists()

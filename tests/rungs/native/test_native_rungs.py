@@ -1,0 +1,271 @@
+"""LibTorch and AOTInductor from C++ on the CPU: built on first use, proved equal, no Python in the process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from proof import make
+
+from tare.cases.case import Case, Mode, Optimizer, Precision
+from tare.cases.options import Options
+from tare.errors import TareError
+from tare.execute.executor import LocalExecutor, make_launcher
+from tare.rungs import get_rung
+from tare.rungs.native import build
+from tare.workloads import get_workload
+
+# Nothing here is about time.
+OPTIONS = Options(rounds=1, budget=0.05, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    """One that builds into the user's own cache: the build takes a minute, and its key says when it is stale."""
+    made = LocalExecutor(make_launcher("fork", ("torchvision",)), tmp_path_factory.mktemp("scratch"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
+@pytest.mark.parametrize("rung", ["libtorch", "libtorch:script"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str, mode: Mode) -> None:
+    done = executor.run_round(make(workload, rung, mode), 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.isolation == "executable"
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.undecided == 0
+    if mode == "train":
+        parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
+        assert done.parity.compared == 3 + 2 * parameters
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_weight_that_a_model_uses_twice_is_one_weight_to_the_script(
+    executor: LocalExecutor, optimizer: Optimizer
+) -> None:
+    """GPT-2 reads its words and writes them with the same matrix."""
+    pytest.importorskip("transformers")
+    workload = get_workload("hf_GPT2")
+    case = Case(
+        workload="hf_GPT2",
+        rung="libtorch:script",
+        mode="train",
+        batch=workload.smoke_batch,
+        sizes={**workload.defaults, **workload.smoke_sizes},
+        optimizer=optimizer,
+    )
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+# ResNet-50 once a mode: test_vendor_operators has all it is made of in both layouts, test_curves the other
+# training.
+VENDOR = [
+    ("mlp", "infer", "contiguous"),
+    ("mlp", "train", "contiguous"),
+    ("lstm", "infer", "contiguous"),
+    ("lstm", "train", "contiguous"),
+    ("mnist_cnn", "infer", "contiguous"),
+    ("mnist_cnn", "infer", "channels-last"),
+    ("mnist_cnn", "train", "contiguous"),
+    ("mnist_cnn", "train", "channels-last"),
+    ("resnet50", "infer", "contiguous"),
+    ("resnet50", "train", "channels-last"),
+]
+
+
+@pytest.mark.parametrize(("workload", "mode", "layout"), VENDOR)
+def test_the_vendor_s_library_is_the_same(executor: LocalExecutor, workload: str, mode: Mode, layout: str) -> None:
+    done = executor.run_round(make(workload, "vendor", mode, layout=layout), 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.isolation == "executable"
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.undecided == 0
+    if mode == "train":
+        parameters = len(list(get_workload(workload).build(make(workload, "vendor", mode).sizes).parameters()))
+        assert done.parity.compared == 3 + 2 * parameters
+
+
+# One of a family: other depths are more of the same operators. VGG trains as AlexNet does, and takes the longest.
+TRAINED = ["alexnet", "mobilenet_v2", "mobilenet_v3_large", "phlippe_densenet", "resnext50_32x4d", "squeezenet1_1"]
+NETWORKS = [*((name, "train") for name in TRAINED), *((name, "infer") for name in [*TRAINED, "vgg16"])]
+
+
+@pytest.mark.parametrize(("workload", "mode"), NETWORKS)
+def test_the_vendor_s_library_runs_other_networks(executor: LocalExecutor, workload: str, mode: Mode) -> None:
+    found = get_workload(workload)
+    case = Case(
+        workload=workload,
+        rung="vendor",
+        mode=mode,
+        batch=8,
+        sizes=found.smoke_sizes,
+        optimizer="sgd" if mode == "train" else None,
+    )
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+# Over two values a batch norm knows nothing but their order, and rounding decides more than elsewhere: which ReLUs
+# flip in the first step, and with that the losses of the next ones.
+@pytest.mark.parametrize("workload", ["densenet121", "shufflenet_v2_x1_0", "timm_efficientnet"])
+def test_what_only_rounding_decides_is_not_called_different(executor: LocalExecutor, workload: str) -> None:
+    sizes = get_workload(workload).smoke_sizes
+    case = Case(workload=workload, rung="vendor", mode="train", batch=2, sizes=sizes, optimizer="sgd")
+    done = executor.run_round(case, 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.undecided == 0
+
+
+def test_an_operator_that_is_missing_is_named_in_the_failure(executor: LocalExecutor) -> None:
+    sizes = get_workload("nvidia_deeprecommender").smoke_sizes
+    case = Case(workload="nvidia_deeprecommender", rung="vendor", mode="infer", batch=2, sizes=sizes)
+    done = executor.run_round(case, 0, OPTIONS, check=False)
+    assert done.failure is not None
+    assert done.failure.cause == "unsupported"
+    assert "aten.selu.default" in done.failure.message
+
+
+def test_no_framework_is_in_the_vendor_s_process() -> None:
+    needed = build.executable("tare-vendor-cpu").read_bytes()
+    assert b"libtorch" not in needed
+    assert b"libpython" not in needed
+    assert b"openblas" in needed
+
+
+@pytest.mark.parametrize("rung", ["aot", "aot:python"])
+def test_compiled_ahead_of_time_is_the_same_and_is_compiled_once(executor: LocalExecutor, rung: str) -> None:
+    case = make("mnist_cnn", rung, "infer")
+    first, second = (executor.run_round(case, i, OPTIONS, check=i == 0) for i in range(2))
+    assert first.failure is None, first.failure
+    assert first.parity is not None
+    assert first.parity.status == "same"
+    assert (first.cache, second.cache) == ("cold", "warm")
+
+
+# TorchScript cannot train a softmax under bfloat16 autocast: tests/gpu has that limit.
+LOW = [
+    ("libtorch", "bf16", "infer"),
+    ("libtorch", "bf16", "train"),
+    ("libtorch", "amp-bf16", "infer"),
+    ("libtorch", "amp-bf16", "train"),
+    ("libtorch:script", "bf16", "infer"),
+    ("libtorch:script", "bf16", "train"),
+    ("libtorch:script", "amp-bf16", "infer"),
+]
+
+
+@pytest.mark.parametrize(("rung", "precision", "mode"), LOW)
+def test_low_precision(executor: LocalExecutor, rung: str, precision: Precision, mode: Mode) -> None:
+    done = executor.run_round(make("mnist_cnn", rung, mode, precision), 0, OPTIONS, check=True)
+    assert done.failure is None, done.failure
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+    assert done.parity.error is not None
+    assert done.parity.error > 1e-5, "computed in float32 after all"
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_other_optimizers(executor: LocalExecutor, optimizer: str) -> None:
+    done = executor.run_round(make("mnist_cnn", "libtorch", "train", optimizer=optimizer), 0, OPTIONS, check=True)
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+def test_channels_last(executor: LocalExecutor) -> None:
+    done = executor.run_round(
+        make("resnet50", "libtorch", "infer", layout="channels-last"), 0, OPTIONS, check=True
+    )
+    assert done.parity is not None
+    assert done.parity.status == "same", done.parity
+
+
+def test_threads_are_the_case_s(executor: LocalExecutor) -> None:
+    done = executor.run_round(make("mnist_cnn", "libtorch", "infer", threads=3), 0, OPTIONS, check=False)
+    assert done.failure is None
+    # A number that is no share of the cores, which the tests have by default.
+    assert done.flags["threads"] == "3"
+
+
+def test_no_python_is_in_the_process() -> None:
+    needed = build.executable("tare-libtorch").read_bytes()
+    assert b"libpython" not in needed
+    assert b"libtorch_python" not in needed
+
+
+def test_what_is_not_written_in_cpp_is_refused_by_name() -> None:
+    reason = get_rung("libtorch").supports(make("mlp", "libtorch", "infer"), get_workload("mlp"))
+    assert reason is not None
+    assert "mlp" in reason
+    assert "libtorch:script" in reason
+    case: Case = make("mlp", "aot", "train")
+    assert "inference only" in str(get_rung("aot").supports(case, get_workload("mlp")))
+    amp = msgspec.structs.replace(make("mlp", "libtorch:script", "train"), precision="amp-fp16")
+    assert "scaler" in str(get_rung("libtorch:script").supports(amp, get_workload("mlp")))
+
+
+def test_the_vendor_rung_says_what_it_cannot() -> None:
+    vendor, mlp = get_rung("vendor"), get_workload("mlp")
+    assert "fp32" in str(vendor.supports(make("mlp", "vendor", "infer", "bf16"), mlp))
+    assert "SGD" in str(vendor.supports(make("mlp", "vendor", "train", optimizer="adam"), mlp))
+    assert "CUDA" in str(vendor.supports(make("mlp", "vendor:graph", "infer"), mlp))
+    missing = vendor.available("mps")
+    assert missing is not None
+    assert "mps" in missing.reason
+
+
+def test_without_a_compiler_the_rung_is_not_available_because(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    missing = get_rung("libtorch").available("cpu")
+    assert missing is not None
+    assert "compiler" in missing.reason
+    assert "apt-get" in missing.remedy
+
+
+def test_a_build_that_fails_says_the_first_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "CMakeLists.txt").write_text("message(FATAL_ERROR planted)\n")
+    monkeypatch.setattr(build, "SOURCES", tmp_path / "sources")
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    with pytest.raises(TareError, match=r"cannot build .*build\.log") as caught:
+        build.executable("tare-libtorch")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_build_that_fails_is_the_case_s_failure_and_not_tried_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def refuse(name: str, on_build: object) -> Path:  # noqa: ARG001
+        tried.append(name)
+        raise TareError("cannot build the native rungs: planted")
+
+    monkeypatch.setattr("tare.rungs.libtorch.rung.executable", refuse)
+    executor = LocalExecutor(make_launcher("spawn"), tmp_path)
+    for index in range(2):
+        done = executor.run_round(make("lstm", "libtorch", "infer"), index, OPTIONS, check=False)
+        assert done.failure is not None
+        assert (done.failure.cause, done.failure.stage) == ("not-installed", "build")
+        assert "planted" in done.failure.message
+    assert len(tried) == 1
+
+
+def test_the_key_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.build_key()
+    monkeypatch.setattr(build, "SOURCES", tmp_path)
+    (tmp_path / "a.cpp").write_text("int main() {}")
+    other = build.build_key()
+    (tmp_path / "a.cpp").write_text("int main() { return 1; }")
+    assert len({before, other, build.build_key()}) == 3

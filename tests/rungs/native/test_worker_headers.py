@@ -1,0 +1,169 @@
+"""The C++ side of the protocol, without torch: the example of docs/protocol.md, and the statistics it shares."""
+
+import json
+import subprocess
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import SpawnLauncher
+from tare.records.record import Round
+from tare.rungs.native.build import SOURCES, compiler
+from tare.stats.intervals import median_interval
+
+INTERVALS = r"""
+#include <cstdio>
+#include "worker/interval.hpp"
+int main() {
+  std::vector<double> values;
+  for (double value; std::scanf("%lf", &value) == 1;) values.push_back(value);
+  std::printf("%.17g\n", tare::relative_width(values));
+}
+"""
+READER = r"""
+#include <iostream>
+#include <iterator>
+#include "worker/json.hpp"
+int main() {
+  std::string text((std::istreambuf_iterator<char>(std::cin)), {});
+  try {
+    auto job = tare::JsonReader::read(text);
+    std::cout << job["case"]["workload"].as_text("none") << " " << job["budget_s"].as_number(-1) << "\n";
+  } catch (const std::runtime_error& error) {
+    std::cout << "refused\n";
+  }
+}
+"""
+ARRAYS = r"""
+#include <iostream>
+#include "worker/npy.hpp"
+int main(int, char** words) {
+  try {
+    auto array = tare::read_npy(words[1]);
+    for (auto n : array.shape) std::cout << n << " ";
+    std::cout << "|";
+    for (auto value : array.values) std::cout << " " << value;
+  } catch (const std::runtime_error& error) {
+    std::cout << "refused";
+  }
+}
+"""
+
+
+def compile_to(folder: Path, source: Path) -> Path:
+    program = folder / source.stem
+    found = compiler()
+    assert found, "the tests need a C++ compiler (apt-get install g++)"
+    subprocess.run([found, "-std=c++20", "-O2", "-I", str(SOURCES), str(source), "-o", str(program)], check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("native")
+
+
+@pytest.fixture(scope="module")
+def spun(folder: Path) -> Round:
+    """The example, 300 us a step, measured by the executor like any worker."""
+    program = compile_to(folder, SOURCES / "example" / "spinner.cpp")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TARE_HOME", str(folder))
+        executor = LocalExecutor(SpawnLauncher((str(program),)), folder / "scratch")
+        case = Case(workload="mlp", rung="eager", batch=300)
+        return executor.run_round(case, 0, Options(rounds=1, budget=1.0), check=False)
+
+
+@pytest.mark.alone
+def test_the_example_is_a_rung(spun: Round) -> None:
+    assert spun.failure is None
+    assert [series.kind for series in spun.series] == ["warmup", "pipelined", "latency"]
+    assert spun.host_memory is not None
+    assert 0 < spun.host_memory.peak < 100 * 2**20
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("kind", ["pipelined", "latency"])
+def test_a_step_of_known_length_is_measured_within_one_percent(spun: Round, kind: str) -> None:
+    series = spun.find(kind)  # type: ignore[arg-type]
+    assert series is not None
+    # The quarter of the blocks least disturbed by neighbours: a spin cannot be shorter than its length.
+    seconds = sorted(series.step_seconds())
+    assert median(seconds[: max(len(seconds) // 4, 1)]) == pytest.approx(300e-6, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_interval_of_the_median_is_the_one_of_python(folder: Path, seed: int) -> None:
+    (folder / "intervals.cpp").write_text(INTERVALS)
+    program = folder / "intervals"
+    if not program.exists():
+        compile_to(folder, folder / "intervals.cpp")
+    chance = np.random.default_rng(seed)
+    noise = chance.normal(0, 0.02, [8, 9, 33, 100, 400, 1500][seed])
+    values = 1 + (np.cumsum(noise) if seed % 2 else noise) + np.linspace(0, 0.01 * seed, noise.size)
+    text = " ".join(repr(float(value)) for value in values)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(median_interval(list(values)).width, rel=1e-9)
+
+
+def test_a_job_is_read_and_damage_is_refused(folder: Path) -> None:
+    (folder / "reader.cpp").write_text(READER)
+    program = compile_to(folder, folder / "reader.cpp")
+
+    def read(text: str) -> str:
+        return subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.strip()
+
+    job = json.dumps({"case": {"workload": 'm\u00e9l"p\n'}, "budget_s": 4.5, "list": [1, [], {}, None, True]})
+    assert read(job).endswith("4.5")
+    assert read('{"case": {"workload": "mlp"}, "budget_s": 1}') == "mlp 1"
+    for cut in range(1, len(job) - 1):
+        assert read(job[:cut]) == "refused"
+    assert read("[" * 100_000) == "refused"
+
+
+def test_a_worker_started_by_hand_says_who_starts_it(folder: Path, spun: Round) -> None:  # noqa: ARG001
+    done = subprocess.run([folder / "spinner"], capture_output=True, text=True, env={}, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert "docs/protocol.md" in done.stderr
+
+
+def test_arrays_of_numpy_are_read_and_others_are_refused(folder: Path) -> None:
+    (folder / "arrays.cpp").write_text(ARRAYS)
+    program = compile_to(folder, folder / "arrays.cpp")
+
+    def read(array: np.ndarray) -> str:
+        np.save(folder / "array.npy", array)
+        return subprocess.run([program, folder / "array.npy"], capture_output=True, text=True, check=True).stdout
+
+    assert read(np.array([[1, 2.5, 3], [4, 5, 6]], np.float32)) == "2 3 | 1 2.5 3 4 5 6"
+    assert read(np.array([7, 8], np.float32)) == "2 | 7 8"
+    assert read(np.array(9, np.float32)) == "| 9"
+    assert read(np.zeros((1, 2, 1, 3), np.float32)) == "1 2 1 3 | 0 0 0 0 0 0"
+    assert read(np.arange(3)) == "refused"
+    assert read(np.zeros((2, 3), np.float64)) == "refused"
+    assert read(np.asfortranarray(np.ones((2, 3), np.float32))) == "refused"
+    np.save(folder / "array.npy", np.ones((2, 3), np.float32))
+    whole = (folder / "array.npy").read_bytes()
+    for length in (0, 5, 20, len(whole) - 1):
+        (folder / "array.npy").write_bytes(whole[:length])
+        done = subprocess.run([program, folder / "array.npy"], capture_output=True, text=True, check=True)
+        assert done.stdout == "refused"
+
+
+def test_a_program_that_cannot_answer_another_job_says_so(folder: Path, spun: Round) -> None:  # noqa: ARG001
+    """The example knows no curve: its answer is a failure with a cause, not a measurement."""
+    from tare.execute.rounds import failure_of
+    from tare.execute.supervise import Watchman, supervise
+    from tare.protocol.jobs import CurveJob
+
+    case = Case(workload="mlp", rung="eager", batch=300)
+    job = CurveJob(case=case, data="digits", steps=2, evidence=str(folder), stage=str(folder))
+    process = SpawnLauncher((str(folder / "spinner"),)).launch(job)
+    failure = failure_of(supervise(process, Watchman(30.0)), 30.0)
+    assert failure is not None
+    assert failure.cause == "unsupported"

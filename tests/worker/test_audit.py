@@ -1,0 +1,113 @@
+"""The audit against planted steps: one that is not synchronised, one that lies about its device, honest ones."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tare.measure.clock import Block, Step, WallClock
+from tare.rungs.base import Arrays
+from tare.worker.audit import left_running
+
+pytestmark = pytest.mark.alone
+
+WORK_S = 0.02
+
+
+class ThreadedProgram:
+    """A step that hands its work to a thread and returns at once, as a launch on a device does."""
+
+    device: Any = None
+    build_s = 0.0
+
+    def __init__(self, look_s: float = 0.0) -> None:
+        self.notes: list[str] = []
+        self._look_s = look_s
+        self._running: list[threading.Thread] = []
+
+    def step(self) -> threading.Thread:
+        work = threading.Thread(target=time.sleep, args=(WORK_S,))
+        work.start()
+        self._running.append(work)
+        return work
+
+    def synchronize(self) -> None:
+        while self._running:
+            self._running.pop().join()
+
+    def has_nan(self, result: Any) -> bool:
+        result.join()
+        time.sleep(self._look_s)
+        return False
+
+    def evidence(self) -> Arrays:
+        return {}
+
+    def close(self) -> None:
+        self.synchronize()
+
+
+def forget() -> None:
+    """A synchronisation that does not wait: the planted mistake."""
+
+
+def test_a_step_that_is_still_running_is_caught() -> None:
+    program = ThreadedProgram()
+    found = left_running(program, WallClock(forget, overlaps=True), steps=1)
+    program.close()
+    assert found is not None
+    assert "the step is not synchronised" in found
+
+
+@pytest.mark.parametrize("look_s", [0.0, 0.03])
+def test_an_honest_step_is_not_accused(look_s: float) -> None:
+    """Not even where looking takes longer than the step: it takes as long the second time."""
+    program = ThreadedProgram(look_s)
+    assert left_running(program, WallClock(program.synchronize, overlaps=True), steps=2) is None
+
+
+def test_one_hiccup_is_not_an_accusation() -> None:
+    """The first look of the first try waits, as it would if the machine was busy; the second try is clean."""
+    program = ThreadedProgram()
+    syncs: list[int] = []
+
+    def synchronize() -> None:
+        syncs.append(1)
+        if len(syncs) > 2:
+            program.synchronize()
+
+    assert left_running(program, WallClock(synchronize, overlaps=True), steps=1) is None
+    assert len(syncs) >= 4
+
+
+class DeviceClock:
+    """A clock whose device events say what a test wants."""
+
+    overlaps = True
+
+    def __init__(self, wall_ns: int, device_ns: int | None) -> None:
+        self._wall_ns, self._device_ns = wall_ns, device_ns
+
+    def synchronize(self) -> None: ...
+
+    def time(self, step: Step, steps: int) -> Block:
+        result = [step() for _ in range(steps)][-1]
+        result.join()
+        return Block(0, self._wall_ns, self._device_ns, result)
+
+
+def audit(make: Callable[[], DeviceClock]) -> str | None:
+    return left_running(ThreadedProgram(), make(), steps=1)
+
+
+def test_a_device_that_was_busy_longer_than_the_block_is_caught() -> None:
+    found = audit(lambda: DeviceClock(wall_ns=10_000_000, device_ns=20_000_000))
+    assert found is not None
+    assert found.startswith("the device was busy for 20 ms of a block timed as 10 ms")
+
+
+@pytest.mark.parametrize("device_ns", [None, 5_000_000, 10_000_000, 10_040_000])
+def test_a_device_that_fits_into_the_block_is_not_accused(device_ns: int | None) -> None:
+    assert audit(lambda: DeviceClock(10_000_000, device_ns)) is None

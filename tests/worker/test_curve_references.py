@@ -1,0 +1,55 @@
+"""References of curves that fail: said of every rung that needs them, and made once. Nothing is run here."""
+
+from pathlib import Path
+
+import numpy as np
+from builders import make_case
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.executor import make_launcher
+from tare.execute.launch import Launcher
+from tare.execute.tasks import ErrandExecutor
+from tare.measure.parity import save_reference
+from tare.protocol.jobs import CurveJob, Job, ReferenceJob
+from tare.records.record import Failure
+from tare.worker.loss_curve import write_evidence
+
+CASES = [make_case(rung=rung, mode="train", optimizer="sgd") for rung in ("eager", "torchscript")]
+LATE = Failure(cause="timeout", message="stopped after 9 s")
+
+
+class Pretending(ErrandExecutor):
+    """Every rung's loss is a hundredth off. References fail where `failing` says so of their `widen`."""
+
+    def __init__(self, scratch: Path, *failing: bool) -> None:
+        super().__init__(make_launcher("spawn"), scratch)
+        self.failing, self.jobs = failing, list[Job]()
+
+    def _finish(self, job: Job, case: Case, options: Options, launcher: Launcher | None = None) -> Failure | None:  # noqa: ARG002
+        self.jobs.append(job)
+        if isinstance(job, CurveJob):
+            write_evidence(Path(job.evidence), {"loss/1": np.array(1.01)})
+        elif isinstance(job, ReferenceJob):
+            if job.widen in self.failing:
+                return LATE
+            if not job.widen:
+                save_reference(Path(job.folder), {"loss/1": np.array(1.0)}, {"loss/1": 0.0}, "eager float64")
+        return None
+
+
+def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_path: Path) -> None:
+    executor = Pretending(tmp_path, False)
+    curves = [executor.follow_curve(case, "digits", 1, Options()) for case in CASES]
+    said = ("unchecked", "the reference failed: timeout, stopped after 9 s")
+    assert [(curve.parity.status, curve.parity.reason) for curve in curves] == [said, said]
+    assert [curve.failure for curve in curves] == [None, None]
+    assert len(executor.jobs) == 1
+
+
+def test_a_yardstick_that_cannot_be_widened_is_said_beside_the_verdict(tmp_path: Path) -> None:
+    executor = Pretending(tmp_path, True)
+    curves = [executor.follow_curve(case, "digits", 1, Options()) for case in CASES]
+    why = "judged by one run of eager, since more failed: timeout, stopped after 9 s"
+    assert [(curve.parity.status, curve.parity.reason) for curve in curves] == [("different", why)] * 2
+    assert sum(isinstance(job, ReferenceJob) and job.widen for job in executor.jobs) == 1
