@@ -52,7 +52,7 @@ threads = [1]
 """
 # The workload whose step is made longer, and the figures in which it must show.
 SLOWED = "planted_operator"
-STEP = ("gross", "gross_quiet")
+STEP = ("gross", "gross_p5")
 USUAL = {"PLANTED_MS": "10", "PLANTED_LEAK": "0", "PLANTED_EXTRA": "", "PLANTED_UNITS": "100"}
 
 

@@ -79,7 +79,7 @@ def test_a_suspect_brings_its_twin(tmp_path: Path) -> None:
     setting.use(Shared)
     report = setting.run()
     assert gross(report, CASES[0]).stage == "not confirmed"
-    found = of(report, CASES[0], "gross_quiet")
+    found = of(report, CASES[0], "gross_p5")
     assert found.stage == "confirmed"
     assert found.low <= 1.08 <= found.high
     assert [case.case for case in report.bad] == [CASES[0].key]

@@ -73,8 +73,8 @@ def _quiet_step(done: Round) -> float | None:
 
 
 METRICS: tuple[Metric, ...] = (
-    _timed("gross", "time of one step, back to back", _step("pipelined"), twin="gross_quiet"),
-    _timed("gross_quiet", "the same in the quietest moments of a round", _quiet_step, twin="gross"),
+    _timed("gross", "time of one step, back to back", _step("pipelined"), twin="gross_p5"),
+    _timed("gross_p5", "the same in the quietest moments of a round", _quiet_step, twin="gross"),
     _timed("latency", "time of one step alone", _step("latency")),
     _timed("preparation", "preparation, cold", lambda done: done.prepare_s if done.cache != "warm" else None),
     _timed("preparation_warm", "preparation, warm", lambda done: done.prepare_s if done.cache == "warm" else None),

@@ -9,7 +9,7 @@ from tare.records.record import Record, Round, Series
 from tare.stats.comparison import compare
 from tare.stats.suspicion import MOST_CONFIRM, confirm
 
-QUIET = get_metric("gross_quiet")
+QUIET = get_metric("gross_p5")
 GROSS = get_metric("gross")
 # A neighbour makes the machine a third slower, for a quarter of the time. With these spells one round in thirteen
 # has no quiet moment, and a quarter have a slow median; on a virtual machine of two cores it was one in ten and a
