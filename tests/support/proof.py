@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case, Mode, Precision
-from tare.execute.schedule import reference_case
 from tare.measure.parity import load_reference
+from tare.protocol.jobs import reference_case
 from tare.records.record import Parity
 from tare.rungs import get_rung
 from tare.rungs.torch.numerics import pin_flags

@@ -110,7 +110,7 @@ def test_without_room_for_float64_a_reference_alone_is_of_float32_and_one_beside
 
     monkeypatch.setattr(reference, "_evidence", without_room)
     with pytest.raises(torch.OutOfMemoryError):
-        reference.make_reference(case, tmp_path, beside=True)
+        reference.make_reference(case, tmp_path, parallel=True)
     assert load_reference(tmp_path) is None
     reference.make_reference(case, tmp_path)
     found = load_reference(tmp_path)

@@ -14,11 +14,10 @@ from tare.errors import TareError
 from tare.execute.launch import CannotStart, ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.machine_lock import machine_lock
 from tare.execute.rounds import failed_round, failure_of, now, unchecked, watched_round
-from tare.execute.schedule import reference_case
 from tare.execute.supervise import Ending, Watchman, held_by, supervise
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
-from tare.protocol.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, WarmJob
+from tare.protocol.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, reference_case
 from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
@@ -99,8 +98,6 @@ class LocalExecutor:
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             done = self._run_executable(rung, case, index, options, reference)
-        elif late := self._late.get(self._warming(case)):
-            return failed_round(index, late, isolation=self._launcher.isolation)
         else:
             done = self._run(self._round_job(case, index, options, reference), index, options)
         return done if no_reference is None else msgspec.structs.replace(done, parity=unchecked(no_reference))
@@ -110,7 +107,7 @@ class LocalExecutor:
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             return False
-        return split_name(case.rung)[1] not in rung.solitary and self._warming(case) not in self._late
+        return split_name(case.rung)[1] not in rung.solitary
 
     def job_beside(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
         """The job of the same round for such a process; None while it lacks the reference that it needs."""
@@ -131,9 +128,7 @@ class LocalExecutor:
         rung = get_rung(case.rung)
         if isinstance(rung, NativeRung) and rung.is_executable(case):
             return [self._staging(rung.staged_as(case)), *made]
-        if not rung.caches or split_name(case.rung)[1] in rung.solitary:
-            return made
-        return [self._warming(case), *made]
+        return made
 
     def prepared_ahead(self, job: Job, ending: Ending, options: Options) -> bool:
         """Takes note of how a preparation beside others ended: what it took says nothing, nor does a failure,
@@ -229,10 +224,7 @@ class LocalExecutor:
 
     def _referring(self, reference: Case, options: Options, beside: bool = False) -> ReferenceJob:
         folder = str(self._folder("reference", reference))
-        return ReferenceJob(case=reference, folder=folder, beside=beside, storage=options.reference)
-
-    def _warming(self, case: Case) -> WarmJob:
-        return WarmJob(case=case, cache=str(self.cache_of(case)))
+        return ReferenceJob(case=reference, folder=folder, parallel=beside, storage=options.reference)
 
     def _staging(self, case: Case) -> StageJob:
         return StageJob(case=case, folder=str(self._folder("stage", case)))

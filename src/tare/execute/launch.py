@@ -18,6 +18,7 @@ import msgspec
 from tare.errors import TareError
 from tare.protocol.jobs import Job
 from tare.protocol.messages import DESCRIPTOR
+from tare.system.processes import kill_group
 
 # torch's import on a cold disk can take long; a server that needs more than this is stuck.
 SERVER_START_S = 300.0
@@ -43,16 +44,6 @@ class Launcher(Protocol):
 
     def settle(self) -> None: ...
     def close(self) -> None: ...
-
-
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """To a worker and everything it started: each worker leads a session of its own."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def kill_group(pid: int) -> None:
-    signal_group(pid, signal.SIGKILL)
 
 
 class ForkLauncher:

@@ -11,19 +11,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tare.errors import TareError
-from tare.execute.launch import signal_group
+from tare.system.processes import signal_group
 
 
 class Abandoned(Exception):
     """Everything was interrupted: nobody wants what this worker does."""
-
-
-def await_turn(pipe: Path) -> None:
-    """In the worker: returns when it may measure."""
-    with pipe.open("rb", buffering=0) as gate:
-        if not gate.read(1):
-            raise TareError("nobody is left to say when it may measure")
 
 
 class Lane:

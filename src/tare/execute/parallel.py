@@ -19,9 +19,9 @@ from tare.execute.launch import Process
 from tare.execute.measurement_gate import Lane, Turnstile
 from tare.execute.rounds import now, watched_round
 from tare.execute.runner import Journal, Listener, Side, advance, is_due, is_proved, keep_round
-from tare.execute.schedule import ladders, reference_case
+from tare.execute.schedule import ladders
 from tare.execute.supervise import Ending, Watchman, supervise
-from tare.protocol.jobs import Job, ReferenceJob
+from tare.protocol.jobs import Job, ReferenceJob, reference_case
 from tare.protocol.messages import Message, Stage
 from tare.records.record import BatchSearch, Round
 from tare.rungs import get_rung
@@ -153,7 +153,7 @@ class _Company:
         if job is None:
             return None
         cores = cores_each(self._options.abreast)
-        process = self._launch(msgspec.structs.replace(job, turn=str(lane.pipe), cores=cores), lane)
+        process = self._launch(msgspec.structs.replace(job, gate=str(lane.pipe), compile_threads=cores), lane)
         started, watch = now(), self._executor.watch(due.case.device, process.pid)
 
         def tick() -> None:
@@ -162,7 +162,7 @@ class _Company:
                 watch.poll()
 
         def hear(message: Message) -> None:
-            if isinstance(message, Stage) and message.name == "turn":
+            if isinstance(message, Stage) and message.name == "gate":
                 self._turnstile.waits(lane)
             elif isinstance(message, Stage) and message.name == "report":
                 self._turnstile.has_measured(lane)

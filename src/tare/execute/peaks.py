@@ -3,46 +3,18 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from statistics import median
-from typing import Any
 
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.measure.peaks import SECONDS, Ceiling, ceilings
 from tare.protocol.jobs import PeakJob
-from tare.protocol.messages import Capacity, Measured, Stage
+from tare.protocol.messages import Capacity, Measured
 from tare.records.environment import Environment
-from tare.records.record import Series
 from tare.records.work import Peak, Peaks
 
 BUDGET_S = 1.5
 WIDTH = 0.005
-
-
-def measure_peak(job: PeakJob, send: Callable[[Any], None]) -> None:
-    """In the worker: one ceiling."""
-    import torch
-
-    from tare.measure.devices import make_clock
-    from tare.measure.sampler import Limits, sample
-    from tare.worker.process import DEVICE_WARMUP_S
-
-    found = next(one for one in ceilings(job.device) if one.name == job.name)
-    send(Stage("prepare"))
-    device = torch.device(job.device)
-    if device.index is not None:
-        torch.cuda.set_device(device)
-    load = found.make(job.device)
-    clock = make_clock(device)
-    send(Capacity(amount=load.amount))
-    send(Stage("sample"))
-    at_least = DEVICE_WARMUP_S if clock.overlaps else 0.0
-    with torch.inference_mode():
-        sample(load.step, clock, Limits(job.budget_s, job.width, warmup_at_least_s=at_least), _sender(send))
-
-
-def _sender(send: Callable[[Any], None]) -> Callable[[Series], None]:
-    return lambda series: send(Measured(series))
 
 
 def measure_peaks(

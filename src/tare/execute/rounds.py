@@ -24,9 +24,7 @@ def failure_of(ending: Ending, timeout_s: float) -> Failure | None:
     if ending.killed and said is None:
         return _killed(ending, timeout_s)
     if said is not None:
-        return Failure(
-            cause=said.cause, message=said.message, stage=said.stage or ending.stage, detail=said.detail
-        )
+        return msgspec.structs.replace(said, stage=said.stage or ending.stage)
     if os.WIFSIGNALED(ending.status):
         return _signalled(ending, os.WTERMSIG(ending.status))
     code = os.WEXITSTATUS(ending.status)

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from tare.cases.case import Case
 
 
@@ -21,8 +19,3 @@ def schedule(cases: Iterable[Case], rounds: int) -> Iterator[tuple[Case, int]]:
         for index in range(rounds):
             for case in ladder:
                 yield case, index
-
-
-def reference_case(case: Case) -> Case:
-    """The case whose result all rungs, feeds and layouts of a workload must share."""
-    return msgspec.structs.replace(case, rung="eager", feed="device", layout="contiguous", threads=None)

@@ -11,9 +11,10 @@ from typing import Literal
 import msgspec
 import psutil
 
-from tare.execute.launch import Process, kill_group
+from tare.execute.launch import Process
 from tare.execute.oom import NONE_KILLED, OomKills, OomWatch
 from tare.protocol.messages import LONGEST_LINE, Message, Stage, read_message
+from tare.system.processes import kill_group
 
 TICK_S = 0.05
 # Whoever watches one that stands still should not disturb the one that is measured meanwhile.

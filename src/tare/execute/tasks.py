@@ -13,10 +13,9 @@ from tare.execute.concurrent import Errand, together
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.launch import CannotStart, Launcher, SpawnLauncher
 from tare.execute.rounds import failure_of, unchecked
-from tare.execute.schedule import reference_case
 from tare.execute.supervise import Ending
 from tare.measure.parity import Reference, errors, load_reference
-from tare.protocol.jobs import CurveJob, FramesJob, Job, ReferenceJob, StageJob
+from tare.protocol.jobs import CurveJob, FramesJob, Job, ReferenceJob, StageJob, reference_case
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
@@ -25,8 +24,6 @@ from tare.worker.loss_curve import read_evidence
 from tare.worker.parity_check import judge
 
 COUNTED = "frames.json"
-# How a worker's message begins that refuses what the user gave.
-REFUSED = "BadInput: "
 
 
 class Curve(msgspec.Struct, kw_only=True):
@@ -143,8 +140,8 @@ class ErrandExecutor(LocalExecutor):
         if job not in self._made:
             self._on_stage("reference")
         failure = self._make(job, options)
-        if failure and failure.message.startswith(REFUSED):
-            raise BadInput(failure.message.removeprefix(REFUSED))
+        if failure and failure.exception == BadInput.__name__:
+            raise BadInput(failure.message)
         no_result = Failure(cause="no-result", message="it left nothing that can be read")
         return failure or load_reference(folder) or no_result
 

@@ -20,25 +20,25 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     evidence: str | None = None
     # Whether to name the kernels of a step at the end, where a profiler can see them.
     kernels: bool = False
-    # Where others are prepared beside it: the pipe from which it hears that it is its turn, and how many processes
-    # its compiler may have.
-    turn: str | None = None
-    cores: int = 1
+    # When other cases are prepared at the same time: the pipe from which the worker reads a byte before it
+    # samples, and how many processes its compiler may start.
+    gate: str | None = None
+    compile_threads: int = 1
     protocol: int = PROTOCOL
 
 
 class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
     """Compute what a case should give, in float64 or what `storage` says, into a folder. With `steps`, the curve
     of losses over that many batches of `data`. With `widen`, make the yardstick of the reference that is there
-    know flips. `beside` others, which hold memory of the device, what does not fit in float64 is no reason to make
-    do with less."""
+    know flips. When cases are prepared in `parallel`, others hold memory of the device, so a float64 reference
+    that does not fit fails instead of falling back to float32."""
 
     case: Case
     folder: str
     data: str = ""
     steps: int = 0
     widen: bool = False
-    beside: bool = False
+    parallel: bool = False
     storage: str = "float64"
 
 
@@ -50,13 +50,6 @@ class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field
     folder: str
     data: str = ""
     steps: int = 0
-
-
-class WarmJob(msgspec.Struct, frozen=True, kw_only=True, tag="warm", tag_field="kind"):
-    """Prepare a case and leave what the compilers cache in a folder. Nothing is timed."""
-
-    case: Case
-    cache: str
 
 
 class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
@@ -142,7 +135,6 @@ Job = (
     RoundJob
     | ReferenceJob
     | StageJob
-    | WarmJob
     | CheckJob
     | CurveJob
     | FramesJob
@@ -156,6 +148,11 @@ Job = (
 )
 
 _jobs = msgspec.json.Decoder(Job)
+
+
+def reference_case(case: Case) -> Case:
+    """The case whose result all rungs, feeds and layouts of a workload must share."""
+    return msgspec.structs.replace(case, rung="eager", feed="device", layout="contiguous", threads=None)
 
 
 def read_job(text: bytes | str) -> Job:

@@ -23,7 +23,7 @@ class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
     """Where the worker is now: if it dies, it died there."""
 
     name: Literal[
-        "start", "build", "prepare", "turn", "warm-up", "sample", "audit", "parity", "report", "profile", "count"
+        "start", "build", "prepare", "gate", "warm-up", "sample", "audit", "parity", "report", "profile", "count"
     ]
 
 

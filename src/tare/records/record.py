@@ -1,7 +1,4 @@
-"""The record of a case: what was measured, where, in which rounds, with every raw sample.
-
-The version is major.minor: a reader takes any minor of its major and refuses another major.
-"""
+"""The record of a case: what was measured, where, in which rounds, with every raw sample."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +7,7 @@ import msgspec
 from tare.cases.case import Case, Count
 from tare.records.environment import Environment
 
-VERSION = "1.2"
+VERSION = "1"
 
 Cause = Literal[
     "exception",
@@ -26,18 +23,19 @@ Cause = Literal[
 ]
 SeriesKind = Literal["warmup", "pipelined", "latency"]
 Stop = Literal["width", "budget", "steady", "unsteady"]
-# Throughput rises no more, memory is full, a step has outgrown the time for it, another failure than memory's, or
-# no larger batch is tried.
+# A search for a batch size ends when throughput stops rising, memory is full, a step takes too long, a batch fails
+# for another reason than memory, or the largest batch has been tried.
 SearchStop = Literal["throughput", "memory", "time", "failure", "largest"]
 ParityStatus = Literal["same", "different", "nan", "unchecked"]
 
-# Bounded, because a larger number can be read but neither written again nor turned into a float.
+# msgspec decodes larger integers than it encodes, so these have an upper bound.
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Steps = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
-# Files are named by it.
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+# An id becomes part of a file name.
 Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_][0-9A-Za-z_.+-]*\Z", max_length=64)]
 Moment = Annotated[
     str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d[0-9:.]*(Z|[+-]\d\d:\d\d)?\Z", max_length=40)
@@ -45,7 +43,7 @@ Moment = Annotated[
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Timed blocks of one kind. Entry i took wall_ns[i] for steps[i] steps and began at at_ns[i]."""
+    """Timed blocks of one kind. Block i ran steps[i] steps, took wall_ns[i] and began at at_ns[i]."""
 
     kind: SeriesKind
     steps: list[Steps]
@@ -62,11 +60,11 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("the lists of a series differ in length")
 
     def step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float]:
-        """Seconds of one step by the wall clock, block by block, without the throttled blocks."""
+        """Seconds per step by the wall clock, one value a block, without the throttled blocks."""
         return self._per_step(self.wall_ns, throttled)
 
     def device_step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float] | None:
-        """The same between device events, where the device has any."""
+        """Seconds per step between device events; None where the device has no events."""
         return None if self.device_ns is None else self._per_step(self.device_ns, throttled)
 
     def _per_step(self, taken_ns: list[int], throttled: frozenset[int]) -> list[float]:
@@ -78,7 +76,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """VmHWM, reset before: `prepare_peak` while building and preparing, `peak` while stepping."""
+    """Peak resident memory (VmHWM) after a reset: `prepare_peak` until the first step has run, `peak` afterwards."""
 
     peak: Bytes
     prepare_peak: Bytes
@@ -87,7 +85,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Three named figures while stepping: what the allocator gave out, what it held, what NVML saw."""
+    """Peaks while stepping: bytes the allocator handed out, bytes it reserved, bytes NVML attributes to it."""
 
     allocated_peak: Bytes | None = None
     reserved_peak: Bytes | None = None
@@ -97,7 +95,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """Readings in the order of time: entry i was read at at_ns[i], by the clock of the series."""
+    """Readings over time; reading i was taken at at_ns[i], on the clock of the series."""
 
     at_ns: list[Nanoseconds]
     host: list[Bytes]
@@ -109,7 +107,11 @@ class MemoryTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine during a round, seen from outside the measured process. What cannot be read is absent."""
+    """The machine during a round, read by the parent process. What this machine does not report is absent.
+
+    The three CPU shares are of all the machine's cores: `cpu_load` over the whole round, `cpu_other_load` (processes
+    that do not belong to this run) and `cpu_steal` (taken by the hypervisor) while the steps were sampled.
+    """
 
     samples: Number = 0
     sm_clock_mhz: list[float] | None = None
@@ -120,34 +122,55 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     throttle_reasons: list[str] = []
     other_gpu_processes: Number | None = None
     cpu_load: float | None = None
+    cpu_other_load: float | None = None
+    cpu_steal: float | None = None
+    # Speed of a fixed loop after sampling divided by its speed before: below 1 the CPU became slower.
     cpu_pace: float | None = None
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the rung is from the reference. `error` and `tolerance` are those of the worst tensor."""
+    """How far a rung is from the reference. `error` and `tolerance` belong to the worst tensor."""
 
     status: ParityStatus
     error: float | None = None
     tolerance: float | None = None
     worst: str | None = None
     compared: Number = 0
-    # Tensors in which eager itself is so far off at this precision that they prove nothing.
+    # Tensors in which eager itself is so inexact at this precision that they prove nothing.
     undecided: Number = 0
     reference: str = ""
     reason: str = ""
 
 
+class Net(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the device computed, from a few profiled steps after the timing.
+
+    A profiler does not slow a GPU's kernels, so `busy_s` is the union of their intervals in one step. It does slow a
+    CPU's operators, so there only `share`, of the profiled steps' time, is kept. Without either, `reason` says why.
+    """
+
+    steps: Number = 0
+    busy_s: Seconds | None = None
+    share: Share | None = None
+    # True where `busy_s` includes gaps between kernels, so that the device computed for at most that long.
+    upper_bound: bool = False
+    method: str = ""
+    reason: str = ""
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a round or a case has no result, and in which stage; `detail` is for a developer."""
+    """Why a round or a case has no result, and in which stage. `exception` names the class of the exception that a
+    Python worker raised; `detail` is for a developer."""
 
     cause: Cause
     message: str
     stage: str = ""
+    exception: str = ""
     detail: str = ""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh process. A failed round keeps what it had measured before it failed."""
+    """One fresh process that measured the case once. A failed round keeps what it measured before it failed."""
 
     index: Number
     started: str
@@ -157,17 +180,19 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     prepare_s: Seconds | None = None
     cache: Literal["cold", "warm", "none"] = "none"
     series: list[Series] = []
-    # For each kind of series, the indices of its blocks that were taken under throttling.
+    # For each kind of series, the indices of the blocks that were taken under throttling.
     throttled: dict[SeriesKind, list[Number]] = {}
     host_memory: HostMemory | None = None
     device_memory: DeviceMemory | None = None
     telemetry: Telemetry | None = None
-    # What one step does, counted (operators, copies, ...): the same in every round of one version.
+    # What one step does (operators, bytes copied, ...), counted rather than timed.
     counts: dict[str, Bytes] = {}
-    # How often a step called each operator and launched each kernel, from workers that can see them.
+    # How often one step called each operator and launched each kernel, where the worker can tell.
     operators: dict[str, Number] = {}
     kernels: dict[str, Number] = {}
-    # Memory as it was seen from outside while sampling: does it grow from step to step?
+    # From the first round of a case only.
+    net: Net | None = None
+    # Memory while sampling, to see whether it grows from step to step.
     memory_trace: MemoryTrace | None = None
     parity: Parity | None = None
     flags: dict[str, str] = {}
@@ -179,14 +204,14 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch that a search tried, with the round that measured it; running out of memory is an outcome here."""
+    """One batch size that a search tried, with the round that measured it (or that ran out of memory)."""
 
     batch: Count
     round: Round
 
 
 class BatchSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """How the batch of a case was found: every point of the curve, and what ended the search."""
+    """How the batch size of a case was found: every batch tried on `rung`, and what ended the search."""
 
     chosen: Count
     stop: SearchStop
@@ -206,7 +231,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     rounds: list[Round]
     parity: Parity
     failure: Failure | None = None
-    # Where the batch was searched for: on the rung that the search ran on.
+    # Present on the record of the rung that the batch size was searched on.
     search: BatchSearch | None = None
 
     @property
@@ -215,7 +240,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """The rung found out, on its way, that it cannot run this workload: an answer, not a failure."""
+        """The rung found, while preparing, that it does not support this workload. That is not a failure."""
         return self.failure is not None and self.failure.cause == "unsupported"
 
     @property

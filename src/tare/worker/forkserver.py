@@ -19,7 +19,8 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-PR_SET_PDEATHSIG = 1
+from tare.system.processes import die_with_parent, kill_group
+
 CUDA_ERROR_NOT_INITIALIZED = 3
 QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # What every worker needs.
@@ -178,19 +179,8 @@ class Server:
     def _end(self) -> NoReturn:
         """The parent is gone: no worker may go on measuring for nobody."""
         for pid in self._workers:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            kill_group(pid)
         os._exit(0)
-
-
-def die_with_parent() -> None:
-    """Linux only: if the process that started this one is killed, this one is too. And if memory runs out, the
-    kernel should take the worker, never the parent that keeps the results."""
-    if not sys.platform.startswith("linux"):
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
-        score.write("1000")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ def reference(job: jobs.ReferenceJob, send: Send) -> None:  # noqa: ARG001
     if job.widen:
         widen_reference(job.case, Path(job.folder), job.data, job.steps)
         return
-    with one_core(job.beside):
-        make_reference(job.case, Path(job.folder), job.data, job.steps, job.beside, job.storage)
+    with one_core(job.parallel):
+        make_reference(job.case, Path(job.folder), job.data, job.steps, job.parallel, job.storage)
 
 
 @does(jobs.StageJob)
@@ -39,13 +39,6 @@ def stage(job: jobs.StageJob, send: Send) -> None:
     from tare.worker import executables
 
     send(executables.stage(job))
-
-
-@does(jobs.WarmJob)
-def warm(job: jobs.WarmJob, send: Send) -> None:  # noqa: ARG001
-    from tare.worker.compiler_cache import fill_cache
-
-    fill_cache(job.case, job.cache)
 
 
 @does(jobs.CheckJob)
@@ -95,7 +88,7 @@ def count(job: jobs.CountJob, send: Send) -> None:
 
 @does(jobs.PeakJob)
 def peak(job: jobs.PeakJob, send: Send) -> None:
-    from tare.execute.peaks import measure_peak
+    from tare.worker.peaks import measure_peak
 
     measure_peak(job, send)
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tare.cases.case import Case
-from tare.execute.schedule import reference_case
 from tare.measure.parity import Reference, compare, load_reference
+from tare.protocol.jobs import reference_case
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
 

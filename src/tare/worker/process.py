@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from tare.cases.case import Case
-from tare.errors import Unsupported, first_line
-from tare.execute.measurement_gate import await_turn
+from tare.errors import TareError, Unsupported, first_line
 from tare.protocol.jobs import Job, RoundJob, read_job
 from tare.protocol.messages import (
     DESCRIPTOR,
@@ -28,7 +27,8 @@ from tare.protocol.messages import (
     Stage,
     Weighed,
 )
-from tare.records.record import Failure, Series
+from tare.records.record import Cause, Failure, Series
+from tare.system.processes import die_with_parent
 from tare.worker.audit import left_running
 from tare.worker.compiler_cache import use_cache
 from tare.worker.cpu_limits import limit_compilers, may_build_on_one_core, one_core
@@ -58,7 +58,7 @@ def run_job(job: Job, send: Send) -> int:
             DUTIES[type(job)](job, send)
         send(Done())
         return 0
-    except Exception as error:  # noqa: BLE001 - the cause is recorded: that is this function's purpose
+    except BaseException as error:  # noqa: BLE001 - recorded as a failure, also a SystemExit with a text
         send(Failed(classify(error)))
         return 1
 
@@ -82,9 +82,9 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     spin_before = spin_ns()
     send(Stage("build"))
     began = time.perf_counter()
-    if job.turn:
-        limit_compilers(job.cores)
-    with one_core(job.turn is not None and may_build_on_one_core(case)):
+    if job.gate:
+        limit_compilers(job.compile_threads)
+    with one_core(job.gate is not None and may_build_on_one_core(case)):
         program = rung.prepare(get_workload(case.workload), case)
     clock = make_clock(program.device)
     device = DeviceMeter(program.device, nvml)
@@ -99,9 +99,9 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     # What was made so far lives to the end: the collector need not look at it in every step.
     gc.collect()
     gc.freeze()
-    if job.turn:
-        send(Stage("turn"))
-        await_turn(Path(job.turn))
+    if job.gate:
+        send(Stage("gate"))
+        wait_at_gate(Path(job.gate))
         # The processor's pace while others were prepared is not that of the steps.
         spin_before = spin_ns()
     send(Stage("sample"))
@@ -130,7 +130,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     waiting = left_running(program, clock, max(taken[1].steps))
     if waiting:
         return Failure(cause="unsynchronised", message=waiting, stage="audit")
-    if job.turn:
+    if job.gate:
         # The rest can be done beside others.
         send(Stage("report"))
     if job.reference:
@@ -142,22 +142,28 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     return None
 
 
+def wait_at_gate(pipe: Path) -> None:
+    """Returns when the parent lets this process measure: until then other processes are prepared or measured."""
+    with pipe.open("rb", buffering=0) as gate:
+        if not gate.read(1):
+            raise TareError("the parent is gone: nobody opens the measurement gate")
+
+
 def classify(error: BaseException) -> Failure:
-    """An exception as a failure with its cause."""
-    text = f"{type(error).__name__}: {error}"
-    detail = "".join(traceback.format_exception(error))[-8000:]
-    cause = "exception"
+    """An exception as a failure with its cause. Our own errors need no class name in front of their text."""
+    name, text = type(error).__name__, first_line(error)
+    cause: Cause = "exception"
     if isinstance(error, Unsupported):
-        return Failure(cause="unsupported", message=str(error))
-    if type(error).__name__ == "OutOfMemoryError" or any(sign in text for sign in DEVICE_MEMORY):
+        cause = "unsupported"
+    elif name == "OutOfMemoryError" or any(sign in str(error) for sign in DEVICE_MEMORY):
         cause = "device-oom"
-    elif isinstance(error, MemoryError) or any(sign in text for sign in HOST_MEMORY):
+    elif isinstance(error, MemoryError) or any(sign in str(error) for sign in HOST_MEMORY):
         cause = "host-oom"
     elif isinstance(error, ModuleNotFoundError):
         cause = "not-installed"
-    said = first_line(error)
-    message = (f"{type(error).__name__}: {said}" if said else type(error).__name__)[:500]
-    return Failure(cause=cause, message=message, detail=detail)  # type: ignore[arg-type]
+    message = text if text and isinstance(error, TareError) else f"{name}: {text}" if text else name
+    detail = "" if cause == "unsupported" else "".join(traceback.format_exception(error))[-8000:]
+    return Failure(cause=cause, message=message[:500], exception=name, detail=detail)
 
 
 def _count(rung: Any, program: Any, case: Case) -> tuple[dict[str, int], dict[str, int]]:
@@ -202,8 +208,6 @@ def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
 
 def main() -> int:
     """As a program: the job on standard input, the messages on the descriptor in TARE_FD."""
-    from tare.worker.forkserver import die_with_parent
-
     die_with_parent()
     channel = Channel(int(os.environ.pop(DESCRIPTOR)))
     return run_job(read_job(sys.stdin.buffer.read()), channel.send)

@@ -44,12 +44,12 @@ REACH = YARDSTICKS
 
 
 def make_reference(
-    case: Case, folder: Path, data: str = "", steps: int = 0, beside: bool = False, storage: str = "float64"
+    case: Case, folder: Path, data: str = "", steps: int = 0, parallel: bool = False, storage: str = "float64"
 ) -> None:
     """Computes the reference and eager's own error at the case's precision into a folder: for the first steps on
     the workload's own batch or, with `steps`, for a curve of losses on real data. In float32 where float64 has no
-    room, unless that is for others `beside` it, and where `storage` asks for it; but never by itself what is in
-    float32."""
+    room, unless other processes that work in `parallel` took it, and where `storage` asks; but a float32 case
+    is never compared with float32."""
     pin_flags(msgspec.structs.replace(case, precision="fp32"))
     device = "cpu" if case.device_type in WITHOUT_FLOAT64 else case.device
     batches = batches_of(case, data, steps) if steps else []
@@ -58,7 +58,7 @@ def make_reference(
     try:
         reference = _evidence(wanted, reference_numerics(case.precision, storage), batches)
     except torch.OutOfMemoryError:
-        if beside:
+        if parallel:
             raise
         torch.cuda.empty_cache()
         storage = "float32"
