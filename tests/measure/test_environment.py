@@ -11,7 +11,7 @@ import tare
 from tare.measure import health
 from tare.measure.environment import PLACES, collect, collect_without_torch
 from tare.measure.nvml import Gpu
-from tare.records.environment import Environment, differences
+from tare.records.environment import Environment, difference_lines
 
 ROOT = Path(tare.__file__).parents[2]
 
@@ -72,7 +72,7 @@ def test_the_load_is_noted_but_never_compared(found: Environment) -> None:
     other = Environment(
         machine=found.machine, software=found.software, flags=found.flags, circumstances={"load_1min": "99"}
     )
-    assert differences(found, other) == []
+    assert difference_lines(found, other) == []
     assert other.id == found.id
 
 

@@ -3,16 +3,16 @@
 from builders import ENVIRONMENT
 from msgspec.structs import replace
 
-from tare.records.environment import Environment, differences
+from tare.records.environment import Environment, difference_lines
 
 
 def test_the_same_environment_differs_in_nothing() -> None:
-    assert differences(ENVIRONMENT, ENVIRONMENT) == []
+    assert difference_lines(ENVIRONMENT, ENVIRONMENT) == []
 
 
 def test_circumstances_are_not_compared() -> None:
     later = replace(ENVIRONMENT, circumstances={"host": "another", "load_1min": "99"})
-    assert differences(ENVIRONMENT, later) == []
+    assert difference_lines(ENVIRONMENT, later) == []
     assert later.id == ENVIRONMENT.id
     assert later != ENVIRONMENT
 
@@ -24,12 +24,12 @@ def test_each_difference_is_a_line_that_names_both_sides() -> None:
         software={"python": "3.12.0", "torch": "2.10.0", "tare": "0.1.0", "jax": "0.10"},
         flags={},
     )
-    assert differences(ENVIRONMENT, other) == [
+    assert difference_lines(ENVIRONMENT, other) == [
         "machine.cores: 2 against 4",
         "software.jax: absent against 0.10",
         "flags.tf32: off against absent",
     ]
-    assert differences(other, ENVIRONMENT)[0] == "machine.cores: 4 against 2"
+    assert difference_lines(other, ENVIRONMENT)[0] == "machine.cores: 4 against 2"
 
 
 def test_the_id_follows_what_is_compared_and_no_order() -> None:

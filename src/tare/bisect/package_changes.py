@@ -12,7 +12,7 @@ from tare.bisect.worktrees import Place
 from tare.errors import BadInput
 from tare.guard.environment_diff import name_differences
 from tare.guard.metrics import METRICS
-from tare.records.environment import differences
+from tare.records.environment import difference_lines
 
 MOST_FILES, MOST_CALLS = 15, 10
 # Five values of noise on either side are apart by chance once in 126 times.
@@ -26,7 +26,7 @@ def what_changed(
     lines = _figures(before, after) + _calls(before[-1], after[-1])
     a, b = before[-1].environment, after[-1].environment
     if a and b:
-        lines += differences(a, b)
+        lines += difference_lines(a, b)
     if spec.has_own_python:
         lines += _packages(places)
     if spec.repo:

@@ -28,13 +28,13 @@ from tare.guard.missing import refuse_impossible
 from tare.guard.standing import another_version, differences_here, standing
 from tare.guard.thresholds import Thresholds
 from tare.protocol.messages import Probed
-from tare.records.environment import VARIABLE, Difference, Environment, differing
+from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.record import Record
 from tare.report.progress import Progress
 from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
-from tare.store.run_lock import Claims
+from tare.store.run_lock import RunLocks
 from tare.store.selectors import BASELINE_SIDE, CONFIRMATION, select_records
 
 # Rounds of a first measurement, unless the plan or the command line says otherwise.
@@ -106,8 +106,8 @@ class CheckSession:
                 executors.append((before, was.environment))
             compared = stored if baseline is None or version else standing(stored, cases, baseline)
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
-            claims = stack.enter_context(Claims())
-            opener = _Opener(self._plan, self._options, store, executors, cases, version, again, claims)
+            run_locks = stack.enter_context(RunLocks())
+            opener = _Opener(self._plan, self._options, store, executors, cases, version, again, run_locks)
 
             def renew(due: Sequence[Case]) -> None:
                 progress.stage("new processes")
@@ -160,7 +160,7 @@ class CheckSession:
             subjects, hindrances = differences_here(stored, environment)
         else:
             meant = {f"flags.{VARIABLE}{name}" for name in version.variables}
-            every = differing(executors[1][1], environment)
+            every = environment_differences(executors[1][1], environment)
             hindrances = [
                 d for d in every if d.group == "machine" or (d.group == "flags" and d.field not in meant)
             ]
@@ -183,10 +183,10 @@ class _Opener:
         cases: Sequence[Case],
         version: Version | None,
         again: bool,
-        claims: Claims,
+        run_locks: RunLocks,
     ) -> None:
         self._name, self._options, self._store = f"check {plan.name}", options, store
-        self._executors, self._cases, self._again, self._claims = executors, list(cases), again, claims
+        self._executors, self._cases, self._again, self._run_locks = executors, list(cases), again, run_locks
         # Two versions may look alike as environments. And beside another version, or none, the rounds of this one
         # were not measured side by side with it.
         self._version = [version.python, sorted(version.variables.items())] if version else []
@@ -226,8 +226,8 @@ class _Opener:
                 journal.finish()
 
     def _open(self, mark: str, name: str) -> StoreJournal:
-        earlier = resume(self._store, mark, self._claims) if self._again else None
-        return earlier or begin(self._store, name, mark, [], self._claims)
+        earlier = resume(self._store, mark, self._run_locks) if self._again else None
+        return earlier or begin(self._store, name, mark, [], self._run_locks)
 
 
 def reproduce(arguments: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def comparable_records(store: Store, cases: Sequence[Case], environment: Environ
     found = [
         record
         for record in store.find(Query(fields=(("workload", workloads),)))
-        if record.environment.place == environment.place and record.run not in beside
+        if record.environment.base_id == environment.base_id and record.run not in beside
     ]
     return sorted(newest_of_each_case(found), key=lambda record: record.created, reverse=True)
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from tare.errors import BadInput
-from tare.records.environment import Difference, Environment, differing
+from tare.records.environment import Difference, Environment, environment_differences
 from tare.records.figures import good_rounds
 from tare.records.record import Record
 
@@ -27,14 +27,14 @@ def split_differences(
     subjects: dict[Difference, None] = {}
     hindrances: dict[Difference, None] = {}
     for a, b in pairs:
-        for difference in differing(a.environment, b.environment):
+        for difference in environment_differences(a.environment, b.environment):
             (subjects if _is_subject(difference, meant) else hindrances)[difference] = None
     return list(subjects), list(hindrances)
 
 
 def hindering(a: Environment, b: Environment) -> list[Difference]:
     """What keeps figures of two environments from being compared."""
-    return [one for one in differing(a, b) if not _is_subject(one)]
+    return [one for one in environment_differences(a, b) if not _is_subject(one)]
 
 
 def refuse(

@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from tare.guard.metrics import Metric, values
-from tare.records.environment import Environment, differences
+from tare.records.environment import Environment, difference_lines
 from tare.records.record import Record
 from tare.stats.changepoints import Course, Step, every_change, find_steps, shortest_plateau
 from tare.store.importers.point import ForeignPoint
@@ -139,7 +139,7 @@ def _jump(step: Step, points: Sequence[Point]) -> Jump:
     after, until = points[step.earliest - 1], points[step.latest]
     changed: list[str] = []
     if after.environment and until.environment:
-        changed = differences(after.environment, until.environment)
+        changed = difference_lines(after.environment, until.environment)
     if len(changed) > MOST_CHANGES:
         changed = [*changed[:MOST_CHANGES], f"... and {len(changed) - MOST_CHANGES} more"]
     return Jump(

@@ -7,7 +7,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.errors import BadInput
 from tare.guard.comparable import split_differences
-from tare.records.environment import VARIABLE, Difference, Environment, differing
+from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.record import Record
 
 
@@ -32,7 +32,7 @@ def differences_here(
     baseline may hold records of several machines; one of another is enough to hinder."""
     here = _without_pins(environment)
     pairs = []
-    for record in {record.environment.place: record for record in records}.values():
+    for record in {record.environment.base_id: record for record in records}.values():
         before = msgspec.structs.replace(record, environment=_without_pins(record.environment))
         pairs.append((before, msgspec.structs.replace(record, environment=here)))
     return split_differences(pairs)
@@ -41,8 +41,8 @@ def differences_here(
 def another_version(records: Sequence[Record], environment: Environment) -> list[Difference]:
     """Where the interpreter given as the baseline's is not what the baseline was measured with."""
     found: dict[Difference, None] = {}
-    for record in {record.environment.place: record for record in records}.values():
-        for one in differing(_without_pins(record.environment), _without_pins(environment)):
+    for record in {record.environment.base_id: record for record in records}.values():
+        for one in environment_differences(_without_pins(record.environment), _without_pins(environment)):
             if one.group == "software":
                 found[one] = None
     return list(found)

@@ -1,4 +1,4 @@
-"""The result of a case as a typed, versioned document. Data only: who measures and who stores is elsewhere."""
+"""The result of a case as a typed, versioned document."""
 
 from tare.records.record import Failure, Record, Round, Series
 

@@ -1,16 +1,15 @@
-"""What is different between two records: the case, the environment, the figures with their noise."""
+"""The differences between two records: case, environment, figures."""
 
 import msgspec
 
-from tare.records.environment import differences
-from tare.records.figures import device_peak, device_time, gross, host_peak, latency, preparation
+from tare.records.environment import difference_lines
+from tare.records.figures import device_peak, device_time, gross, host_peak, latency, net, preparation
 from tare.records.record import Record
 from tare.stats.intervals import Interval
 
 
 class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure. `clear` says that the two intervals do not touch; None where one of them has no sound
-    interval."""
+    """`clear` is True where the two intervals do not overlap, and None where either has no valid interval."""
 
     name: str
     unit: str
@@ -29,9 +28,9 @@ class RecordChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_changes(before: Record, after: Record) -> RecordChanges:
-    """Figures side by side; that two environments differ is said, not hidden."""
     figures = [
         _interval("gross", gross(before), gross(after)),
+        _plain("net", "s", net(before), net(after)),
         _interval("latency", latency(before), latency(after)),
         _plain("device time", "s", device_time(before), device_time(after)),
         _plain("preparation, cold", "s", preparation(before)[0], preparation(after)[0]),
@@ -43,7 +42,7 @@ def record_changes(before: Record, after: Record) -> RecordChanges:
         before=before.id,
         after=after.id,
         case=_case(before, after),
-        environment=differences(before.environment, after.environment),
+        environment=difference_lines(before.environment, after.environment),
         figures=[figure for figure in figures if figure.before is not None or figure.after is not None],
     )
 
@@ -62,5 +61,5 @@ def _plain(name: str, unit: str, before: float | None, after: float | None) -> F
 
 
 def _case(before: Record, after: Record) -> list[str]:
-    one, other = (msgspec.structs.asdict(record.case) for record in (before, after))
-    return [f"{name}: {one[name]} against {other[name]}" for name in one if one[name] != other[name]]
+    old, new = (msgspec.structs.asdict(record.case) for record in (before, after))
+    return [f"{name}: {old[name]} against {new[name]}" for name in old if old[name] != new[name]]

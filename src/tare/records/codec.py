@@ -1,4 +1,4 @@
-"""Records to JSON and back. What comes from outside is checked, never executed, and refused in one line."""
+"""Records to JSON and back. Input is validated; what is malformed is refused with a one-line BadInput."""
 
 import gzip
 import zlib
@@ -9,9 +9,9 @@ import msgspec
 from tare.errors import BadInput, brief
 from tare.records.record import VERSION, Record, Round
 
-# TypeError: a damaged database may hold no text at all where the document was.
+# TypeError: a damaged database may hold a value of another type in place of the document.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
-# What every trace of torch.profiler holds; people give one to `show` as well.
+# Present in every trace of torch.profiler, which users sometimes pass instead of a file of records.
 TRACE = b'"traceEvents"'
 
 _record = msgspec.json.Decoder(Record)
@@ -30,10 +30,10 @@ def encode(document: object) -> bytes:
 
 
 def decode_record(text: bytes | str, where: str) -> Record:
-    """A record, or BadInput that names the place, the field and, for another major version, both versions."""
+    """BadInput names `where`, the offending field and, for an unknown version, both versions."""
     try:
         version = _head.decode(text).version
-        if version.partition(".")[0] != VERSION.partition(".")[0]:
+        if version.partition(".")[0] != VERSION:
             raise BadInput(
                 f"{where} holds a record of version {version[:20]}; this tare reads {VERSION}: upgrade tare-bench"
             )
@@ -43,17 +43,17 @@ def decode_record(text: bytes | str, where: str) -> Record:
 
 
 def names_file(term: str) -> bool:
-    """Whether a term on the command line is a file of records, not a word to look for in a store."""
+    """Whether a term on the command line names a file of records rather than records in the store."""
     return term.endswith((".json", ".json.gz"))
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records in a file that `tare export --format json` wrote, compressed or not."""
+    """The records in a file written by `tare export --format json`, gzipped or not."""
     return decode_records(read_file(path), str(path))
 
 
 def read_file(path: Path) -> bytes:
-    """What is in a file, or in it compressed where its name ends in .gz."""
+    """The content of a file, unpacked if its name ends in .gz."""
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data

@@ -1,19 +1,17 @@
-"""The environment a record comes from, and whether two of them may be compared."""
+"""The environment a record comes from, and how two environments differ."""
 
 import hashlib
 from typing import NamedTuple
 
 import msgspec
 
-# How flags that come from environment variables are named.
+# Prefix of the flags that come from environment variables.
 VARIABLE = "env."
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Flat maps of text, so that any two can be compared field by field and any reader can print them.
-
-    `machine`, `software` and `flags` decide what a step takes; `circumstances` are noted but not compared.
-    """
+    """Flat maps of text. `machine`, `software` and `flags` affect the time of a step and are compared;
+    `circumstances` are informative only."""
 
     machine: dict[str, str]
     software: dict[str, str]
@@ -25,11 +23,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return _digest(self.machine, self.software, self.flags)
 
     @property
-    def place(self) -> str:
-        """The environment without the flags that a worker pins for its case (one that failed early has none)."""
-        return _digest(
-            self.machine, self.software, {name: v for name, v in self.flags.items() if name.startswith(VARIABLE)}
-        )
+    def base_id(self) -> str:
+        """The id without the flags that a worker pins for its case: a round that failed early has none of them."""
+        variables = {name: value for name, value in self.flags.items() if name.startswith(VARIABLE)}
+        return _digest(self.machine, self.software, variables)
 
 
 def _digest(*parts: dict[str, str]) -> str:
@@ -37,7 +34,7 @@ def _digest(*parts: dict[str, str]) -> str:
 
 
 class Difference(NamedTuple):
-    """One field that differs between two environments; the values are None where it is absent."""
+    """One field that differs between two environments; a value is None where the field is absent."""
 
     group: str
     name: str
@@ -53,17 +50,16 @@ class Difference(NamedTuple):
         return f"{self.field}: {mine} against {theirs}"
 
 
-def differing(a: Environment, b: Environment) -> list[Difference]:
-    """Every field that differs between two environments; none means their records are comparable."""
-    found = []
+def environment_differences(a: Environment, b: Environment) -> list[Difference]:
+    """Every field that differs; records are comparable where the list is empty."""
+    differences = []
     for group in ("machine", "software", "flags"):
         mine, theirs = getattr(a, group), getattr(b, group)
         for name in sorted(mine.keys() | theirs.keys()):
             if mine.get(name) != theirs.get(name):
-                found.append(Difference(group, name, mine.get(name), theirs.get(name)))
-    return found
+                differences.append(Difference(group, name, mine.get(name), theirs.get(name)))
+    return differences
 
 
-def differences(a: Environment, b: Environment) -> list[str]:
-    """What differs between two environments, a line each."""
-    return [str(difference) for difference in differing(a, b)]
+def difference_lines(a: Environment, b: Environment) -> list[str]:
+    return [str(difference) for difference in environment_differences(a, b)]

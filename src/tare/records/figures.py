@@ -1,22 +1,42 @@
-"""The figures of a record, computed from its raw samples when asked for."""
+"""The figures of a record, computed from its raw samples."""
 
-from statistics import median
+from statistics import median, quantiles
 
-from tare.records.record import BatchPoint, Record, Round, Series, SeriesKind
+from tare.records.record import BatchPoint, Net, Record, Round, Series, SeriesKind
 from tare.stats.intervals import Interval, median_interval, process_interval
 
-# A round with fewer unthrottled blocks than this keeps the throttled ones: a marked figure beats none.
+# A round with fewer unthrottled blocks than this keeps the throttled ones, so that it has a (marked) figure.
 FEWEST_BLOCKS = 5
 
 
 def gross(record: Record) -> Interval | None:
-    """Seconds of one pipelined step over the rounds."""
+    """Seconds of one pipelined step, over the rounds."""
     return _over_rounds(record, "pipelined")
 
 
 def latency(record: Record) -> Interval | None:
-    """Seconds of one synchronised step over the rounds."""
+    """Seconds of one synchronised step, over the rounds."""
     return _over_rounds(record, "latency")
+
+
+def net(record: Record) -> float | None:
+    """Seconds of one pipelined step in which the device computed: at most gross, as it is a part of it."""
+    step, profiled = gross(record), net_profile(record)
+    if step is None or profiled is None:
+        return None
+    if profiled.busy_s is not None:
+        return min(profiled.busy_s, step.mid)
+    return None if profiled.share is None else profiled.share * step.mid
+
+
+def tare(record: Record) -> float | None:
+    """Gross minus net: the seconds of one step that the stack itself takes."""
+    step, computing = gross(record), net(record)
+    return step.mid - computing if step and computing is not None else None
+
+
+def net_profile(record: Record) -> Net | None:
+    return next((done.net for done in good_rounds(record) if done.net), None)
 
 
 def device_time(record: Record) -> float | None:
@@ -24,7 +44,7 @@ def device_time(record: Record) -> float | None:
     medians = []
     for done in good_rounds(record):
         series = done.find("pipelined")
-        seconds = series.device_step_seconds(_left_out(done, series)) if series else None
+        seconds = series.device_step_seconds(_excluded_blocks(done, series)) if series else None
         if seconds:
             medians.append(median(seconds))
     return median(medians) if medians else None
@@ -42,20 +62,39 @@ def host_peak(record: Record) -> int | None:
 
 
 def device_peak(record: Record) -> int | None:
-    """What the allocator held at most while stepping. Not what it gave out: that misses a CUDA graph's pool."""
+    """Peak bytes reserved by the allocator while stepping. Bytes allocated would miss a CUDA graph's pool."""
     peaks = [r.device_memory.reserved_peak for r in good_rounds(record) if r.device_memory]
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def throttled_share(record: Record) -> float:
     """The share of pipelined blocks that were taken under throttling."""
-    marked = sum(len(r.throttled.get("pipelined", [])) for r in good_rounds(record))
-    taken = sum(len(s.wall_ns) for r in good_rounds(record) if (s := r.find("pipelined")))
-    return marked / taken if taken else 0.0
+    throttled = sum(len(r.throttled.get("pipelined", [])) for r in good_rounds(record))
+    blocks = sum(len(s.wall_ns) for r in good_rounds(record) if (s := r.find("pipelined")))
+    return throttled / blocks if blocks else 0.0
+
+
+def spread_within_rounds(record: Record) -> float | None:
+    """The interquartile range of a round's pipelined blocks as a share of their median, in the worst round."""
+    shares = []
+    for done in good_rounds(record):
+        seconds = clean_step_seconds(done, "pipelined")
+        if len(seconds) >= FEWEST_BLOCKS and (middle := median(seconds)) > 0:
+            lower, _, upper = quantiles(seconds, n=4)
+            shares.append((upper - lower) / middle)
+    return max(shares, default=None)
+
+
+def spread_between_rounds(record: Record) -> float | None:
+    """How far the medians of the rounds lie apart, as a share of their median; None for a single round."""
+    medians = [step.mid for done in good_rounds(record) if (step := round_median(done, "pipelined"))]
+    if len(medians) < 2 or median(medians) <= 0:
+        return None
+    return (max(medians) - min(medians)) / median(medians)
 
 
 def throughput(point: BatchPoint) -> float | None:
-    """Items a second at one batch of a search; None where it failed."""
+    """Items per second at one batch of a search; None where it failed."""
     step = round_median(point.round, "pipelined") if point.round.failure is None else None
     return point.batch / step.mid if step and step.mid > 0 else None
 
@@ -65,24 +104,21 @@ def good_rounds(record: Record) -> list[Round]:
 
 
 def round_median(done: Round, kind: SeriesKind) -> Interval | None:
-    """The median of one round's series with its interval within that process."""
+    """The median of one round's series, with the interval that this one process gives."""
     seconds = clean_step_seconds(done, kind)
     return median_interval(seconds) if seconds else None
 
 
 def clean_step_seconds(done: Round, kind: SeriesKind) -> list[float]:
-    """Seconds of one step, block by block, without the throttled blocks unless too few others are left."""
+    """Seconds per step, one value a block, without the throttled blocks unless too few others remain."""
     series = done.find(kind)
-    if series is None:
-        return []
-    return series.step_seconds(_left_out(done, series))
+    return series.step_seconds(_excluded_blocks(done, series)) if series else []
 
 
-def _left_out(done: Round, series: Series) -> frozenset[int]:
-    """The throttled blocks; none of them where too few others would be left."""
-    marked = frozenset(done.throttled.get(series.kind, []))
-    left = sum(i not in marked for i in range(len(series.wall_ns)))
-    return marked if left >= FEWEST_BLOCKS else frozenset()
+def _excluded_blocks(done: Round, series: Series) -> frozenset[int]:
+    throttled = frozenset(done.throttled.get(series.kind, []))
+    remaining = sum(i not in throttled for i in range(len(series.wall_ns)))
+    return throttled if remaining >= FEWEST_BLOCKS else frozenset()
 
 
 def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:
@@ -90,6 +126,6 @@ def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:
     if not intervals:
         return None
     if len(intervals) == 1:
-        # One process: its own interval, marked as not sound since it says nothing of other processes.
+        # The interval of one process is marked as not sound: it excludes the noise between processes.
         return intervals[0]._replace(sound=False)
     return process_interval([i.mid for i in intervals])

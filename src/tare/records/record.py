@@ -76,7 +76,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Peak resident memory (VmHWM) after a reset: `prepare_peak` until the first step has run, `peak` afterwards."""
+    """Peak resident memory (VmHWM) after a reset: `prepare_peak` until the first step has run, `peak` after it."""
 
     peak: Bytes
     prepare_peak: Bytes
@@ -109,7 +109,7 @@ class MemoryTrace(msgspec.Struct, frozen=True, kw_only=True):
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """The machine during a round, read by the parent process. What this machine does not report is absent.
 
-    The three CPU shares are of all the machine's cores: `cpu_load` over the whole round, `cpu_other_load` (processes
+    The CPU shares are of all the machine's cores: `cpu_load` over the whole round; `cpu_other_load` (processes
     that do not belong to this run) and `cpu_steal` (taken by the hypervisor) while the steps were sampled.
     """
 
@@ -145,8 +145,8 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
 class Net(msgspec.Struct, frozen=True, kw_only=True):
     """How long the device computed, from a few profiled steps after the timing.
 
-    A profiler does not slow a GPU's kernels, so `busy_s` is the union of their intervals in one step. It does slow a
-    CPU's operators, so there only `share`, of the profiled steps' time, is kept. Without either, `reason` says why.
+    A profiler does not slow a GPU's kernels, so `busy_s` is the union of their intervals in one step. It does slow
+    a CPU's operators: there only `share` is kept, of the profiled steps' time. Without either, `reason` says why.
     """
 
     steps: Number = 0

@@ -1,4 +1,4 @@
-"""What one step computes and touches, counted operator by operator, and what a machine can do at most."""
+"""The FLOPs and bytes of one step, and the peaks of a machine."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from tare.records.environment import Environment
 
 
 class OperatorWork(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` equal calls of one operator: the FLOPs and bytes of each. `precision` is that of its inputs."""
+    """`count` equal calls of one operator; FLOPs and bytes are of each call, `precision` is that of its inputs."""
 
     name: str
     count: int
@@ -16,9 +16,8 @@ class OperatorWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """`read` and `written` are the bytes that must pass whatever is fused: what the step takes from outside
-    (weights, batch, optimizer state), and what it leaves there. `uncounted` operators compute nobody knows how
-    much."""
+    """`read` and `written` are the bytes that move even if everything is fused: weights, batch and optimizer state
+    that the step reads, and what it writes back. `uncounted` lists operators without a FLOP formula."""
 
     operators: list[OperatorWork]
     read: int
@@ -27,11 +26,11 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flops(self) -> int:
-        return sum(one.count * one.flops for one in self.operators)
+        return sum(operator.count * operator.flops for operator in self.operators)
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
-    """A ceiling: FLOP/s, bytes/s, or seconds. The best of the rounds' medians, for it is what can be reached."""
+    """The best value that any round reached, in FLOP/s, B/s or s; `rounds` has the best of each round."""
 
     name: str
     value: float
@@ -40,13 +39,19 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):
-    """The ceilings of one device, with the environment they were measured in."""
+    """The peaks of one device with one number of CPU threads and one environment.
 
-    version: str = "1.0"
+    `caveats` say why a roofline made from them may be wrong (a busy machine, other settings): whoever shows such a
+    roofline has to show them too.
+    """
+
+    version: str = "1"
     device: str
     created: str
     environment: Environment
+    threads: int | None = None
     peaks: list[Peak]
+    caveats: list[str] = []
 
     def find(self, name: str) -> float | None:
         return next((peak.value for peak in self.peaks if peak.name == name), None)

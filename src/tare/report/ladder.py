@@ -73,7 +73,7 @@ def make_ladders(records: Iterable[Record]) -> list[Ladder]:
     """
     groups: dict[tuple[str, str], dict[str, Record]] = {}
     for record in records:
-        rungs = groups.setdefault((record.case.ladder, record.environment.place), {})
+        rungs = groups.setdefault((record.case.ladder, record.environment.base_id), {})
         standing = rungs.get(record.case.rung)
         # Not the last one of the list: an exported file may hold them in any order.
         if standing is None or record.created >= standing.created:

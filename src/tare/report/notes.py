@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tare.records.environment import Environment, differences
+from tare.records.environment import Environment, difference_lines
 from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share, throughput
 from tare.records.record import BatchSearch, Parity, Record
 from tare.report.numbers import rate
@@ -32,7 +32,7 @@ def make_notes(records: list[Record]) -> list[str]:
 
 def other_environment(first: Environment, second: Environment) -> str:
     """Why two ladders of the same cases may not be compared."""
-    differ = differences(first, second)
+    differ = difference_lines(first, second)
     more = f" and {len(differ) - 1} more" if len(differ) > 1 else ""
     return f"from another environment than the ladder of the same cases above: {differ[0]}{more}"
 

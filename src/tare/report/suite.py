@@ -71,7 +71,7 @@ def make_suites(records: Iterable[Record], skipped: Iterable[Skip] = ()) -> list
     reasons = {skip.key: f"{skip.cause}: {skip.reason}" for skip in skipped}
     settings: dict[tuple[str, str], list[Ladder]] = {}
     for ladder in make_ladders(records):
-        settings.setdefault((_setting(ladder), ladder.environment.place), []).append(ladder)
+        settings.setdefault((_setting(ladder), ladder.environment.base_id), []).append(ladder)
     suites = []
     for (title, _), ladders in settings.items():
         rungs = dict.fromkeys(row.rung for ladder in ladders for row in ladder.rows if row.rung != BASELINE)
