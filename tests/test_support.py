@@ -10,8 +10,8 @@ from commandline import planted_tare, tare
 from record_habits import gross_ns
 from side_by_side import own_home
 
-from tare.execute.machine_lock import machine_lock
 from tare.system.home import home, home_folder
+from tare.system.locks import machine_lock
 
 
 def test_homes_of_processes_side_by_side_share_what_is_built_and_no_lock(

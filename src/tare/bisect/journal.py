@@ -1,7 +1,5 @@
 """The journal of a bisection: a line a run or skip, on disk before the next begins, and read back by --resume."""
 
-import fcntl
-import os
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +10,8 @@ from tare.bisect.this_tare import tare_mark
 from tare.errors import BadInput, brief
 from tare.guard.comparable import hindering, refuse
 from tare.records.environment import Environment
+from tare.system.journals import AppendOnlyFile
+from tare.system.locks import try_lock
 
 
 class Run(msgspec.Struct, tag="run", kw_only=True, frozen=True):
@@ -56,20 +56,18 @@ class BisectJournal:
         self.path = folder / "journal.jsonl"
         self.entries: list[Entry] = []
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a+b", buffering=0)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        self._file = AppendOnlyFile(self.path)
+        if try_lock(self._file.fileno()) is False:
             self._file.close()
-            raise BadInput(f"another tare is at work on this bisection ({self.path})") from None
+            raise BadInput(f"another tare is at work on this bisection ({self.path})")
         if not resume:
-            self._file.truncate(0)
+            self._file.clear()
         try:
             where_known = self._load(spec, here)
         except BadInput:
             self._file.close()
             raise
-        if self._file.tell() == 0 or (here and not where_known):
+        if not self._file.lines() or (here and not where_known):
             self._write(Head(spec=spec, tare=tare_mark() if spec.case else "", machine=here))
 
     def add(self, entry: Entry) -> None:
@@ -85,19 +83,12 @@ class BisectJournal:
         self._file.close()
 
     def _write(self, entry: Head | Entry) -> None:
-        self._file.write(msgspec.json.encode(entry) + b"\n")
-        os.fsync(self._file.fileno())
+        self._file.append(msgspec.json.encode(entry))
 
     def _load(self, spec: Spec, here: Environment | None) -> bool:
         """Whether the journal says where it is measured."""
         where_known = False
-        self._file.seek(0)
-        data = self._file.read()
-        # A kill in the middle of a line leaves half of it: that run is not known, and is done again.
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            self._file.truncate(len(whole))
-        for number, line in enumerate(whole.splitlines(), 1):
+        for number, line in enumerate(self._file.lines(), 1):
             try:
                 entry = _decoder.decode(line)
             except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -120,5 +111,4 @@ class BisectJournal:
                     f"{self.path}, line {number}, names a candidate {entry.candidate} that is not there"
                 )
             self.entries.append(entry)
-        self._file.seek(0, os.SEEK_END)
         return where_known

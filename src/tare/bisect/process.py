@@ -1,24 +1,18 @@
 """A user's command: an argument vector in its own process group, with a limit. It dies with its parent, however
 that ends, and with all of its own children that stay in its group."""
 
-import contextlib
-import ctypes
-import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-PR_SET_PDEATHSIG = 1
+from tare.system.processes import dying_with_parent, kill_group, watchdog
+
 # What is kept of the words of a command that failed: of its last lines, the beginning of each.
 TAIL, LONGEST_LINE = 300, 200
 # Seconds for which the output of a command that was killed is waited for.
 PATIENCE = 2.0
-# Waits for the end of its input, which comes when the process that holds the other end is gone.
-WARDEN = 'read -r _; kill -s KILL -- "-$1"'
 
 
 class CannotRun(Exception):
@@ -46,12 +40,12 @@ def run_vector(command: Sequence[str], folder: Path, environment: Mapping[str, s
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=_last_wish(),
+            preexec_fn=dying_with_parent(),
         )
     except (OSError, ValueError) as error:
         raise CannotRun(f"cannot start {command[0]}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        with _warden(process.pid):
+        with watchdog(process.pid):
             output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         _end(process)
@@ -79,30 +73,8 @@ def last_words(text: str) -> str:
     return " ".join(kept)
 
 
-@contextlib.contextmanager
-def _warden(group: int) -> Iterator[None]:
-    """Ends a process group if this process is killed. The kernel's signal at a parent's death reaches the command
-    alone, not what the command has started; a shell that holds our pipe notices any death, and has nothing else to
-    do."""
-    theirs, ours = os.pipe()
-    try:
-        watching = subprocess.Popen(
-            ["/bin/sh", "-c", WARDEN, "sh", str(group)],
-            stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        os.close(theirs)
-        try:
-            yield
-        finally:
-            watching.kill()
-            watching.wait()
-    finally:
-        os.close(ours)
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process.pid)
     try:
         process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -111,20 +83,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             if stream:
                 stream.close()
         process.wait()
-
-
-def _last_wish() -> Callable[[], None] | None:
-    """A bisection that is killed leaves no command behind to disturb the one that resumes it: this is at once, and
-    covers the moment before there is a warden."""
-    if sys.platform != "linux":
-        return None
-    # Loaded here: after a fork there should be nothing left to import.
-    library = ctypes.CDLL(None, use_errno=True)
-
-    def set_it() -> None:
-        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    return set_it
 
 
 def _ending(code: int) -> str:

@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeVar
 
 from tare.cases.options import Options
 from tare.execute.launch import CannotStart, Launcher
-from tare.execute.machine_lock import machine_lock
 from tare.execute.measurement_gate import Abandoned
 from tare.execute.supervise import Ending, Watchman, supervise
 from tare.protocol.jobs import Job
 from tare.protocol.messages import Failed
 from tare.records.record import Failure
 from tare.system.home import home
+from tare.system.locks import machine_lock
 
 Result = TypeVar("Result")
 

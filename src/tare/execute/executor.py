@@ -12,7 +12,6 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.launch import CannotStart, ForkLauncher, Launcher, SpawnLauncher
-from tare.execute.machine_lock import machine_lock
 from tare.execute.rounds import failed_round, failure_of, now, unchecked, watched_round
 from tare.execute.supervise import Ending, Watchman, held_by, supervise
 from tare.measure.nvml import Gpu
@@ -24,6 +23,7 @@ from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import split_name
 from tare.system.home import home, make_folder
+from tare.system.locks import machine_lock
 
 OnStage = Callable[[str], None]
 Answer = TypeVar("Answer")
@@ -205,9 +205,8 @@ class LocalExecutor:
         evidence = self._folder("evidence", case)
         make_folder(evidence)
         searched = str(home() / "native" / "searched")
-        job = self._job(
-            case, options, stage=staging.folder, evidence=str(evidence) if reference else None, cache=searched
-        )
+        wanted = str(evidence) if reference else None
+        job = self._job(case, options, index, stage=staging.folder, evidence=wanted, cache=searched)
         try:
             done = self._run(job, index, options, SpawnLauncher(command, "executable"))
         except CannotStart as error:
@@ -266,13 +265,13 @@ class LocalExecutor:
         return (None, failure) if failure else (self._folder("reference", reference_case(case)), None)
 
     def _round_job(self, case: Case, index: int, options: Options, reference: Path | None) -> RoundJob:
-        # Once is enough, and the profiler takes a second to begin.
-        cache, kernels = str(self.cache_of(case)), index == 0
         known = str(reference) if reference else None
-        return self._job(case, options, reference=known, cache=cache, kernels=kernels)
+        return self._job(case, options, index, reference=known, cache=str(self.cache_of(case)))
 
-    def _job(self, case: Case, options: Options, **more: Any) -> RoundJob:
-        return RoundJob(case=case, budget_s=options.round_budget, width=options.width, **more)
+    def _job(self, case: Case, options: Options, index: int, **more: Any) -> RoundJob:
+        # One profiled pass a case is enough: the profiler takes a second to start.
+        profile = index == 0
+        return RoundJob(case=case, budget_s=options.round_budget, width=options.width, profile=profile, **more)
 
     def _folder(self, kind: str, case: Case) -> Path:
         return self._scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]

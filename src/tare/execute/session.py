@@ -9,10 +9,10 @@ from tare.cases.grid import Expansion, nothing_to_do
 from tare.cases.plan import Plan, expand_plan
 from tare.execute.catalogue import LocalCatalogue, check_plan
 from tare.execute.executor import LocalExecutor, OnStage, make_launcher
-from tare.execute.machine_lock import machine_lock
 from tare.execute.tasks import ErrandExecutor
 from tare.protocol.messages import Probed
 from tare.system.home import home
+from tare.system.locks import machine_lock
 from tare.system.scratch import scratch
 
 

@@ -1,37 +1,172 @@
-"""Locks on files, between processes. The kernel drops a lock when its holder dies, however that happens."""
+"""Locks between processes: on files, and the one that lets only one tare measure on a machine at a time.
+
+The kernel releases a file lock when its holder dies, however that happens. The package `filelock` does not serve
+here: it cannot lock a file of another user that may only be read, and it follows links in a folder like /tmp.
+"""
 
 import contextlib
 import errno
 import fcntl
 import os
 import stat
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
-# What a file system says that has no such locks: some of those that computers share over a network.
-WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+from tare.errors import BadInput
+from tare.system.home import VARIABLE
 
-# Without O_NONBLOCK a pipe of that name would keep us waiting.
+POLL_S = 0.05
+# Errors of file systems that have no locks, as some network file systems do.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+# O_NONBLOCK: the open of a named pipe would block without it.
 FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# Names the lock file that all tares of a machine share. If empty, only those with one TARE_HOME take turns.
+MACHINE_LOCK_VARIABLE = "TARE_LOCK"
+# Not tempfile.gettempdir(): that may be a different folder for each user.
+MACHINE_LOCK = "/tmp/tare-measuring.lock"
 
 
-def open_lock(path: Path, mode: int = 0o644) -> int:
-    """The descriptor of a file to lock, made if it is not there. It may be another user's: to read it is enough.
-    What is no plain file, or only a link to one, is an OSError."""
+class LockedByOther(Exception):
+    """Another process holds the lock. `holder` is its pid, if it is known."""
+
+    def __init__(self, holder: int | None) -> None:
+        super().__init__(f"process {holder}" if holder else "another process")
+        self.holder = holder
+
+
+def try_lock(descriptor: int) -> bool | None:
+    """Whether this process holds the lock now; None where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        raise
+    return True
+
+
+class FileLock:
+    """An open lock file. Closing it releases the lock. OSError if the path is no regular file."""
+
+    def __init__(self, path: Path, mode: int = 0o644, create: bool = True) -> None:
+        self._path = path
+        self._descriptor = _open_or_create(path, mode) if create else _open(path)
+
+    def try_acquire(self) -> bool | None:
+        """As `try_lock`."""
+        return try_lock(self._descriptor)
+
+    def acquire(self, on_wait: Callable[[], None] = lambda: None) -> None:
+        """Waits for the lock. `on_wait` is called before every further attempt, and may raise."""
+        while self.try_acquire() is False:
+            on_wait()
+            time.sleep(POLL_S)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ExclusiveFile(FileLock):
+    """A locked file that holds the pid of its owner, and is removed when the lock is released."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises LockedByOther."""
+        while True:
+            super().__init__(path)
+            try:
+                if self.try_acquire() is False:
+                    holder = os.pread(self._descriptor, 20, 0)
+                    raise LockedByOther(int(holder) if holder.isdigit() else None)
+                if self._is_at_path():
+                    # The pid is only for the message of another process, so a full disk does not matter.
+                    with contextlib.suppress(OSError):
+                        os.ftruncate(self._descriptor, 0)
+                        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+                    return
+            except BaseException:
+                super().close()
+                raise
+            # Its owner removed the file between our open and our lock.
+            super().close()
+
+    def close(self) -> None:
+        # Removed while it is still locked, so that no other process has locked the removed file.
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        super().close()
+
+    def _is_at_path(self) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+
+@contextlib.contextmanager
+def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Held during a measurement; `on_wait` is called once if another tare holds it.
+
+    There are two locks, taken in this order: that of the machine, and that of the data folder, for tares in
+    containers that share nothing else. Before each stands a queue lock, held only while a process waits. So a
+    process that has just measured queues behind those already waiting, and two long runs alternate.
+    """
+    waiting = False
+
+    def wait() -> None:
+        nonlocal waiting
+        if not waiting:
+            waiting = True
+            on_wait()
+
+    with contextlib.ExitStack() as held:
+        for path, mode in _machine_locks(folder):
+            try:
+                lock = held.enter_context(FileLock(path, mode))
+            except OSError as error:
+                if path.parent == folder:
+                    raise BadInput(f"cannot lock {path} ({error.strerror}); set {VARIABLE}") from None
+                # Without the machine's lock (no such folder, a file only its owner may read) there is the other.
+                continue
+            with contextlib.ExitStack() as queued:
+                with contextlib.suppress(OSError):
+                    queued.enter_context(FileLock(path.with_name(f"{path.name}.next"), mode)).acquire(wait)
+                lock.acquire(wait)
+        yield
+
+
+def _machine_locks(folder: Path) -> Iterator[tuple[Path, int]]:
+    shared = os.environ.get(MACHINE_LOCK_VARIABLE, MACHINE_LOCK)
+    if shared:
+        yield Path(shared), 0o666
+    yield folder / "measuring.lock", 0o644
+
+
+def _open_or_create(path: Path, mode: int) -> int:
     while True:
         with contextlib.suppress(FileNotFoundError):
-            return open_existing(path)
+            return _open(path)
         with contextlib.suppress(FileExistsError):
-            # Never O_CREAT alone: in a folder for everybody Linux refuses that for another user's file.
+            # Never O_CREAT alone: in a world-writable folder Linux refuses that for a file of another user.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS, mode)
             with contextlib.suppress(OSError):
-                # As it was asked for, whatever the user's mask.
+                # The mode that was asked for, whatever the user's umask.
                 os.fchmod(descriptor, mode)
             return descriptor
 
 
-def open_existing(path: Path) -> int:
+def _open(path: Path) -> int:
     try:
-        # For writing if possible: over NFS nothing else can be locked.
+        # For writing if possible: NFS locks nothing else.
         descriptor = os.open(path, os.O_RDWR | FLAGS)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EROFS):
@@ -40,17 +175,4 @@ def open_existing(path: Path) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "not a plain file", str(path))
-
-
-def try_lock(descriptor: int) -> bool | None:
-    """Whether this process has the lock now; None where the file system has no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno in WITHOUT:
-            return None
-        raise
-    return True
+    raise OSError(errno.EINVAL, "not a regular file", str(path))

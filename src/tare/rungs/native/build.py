@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -19,14 +18,12 @@ from tare.rungs.native.architectures import architectures, processor
 from tare.rungs.native.commands import Commands
 from tare.rungs.native.libraries import blas, cublas, cudnn, torch_folder
 from tare.system.home import home_folder
-from tare.system.locks import try_lock
+from tare.system.locks import FileLock
 
 SOURCES = Path(__file__).parents[1]
 TIMEOUT_S = 1800.0
 # More compilers than these have nothing to do within one component.
 MOST_JOBS = 4
-# How often one looks that waits for another's build: it may be interrupted meanwhile.
-LOCK_TICK_S = 0.1
 # What cmake takes from the environment.
 FLAGS = ("CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
 # The folders that are built each for itself, and the programs that come out of them; the longest first.
@@ -160,15 +157,11 @@ def _build(component: str, folder: Path, jobs: int, commands: Commands) -> None:
 @contextlib.contextmanager
 def _alone(path: Path, commands: Commands) -> Iterator[None]:
     try:
-        lock = path.open("w")
+        lock = FileLock(path)
     except OSError as error:
         raise TareError(f"cannot build the native rungs: {error}") from error
     with lock:
-        # A file system without locks has none to wait for.
-        with contextlib.suppress(OSError):
-            while try_lock(lock.fileno()) is False:
-                commands.check()
-                time.sleep(LOCK_TICK_S)
+        lock.acquire(commands.check)
         yield
 
 

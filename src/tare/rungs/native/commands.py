@@ -1,15 +1,11 @@
 """Build commands with all that they start: a build that is given up leaves no compilers behind."""
 
-import contextlib
-import os
-import signal
 import subprocess
 import threading
 from typing import IO
 
-import psutil
-
 from tare.errors import TareError
+from tare.system.processes import kill_session
 
 
 class Commands:
@@ -32,7 +28,7 @@ class Commands:
         try:
             return process.wait(timeout_s)
         except BaseException:
-            _kill(process)
+            kill_session(process.pid)
             raise
         finally:
             with self._guard:
@@ -46,14 +42,4 @@ class Commands:
         with self._guard:
             self._stopped = True
             for process in self._running:
-                _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The whole session: Ninja gives every compiler a group of its own. Whoever was started meanwhile is met the
-    second time, when nobody is left to start more."""
-    for _ in range(2):
-        for pid in psutil.pids():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(pid) == process.pid:
-                    os.kill(pid, signal.SIGKILL)
+                kill_session(process.pid)

@@ -6,20 +6,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import make_case
 from users import NOBODY, acting_as_nobody
 
-from tare.cases.options import Options
 from tare.errors import BadInput
-from tare.execute.launch import SpawnLauncher
-from tare.execute.machine_lock import EVERYBODY, PLACE, machine_lock
-from tare.execute.tasks import ErrandExecutor
-from tare.protocol.messages import Prepared
-
-CASE = make_case()
+from tare.system.locks import MACHINE_LOCK, MACHINE_LOCK_VARIABLE, machine_lock
 
 
 class Waits(Exception):
@@ -33,7 +25,7 @@ def waits() -> None:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the lock of this test's machine is."""
-    monkeypatch.setenv(PLACE, str(tmp_path / "machine.lock"))
+    monkeypatch.setenv(MACHINE_LOCK_VARIABLE, str(tmp_path / "machine.lock"))
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     return tmp_path / "machine.lock"
@@ -59,7 +51,7 @@ def test_without_a_lock_of_the_machine_those_of_one_data_folder_take_turns(
 ) -> None:
     place.parent.joinpath("elsewhere").touch()
     for none in ("", "/no/such/folder/lock", str(tmp_path / "elsewhere" / "lock")):
-        monkeypatch.setenv(PLACE, none)
+        monkeypatch.setenv(MACHINE_LOCK_VARIABLE, none)
         with machine_lock(tmp_path / "one"):
             with pytest.raises(Waits), machine_lock(tmp_path / "one", waits):
                 pass
@@ -89,7 +81,7 @@ def test_users_take_turns_and_a_file_of_one_of_them_stops_nobody(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = open_folder / "machine.lock"
-    monkeypatch.setenv(PLACE, str(shared))
+    monkeypatch.setenv(MACHINE_LOCK_VARIABLE, str(shared))
     homes = [open_folder / "root", open_folder / "nobody"]
     for home in homes:
         home.mkdir()
@@ -108,8 +100,8 @@ def test_users_take_turns_and_a_file_of_one_of_them_stops_nobody(
 
 def test_the_place_is_the_same_for_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/somewhere/else")
-    assert Path(EVERYBODY).is_absolute()
-    assert "somewhere" not in EVERYBODY
+    assert Path(MACHINE_LOCK).is_absolute()
+    assert "somewhere" not in MACHINE_LOCK
 
 
 @pytest.mark.usefixtures("place")
@@ -118,31 +110,6 @@ def test_a_data_folder_that_cannot_be_locked_is_said_in_one_line(open_folder: Pa
     said = rf"^cannot lock {re.escape(str(open_folder))}/measuring.lock \(Permission denied\); set TARE_HOME$"
     with acting_as_nobody(), pytest.raises(BadInput, match=said), machine_lock(open_folder):
         pass
-
-
-class Staged:
-    """Stands for a native rung: nothing is built."""
-
-    name = "staged"
-
-    def staged_as(self, case: Any) -> Any:
-        return case
-
-    def command(self, *_: Any) -> tuple[str, ...]:
-        return ("true",)
-
-
-def test_evidence_that_has_no_room_is_said_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "scratch"
-    file.touch()
-    executor = ErrandExecutor(SpawnLauncher(("true",)), file)
-    executor._staged[executor._staging(CASE)] = Prepared(build_s=0.0, prepare_s=0.0, cache="warm")
-    said = r"^cannot make the folder .*/scratch/.* \(Not a directory\); set TARE_HOME$"
-    rung: Any = Staged()
-    with pytest.raises(BadInput, match=said):
-        executor._run_executable(rung, CASE, 0, Options(), None)
-    with pytest.raises(BadInput, match=said):
-        executor.take_stacks([CASE], "", Options(), lambda *_: None)
 
 
 def test_who_has_just_measured_waits_behind_who_waits(place: Path, tmp_path: Path) -> None:
