@@ -16,7 +16,7 @@ import msgspec
 
 from tare.records.work import Peaks
 from tare.report.explain import percent
-from tare.report.markdown import table
+from tare.report.formats.markdown import table
 from tare.report.numbers import seconds
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, Bar, Mean, group

@@ -18,7 +18,7 @@ from tare.records.codec import read_records
 from tare.records.figures import gross
 from tare.records.record import Record
 from tare.report.explain import percent
-from tare.report.markdown import table
+from tare.report.formats.markdown import table
 from tare.report.numbers import seconds
 
 ROOT = Path(__file__).parents[1]

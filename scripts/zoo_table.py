@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tare.records.codec import read_records
 from tare.records.record import Record
-from tare.report.formats.records_table import export, suites
+from tare.report.formats.markdown import records_table, suites_markdown
+from tare.report.formats.svg import suites_svg
 from tare.report.suite import make_suites
-from tare.report.suite_chart import suites_svg
 from tare.workloads import get_workload
 from tare.workloads.groups import ZOO, all_groups
 
@@ -24,7 +24,7 @@ def measured(name: str) -> list[Record]:
 
 
 def every_case() -> str:
-    return "\n".join(export(measured(name)) for name in ("infer", "train"))
+    return "\n".join(records_table(measured(name)) for name in ("infer", "train"))
 
 
 def against_eager() -> str:
@@ -36,7 +36,7 @@ def against_eager() -> str:
 def _against_eager(mode: str, name: str) -> str:
     records = measured(name)
     left = sorted(still_to_come(mode, records), key=str.lower)
-    return suites(records) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
+    return suites_markdown(records) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
 
 
 def still_to_come(mode: str, records: list[Record]) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 from builders import ENVIRONMENT, make_case, make_record
 from commandline import tare
 
-from tare.report.formats.records_json import export
+from tare.report.formats.json import records_json
 from tare.store.database import Store
 from tare.store.journal import begin
 
@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
     store.close()
     elsewhere = msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "another"})
-    (folder / "other.json").write_text(export([make_record(make_case(), STEADY, environment=elsewhere)]))
+    (folder / "other.json").write_text(records_json([make_record(make_case(), STEADY, environment=elsewhere)]))
     (folder / "plan.toml").write_text('[[grid]]\nworkload = ["mlp"]\nrung = ["eager"]\n')
     return folder
 
@@ -56,7 +56,7 @@ def test_compare_refuses_another_machine_unless_forced(home: Path) -> None:
     assert refused.returncode == 2
     assert "machine.cpu: another against test-cpu" in refused.stderr
     environment = msgspec.structs.replace(ENVIRONMENT, machine={"cpu": "x\x1b[2Jy"})
-    (home / "hostile.json").write_text(export([make_record(make_case(), STEADY, environment=environment)]))
+    (home / "hostile.json").write_text(records_json([make_record(make_case(), STEADY, environment=environment)]))
     hostile = tare(home, "compare", str(home / "hostile.json"), "newest")
     assert "machine.cpu: x\ufffd[2Jy against test-cpu" in hostile.stderr
     forced = tare(home, "compare", other, "newest", "--force")
@@ -110,7 +110,7 @@ BAD = [
     (("compare", "newest~1", "newest", "--case", "nothing/"), "is left by --rung and --case (one of it is "),
     (("compare", "newest~1", "newest", "--thresholds", "none.toml"), "none.toml"),
     (("compare", "newest", "rung=eager torch=1.0"), "torch=1.0"),
-    (("baseline", "set", "a b"), "no name for a baseline"),
+    (("baseline", "set", "a b"), "not a valid baseline name"),
     (("baseline", "set", "x", "other.json"), "is a file"),
     (("baseline", "set", "x", "rung=eager other.json"), "other.json is a file"),
     (("compare", "newest", "other.json rung=eager"), "cannot read other.json"),

@@ -12,11 +12,11 @@ from ceilings import plant_peaks
 from commandline import tare
 
 from tare.cases.case import Case
-from tare.commands.recorded import Taken, comparable_records, count_taken
+from tare.commands.recorded import comparable_records, count_taken
 from tare.records.record import Record
-from tare.report.recorded import recorded_line
+from tare.report.overview import ReusedRecords, reused_line
 from tare.store.database import Store
-from tare.store.journal import begin, keep_records
+from tare.store.journal import begin, add_records
 from tare.store.selectors import CONFIRMATION
 
 ASKED = ("mlp", "--device", "cpu", "--rung", "eager", "--quick", "--budget", "0.3")
@@ -39,7 +39,7 @@ def taken(store: Store) -> list[str]:
 def test_the_newest_of_each_case_is_taken_newest_first(store: Store) -> None:
     other = make_case(batch=7)
     kept = [stored("a", "03"), stored("b", "05"), stored("c", "04"), stored("d", "01", case=other)]
-    keep_records(store, kept)
+    add_records(store, kept)
     assert taken(store) == ["b", "d"]
 
 
@@ -49,7 +49,7 @@ def test_the_newest_of_each_case_is_taken_newest_first(store: Store) -> None:
 def test_what_was_measured_elsewhere_is_not_taken(store: Store, group: str, name: str) -> None:
     fields = getattr(ENVIRONMENT, group) | {name: "another"}
     elsewhere = msgspec.structs.replace(ENVIRONMENT, **{group: fields})
-    keep_records(store, [stored("here", "01"), stored("elsewhere", "02", environment=elsewhere)])
+    add_records(store, [stored("here", "01"), stored("elsewhere", "02", environment=elsewhere)])
     assert taken(store) == ["here"]
 
 
@@ -57,20 +57,20 @@ def test_flags_that_a_worker_pins_and_circumstances_do_not_matter(store: Store) 
     pinned = msgspec.structs.replace(
         ENVIRONMENT, flags=ENVIRONMENT.flags | {"cudnn.benchmark": "True"}, circumstances={"host": "renamed"}
     )
-    keep_records(store, [stored("pinned", "02", environment=pinned)])
+    add_records(store, [stored("pinned", "02", environment=pinned)])
     assert taken(store) == ["pinned"]
 
 
 def test_a_failure_stands_for_its_case_and_another_workload_for_none(store: Store) -> None:
     other = make_case(workload="lstm")
-    keep_records(store, [stored("good", "01"), stored("bad", "02", failure=make_failure())])
-    keep_records(store, [stored("other", "03", case=other)])
+    add_records(store, [stored("good", "01"), stored("bad", "02", failure=make_failure())])
+    add_records(store, [stored("other", "03", case=other)])
     assert taken(store) == ["bad"]
 
 
 def test_what_a_check_measured_beside_its_run_is_not_taken(store: Store) -> None:
     beside = begin(store, f"plan{CONFIRMATION}", "mark", [])
-    keep_records(store, [stored("asked", "01"), stored("looked", "02", run=beside.run)])
+    add_records(store, [stored("asked", "01"), stored("looked", "02", run=beside.run)])
     assert taken(store) == ["asked"]
 
 
@@ -78,17 +78,17 @@ def test_how_many_and_how_old() -> None:
     now = datetime.fromisoformat("2026-07-06T00:00:00+00:00")
     records = [stored("a", "05"), stored("b", "03", failure=make_failure())]
     found = count_taken(records, 4, now)
-    assert found == Taken(taken=2, planned=4, failed=1, oldest=records[1].created, oldest_age_s=3 * 86_400)
+    assert found == ReusedRecords(taken=2, planned=4, failed=1, oldest=records[1].created, oldest_age_s=3 * 86_400)
     line = "2 of 4 cases taken from the store; the oldest was measured 3 days ago; 1 failure among them"
-    assert recorded_line(found) == line
+    assert reused_line(found) == line
 
 
 def test_none_taken_and_an_age_that_nobody_knows() -> None:
-    assert recorded_line(count_taken([], 1)) == "0 of 1 case taken from the store"
+    assert reused_line(count_taken([], 1)) == "0 of 1 case taken from the store"
     for odd in ("yesterday", "2026-07-01T00:00:00"):
         found = count_taken([make_record(created=odd)], 1)
         assert found.oldest_age_s is None
-        assert recorded_line(found).endswith(f"measured {odd}")
+        assert reused_line(found).endswith(f"measured {odd}")
 
 
 def test_a_run_measures_only_what_is_not_recorded(tmp_path: Path) -> None:

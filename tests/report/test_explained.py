@@ -21,7 +21,7 @@ from tare.report.explain import bar, explanation_view, percent
 from tare.report.explained import render
 from tare.report.page import write_html
 from tare.report.pictures import overviews, write_svg
-from tare.system.printable import ending
+from tare.system.text import ending
 from tare.trace.group import Bar
 from tare.trace.kernel_names import short_name
 from tare.trace.waterfall import Against, Segment, Waterfall, difference

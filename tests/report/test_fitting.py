@@ -10,13 +10,11 @@ from builders import make_case, make_record, make_round
 from rich.console import Console, RenderableType
 
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
-from tare.report.fitting import FittingTable, fold
 from tare.report.ladder import make_ladders
 from tare.report.lists import describe_groups, describe_workloads, list_view
 from tare.report.record import record_view
-from tare.report.suite import make_suites
-from tare.report.suite_view import suite_view
-from tare.report.table import table_view
+from tare.report.suite import make_suites, suite_view
+from tare.report.table import FittingTable, fold, table_view
 from tare.report.terminal import ladder_view
 from tare.rungs.registry import every_name
 

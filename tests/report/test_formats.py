@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tare.errors import BadInput
 from tare.records.codec import decode_record, encode
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
-from tare.report.formats import FORMATS, get_exporter
+from tare.report.formats import get_record_format
 
 EAGER = make_record()
 COMPILED = make_record(
@@ -42,7 +42,7 @@ BROKEN = make_record(
 
 
 def export(name: str, *records: Record) -> str:
-    return get_exporter(name)(records)
+    return get_record_format(name)(records)
 
 
 def rows(*records: Record) -> list[dict[str, str]]:
@@ -55,10 +55,10 @@ def suite(*records: Record) -> Any:
 
 def test_an_unknown_format_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(BadInput, match=r"unknown format 'jsn'; did you mean 'json'.*csv, json, markdown, pyperf"):
-        get_exporter("jsn")
+        get_record_format("jsn")
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("pyperf", "svg")])
+@pytest.mark.parametrize("name", ["csv", "json", "markdown", "table"])
 def test_no_records_are_an_empty_document(name: str) -> None:
     assert len(export(name).splitlines()) == (0 if name in ("markdown", "table") else 1)
 

@@ -1,7 +1,7 @@
 """A report in Markdown is a comment on GitHub, which refuses one of more than 65536 characters."""
 
 from tare.guard.changes import CaseChange, Change, Differing, Report
-from tare.report.formats import get_renderer
+from tare.report.formats import get_comparison_format
 
 MOST = 65_536
 KEY = "resnet50/compile:reduce-overhead/train/cuda/amp-bf16/batch=32,channels=3/feed=device,number="
@@ -10,7 +10,7 @@ CLONE = Differing(what="operator", name="aten::clone", status="appeared", before
 
 def render(cases: list[CaseChange]) -> str:
     report = Report(a="a", b="b", created="2026-01-02", cases=cases, command="tare check night.toml")
-    return get_renderer("markdown")(report)
+    return get_comparison_format("markdown")(report)
 
 
 def change(worse: bool) -> Change:

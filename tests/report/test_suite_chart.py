@@ -8,15 +8,15 @@ from suite_records import failed, record, records
 
 from tare.errors import BadInput
 from tare.records.record import Record
-from tare.report.formats import get_exporter
-from tare.report.suite_chart import BETTER, LONGEST_LINE, WORSE
+from tare.report.formats import get_record_format
+from tare.report.formats.svg import BETTER, LONGEST_LINE, WORSE
 
 SVG = "{http://www.w3.org/2000/svg}"
 Bar = tuple[float, float, str]
 
 
 def draw(*drawn: Record) -> ElementTree.Element:
-    return ElementTree.fromstring(get_exporter("svg")(drawn))
+    return ElementTree.fromstring(get_record_format("svg")(drawn))
 
 
 def bars(picture: ElementTree.Element) -> dict[str, Bar]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from tare.cases.grid import Skip
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.ladder import make_ladders
-from tare.report.table import table_view
+from tare.report.overview import table_view
 from tare.report.terminal import WIDTH, ladder_view, make_console, plain_text, skipped_view, title
 from tare.rungs.registry import every_name
 
@@ -127,7 +127,7 @@ def test_the_title_names_all_that_is_not_usual() -> None:
     assert title(plain) == "mlp · infer · cpu · fp32 · batch 32"
     odd = make_case(mode="train", layout="channels-last", feed="pinned", threads=4)
     assert title(odd) == (
-        "mlp · train · cpu · fp32 · batch 32 · width=64 · channels-last · feed pinned · sgd · 4 threads"
+        "mlp · train · cpu · fp32 · batch 32 · width=64 · sgd · channels-last · feed pinned · 4 threads"
     )
 
 

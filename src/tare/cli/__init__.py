@@ -29,7 +29,7 @@ from tare.cli import (
 )
 from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
-from tare.system.printable import one_line
+from tare.system.text import one_line
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -25,11 +25,11 @@ def export(
     """
     from tare.commands.records import find_records, no_record
     from tare.report.files import write_whole
-    from tare.report.formats import get_exporter
+    from tare.report.formats import get_record_format
 
     if as_json and format != "json":
         raise BadInput(f"--json and --format {format} are two formats: name one")
-    exporter = get_exporter(format)
+    exporter = get_record_format(format)
     records = find_records(terms or [], store)
     if terms and not records:
         raise no_record(terms)

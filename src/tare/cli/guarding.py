@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare.cli.options import print_json, split
+from tare.cli.options import split
 
 if TYPE_CHECKING:
     from tare.guard.changes import Report
@@ -17,7 +17,8 @@ ThresholdsOption = Annotated[
     typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml next to the plan."),
 ]
 FormatOption = Annotated[
-    str, typer.Option("--format", help="terminal, markdown, json, github, junit, sarif, benchmark.")
+    str,
+    typer.Option("--format", help="terminal, or one of tare list formats: markdown, json, ..., junit."),
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Compare across environments, and report the difference.")
@@ -39,39 +40,30 @@ def read_rules(
 
 
 def check_form(format: str, output: Path | None) -> None:
-    """Refuses an unknown format, and a place where no file can be, before anything is measured."""
+    """Refuses an unknown format and a file that cannot be written, before anything is measured."""
     from tare.report.files import check_writable
-    from tare.report.formats import get_renderer
+    from tare.report.formats import get_comparison_format
 
-    if format not in ("terminal", "json"):
-        get_renderer(format)
+    if format != "terminal":
+        get_comparison_format(format)
     if output is not None:
         check_writable(output)
 
 
 def put(report: "Report", format: str, output: Path | None, everything: bool) -> None:
-    """The report to standard output or a file; beside a file, the terminal's view is printed as well."""
+    """Writes the report to standard output or a file; with a file, the terminal's view goes to standard error."""
     from tare.report.changes import changes_view
     from tare.report.files import write_whole
-    from tare.report.formats import get_renderer
+    from tare.report.formats import get_comparison_format
     from tare.report.terminal import make_console, plain_text
 
     if format == "terminal" or output is not None:
         make_console(stderr=output is not None).print(changes_view(report, everything))
-    if output is None:
-        if format == "json":
-            print_json(report)
-        elif format != "terminal":
-            typer.echo(get_renderer(format)(report), nl=False)
-        return
-    if format == "terminal":
-        text = plain_text(changes_view(report, everything))
+    if format != "terminal":
+        text = get_comparison_format(format)(report)
     else:
-        text = _json(report) if format == "json" else get_renderer(format)(report)
-    write_whole(output, text)
-
-
-def _json(report: "Report") -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"
+        text = plain_text(changes_view(report, everything)) if output is not None else ""
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(output, text)

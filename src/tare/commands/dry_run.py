@@ -6,11 +6,10 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.commands.recorded import Taken
 from tare.execute.schedule import ladders
 from tare.report.numbers import several, stretch
-from tare.report.recorded import recorded_line
-from tare.report.terminal import foreseen_view, left_view, make_console
+from tare.report.overview import ReusedRecords, reused_line
+from tare.report.terminal import make_console, planned_view, skipped_view
 
 
 class Foresight(msgspec.Struct):
@@ -24,7 +23,7 @@ class Foresight(msgspec.Struct):
     budget_s: float
     skipped: list[Skip]
     left_out: dict[str, str]
-    recorded: Taken | None = None
+    recorded: ReusedRecords | None = None
 
     exit_code = 0
 
@@ -42,13 +41,13 @@ class Foresight(msgspec.Struct):
         console = make_console()
         for cases, batch in ((self.cases, ""), (self.searched, "batch to be found")):
             for ladder in ladders(cases):
-                console.print(foreseen_view(ladder, batch))
+                console.print(planned_view(ladder, batch))
         if self.skipped or self.left_out:
-            console.print(left_view(self.skipped, self.left_out))
+            console.print(skipped_view(self.skipped, self.left_out))
         planned = [*self.cases, *self.searched]
         count = f"{several(len(planned), 'case')} in {several(len(ladders(planned)), 'ladder')}"
         if self.recorded:
-            console.print(recorded_line(self.recorded), style="dim")
+            console.print(reused_line(self.recorded), style="dim")
         rest = "searching and preparing" if self.searched else "preparing"
         sampling = f"at most {stretch(self.sampling_s)} of sampling besides {rest}"
         console.print(f"{count}, {several(self.rounds, 'round')} each: {sampling}")

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from tare.cases.grid import Skip
-from tare.commands.recorded import Taken
 from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks
+from tare.report.overview import ReusedRecords
 from tare.trace.explanation import Explanation
 from tare.trace.group import Breakdowns, group
 from tare.trace.waterfall import Against, difference
@@ -28,7 +28,7 @@ class Explained(msgspec.Struct, kw_only=True):
     against: list[Against] = []
     peaks: list[Peaks] = []
     # Where records of earlier runs were asked for.
-    recorded: Taken | None = None
+    recorded: ReusedRecords | None = None
     interrupted: bool = False
 
     @property
@@ -55,3 +55,6 @@ def compare(one: Explanation, other: Explanation) -> list[Against]:
         return []
     names = [explanation.rung or explanation.title for explanation in (one, other)]
     return [Against(one=names[0], other=names[1], parts=difference(one.waterfall, other.waterfall))]
+
+
+# FIXME

@@ -3,27 +3,14 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import msgspec
-
 from tare.cases.case import Case
 from tare.records.environment import Environment
 from tare.records.newest import newest_of_each_case
 from tare.records.record import Record
+from tare.report.overview import ReusedRecords
+from tare.store import schema
 from tare.store.database import Store
-from tare.store.query import Query
-from tare.store.selectors import runs_beside
-
-
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of a plan's cases were taken from the store, how many of those are failures, and when the oldest
-    was measured."""
-
-    taken: int
-    planned: int
-    failed: int = 0
-    oldest: str | None = None
-    # None where the record does not say when it was made, as an imported one may not.
-    oldest_age_s: float | None = None
+from tare.store.selection import auxiliary_runs
 
 
 def comparable_records(store: Store, cases: Sequence[Case], environment: Environment) -> list[Record]:
@@ -33,20 +20,20 @@ def comparable_records(store: Store, cases: Sequence[Case], environment: Environ
     Flags that a worker pins are not asked for: they follow from the case and from tare's version. What a check has
     measured beside its own run is another version, or a second look at what seemed slow: neither is taken.
     """
-    workloads = tuple(sorted({case.workload for case in cases}))
-    beside = runs_beside(store)
+    workloads = {case.workload for case in cases}
+    auxiliary = auxiliary_runs(store)
     found = [
         record
-        for record in store.find(Query(fields=(("workload", workloads),)))
-        if record.environment.base_id == environment.base_id and record.run not in beside
+        for record in store.find(schema.records.c.workload.in_(workloads))
+        if record.environment.base_id == environment.base_id and record.run not in auxiliary
     ]
     return sorted(newest_of_each_case(found), key=lambda record: record.created, reverse=True)
 
 
-def count_taken(records: Sequence[Record], planned: int, now: datetime | None = None) -> Taken:
+def count_taken(records: Sequence[Record], planned: int, now: datetime | None = None) -> ReusedRecords:
     """What is said of the records that were taken."""
     oldest = min((record.created for record in records), default=None)
-    return Taken(
+    return ReusedRecords(
         taken=len(records),
         planned=planned,
         failed=sum(record.failure is not None for record in records),

@@ -13,7 +13,7 @@ from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.commands.dry_run import Foresight
 from tare.commands.measuring import Work
-from tare.commands.recorded import Taken, comparable_records, count_taken
+from tare.commands.recorded import comparable_records, count_taken
 from tare.errors import Interrupted
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
@@ -24,15 +24,14 @@ from tare.protocol.messages import Probed
 from tare.records.environment import Environment
 from tare.records.record import Record
 from tare.report.ladder import Ladder, make_ladders
-from tare.report.overview import overview
+from tare.report.overview import ReusedRecords, overview, reused_line
 from tare.report.progress import Progress
-from tare.report.recorded import recorded_line
 from tare.report.suite import make_suites
-from tare.report.terminal import left_view, make_console
+from tare.report.terminal import make_console, skipped_view
 from tare.store.database import Store
 from tare.store.journal import begin
 from tare.store.journal import resume as earlier
-from tare.store.run_lock import Claims
+from tare.store.run_lock import RunLocks
 
 NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; beginning anew"
 
@@ -48,7 +47,7 @@ class Outcome(msgspec.Struct):
     planned: int
     interrupted: bool = False
     # What was there before anything was measured, where that was asked for.
-    recorded: Taken | None = None
+    recorded: ReusedRecords | None = None
 
     @property
     def ladders(self) -> list[Ladder]:
@@ -75,7 +74,7 @@ class Outcome(msgspec.Struct):
         for part in overview(self.records, self.skipped):
             console.print(part)
         if self.skipped or self.left_out:
-            console.print(left_view(self.skipped, self.left_out))
+            console.print(skipped_view(self.skipped, self.left_out))
         good = sum(record.ok for record in self.records)
         refused = sum(record.refused for record in self.records)
         cannot = f", {refused} cannot be run" if refused else ""
@@ -83,7 +82,7 @@ class Outcome(msgspec.Struct):
             f"{good} of {self.planned} cases measured{cannot}; run {self.run} in {self.store}", style="dim"
         )
         if self.recorded:
-            console.print(recorded_line(self.recorded), style="dim")
+            console.print(reused_line(self.recorded), style="dim")
         if self.interrupted:
             console.print(str(Interrupted()), style="yellow")
 
@@ -123,7 +122,7 @@ class Session:
         return preload_of(self._plan)
 
     def run(self, resume: bool, fail_fast: bool, recorded: bool = False) -> Outcome:
-        with Claims() as claims, self.measured(resume, fail_fast, claims, recorded) as done:
+        with RunLocks() as run_locks, self.measured(resume, fail_fast, run_locks, recorded) as done:
             return done.outcome
 
     def foresee(self, recorded: bool = False) -> Foresight:
@@ -152,7 +151,7 @@ class Session:
 
     @contextlib.contextmanager
     def measured(
-        self, resume: bool, fail_fast: bool, claims: Claims, recorded: bool = False
+        self, resume: bool, fail_fast: bool, run_locks: RunLocks, recorded: bool = False
     ) -> Iterator["Measured"]:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `recorded` measures only
         what the store has no comparable record of. For a caller who goes on with the cases, the executor is there
@@ -168,11 +167,11 @@ class Session:
             planned = [*found.cases, *found.searched]
             self._options = self._leaner(planned)
             mark = self._mark(found, probed.environment, recorded)
-            journal = earlier(store, mark, claims) if resume else None
+            journal = earlier(store, mark, run_locks) if resume else None
             if journal is None:
                 if resume:
                     progress.say(NOTHING_TO_RESUME)
-                journal = begin(store, self._plan.name, mark, found.skipped, claims)
+                journal = begin(store, self._plan.name, mark, found.skipped, run_locks)
             if recorded:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             known = {record.id for record in journal.all_records()}

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from tare.bisect.outcome import Found, Outcome
 from tare.errors import Interrupted
-from tare.report.terminal import simple_table
+from tare.report.table import simple_table
 
 HEADLINES = {
     "found": "",

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from tare.guard.changes import CaseChange, Change, Report
 from tare.report.figures import before_and_now
-from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import seconds, size
+from tare.report.table import FittingTable, Sized
 from tare.report.terminal import key_text, note_text
-from tare.system.printable import beginning
+from tare.system.text import beginning
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
 # From this width on what is remarked of a change has a column of its own.

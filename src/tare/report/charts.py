@@ -7,7 +7,7 @@ from tare.report.colours import colour
 from tare.report.explain import percent
 from tare.report.numbers import seconds, unit_of
 from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
-from tare.system.printable import ending
+from tare.system.text import ending
 from tare.trace.group import PARTS, Bar
 from tare.trace.waterfall import MEANING, ORDER, Waterfall
 

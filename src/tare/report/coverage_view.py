@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tare.report.coverage import PUBLISHED_RATIO, RATIO_OF, RATIO_TO, REGISTRIES, Coverage, Entry
-from tare.report.fitting import FittingTable
+from tare.report.table import FittingTable
 
 # Names shown of what a workload alone brings; the JSON has them all.
 SHOWN = 2

@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.execute.tasks import Curve
-from tare.report.fitting import Cell, FittingTable
+from tare.report.table import Cell, FittingTable
 from tare.report.terminal import PARITY, STYLE, title
 
 

@@ -8,10 +8,9 @@ from rich.text import Text
 from tare.findings.changes import Change, Changes
 from tare.records.changes import FigureChange, RecordChanges
 from tare.report.findings import finding_rows
-from tare.report.fitting import FittingTable
 from tare.report.numbers import seconds, size
-from tare.report.terminal import simple_table
-from tare.system.printable import beginning
+from tare.report.table import FittingTable, simple_table
+from tare.system.text import beginning
 from tare.trace.kernel_names import short_name
 
 PROFILED = "gross is not known of both: host times are the profiler's, longer than they are without it"

@@ -4,9 +4,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.report.colours import colour
-from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.numbers import seconds, several, size
-from tare.system.printable import ending
+from tare.report.table import FittingTable, Sized, fold
+from tare.system.text import ending
 from tare.trace.breakdown import Breakdown, Spread
 from tare.trace.explanation import Explanation
 from tare.trace.hosttime import HostTime

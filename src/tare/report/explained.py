@@ -12,11 +12,11 @@ from tare.findings.diagnosis import Diagnosis
 from tare.report.colours import colour
 from tare.report.explain import against_view, explanation_view, percent
 from tare.report.findings import diagnosis_view, findings_view
-from tare.report.fitting import Cell, FittingTable, Sized, fold
 from tare.report.numbers import seconds
-from tare.report.recorded import Recorded, recorded_line
+from tare.report.overview import ReusedRecords, reused_line
+from tare.report.table import Cell, FittingTable, Sized, fold
 from tare.report.terminal import make_console, skipped_view
-from tare.system.printable import ending
+from tare.system.text import ending
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, Bar, Breakdowns, Mean
 from tare.trace.waterfall import ORDER, Against
@@ -43,7 +43,7 @@ class Explained(Protocol):
     @property
     def breakdowns(self) -> Breakdowns | None: ...
     @property
-    def recorded(self) -> Recorded | None: ...
+    def recorded(self) -> ReusedRecords | None: ...
     @property
     def interrupted(self) -> bool: ...
 
@@ -69,7 +69,7 @@ def render(explained: Explained, rows: int = 0, sort: str | None = None) -> None
     if explained.skipped:
         console.print(skipped_view(explained.skipped))
     if explained.recorded:
-        console.print(Text(recorded_line(explained.recorded), style="dim"))
+        console.print(Text(reused_line(explained.recorded), style="dim"))
     if explained.interrupted:
         console.print(str(Interrupted()), style="yellow")
 

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding, bound_of
-from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import seconds, several, short_size, size
 from tare.report.sorting import check_column, memory, sorted_by
-from tare.system.printable import beginning, ending
+from tare.report.table import FittingTable, Sized
+from tare.system.text import beginning, ending
 from tare.trace.kernel_names import short_name
 from tare.trace.kernel_table import Kernel
 from tare.trace.memory import HOST, MemoryUse

@@ -4,8 +4,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.execute.call_stacks import Depth
-from tare.report.fitting import FittingTable, Sized, prose
 from tare.report.numbers import duration, seconds
+from tare.report.table import FittingTable, Sized, prose
 from tare.report.terminal import title
 from tare.stats.intervals import Interval
 from tare.trace.call_cost import Cost

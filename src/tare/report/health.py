@@ -5,9 +5,8 @@ from rich.text import Text
 
 from tare.measure.health import Check
 from tare.protocol.messages import Probed
-from tare.report.fitting import Cell, FittingTable
 from tare.report.lists import describe_rungs, list_view
-from tare.report.terminal import simple_table
+from tare.report.table import Cell, FittingTable, simple_table
 
 STYLE = {"good": "green", "warn": "bold yellow", "unknown": "dim"}
 

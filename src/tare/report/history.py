@@ -9,9 +9,9 @@ from rich.text import Text
 from tare.guard.history import History, Jump
 from tare.report.bisect import change, short
 from tare.report.figures import scale_of
-from tare.report.fitting import FittingTable, Sized
 from tare.report.numbers import decimals, size, unit_of
 from tare.report.plot import is_flat, plot, shown_range, sparkline
+from tare.report.table import FittingTable, Sized
 from tare.report.terminal import key_text
 
 HEIGHT = 11

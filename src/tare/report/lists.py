@@ -7,14 +7,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tare.cases.case import Case
-from tare.cases.groups import open_names
+from tare.cases.plan import open_names
 from tare.errors import unknown
 from tare.findings.registry import all_rules, get_rule
 from tare.protocol.messages import Absent, Probed
 from tare.records.figures import gross
 from tare.records.record import Record
-from tare.report.fitting import FittingTable
 from tare.report.numbers import duration
+from tare.report.table import FittingTable
 from tare.rungs import Rung, all_rungs
 from tare.rungs.registry import left_out
 from tare.workloads import all_workloads, get_workload

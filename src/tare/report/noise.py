@@ -8,8 +8,8 @@ from rich.text import Text
 from tare.guard.calibrate import ROUNDS, Noise
 from tare.records.record import Record
 from tare.report.figures import value
-from tare.report.fitting import FittingTable
-from tare.report.table import failure_lines
+from tare.report.overview import failure_lines
+from tare.report.table import FittingTable
 from tare.report.terminal import key_text
 
 

@@ -5,8 +5,8 @@ from rich.text import Text
 
 from tare.measure.peaks import SECONDS, ceilings
 from tare.records.work import Peaks
-from tare.report.fitting import FittingTable
 from tare.report.numbers import seconds
+from tare.report.table import FittingTable
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
 

@@ -6,10 +6,10 @@ from rich.text import Text
 from tare.records.environment import Environment
 from tare.records.figures import round_median
 from tare.records.record import Record, Round
-from tare.report.fitting import FittingTable
 from tare.report.ladder import make_ladders
 from tare.report.numbers import duration, seconds, size
-from tare.report.terminal import ladder_view, simple_table
+from tare.report.table import FittingTable, simple_table
+from tare.report.terminal import ladder_view
 
 # What goes first where the terminal is narrow.
 SPARE = ("energy", "cache", "stopped by", "blocks", "prepare", "latency")

@@ -4,7 +4,7 @@ can be searched."""
 from collections.abc import Sequence
 from html import escape
 
-from tare.system.printable import one_line
+from tare.system.text import one_line
 
 FONT = "font-family='system-ui, sans-serif'"
 PAPER, INK, FAINT, GRID, LINE = "white", "#222", "#666", "#e4e4e4", "#aaa"

@@ -1,96 +1,178 @@
-"""A line a record: gross, memory and status of many workloads at a glance, for a whole group and for documents."""
+"""A table that fits its console: closer columns, folded names, and then fewer columns. No figure is ever cut.
 
-from collections.abc import Sequence
+Our own, because rich shrinks every column that it may, down to one character, and cuts those that it may not.
+"""
 
-from rich.console import Group, RenderableType
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from tare.records.figures import device_peak, gross, host_peak, latency
-from tare.records.record import Record
-from tare.report.fitting import Cell, FittingTable
-from tare.report.ladder import make_ladders
-from tare.report.numbers import duration, short_size
-from tare.report.terminal import PARITY, STYLE, where
-from tare.system.printable import one_line
+from tare.system.text import to_ascii
 
-# Fields of a case that become a column where the records differ in them, and part of the title where not.
-SHARED = ("mode", "rung", "device", "precision")
-HEADS = ("workload", *SHARED, "sizes", "batch", "gross", "latency", "host", "device memory", "status")
-LEFT = ("workload", *SHARED, "sizes", "status")
-FOLDED = {"workload": 0, "rung": 0, "sizes": 12}
-# What goes first where the terminal is narrow: figures, before what tells one record from another.
-SPARE = ("host", "device memory", "latency", "precision", "device", "mode", "sizes", "batch")
+Cell = str | Text
+# A text is folded between its words and the parts of a key, and at the weaker places only within a part too long.
+STRONG, WEAK = re.compile(r"(?<=[ :/,])"), re.compile(r"(?<=[_.=-])")
+# Stands for a blank that belongs to a figure.
+_GLUE = "\xa0"
+# A column of names is not widened beyond this for its longest word; one that has to give way keeps the second.
+WIDEST_WORD, NARROWEST = 24, 4
 
 
-def table_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows, without the columns that say the same, or nothing, in every row."""
-    telling = _telling_sizes(records)
-    rows = [_row(record, telling[record.case.workload]) for record in records]
-    kept = [
-        i
-        for i, head in enumerate(HEADS)
-        if (len({row[i] for row in rows}) > 1 if head in SHARED else any(row[i] != "-" for row in rows))
-    ]
-    return [HEADS[i] for i in kept], [[row[i] for i in kept] for row in rows]
+class Layout(NamedTuple):
+    """Which columns are shown, how wide, with how many blanks between them."""
+
+    kept: list[int]
+    widths: list[int]
+    padding: int
 
 
-def table_title(records: Sequence[Record]) -> str:
-    """What all the records share."""
-    shared = []
-    for name in SHARED:
-        values = {str(getattr(record.case, name)) for record in records}
-        if len(values) == 1:
-            shared.append(values.pop())
-    good = sum(record.ok for record in records)
-    return " · ".join((*shared, f"{good} of {len(records)} measured"))
+class Sized:
+    """A view that is made for the width of the console that shows it."""
+
+    def __init__(self, make: Callable[[int], RenderableType]) -> None:
+        self._make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield self._make(options.max_width)
 
 
-def table_places(records: Sequence[Record]) -> list[str]:
-    """The machines and software the records come from."""
-    return list(dict.fromkeys(where(ladder) for ladder in make_ladders(records)))
+class FittingTable:
+    """`folds` names the columns that may be folded, each with the width below which a spare column is dropped
+    instead. `spare` names the columns that may be dropped, the least important first; a line under the table names
+    those that were."""
+
+    def __init__(
+        self,
+        heads: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        *,
+        right: Collection[str] = (),
+        folds: Mapping[str, int] | None = None,
+        spare: Sequence[str] = (),
+        paddings: tuple[int, ...] = (2, 1),
+    ) -> None:
+        self._heads, self._rows, self._right = list(heads), rows, right
+        self._folds, self._spare, self._paddings = dict(folds or {}), spare, paddings
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if options.ascii_only:
+            # Before the layout: `+-` is wider than ±.
+            self._rows = [[_ascii_cell(cell) for cell in row] for row in self._rows]
+        layout = self._layout(options.max_width)
+        table = simple_table(padding=layout.padding)
+        for i, width in zip(layout.kept, layout.widths, strict=True):
+            justify: Literal["right", "left"] = "right" if self._heads[i] in self._right else "left"
+            # As Text, in which no bracket of a name is a style.
+            table.add_column(Text(fold(self._heads[i], width)), justify=justify, no_wrap=True, overflow="fold")
+        for row in self._rows:
+            cells = zip(layout.kept, layout.widths, strict=True)
+            table.add_row(*(Text(fold(cell, w)) if isinstance(cell := row[i], str) else cell for i, w in cells))
+        yield table
+        dropped = [_unfold(head) for i, head in enumerate(self._heads) if head and i not in layout.kept]
+        if dropped:
+            yield Text(f"  no room for: {', '.join(dropped)}", style="dim")
+
+    def _layout(self, width: int) -> Layout:
+        kept = list(range(len(self._heads)))
+        natural = [max(_width(self._heads[i]), *(_width(row[i]) for row in self._rows), 1) for i in kept]
+        spare = [self._heads.index(head) for head in self._spare if head in self._heads]
+        while True:
+            for padding in self._paddings:
+                if sum(natural[i] + padding for i in kept) <= width:
+                    return Layout(kept, [natural[i] for i in kept], padding)
+            room = width - padding * len(kept)
+            least = [self._least(i, natural[i]) for i in kept]
+            if sum(least) <= room or not spare:
+                folding = [self._heads[i] in self._folds for i in kept]
+                return Layout(kept, _spread(least, [natural[i] for i in kept], folding, room), padding)
+            kept.remove(spare.pop(0))
+
+    def _least(self, column: int, natural: int) -> int:
+        wanted = self._folds.get(self._heads[column])
+        if wanted is None:
+            return natural
+        texts = [self._heads[column], *(_plain(row[column]) for row in self._rows)]
+        word = max(len(part) for text in texts for part in STRONG.split(text))
+        return min(natural, max(wanted, min(word, WIDEST_WORD)))
 
 
-def failure_lines(records: Sequence[Record]) -> list[str]:
-    return [
-        f"{r.case.workload} on {r.case.rung} ({r.case.mode}): {r.failure.cause} in {r.failure.stage or 'start'}: "
-        f"{one_line(r.failure.message)}"
-        for r in records
-        if r.failure
-    ]
+def simple_table(*heads: str, right: slice = slice(0), padding: int = 2) -> Table:
+    """A table without lines; the columns `right` hold numbers."""
+    table = Table(box=None, padding=(0, padding, 0, 0), header_style="dim", show_edge=False)
+    for head in heads:
+        table.add_column(head, no_wrap=True)
+    for column in table.columns[right]:
+        column.justify = "right"
+    return table
 
 
-def table_view(records: Sequence[Record]) -> RenderableType:
-    heads, rows = table_cells(records)
-    parts: list[RenderableType] = [Text(table_title(records), style="bold")]
-    parts += [Text(place, style="dim") for place in table_places(records)]
-    lines: list[list[Cell]] = [[*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red"))] for row in rows]
-    right = [head for head in heads if head not in LEFT]
-    parts.append(FittingTable(heads, lines, right=right, folds=FOLDED, spare=SPARE, paddings=(1,)))
-    parts += [Text(f"  {line}", style="red") for line in failure_lines(records)]
-    return Group(*parts)
+def fact_table(facts: Mapping[str, str]) -> Table:
+    """Names and values without a head; a long value goes on in the next line."""
+    table = simple_table("")
+    table.add_column("", overflow="fold")
+    table.show_header = False
+    for name, value in facts.items():
+        table.add_row(Text(name), Text(value))
+    return table
 
 
-def _telling_sizes(records: Sequence[Record]) -> dict[str, list[str]]:
-    """By workload, the sizes in which its records differ."""
-    seen: dict[str, dict[str, set[object]]] = {}
-    for record in records:
-        values = seen.setdefault(record.case.workload, {})
-        for name, value in record.case.sizes.items():
-            values.setdefault(name, set()).add(value)
-    return {workload: [n for n, found in values.items() if len(found) > 1] for workload, values in seen.items()}
+def _spread(least: Sequence[int], natural: Sequence[int], folding: Sequence[bool], room: int) -> list[int]:
+    """Gives what room there is to the columns that are folded most, or takes what is missing from the widest."""
+    widths = list(least)
+    while sum(widths) < room:
+        short = [i for i in range(len(widths)) if widths[i] < natural[i]]
+        if not short:
+            break
+        widths[max(short, key=lambda i: natural[i] / widths[i])] += 1
+    while sum(widths) > room:
+        wide = [i for i in range(len(widths)) if folding[i] and widths[i] > NARROWEST]
+        if not wide:
+            break
+        widths[max(wide, key=lambda i: widths[i])] -= 1
+    return widths
 
 
-def _row(record: Record, telling: Sequence[str]) -> list[str]:
-    case = record.case
-    step, delay = gross(record), latency(record)
-    return [
-        case.workload,
-        *(str(getattr(case, name)) for name in SHARED),
-        " ".join(f"{name}={case.sizes[name]}" for name in telling if name in case.sizes) or "-",
-        str(case.batch),
-        duration(step) if step and record.ok else "-",
-        duration(delay._replace(sound=False)) if delay and record.ok else "-",
-        short_size(host_peak(record)),
-        short_size(device_peak(record)),
-        record.failure.cause if record.failure else PARITY[record.parity.status],
-    ]
+def prose(text: str, figures: Sequence[str] = (), style: str = "") -> Sized:
+    """A paragraph that is broken between its words, and within none of these figures."""
+    for figure in figures:
+        text = text.replace(figure, figure.replace(" ", _GLUE))
+    return Sized(lambda width: Text(fold(text, width).replace(_GLUE, " "), style=style))
+
+
+def fold(text: str, width: int) -> str:
+    """The text in lines of at most this width, broken where a reader would break it."""
+    return "\n".join(line.rstrip() for given in text.split("\n") for line in _lines(given, width, (STRONG, WEAK)))
+
+
+def _lines(text: str, width: int, places: Sequence[re.Pattern[str]]) -> list[str]:
+    if len(text.rstrip()) <= width:
+        return [text]
+    if not places:
+        return [text[at : at + width] for at in range(0, len(text), width)]
+    lines = [""]
+    for part in places[0].split(text):
+        if len((lines[-1] + part).rstrip()) <= width:
+            lines[-1] += part
+        else:
+            lines = [line for line in lines if line] + _lines(part, width, places[1:])
+    return lines
+
+
+def _unfold(head: str) -> str:
+    return re.sub(r"(?<=[:-])\n", "", head).replace("\n", " ")
+
+
+def _ascii_cell(cell: Cell) -> Cell:
+    return to_ascii(cell) if isinstance(cell, str) else Text(to_ascii(cell.plain), style=cell.style)
+
+
+def _plain(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell.plain
+
+
+def _width(cell: Cell) -> int:
+    return max(map(len, _plain(cell).split("\n")))

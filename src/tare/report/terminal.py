@@ -1,52 +1,72 @@
-"""Ladders and lists for the terminal: at most 100 columns, colour only where the console has it."""
+"""The terminal: at most 100 columns, colour only where the console has it, ASCII where there is nothing else.
+
+Ladders are shown here, and what several views share: titles, keys of cases, environments, skipped cases.
+"""
 
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.report.fitting import FittingTable, Sized, fold
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
-from tare.system.printable import one_line, printable
+from tare.report.table import FittingTable, Sized, fold
+from tare.system.text import one_line, printable, to_ascii
 
 WIDTH = 100
+# Wider than any line of a list.
+UNLIMITED = 10_000
 HEADS = ("rung", "gross", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity")
-# What goes first where the terminal is narrow. Without its parity no figure may be read.
+# Dropped first on a narrow terminal. The parity stays: no figure may be read without it.
 SPARE = ("warm", "x best", "prepare", "host", "device", "latency", "x eager")
 PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
 STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
 
 
 class _Console(Console):
-    """Records come from strangers as well: what a message, a processor or an operator is called there must not
-    steer the terminal that shows it. Rich takes only a few control characters away, and never an escape."""
+    """Shows no control character of a text that came from outside, and only ASCII where there is nothing else."""
+
+    @property
+    def encoding(self) -> str:
+        return "ascii" if _is_ascii_only() else super().encoding
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        ascii_only = not self.encoding.startswith("utf")
         for segment in super().render(renderable, options):
             text, style, control = segment
-            if control or text.isprintable():
+            if control or (text.isprintable() and not ascii_only):
                 yield segment
             else:
-                yield Segment("\n".join(map(printable, text.split("\n"))), style, control)
+                text = "\n".join(map(printable, text.split("\n")))
+                yield Segment(to_ascii(text) if ascii_only else text, style, control)
 
 
-def make_console(stderr: bool = False) -> Console:
-    """A console that never exceeds our width; on a pipe or a file it is plain text. What stands in brackets or
-    between colons is part of a name (kernels have such), and never a style or a picture."""
+def _is_ascii_only() -> bool:
+    """Whether the user asked for the C locale. Python then writes UTF-8 nevertheless (PEP 540)."""
+    chosen = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
+    return chosen in ("C", "POSIX")
+
+
+def make_console(stderr: bool = False, whole_lines: bool = False) -> Console:
+    """A console of at most 100 columns; on a pipe or a file it is plain text. Brackets and colons are part of a
+    name (kernels have such), never a style or an emoji. With `whole_lines` nothing is folded or dropped off a
+    terminal, so that `grep` finds every name."""
     console = _Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
-    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    if console.is_terminal:
+        console.width = min(console.width, WIDTH)
+    else:
+        console.width = UNLIMITED if whole_lines else WIDTH
     return console
 
 
 def plain_text(view: RenderableType) -> str:
-    """What a console would show, for a file."""
+    """The view as a console would show it, for a file."""
     console = _Console(file=io.StringIO(), width=WIDTH, highlight=False, no_color=True, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(view)
@@ -54,7 +74,7 @@ def plain_text(view: RenderableType) -> str:
 
 
 def key_text(key: str, style: str = "") -> RenderableType:
-    """A case's key, whole; one that is too long for a line goes on at its last part, or wherever parts meet."""
+    """A case's key, whole. One that is too long for a line goes on at its last part, or wherever parts meet."""
     return Sized(lambda width: Text(_key_lines(key, width), style=style))
 
 
@@ -68,22 +88,25 @@ def _key_lines(key: str, width: int) -> str:
 
 
 def note_text(note: str) -> RenderableType:
-    """A note under a table; its further lines stand under its first."""
+    """A note under a table; its further lines are indented like its first."""
     return Padding(Text(f"note: {note}", style="yellow"), (0, 0, 0, 2), expand=False)
 
 
 def title(case: Case, batch: str = "") -> str:
-    """`batch` stands for one that is not known yet."""
+    """What a ladder is of. `batch` stands for one that is not known yet."""
     sizes = " ".join(f"{name}={value}" for name, value in case.sizes.items())
-    extra: list[str] = [case.layout] if case.layout != "contiguous" else []
-    extra += [f"feed {case.feed}"] if case.feed != "device" else []
-    extra += [case.optimizer] if case.optimizer else []
-    extra += [f"{case.threads} threads"] if case.threads else []
-    parts = (case.workload, case.mode, case.device, case.precision, batch or f"batch {case.batch}", sizes, *extra)
-    return " · ".join(part for part in parts if part)
+    fixed = (case.workload, case.mode, case.device, case.precision, batch or f"batch {case.batch}", sizes)
+    return " · ".join(part for part in (*fixed, case.optimizer, *case_settings(case)) if part)
 
 
-def foreseen_view(ladder: Sequence[Case], batch: str = "") -> RenderableType:
+def case_settings(case: Case) -> list[str]:
+    """Layout, feed and threads, where they are not the default."""
+    settings: list[str] = [case.layout] if case.layout != "contiguous" else []
+    settings += [f"feed {case.feed}"] if case.feed != "device" else []
+    return [*settings, f"{case.threads} threads"] if case.threads else settings
+
+
+def planned_view(ladder: Sequence[Case], batch: str = "") -> RenderableType:
     """A ladder that has not been measured: what it is of, and its rungs."""
     rungs = Text(f"  {', '.join(case.rung for case in ladder)}")
     return Group(Text(title(ladder[0], batch), style="bold"), rungs)
@@ -118,35 +141,15 @@ def row_texts(ladder: Ladder) -> tuple[list[str], list[list[str]]]:
     return [HEADS[i] for i in kept], [[line[i] for i in kept] for line in lines]
 
 
-def left_view(skipped: Iterable[Skip], left_out: Mapping[str, str]) -> RenderableType:
-    """What a run does not measure: skips, and rungs that a ladder holds only if they are named."""
-    lines = [Text(f"  {name} left out: {why}", style="dim") for name, why in left_out.items()]
-    return Group(*([skipped_view(skips)] if (skips := list(skipped)) else []), *lines)
-
-
-def skipped_view(skipped: Iterable[Skip]) -> RenderableType:
-    """Skips by reason: how many, which rungs, why."""
-    reasons: dict[str, set[str]] = {}
-    count = 0
+def skipped_view(skipped: Iterable[Skip], by_default: Mapping[str, str] | None = None) -> RenderableType:
+    """What a run does not measure: skipped cases by reason, and rungs that a ladder holds only if named."""
+    rungs: dict[str, list[str]] = {}
     for skip in skipped:
-        parts = skip.key.split("/")
-        reasons.setdefault(f"{skip.cause}: {skip.reason}", set()).add(parts[1])
-        count += 1
-    if not count:
-        return Text("")
-    lines = [Text(f"{count} skipped", style="dim")]
-    lines += [Text(f"  {', '.join(sorted(rungs))}: {reason}", style="dim") for reason, rungs in reasons.items()]
-    return Group(*lines)
-
-
-def simple_table(*heads: str, right: slice = slice(0), narrow: bool = False) -> Table:
-    """A table with its head and nothing else; the columns `right` are of numbers."""
-    table = Table(box=None, padding=(0, 1 if narrow else 2, 0, 0), header_style="dim", show_edge=False)
-    for head in heads:
-        table.add_column(head, no_wrap=True)
-    for column in table.columns[right]:
-        column.justify = "right"
-    return table
+        rungs.setdefault(f"{skip.cause}: {skip.reason}", []).append(skip.key.split("/")[1])
+    lines = [f"{sum(map(len, rungs.values()))} skipped"] if rungs else []
+    lines += [f"  {', '.join(sorted(set(names)))}: {reason}" for reason, names in rungs.items()]
+    lines += [f"  {name} skipped: {reason}" for name, reason in (by_default or {}).items()]
+    return Text("\n".join(lines), style="dim")
 
 
 def where(ladder: Ladder) -> str:

@@ -10,7 +10,7 @@ from tare.measure.work import is_heavy
 from tare.protocol.messages import Flops, Inspected, Uncounted
 from tare.records.record import Failure
 from tare.report.numbers import size
-from tare.report.terminal import simple_table
+from tare.report.table import simple_table
 from tare.workloads import Workload
 
 SHOWN = 6

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tare.errors import BadInput
-from tare.system.printable import printable
+from tare.system.text import printable
 from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.hosttime import HostTime, host_time
 from tare.trace.idle import Idle, explain_idle

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from tare.errors import BadInput, brief
-from tare.system.printable import printable
+from tare.system.text import printable
 from tare.trace.chunks import Chunks
 from tare.trace.collect import Collector
 from tare.trace.columns import Interned

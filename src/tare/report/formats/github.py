@@ -1,11 +1,13 @@
-"""Annotations of a GitHub Actions job: a line a regression, shown beside the run and the pull request."""
+"""Annotations of a GitHub Actions job, shown beside the run and the pull request: one line per regression."""
 
 from tare.guard.changes import Report
 from tare.report.changes import change_of, remark, summary_line, uncompared_lines, wrong_with
-from tare.system.printable import printable
+from tare.report.formats import comparison_format
+from tare.system.text import printable
 
 
-def render(report: Report) -> str:
+@comparison_format("github", "annotations of a GitHub Actions job")
+def comparison_github(report: Report) -> str:
     lines = []
     for case in report.cases:
         if wrong := wrong_with(case):
@@ -25,7 +27,7 @@ def render(report: Report) -> str:
 
 
 def _command(kind: str, title: str, text: str) -> str:
-    """Workflow commands escape these characters; in a property the colon and the comma as well."""
+    """A workflow command. In a property, such as the title, the colon and the comma are escaped too."""
     head = _escape(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{kind} title={head}::{_escape(text)}"
 

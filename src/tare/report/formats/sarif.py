@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 as far as it fits: a result a regression, with its figures. There is no source location."""
+"""SARIF 2.1.0: one result per regression, with its figures. A case has no location in a source file."""
 
 import json
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 import tare
 from tare.guard.changes import Change, Report
 from tare.report.changes import change_of, remark, uncompared, wrong_with
+from tare.report.formats import comparison_format
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def render(report: Report) -> str:
+@comparison_format("sarif", "SARIF 2.1.0, for code scanning")
+def comparison_sarif(report: Report) -> str:
     results = []
     for case in report.cases:
         wrong = wrong_with(case)

@@ -1,13 +1,14 @@
-"""A line a record: the case, the figures in SI units, the status. For a spreadsheet or a data frame."""
+"""CSV, for a spreadsheet or a data frame: one line per record with its case, status and figures in SI units."""
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
 from tare.records.figures import device_peak, device_time, gross, host_peak, latency, preparation
 from tare.records.record import Record
+from tare.report.formats import record_format
 
 HEAD = (
     "id", "run", "created", "workload", "rung", "mode", "device", "precision", "batch", "sizes", "feed", "layout",
@@ -17,7 +18,8 @@ HEAD = (
 )  # fmt: skip
 
 
-def export(records: Iterable[Record]) -> str:
+@record_format("csv", "one line per record, in SI units")
+def records_csv(records: Sequence[Record]) -> str:
     text = io.StringIO()
     lines = csv.DictWriter(text, HEAD)
     lines.writeheader()

@@ -1,12 +1,14 @@
-"""What github-action-benchmark reads as `customSmallerIsBetter`: a list of name, unit, value and range."""
+"""github-action-benchmark's `customSmallerIsBetter`: a list of name, unit, value and range."""
 
 import json
 
 from tare.guard.changes import Report
 from tare.report.changes import change_of
+from tare.report.formats import comparison_format
 
 
-def render(report: Report) -> str:
+@comparison_format("benchmark", "github-action-benchmark, customSmallerIsBetter")
+def comparison_benchmark(report: Report) -> str:
     entries = [
         {
             "name": f"{case.case} {change.metric}",

@@ -1,27 +1,29 @@
-"""pyperf's JSON, version 1.0: a benchmark a case, a run a round, so that `pyperf compare_to` works."""
+"""pyperf's JSON, version 1.0, for `pyperf compare_to`: a case is a benchmark, a round is a run."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from tare.errors import BadInput
 from tare.records.figures import clean_step_seconds, good_rounds
 from tare.records.record import Record, Round
+from tare.report.formats import record_format
 
-# pyperf needs a positive time; a block shorter than the clock's tick can only be called that.
+# pyperf refuses a time of zero, which a block shorter than the clock's resolution has.
 TICK_S = 1e-9
 
 
-def export(records: Iterable[Record]) -> str:
-    """The newest record stands for its case: pyperf refuses two benchmarks of one name, and a file without any."""
-    benchmarks = {record.case.key: made for record in records if (made := _benchmark(record))}
+@record_format("pyperf", "pyperf JSON, for pyperf compare_to")
+def records_pyperf(records: Sequence[Record]) -> str:
+    """The newest record of each case: pyperf refuses two benchmarks of one name, and an empty file."""
+    benchmarks = {record.case.key: benchmark for record in records if (benchmark := _benchmark(record))}
     if not benchmarks:
         raise BadInput("no record has a round that succeeded, and pyperf reads no file without a benchmark")
     return json.dumps({"version": "1.0", "benchmarks": list(benchmarks.values())}) + "\n"
 
 
 def _benchmark(record: Record) -> dict[str, Any] | None:
-    runs = [made for done in good_rounds(record) if (made := _run(done))]
+    runs = [run for done in good_rounds(record) if (run := _run(done))]
     if not runs:
         return None
     software = record.environment.software

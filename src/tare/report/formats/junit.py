@@ -1,0 +1,73 @@
+"""JUnit XML, which every CI shows: a case is a test suite, a metric a test, a regression a failure."""
+
+import re
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from tare.guard.changes import CaseChange, Report
+from tare.report.changes import STATES, change_of, remark, uncompared, wrong_with
+from tare.report.figures import before_and_now
+from tare.report.formats import comparison_format
+
+# Characters that XML 1.0 cannot hold, escaped or not.
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@comparison_format("junit", "JUnit XML: a regression is a failed test")
+def comparison_junit(report: Report) -> str:
+    root = Element("testsuites", name="tare check")
+    for case in report.cases:
+        _suite(root, case)
+    for key, label in uncompared(report):
+        _add_skipped(_test(_element(root, "testsuite", name=key), "compared"), f"not compared, only in {label}")
+    for line in report.forced:
+        test = _test(_element(root, "testsuite", name="environment"), "comparable")
+        _add_skipped(test, f"not comparable, and forced: {line}")
+    for each in (*root, root):
+        each.set("tests", str(len(each.findall(".//testcase"))))
+        each.set("failures", str(len(each.findall(".//failure"))))
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(root: Element, case: CaseChange) -> None:
+    suite = _element(root, "testsuite", name=case.case)
+    summary = _test(suite, "runs and is right")
+    if wrong := wrong_with(case):
+        _add_failure(summary, wrong.partition(":")[0], wrong)
+    elif case.state == "failed":
+        _add_skipped(summary, f"{STATES['failed']}: {case.reason}")
+    elif case.reason:
+        _add_output(summary, case.reason)
+    for leak in case.leaks:
+        _add_failure(_test(suite, "leak"), "leak", leak)
+    for change in case.changes:
+        test = _test(suite, change.metric)
+        figures = f"{change.verdict}: {' to '.join(before_and_now(change))}, {change_of(change)}"
+        if change.regression:
+            _add_failure(test, change.verdict, f"{figures}; {remark(change)}")
+        else:
+            _add_output(test, figures)
+
+
+def _test(suite: Element, name: str) -> Element:
+    return _element(suite, "testcase", classname=suite.get("name", ""), name=name)
+
+
+def _add_failure(test: Element, kind: str, text: str) -> None:
+    _element(test, "failure", type=kind, message=text).text = _clean(text)
+
+
+def _add_skipped(test: Element, reason: str) -> None:
+    _element(test, "skipped", message=reason)
+
+
+def _add_output(test: Element, text: str) -> None:
+    _element(test, "system-out").text = _clean(text)
+
+
+def _element(parent: Element, tag: str, **attributes: str) -> Element:
+    return SubElement(parent, tag, {name: _clean(value) for name, value in attributes.items()})
+
+
+def _clean(text: str) -> str:
+    return FORBIDDEN.sub("?", text)

@@ -1,0 +1,219 @@
+"""Markdown: ladders and tables of records for a document, comparisons for an issue or a pull request."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from tare.guard.changes import CaseChange, Change, Differing, Report
+from tare.records.record import Record
+from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
+from tare.report.figures import before_and_now
+from tare.report.formats import comparison_format, record_format
+from tare.report.ladder import Ladder, make_ladders
+from tare.report.numbers import seconds, several
+from tare.report.overview import failure_lines, table_cells, table_environments, table_title
+from tare.report.suite import make_suites, missed_lines, suite_cells, suite_lines, suite_title
+from tare.report.terminal import row_texts, title, where
+from tare.system.text import one_line
+
+# Columns of words are left-aligned; all others hold figures.
+WORDS = ("workload", "mode", "rung", "device", "precision", "parity", "status")
+CHANGE_HEADS = ("case", "metric", "before", "now", "change", "verdict", "")
+CHANGE_WORDS = ("case", "metric", "verdict", "")
+DIFFERENCE_HEADS = ("", "kind", "name", "calls", "before", "now")
+DIFFERENCE_WORDS = ("", "kind", "name")
+MOST_DIFFERENCES, MOST_DIFFERENT_CASES = 15, 10
+# In characters. GitHub refuses a comment of more than 65536: then the regression would go unreported.
+ROOM, ROOM_FOR_CHANGES = 60_000, 30_000
+MOST_LINES = 40
+# What Markdown takes for emphasis, a link or an escape. It leaves an underscore within a word alone.
+MARKS = re.compile(r"[\\*\[\]~|]|(?<![^\W_])_|_(?![^\W_])")
+# What GitHub takes for a user, who is then notified, or for an issue: @property, core #0.
+MENTIONS = re.compile(r"@(?=\w)|#(?=\d)")
+
+
+@record_format("markdown", "ladders as Markdown tables")
+def records_markdown(records: Sequence[Record]) -> str:
+    parts = [*(_ladder(ladder) for ladder in make_ladders(records)), suites_markdown(records)]
+    return "\n".join(part for part in parts if part)
+
+
+@record_format("table", "one Markdown table with a line per record, and the suites")
+def records_table(records: Sequence[Record]) -> str:
+    if not records:
+        return ""
+    lines = [f"### {escape(table_title(records))}", "", *map(escape, table_environments(records)), ""]
+    lines += [table(*table_cells(records)), bullets(failure_lines(records)), suites_markdown(records)]
+    return "\n".join(lines)
+
+
+def suites_markdown(records: Sequence[Record]) -> str:
+    """Each rung against eager over the workloads, with means of n of m and the workloads that were skipped."""
+    lines = []
+    for suite in make_suites(records):
+        heads, rows = suite_cells(suite)
+        lines += [f"### {escape(suite_title(suite))}", "", escape(suite.environment), ""]
+        lines += [table(heads, rows)] if rows else []
+        lines.append(bullets([*suite_lines(suite), *(f"skipped: {line}" for line in missed_lines(suite))]))
+    return "\n".join(lines)
+
+
+def _ladder(ladder: Ladder) -> str:
+    heads, rows = row_texts(ladder)
+    lines = [f"### {title(ladder.case)}", "", escape(where(ladder)), ""]
+    if rows:
+        lines.append(table(heads, rows))
+    failed = [row.trouble for row in ladder.rows if row.trouble]
+    return "\n".join([*lines, bullets([*failed, *ladder.notes])])
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = WORDS) -> str:
+    """A Markdown table; the columns in `words` are left-aligned."""
+    return "\n".join((*_table_head(heads, words), *(_table_row(map(escape, row)) for row in rows))) + "\n"
+
+
+def _table_head(heads: Sequence[str], words: Sequence[str]) -> list[str]:
+    return [_table_row(map(escape, heads)), _table_row("---" if head in words else "---:" for head in heads)]
+
+
+def _table_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def bullets(lines: Iterable[str]) -> str:
+    return "".join(f"- {escape(line)}\n" for line in lines)
+
+
+def escape(text: str) -> str:
+    """One line that Markdown shows as it is, also in a table, and that mentions nobody."""
+    shown = MARKS.sub(r"\\\g<0>", _plain_line(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return MENTIONS.sub(r"\g<0><!-- -->", shown)
+
+
+def code(text: str, cell: bool = False) -> str:
+    """One line as code. Markdown knows no entities or escapes there, except for the pipe in a table's cell."""
+    line = _plain_line(text)
+    return "`" + (line.replace("|", "\\|") if cell else line) + "`"
+
+
+def _plain_line(text: str) -> str:
+    return one_line(text).replace("`", "'")
+
+
+@comparison_format("markdown", "a comment on an issue or a pull request")
+def comparison_markdown(report: Report) -> str:
+    lines = [f"## {'❌' if report.bad else '✅'} {escape(summary_line(report))}", ""]
+    lines += [f"{escape(report.b)} against {escape(report.a)}", ""]
+    lines += [f"- **not comparable, and forced**: {escape(line)}" for line in report.forced]
+    lines += [f"- compared: {escape(line)}" for line in report.compared]
+    if report.forced or report.compared:
+        lines.append("")
+    lines += _first([f"- not compared, only in {escape(side)}: {code(key)}" for key, side in uncompared(report)])
+    lines += _broken_cases(report)
+    pairs = [(case, change) for case in report.cases for change in case.changes]
+    if changed := [pair for pair in pairs if _is_change(pair[1])]:
+        changed.sort(key=lambda pair: not pair[1].regression)
+        lines += [*_change_table(changed, ROOM_FOR_CHANGES), ""]
+    lines += _differences(report)
+    end = [f"- {escape(note)}" for note in report.notes]
+    end += ["", _confidence(report), ""]
+    if report.environment:
+        facts = ", ".join(f"{name} {escape(fact)}" for name, fact in report.environment.items())
+        end.append(f"Environment: {facts}")
+    if report.command:
+        end += ["", "To reproduce:", "", "```", " ".join(report.command.replace("`", "'").split()), "```"]
+    if unchanged := [pair for pair in pairs if not _is_change(pair[1])]:
+        summary = f"{several(len(unchanged), 'figure')} without a change, or undecided"
+        room = ROOM - sum(len(line) + 1 for line in (*lines, *end))
+        lines += [
+            f"<details><summary>{summary}</summary>",
+            "",
+            *_change_table(unchanged, room),
+            "",
+            "</details>",
+            "",
+        ]
+    return "\n".join([*lines, *end]) + "\n"
+
+
+def _is_change(change: Change) -> bool:
+    return change.worse or change.verdict not in ("same", "undecided")
+
+
+def _first(lines: list[str]) -> list[str]:
+    hidden = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"- and {hidden} more"] if hidden > 0 else []), ""] if lines else []
+
+
+def _broken_cases(report: Report) -> list[str]:
+    """New failures first: cases that failed before as well must not push them off the page."""
+    lines = []
+    for case in sorted(report.cases, key=lambda case: not case.bad):
+        if wrong := wrong_with(case):
+            lines.append(f"- {code(case.case)} {escape(wrong)}")
+        elif case.state != "compared":
+            lines.append(f"- {code(case.case)} {STATES[case.state]}: {escape(case.reason)}")
+        elif case.reason:
+            lines.append(f"- {code(case.case)} {escape(case.reason)}")
+        lines += [f"- {code(case.case)} leaks: {escape(leak)}" for leak in case.leaks]
+    return _first(lines)
+
+
+def _change_row(case: CaseChange, change: Change) -> str:
+    verdict = f"**{change.verdict}**" if change.regression else change.verdict
+    figures = (*before_and_now(change), change_of(change))
+    return _table_row((code(case.case, cell=True), change.metric, *figures, verdict, escape(remark(change))))
+
+
+def _change_table(changes: list[tuple[CaseChange, Change]], room: int) -> list[str]:
+    """As many rows as fit into `room` characters, and how many did not fit."""
+    rows = [_change_row(case, change) for case, change in changes]
+    fitting = sum(end <= room for end in accumulate(len(row) + 1 for row in rows))
+    lines = [*_table_head(CHANGE_HEADS, CHANGE_WORDS), *rows[:fitting]]
+    hidden = len(rows) - fitting
+    return [*lines, "", f"and {hidden} more (`--format json` has all)"] if hidden else lines
+
+
+def _differences(report: Report) -> list[str]:
+    """The operators and kernels in which the steps that got worse differ: appeared, vanished, slowed."""
+    lines = []
+    cases = [case for case in report.bad if case.differing]
+    for case in cases[:MOST_DIFFERENT_CASES]:
+        source = "profiled side by side" if case.differing_by == "profile" else "counted in the records"
+        lines += [f"### What {code(case.case)} differs in", "", f"Per step, {source}:", ""]
+        lines += _table_head(DIFFERENCE_HEADS, DIFFERENCE_WORDS)
+        lines += [_difference_row(difference) for difference in case.differing[:MOST_DIFFERENCES]]
+        if len(case.differing) > MOST_DIFFERENCES:
+            lines += ["", f"and {len(case.differing) - MOST_DIFFERENCES} more (`--format json` has all)"]
+        lines.append("")
+    hidden = len(cases) - MOST_DIFFERENT_CASES
+    return [*lines, f"and {hidden} more cases (`--format json` has all)", ""] if hidden > 0 else lines
+
+
+def _difference_row(difference: Differing) -> str:
+    before, after = f"{difference.before_calls:g}", f"{difference.after_calls:g}"
+    calls = before if before == after else f"{before} → {after}"
+    times = [seconds(value) if value else "" for value in (difference.before_s, difference.after_s)]
+    return _table_row((difference.status, difference.what, code(difference.name, cell=True), calls, *times))
+
+
+def _confidence(report: Report) -> str:
+    """What the verdicts guarantee. A stored baseline was measured on the machine as it was on another day."""
+    changes = [change for case in report.cases for change in case.changes]
+    confirmed = [change for change in changes if change.stage != "first"]
+    if confirmed:
+        text = "Each suspected regression was measured again in fresh processes, and its figures are those. "
+        chance = f"the chance of any false alarm is at most {report.level:.1%}"
+        if all(change.paired for change in confirmed):
+            return f"{text}Where nothing has changed, {chance}: both versions were measured side by side."
+        return (
+            f"{text}The baseline was stored, not measured again: on a machine that is just as it was, {chance}. "
+            "No rule can tell a change of the machine since then from a change of the code."
+        )
+    text = (
+        "Intervals are 95 %, from the medians of fresh processes; false discoveries are held to "
+        f"{report.level:.1%} over all figures together"
+    )
+    if all(change.paired or change.exact for change in changes):
+        return f"{text}."
+    return f"{text}, if the machine was the same for both sides: they were not measured side by side."
