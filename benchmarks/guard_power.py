@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.stats.comparison import Comparison, compare
-from tare.stats.power import noise_of
-from tare.stats.suspicion import LEVEL, LOOK, confirm, is_hopeless, is_suspect, rounds_to_confirm
+from tare.stats.power import process_noise
+from tare.stats.two_stage import LEVEL, INTERIM_ROUNDS, confirm, is_futile, is_suspect, rounds_to_confirm
 
 Values = NDArray[np.float64]
 Rng = np.random.Generator
@@ -106,8 +106,8 @@ def interleaved(noise: Noise, rng: Rng, rounds: int, step: float) -> tuple[list[
 
 def confirmed(a: list[float], b: list[float]) -> Comparison:
     """A confirmation side by side, which ends early where it is let go."""
-    look = compare(a[:LOOK], b[:LOOK], paired=True)
-    return look if len(b) > LOOK and is_hopeless(look) else compare(a, b, paired=True)
+    look = compare(a[:INTERIM_ROUNDS], b[:INTERIM_ROUNDS], paired=True)
+    return look if len(b) > INTERIM_ROUNDS and is_futile(look) else compare(a, b, paired=True)
 
 
 def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
@@ -120,7 +120,7 @@ def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
             suspects.append((case, first))
     again, processes = [], 2 * ROUNDS * CASES
     for case, first in suspects:
-        rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN)
+        rounds = rounds_to_confirm(process_noise(first), len(suspects), MARGIN)
         a, b = interleaved(noise, rng, rounds, step if case == 0 else 0.0)
         again.append(confirmed(a, b))
         processes += 2 * again[-1].rounds_b
@@ -140,10 +140,10 @@ def stored_night(noise: Noise, rng: Rng, step: float) -> Night:
             baselines.append(a)
     again, processes = [], ROUNDS * CASES
     for (case, first), a in zip(suspects, baselines, strict=True):
-        rounds = rounds_to_confirm(noise_of(first), CASES, MARGIN)
+        rounds = rounds_to_confirm(process_noise(first), CASES, MARGIN)
         shift = math.log1p(step) if case == 0 else 0.0
         processes += rounds
-        again.append(compare(a, np.exp(noise(rng, rounds) + shift).tolist(), reach=LEVEL / CASES))
+        again.append(compare(a, np.exp(noise(rng, rounds) + shift).tolist(), required_p=LEVEL / CASES))
     verdicts = confirm(again, [MARGIN] * len(again), tests=CASES)
     return _night(suspects, again, verdicts, step, processes)
 

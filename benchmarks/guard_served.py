@@ -33,8 +33,8 @@ from benchmarks.guard_power import (
     judged_night,
 )
 from tare.stats.comparison import Comparison, compare
-from tare.stats.power import noise_of
-from tare.stats.suspicion import is_suspect, rounds_to_confirm
+from tare.stats.power import process_noise
+from tare.stats.two_stage import is_suspect, rounds_to_confirm
 
 PART = NOISE / math.sqrt(2)
 MOST_ROUNDS = 30
@@ -74,7 +74,7 @@ def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
     again: list[Comparison] = []
     paces, processes = servers.paces(), 2 * ROUNDS * CASES
     for case, first in suspects:
-        rounds = rounds_to_confirm(noise_of(first), len(suspects), MARGIN, MOST_ROUNDS)
+        rounds = rounds_to_confirm(process_noise(first), len(suspects), MARGIN, MOST_ROUNDS)
         again.append(confirmed(*measured(rng, paces, case, rounds, step)))
         processes += 2 * again[-1].rounds_b
     return judged_night(suspects, again, step, processes)

@@ -99,7 +99,7 @@ def spread(logs: NDArray[np.float64]) -> dict[str, Any]:
     by_median = np.median(logs - np.median(logs, axis=1, keepdims=True), axis=0)
     values = np.exp(logs)
     pairs = [
-        compare(values[:, a].tolist(), values[:, b].tolist(), paired=True).higher
+        compare(values[:, a].tolist(), values[:, b].tolist(), paired=True).p_higher
         for a, b in itertools.permutations(range(servers), 2)
     ]
     means = centred.mean(axis=0)

@@ -8,7 +8,7 @@ from builders import make_record
 from checking import CASES, ROUNDS, Setting, StepS, flat, gross, slow_first
 
 from tare.cases.case import Case
-from tare.stats.suspicion import LOOK
+from tare.stats.two_stage import INTERIM_ROUNDS
 
 
 def test_rounds_that_fail_now_and_then_are_told_of_both_measurements(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_leaks_has_all_its_rounds_though_it_is_no_slower_again(
         setting.run()
         return len(setting._journals["confirmation"][0].record(CASES[0]).rounds)
 
-    assert rounds_again("slow") == LOOK
+    assert rounds_again("slow") == INTERIM_ROUNDS
     taken = itertools.count()
     monkeypatch.setattr("tare.guard.check.leaks", lambda _a, b, _: ["it grows"] if b.case == CASES[0] else [])
     assert rounds_again("leaking") == 20

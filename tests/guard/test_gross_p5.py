@@ -7,7 +7,7 @@ from builders import make_record, make_round, make_series
 from tare.guard.metrics import get_metric, values
 from tare.records.record import Record, Round, Series
 from tare.stats.comparison import compare
-from tare.stats.suspicion import MOST_CONFIRM, confirm
+from tare.stats.two_stage import MAX_CONFIRM, confirm
 
 QUIET = get_metric("gross_p5")
 GROSS = get_metric("gross")
@@ -43,7 +43,7 @@ def test_of_a_few_blocks_there_is_no_quietest() -> None:
 def rounds_on_a_shared_machine(step_s: float, chance: np.random.Generator) -> Record:
     """Each round meets the machine at a moment of its own, in one of its states, which changes as it likes."""
     rounds = []
-    for index in range(MOST_CONFIRM):
+    for index in range(MAX_CONFIRM):
         slow = chance.random() < SPELL_S / (SPELL_S + CALM_S)
         blocks = []
         for _ in range(BLOCKS):

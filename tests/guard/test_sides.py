@@ -19,7 +19,7 @@ from tare.guard.metrics import chosen
 from tare.guard.sides import Renew, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
-from tare.stats.suspicion import LOOK
+from tare.stats.two_stage import INTERIM_ROUNDS
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 
@@ -124,22 +124,22 @@ def test_nothing_is_renewed_for_rounds_that_are_there_already(tmp_path: Path) ->
 
 
 def let_go_of_the_first(case: Case, rounds: Sequence[list[Round]]) -> bool:
-    assert [len(side) for side in rounds] == [LOOK, LOOK]
+    assert [len(side) for side in rounds] == [INTERIM_ROUNDS, INTERIM_ROUNDS]
     return case == CASES[0]
 
 
 def test_what_is_let_go_has_no_more_rounds_and_still_a_record(tmp_path: Path) -> None:
     both = Both(tmp_path)
-    cases = dict.fromkeys(CASES[:2], Options(rounds=LOOK + 3))
+    cases = dict.fromkeys(CASES[:2], Options(rounds=INTERIM_ROUNDS + 3))
     records = measure_sides(cases, both.sides("first"), Silent(), both.renew, let_go_of_the_first)
-    assert [[len(record.rounds) for record in side] for side in records] == [[LOOK, LOOK + 3]] * 2
-    assert both.said.count("renewed") == LOOK + 3
+    assert [[len(record.rounds) for record in side] for side in records] == [[INTERIM_ROUNDS, INTERIM_ROUNDS + 3]] * 2
+    assert both.said.count("renewed") == INTERIM_ROUNDS + 3
 
 
 def test_a_run_that_is_resumed_lets_go_of_the_same(tmp_path: Path) -> None:
     """Interrupted behind the look, before the record of the one that is let go was written on the second side."""
     both = Both(tmp_path)
-    cases = dict.fromkeys(CASES[:2], Options(rounds=LOOK + 3))
+    cases = dict.fromkeys(CASES[:2], Options(rounds=INTERIM_ROUNDS + 3))
 
     class Interrupted(Silent):
         def records(self, record: Record) -> None:  # noqa: ARG002
@@ -148,7 +148,7 @@ def test_a_run_that_is_resumed_lets_go_of_the_same(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         measure_sides(cases, both.sides("first"), Interrupted(), both.renew, let_go_of_the_first)
     records = measure_sides(cases, both.sides("first"), Silent(), both.renew, let_go_of_the_first)
-    assert [[len(record.rounds) for record in side] for side in records] == [[LOOK, LOOK + 3]] * 2
+    assert [[len(record.rounds) for record in side] for side in records] == [[INTERIM_ROUNDS, INTERIM_ROUNDS + 3]] * 2
 
 
 def test_noise_costs_few_rounds_of_confirmation_and_a_change_has_all(tmp_path: Path) -> None:
@@ -159,5 +159,5 @@ def test_noise_costs_few_rounds_of_confirmation_and_a_change_has_all(tmp_path: P
         both.check(both.renew)
         for record in both.records("confirmation"):
             lengths[record.case == CASES[0]].append(len(record.rounds))
-    assert min(lengths[True]) > LOOK
-    assert sum(length == LOOK for length in lengths[False]) > len(lengths[False]) / 2
+    assert min(lengths[True]) > INTERIM_ROUNDS
+    assert sum(length == INTERIM_ROUNDS for length in lengths[False]) > len(lengths[False]) / 2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.stats.comparison import Comparison, compare, judge, outlying_pairs
+from tare.stats.comparison import Comparison, adjust_p_values, compare, judge, outlying_pairs
 from tare.stats.intervals import Interval
 
 positive = st.floats(1e-6, 1e6, allow_nan=False)
@@ -26,8 +26,8 @@ def test_twice_as_long_is_twice_as_long() -> None:
         result = compare(a, [2 * x for x in a], paired)
         assert result.ratio.mid == pytest.approx(2)
         assert result.ratio.low <= 2 <= result.ratio.high
-        assert result.higher <= 0.001
-        assert result.lower > 0.99
+        assert result.p_higher <= 0.001
+        assert result.p_lower > 0.99
         assert judge(result, 0.02) == "higher"
 
 
@@ -36,7 +36,7 @@ def test_twice_as_long_is_twice_as_long() -> None:
 def test_the_other_way_round_is_the_inverse(both: tuple[list[float], list[float]], paired: bool) -> None:
     there, back = compare(both[0], both[1], paired), compare(both[1], both[0], paired)
     assert there.ratio.mid == pytest.approx(1 / back.ratio.mid, rel=1e-6)
-    assert (there.higher, there.lower) == pytest.approx((back.lower, back.higher), abs=1e-9)
+    assert (there.p_higher, there.p_lower) == pytest.approx((back.p_lower, back.p_higher), abs=1e-9)
     if there.ratio.sound and back.ratio.sound:
         assert there.ratio.low == pytest.approx(1 / back.ratio.high, rel=1e-6)
     opposite = {"higher": "lower", "lower": "higher"}
@@ -72,7 +72,7 @@ def test_an_outlier_is_set_aside_on_whichever_side_it_is() -> None:
     slow = [9.0, *a[1:]]
     for x, y in ((slow, a), (a, slow)):
         result = compare(x, y, paired=True)
-        assert result.set_aside == 1
+        assert result.outliers == 1
         assert judge(result, 0.02) == "same"
     assert not outlying_pairs(np.zeros(9), np.zeros(9)).any()
 
@@ -101,10 +101,10 @@ def test_without_any_noise_the_ratio_is_exact() -> None:
 @pytest.mark.parametrize("b", range(2, 12))
 def test_a_figure_that_never_varies_is_the_same_however_small_the_margin(a: int, b: int) -> None:
     for value in (0.0677299, 197009408.0, 3e9, 7e-5):
-        found = compare([value] * a, [value] * b, reach=1e-6)
+        found = compare([value] * a, [value] * b, required_p=1e-6)
         assert (found.ratio.low, found.ratio.mid, found.ratio.high, found.p) == (1, 1, 1, 1)
         assert judge(found, 0.0) == "same"
-        more = compare([value] * a, [value * 1.001] * b, reach=1e-6)
+        more = compare([value] * a, [value * 1.001] * b, required_p=1e-6)
         assert (judge(more, 0.0), judge(more, 0.02)) == ("higher", "same")
 
 
@@ -123,7 +123,7 @@ def test_three_values_beside_many_are_not_sure_too_often(modes: float) -> None:
         noise = rng.normal(0, 0.004 if modes else 0.02, rounds) + modes * (rng.random(rounds) < 0.5)
         return [float(value) for value in np.exp(noise)]
 
-    sure = sum(compare(drawn(3), drawn(14)).higher <= 0.0003 for _ in range(4000))
+    sure = sum(compare(drawn(3), drawn(14)).p_higher <= 0.0003 for _ in range(4000))
     assert sure <= 4
 
 
@@ -161,7 +161,7 @@ def test_many_tests_ask_for_more() -> None:
 
 
 @pytest.mark.parametrize(("disturbed", "two", "ranks_alone"), [(1 / 8, 0.88, 0.77), (1 / 5, 0.64, 0.40)])
-def test_disturbed_processes_hide_less_from_two_looks(
+def test_disturbed_processes_hide_less_from_two_tests(
     disturbed: float, two: float, ranks_alone: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many processes take a third longer. Of true changes of 7 %, among three suspects with 30 pairs each, so
@@ -172,8 +172,30 @@ def test_disturbed_processes_hide_less_from_two_looks(
     def share_found() -> float:
         pairs = zip(np.exp(noise[0]).tolist(), (1.07 * np.exp(noise[1])).tolist(), strict=True)
         found = [compare(a, b, paired=True) for a, b in pairs]
-        return float(np.mean([judge(one, 0.02, 3 * one.higher, 0.005) == "higher" for one in found]))
+        return float(np.mean([judge(one, 0.02, 3 * one.p_higher, 0.005) == "higher" for one in found]))
 
     assert share_found() == pytest.approx(two, abs=0.015)
-    monkeypatch.setattr("tare.stats.comparison.TWO_LOOKS_FROM", 1000)
+    monkeypatch.setattr("tare.stats.comparison.TWO_TESTS_FROM", 1000)
     assert share_found() == pytest.approx(ranks_alone, abs=0.015)
+
+
+ps = st.lists(st.floats(0, 1), min_size=1, max_size=30)
+
+
+@given(ps, st.floats(0.001, 0.5))
+def test_rejecting_is_what_the_definition_rejects(p_values: list[float], level: float) -> None:
+    """The largest k with p_(k) <= k q / m, and all that are smaller."""
+    ordered = sorted(p_values)
+    fitting = [k for k, p in enumerate(ordered, 1) if p * len(ordered) / k <= level]
+    cut = ordered[max(fitting) - 1] if fitting else -1.0
+    assert [p <= level for p in adjust_p_values(p_values)] == [p <= cut for p in p_values]
+
+
+@given(ps, st.integers(0, 40))
+def test_tests_that_were_not_looked_at_count_as_ones(p_values: list[float], more: int) -> None:
+    counted = adjust_p_values(p_values, tests=len(p_values) + more)
+    assert counted == pytest.approx(adjust_p_values([*p_values, *[1.0] * more])[: len(p_values)])
+
+
+def test_no_tests_are_no_trouble() -> None:
+    assert adjust_p_values([]) == []

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.guard_power import KINDS, MARGIN, NOISE, interleaved
 from tare.stats.comparison import compare, judge
-from tare.stats.power import detectable_change, rounds_to_decide, rounds_to_find
-from tare.stats.suspicion import LEVEL, confirm
+from tare.stats.power import detectable_change, rounds_to_decide, rounds_to_detect
+from tare.stats.two_stage import LEVEL, confirm
 
 
 @pytest.mark.parametrize("rounds", [12, 24])
@@ -22,7 +22,7 @@ def test_a_detectable_change_is_detected_as_often_as_promised(rounds: int) -> No
     for _ in range(400):
         a, b = interleaved(KINDS["Gaussian"], rng, rounds, change)
         result = compare(a, b, paired=True)
-        hits += result.higher <= 0.01 and judge(result, 0.02) == "higher"
+        hits += result.p_higher <= 0.01 and judge(result, 0.02) == "higher"
     assert hits / 400 == pytest.approx(0.95, abs=0.03)
 
 
@@ -35,7 +35,7 @@ def test_more_rounds_see_more_and_more_noise_hides_more(noise: float, rounds: in
 
 @given(st.floats(0.02, 0.5), st.floats(0.001, 0.1), st.floats(1e-4, 0.1))
 def test_the_fewest_rounds_are_the_fewest(change: float, noise: float, level: float) -> None:
-    rounds = rounds_to_find(change, noise, level)
+    rounds = rounds_to_detect(change, noise, level)
     if rounds is None:
         assert detectable_change(noise, 1000, level) > change
         return
@@ -45,15 +45,15 @@ def test_the_fewest_rounds_are_the_fewest(change: float, noise: float, level: fl
 
 
 def test_no_number_of_rounds_finds_what_is_within_the_margin() -> None:
-    assert rounds_to_find(0.01, 0.02, 0.01, margin=0.02) is None
-    assert rounds_to_find(0.05, math.inf, 0.01) is None
+    assert rounds_to_detect(0.01, 0.02, 0.01, margin=0.02) is None
+    assert rounds_to_detect(0.05, math.inf, 0.01) is None
     assert detectable_change(0.02, 1, 0.01) == math.inf
 
 
 @given(st.floats(0, 0.1), st.floats(0.01, 0.2), st.sampled_from([0.01, 0.005, 0.0001]))
 def test_what_rounds_can_see_and_how_many_it_takes_agree(noise: float, change: float, level: float) -> None:
     """`calibrate` shows both: six rounds that see 5 % are enough for a threshold of 7 %."""
-    needed = rounds_to_find(change, noise, level)
+    needed = rounds_to_detect(change, noise, level)
     for rounds in (2, 6, 9):
         if detectable_change(noise, rounds, level) <= change:
             assert needed is not None

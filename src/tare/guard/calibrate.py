@@ -16,8 +16,8 @@ from tare.guard.thresholds import Thresholds
 from tare.records.figures import good_rounds
 from tare.records.record import Record
 from tare.stats.comparison import compare, judge
-from tare.stats.power import detectable_change, rounds_to_find
-from tare.stats.suspicion import LEVEL
+from tare.stats.power import detectable_change, rounds_to_detect
+from tare.stats.two_stage import LEVEL
 
 # For these numbers of rounds the table says what change they can see.
 ROUNDS = (6, 12, 24)
@@ -76,7 +76,7 @@ def _line(record: Record, metric: Metric, found: list[float], thresholds: Thresh
     noise = float(logs.std(ddof=1))
     seconds = median(done.seconds for done in good_rounds(record))
     # One case alone; among many, each costs a little more (docs/guard.md).
-    needed = rounds_to_find(limits.threshold, noise, LEVEL, min(limits.margin, limits.threshold / 2))
+    needed = rounds_to_detect(limits.threshold, noise, LEVEL, min(limits.margin, limits.threshold / 2))
     halves = compare(found[0::2][: len(found) // 2], found[1::2], paired=True)
     return Noise(
         case=record.case.key,

@@ -32,16 +32,15 @@ from tare.guard.missing import absences, refuse_nothing
 from tare.guard.sides import LetGo, Renew, measure_sides
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
-from tare.stats.comparison import RANKS_FROM, Comparison
-from tare.stats.multiple import adjusted
-from tare.stats.power import detectable_change, noise_of
-from tare.stats.suspicion import (
+from tare.stats.comparison import RANK_TEST_P, Comparison, adjust_p_values
+from tare.stats.power import detectable_change, process_noise
+from tare.stats.two_stage import (
     LEVEL,
     confirm,
-    is_hopeless,
+    is_futile,
     is_suspect,
     rounds_to_confirm,
-    rounds_to_meet_again,
+    rounds_to_repeat_failure,
 )
 
 # The stages of a check, as the runs in the store are told apart.
@@ -111,7 +110,7 @@ class Check:
         pairs, _, only_b = match([r for r in self._stored if r.case.key in wanted], measured[0])
         return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
-    def _test(self, a: Record, b: Record, reach: float = RANKS_FROM) -> list[Tested]:
+    def _test(self, a: Record, b: Record, reach: float = RANK_TEST_P) -> list[Tested]:
         return test(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, reach)
 
     def _suspects(self, first: dict[Case, list[Tested]], beyond: Collection[Case]) -> dict[Case, list[Tested]]:
@@ -133,7 +132,7 @@ class Check:
         found = {}
         for a, b in pairs:
             if newly_failing(a, b):
-                found[b.case] = rounds_to_meet_again(len(failures_of(b)), len(b.rounds))
+                found[b.case] = rounds_to_repeat_failure(len(failures_of(b)), len(b.rounds))
             elif (a.ok and not b.ok) or (b.case in first and leaks(a, b, self._rules.thresholds)):
                 found[b.case] = self._options.rounds
         return found
@@ -158,7 +157,7 @@ class Check:
         family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
         cases: dict[Case, Options] = {}
         for case, tests in suspects.items():
-            noises = [(noise_of(t.found), t.limits) for t in tests if t.found and self._is_suspect(t)]
+            noises = [(process_noise(t.found), t.limits) for t in tests if t.found and self._is_suspect(t)]
             wanted = [
                 rounds_to_confirm(noise, family, limits.margin, resolution=limits.resolution)
                 for noise, limits in noises
@@ -179,7 +178,7 @@ class Check:
             now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
             found = {one.metric.name: one.found for one in self._test(before, now)}
             named = [found.get(one.metric.name) for one in suspects[case]]
-            hopeless = all(one is not None and is_hopeless(one) for one in named)
+            hopeless = all(one is not None and is_futile(one) for one in named)
             return case not in beyond and bool(named) and hopeless
 
         return decide
@@ -231,7 +230,7 @@ class Check:
         found = [comparison for *_, comparison in suspected]
         family = None if self._interleaved else tests
         verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)
-        ps = adjusted([comparison.higher for comparison in found], family)
+        ps = adjust_p_values([comparison.p_higher for comparison in found], family)
         for (case, position, new, comparison), verdict, p in zip(suspected, verdicts, ps, strict=True):
             stage = "confirmed" if verdict == "higher" else "not confirmed"
             change = conclude(new, p, LEVEL, verdict, stage)  # type: ignore[arg-type]
@@ -271,7 +270,7 @@ def _withdraw(change: Change, why: str) -> None:
 
 def _blindness(tested: Tested, found: Comparison, tests: int) -> list[str]:
     """What so many rounds see at this noise, where that is more than the threshold."""
-    sees = detectable_change(noise_of(found), found.rounds_b, LEVEL / tests, tested.limits.margin)
+    sees = detectable_change(process_noise(found), found.rounds_b, LEVEL / tests, tested.limits.margin)
     if sees <= tested.limits.threshold:
         return []
     return [f"{found.rounds_b} rounds see {sees:+.1%} at this noise" if sees < 9 else "too noisy to see anything"]

@@ -15,10 +15,9 @@ from tare.guard.metrics import Metric, values
 from tare.guard.missing import absences, refuse_nothing
 from tare.guard.thresholds import Limits, Thresholds
 from tare.records.record import Failure, Record
-from tare.stats.comparison import Comparison, Verdict, compare, judge
-from tare.stats.multiple import adjusted
+from tare.stats.comparison import Comparison, Verdict, adjust_p_values, compare, judge
 from tare.stats.power import rounds_to_decide
-from tare.store.selectors import Selection
+from tare.store.selection import Selection
 
 # The false discovery rate of a comparison that is not confirmed by another.
 LEVEL = 0.05
@@ -44,7 +43,7 @@ def compare_selections(
 ) -> Report:
     """The whole of `tare compare`; BadInput where the two are not comparable."""
     pairs, only_a, only_b = match(a.records, b.records)
-    subjects, hindrances = split_differences(pairs, a.meant | b.meant)
+    subjects, hindrances = split_differences(pairs, a.environment_fields | b.environment_fields)
     refuse([] if force else hindrances)
     able = [(a, b) for a, b in pairs if comparable(a, b)]
     refuse_nothing(able, metrics)
@@ -114,7 +113,7 @@ def test(
         x = [before[i] for i in (together if pairs else before)]
         y = [now[i] for i in (together if pairs else now)]
         exact = metric.exact and (len(set(x)) == len(set(y)) == 1 or _from_or_to_nothing(x, y))
-        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs, reach=reach)))
+        tested.append(Tested(b.case, metric, limits, x, y, None if exact else compare(x, y, pairs, required_p=reach)))
     return tested
 
 
@@ -134,7 +133,7 @@ def _from_or_to_nothing(x: Sequence[float], y: Sequence[float]) -> bool:
 def adjust(tested: Sequence[Tested]) -> dict[int, float]:
     """The two-sided p-values after Benjamini and Hochberg, by the identity of the test."""
     noisy = [one for one in tested if one.found is not None and one.found.method != "none"]
-    ps = adjusted([one.found.p for one in noisy if one.found is not None])
+    ps = adjust_p_values([one.found.p for one in noisy if one.found is not None])
     return {id(one): p for one, p in zip(noisy, ps, strict=True)}
 
 
@@ -178,7 +177,7 @@ def conclude(
         adjusted_p=adjusted_p,
         paired=found.paired,
         method=found.method,
-        set_aside=found.set_aside,
+        set_aside=found.outliers,
         verdict=word(metric, said),
         worse=worse,
         # It is real, and as far as one can tell it may be as large as the threshold.
@@ -193,7 +192,7 @@ def _more_rounds(
 ) -> int | None:
     """A confirmation asks one-sidedly whether it got worse, a first comparison whether anything changed. Its p is
     multiplied for the tests beside it, as far as one can tell by as much as now."""
-    p, sides = (found.p, 2) if stage == "first" else (found.higher, 1)
+    p, sides = (found.p, 2) if stage == "first" else (found.p_higher, 1)
     others = adjusted_p / p if adjusted_p is not None and p > 0 else 1.0
     return rounds_to_decide(found, tested.limits.margin, level / max(others, 1.0) / sides)
 

@@ -11,7 +11,7 @@ from tare.execute.executor import Executor
 from tare.execute.runner import Journal, Listener, Side, advance
 from tare.execute.schedule import ladders
 from tare.records.record import Record, Round
-from tare.stats.suspicion import LOOK
+from tare.stats.two_stage import INTERIM_ROUNDS
 
 # Makes anew what the processes of a side share, for these cases.
 Renew = Callable[[Sequence[Case]], None]
@@ -26,7 +26,7 @@ def measure_sides(
     renew: Renew,
     let_go: LetGo | None = None,
 ) -> list[list[Record]]:
-    """Every case on every side, each in as many rounds as its options say, or in LOOK if it is then let go.
+    """Every case on every side, each in as many rounds as its options say, or in INTERIM_ROUNDS if it is then let go.
 
     The sides take turns in each round, in random order: whatever the machine does meanwhile, it cannot tell the
     versions apart, and that is what makes the comparison's test exact. It would not be if all rounds of a side had
@@ -46,8 +46,8 @@ def measure_sides(
         for case, order in zip(due, orders, strict=True):
             options = cases[case]
             _advance(case, index, options, [sides[i] for i in order], listener)
-            if let_go and index + 1 == LOOK < options.rounds and _is_hopeless(case, sides, let_go):
-                _advance(case, index, msgspec.structs.replace(options, rounds=LOOK), sides, listener)
+            if let_go and index + 1 == INTERIM_ROUNDS < options.rounds and _is_hopeless(case, sides, let_go):
+                _advance(case, index, msgspec.structs.replace(options, rounds=INTERIM_ROUNDS), sides, listener)
     return [[record for case in cases if (record := side.journal.record(case))] for side in sides]
 
 
@@ -60,8 +60,8 @@ def _advance(
 
 def _is_hopeless(case: Case, sides: Sequence[Side[Executor]], let_go: LetGo) -> bool:
     """By the rounds until the look alone: a run that was interrupted later must come to the same answer."""
-    rounds = [_rounds(side.journal, case)[:LOOK] for side in sides]
-    return all(len(each) == LOOK for each in rounds) and let_go(case, rounds)
+    rounds = [_rounds(side.journal, case)[:INTERIM_ROUNDS] for side in sides]
+    return all(len(each) == INTERIM_ROUNDS for each in rounds) and let_go(case, rounds)
 
 
 def _rounds(journal: Journal, case: Case) -> list[Round]:

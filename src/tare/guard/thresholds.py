@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
-from tare.cases.toml import read_toml
+from tare.cases.plan import read_toml
 from tare.errors import BadInput, quote, unknown
 from tare.guard.metrics import MARGIN, NAMES, THRESHOLD, Metric
-from tare.stats.suspicion import RESOLUTION
+from tare.stats.two_stage import RESOLUTION
 
 TABLES = ("threshold", "margin", "metric", "case", "leak")
 KEYS = ("threshold", "margin", "ignore")

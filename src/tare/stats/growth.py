@@ -1,46 +1,61 @@
-"""Does a figure grow step by step, in every process? The arithmetic of a leak check."""
+"""Slopes: does a series rise, and does a figure grow step by step in every process (a leak)?"""
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from tare.stats.intervals import Interval
-from tare.stats.slopes import slope_interval
+from tare.stats.intervals import Interval, student_half_width
 
-# All pairs of points enter the slope: beyond this many points an even selection says as much.
-MOST_POINTS = 300
-FEWEST_POINTS = 3
+# With fewer points the rank test has no result rare enough to bound a slope at 95 %.
+MIN_SOUND_POINTS = 5
+# The slope uses all pairs of points; more points than this are thinned out evenly.
+MAX_POINTS = 300
+MIN_POINTS = 3
+
+
+def slope_interval(values: ArrayLike, positions: ArrayLike | None = None, confidence: float = 0.95) -> Interval:
+    """The median of the slopes between all pairs of points (Theil, Sen) with the interval of Kendall's statistic.
+
+    Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968). Unlike least squares, one
+    outlier (a step in which a cache was filled) does not move it. Not sound with fewer than five points.
+    """
+    points = np.asarray(values, dtype=float)
+    if points.size < 2:
+        raise ValueError("a slope needs two points")
+    from scipy.stats import theilslopes
+
+    x = None if positions is None else np.asarray(positions, dtype=float)
+    slope, _, low, high = theilslopes(points, x, confidence)
+    return Interval(float(low), float(slope), float(high), sound=points.size >= MIN_SOUND_POINTS)
 
 
 def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:
-    """Growth per step within one process, by the median of all pairs' slopes.
+    """Growth per step within one process: the smaller of the Theil-Sen slopes of the series' two halves.
 
-    It shrugs off single jumps. What grew once and then stays is no leak, so the estimate is the smaller of the two
-    halves' slopes: a leak goes on. Halves that disagree in their direction have none. None where there are too few
-    points, or the steps do not advance.
+    A figure that grew once and then stays is no leak, because a leak continues; halves with slopes of opposite sign
+    give zero. None where there are too few points, or the steps do not advance.
     """
     x, y = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
-    if x.size > MOST_POINTS:
-        chosen = np.linspace(0, x.size - 1, MOST_POINTS).astype(int)
+    if x.size > MAX_POINTS:
+        chosen = np.linspace(0, x.size - 1, MAX_POINTS).astype(int)
         x, y = x[chosen], y[chosen]
     middle = x.size // 2
-    # The point in the middle belongs to both: three points have two halves.
+    # The middle point belongs to both halves, so that three points have two halves.
     halves = (slice(0, middle + 1), slice(middle, None))
-    if x.size < FEWEST_POINTS or any(np.unique(x[half]).size < 2 for half in halves):
+    if x.size < MIN_POINTS or any(np.unique(x[half]).size < 2 for half in halves):
         return None
     first, second = (slope_interval(y[half], x[half]).mid for half in halves)
     return 0.0 if first * second <= 0 else min(first, second, key=abs)
 
 
 def growth_over_rounds(slopes: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Growth per step over fresh processes, by Student: one process may wander, a leak is in all of them."""
-    from scipy.special import stdtrit
-
+    """Growth per step over fresh processes, with Student's interval: a leak shows in all of them."""
     if not slopes:
         return None
     values = np.asarray(slopes, dtype=float)
-    middle = float(values.mean())
+    mean = float(values.mean())
     if values.size < 2:
-        return Interval(middle, middle, middle, sound=False)
-    half = float(stdtrit(values.size - 1, 0.5 + confidence / 2) * values.std(ddof=1) / np.sqrt(values.size))
-    return Interval(middle - half, middle, middle + half)
+        return Interval(mean, mean, mean, sound=False)
+    half = student_half_width(values, confidence)
+    return Interval(mean - half, mean, mean + half)

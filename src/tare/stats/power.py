@@ -1,27 +1,27 @@
-"""How many rounds a question needs, and what change a number of rounds can see."""
+"""How many rounds a question needs, and which change a number of rounds can detect."""
 
 import math
+from bisect import bisect_left
 
 import numpy as np
 
-from tare.stats.comparison import CONFIDENCE, RANKS_FROM, Comparison
+from tare.stats.comparison import CONFIDENCE, RANK_TEST_P, Comparison
 
-# The power that is asked for where nothing else is said.
 POWER = 0.95
-# What a rank test gives away against Student's on Gaussian noise: its efficiency there is 3 / pi.
+# The efficiency of a rank test against Student's on Gaussian noise.
 RANK_EFFICIENCY = 3 / math.pi
-# From so many pairs on they are compared by ranks.
-FEWEST_RANKED = math.ceil(math.log2(1 / RANKS_FROM))
-MOST_ROUNDS = 1000
-# Standard errors by which an estimate is not trusted where rounds are foretold from it.
+# From this many pairs on they are compared by ranks.
+FEWEST_RANKED = math.ceil(math.log2(1 / RANK_TEST_P))
+MAX_ROUNDS = 1000
+# Rounds are predicted for a truth this many standard errors nearer to the margin than the estimate.
 DOUBT = 1.0
 
 
 def detectable_change(noise: float, rounds: int, level: float, margin: float = 0.0, power: float = POWER) -> float:
-    """The smallest change of a ratio that `rounds` interleaved pairs find with `power`, as a share.
+    """The smallest change of a ratio that `rounds` interleaved pairs detect with `power`, as a share.
 
-    `noise` is the standard deviation of the logarithm of a process's figure. Found means both: p at most `level`
-    (one-sided), and an interval that clears the margin. Student's quantiles for both errors (the usual, slightly
+    `noise` is the standard deviation of the logarithm of a process's figure. Detected means p at most `level`
+    (one-sided) and an interval outside the margin. Uses Student's quantiles for both errors (the usual, slightly
     cautious approximation to the noncentral t), over the efficiency of the rank test.
     """
     from scipy.special import stdtrit
@@ -35,68 +35,65 @@ def detectable_change(noise: float, rounds: int, level: float, margin: float = 0
     return math.expm1(min(max(by_p, by_margin), 50.0))
 
 
-def rounds_to_find(
+def rounds_to_detect(
     change: float,
     noise: float,
     level: float,
     margin: float = 0.0,
     power: float = POWER,
-    most: int = MOST_ROUNDS,
+    max_rounds: int = MAX_ROUNDS,
 ) -> int | None:
-    """The fewest pairs that find a change of this size; None where `most` would not do."""
+    """The fewest pairs that detect a change of this size; None where `max_rounds` would not."""
     # So few are compared by Student's test, which may reach any level; more by ranks, which must be able to.
-    for few in range(2, min(FEWEST_RANKED, most + 1)):
-        if detectable_change(noise, few, level, margin, power) <= change:
-            return few
-    low, high = max(FEWEST_RANKED, math.ceil(math.log2(1 / level))), most
-    if low > most or detectable_change(noise, most, level, margin, power) > change:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if detectable_change(noise, middle, level, margin, power) <= change:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    few = range(2, min(FEWEST_RANKED, max_rounds + 1))
+    many = range(max(FEWEST_RANKED, math.ceil(math.log2(1 / level))), max_rounds + 1)
+    for numbers in (few, many):
+        position = bisect_left(
+            numbers, True, key=lambda rounds: detectable_change(noise, rounds, level, margin, power) <= change
+        )
+        if position < len(numbers):
+            return numbers[position]
+    return None
 
 
-def noise_of(found: Comparison) -> float:
-    """The noise of one process that an interval implies: the standard deviation of its logarithm."""
-    low, high = found.ratio.low, found.ratio.high
-    if not found.ratio.sound or low <= 0 or not math.isfinite(high):
+def process_noise(comparison: Comparison) -> float:
+    """The noise between processes that an interval implies: the standard deviation of the logarithm."""
+    low, high = comparison.ratio.low, comparison.ratio.high
+    if not comparison.ratio.sound or low <= 0 or not math.isfinite(high):
         return math.inf
     from scipy.special import stdtrit
 
-    freedom = (found.rounds_b if found.paired else found.rounds_a + found.rounds_b - 1) - 1
+    rounds_a, rounds_b = comparison.rounds_a, comparison.rounds_b
+    freedom = (rounds_b if comparison.paired else rounds_a + rounds_b - 1) - 1
     half = (math.log(high) - math.log(low)) / 2 / float(stdtrit(max(freedom, 1), 0.975))
-    return half / math.sqrt(1 / found.rounds_a + 1 / found.rounds_b)
+    return half / math.sqrt(1 / rounds_a + 1 / rounds_b)
 
 
-def rounds_to_decide(found: Comparison, margin: float, needed: float) -> int | None:
-    """How many more rounds a side would probably decide an undecided comparison. `needed` is the one-sided p,
-    before allowing for other tests, at which a change is believed.
+def rounds_to_decide(comparison: Comparison, margin: float, required_p: float) -> int | None:
+    """How many more rounds a side would probably decide an undecided comparison. `required_p` is the one-sided p,
+    before correction for other tests, at which a change is significant.
 
-    A change must do both, reach that p and clear the margin with its interval; to be the same, the interval must
-    fit within the margin. The number is one that would do even if the truth lay a standard error (DOUBT) nearer to
-    the margin than the estimate. None where no number under a thousand would, and where one cannot know: an
-    estimate that noise alone may have made says nothing of what more rounds will see.
+    A change must reach that p and have an interval outside the margin; to be the same, the interval must fit within
+    the margin. The number is enough even if the truth is one standard error (DOUBT) nearer to the margin than the
+    estimate. None where no number under a thousand is enough, and where it cannot be known: an estimate that may be
+    noise alone does not predict what more rounds will show.
     """
     from scipy.special import stdtrit
 
-    noise = noise_of(found)
+    noise = process_noise(comparison)
     if not math.isfinite(noise):
         return None
-    error = noise * math.sqrt(1 / found.rounds_a + 1 / found.rounds_b)
-    size, limit = abs(math.log(found.ratio.mid)), math.log1p(margin)
-    apart = abs(size - limit) - DOUBT * error
-    more = np.arange(1, MOST_ROUNDS + 1)
-    rounds = 2 / (1 / found.rounds_a + 1 / found.rounds_b) + more
+    inverse_rounds = 1 / comparison.rounds_a + 1 / comparison.rounds_b
+    error = noise * math.sqrt(inverse_rounds)
+    size, limit = abs(math.log(comparison.ratio.mid)), math.log1p(margin)
+    more = np.arange(1, MAX_ROUNDS + 1)
+    rounds = 2 / inverse_rounds + more
     errors = noise * np.sqrt(2 / rounds)
-    freedom = rounds - 1 if found.paired else 2 * rounds - 2
-    enough = apart >= stdtrit(freedom, 0.5 + CONFIDENCE / 2) * errors
+    freedom = rounds - 1 if comparison.paired else 2 * rounds - 2
+    enough = abs(size - limit) - DOUBT * error >= stdtrit(freedom, 0.5 + CONFIDENCE / 2) * errors
     if size > limit:
-        if found.p > 1 - CONFIDENCE:
+        if comparison.p > 1 - CONFIDENCE:
             return None
-        enough &= size - DOUBT * error >= stdtrit(freedom, 1 - needed) * errors
-        enough &= 0.5**rounds <= needed
+        enough &= size - DOUBT * error >= stdtrit(freedom, 1 - required_p) * errors
+        enough &= 0.5**rounds <= required_p
     return int(more[enough.argmax()]) if enough.any() else None

@@ -1,9 +1,9 @@
-"""Exact rank tests: the signed-rank test for pairs, plain and capped, the rank-sum test for two samples, and their
-intervals.
+"""Exact rank tests and their intervals: the signed-rank test for pairs, plain and capped, and the rank-sum test.
 
-With the three to twenty processes that a comparison rests on, nothing asymptotic holds: the null distributions are
-counted out. Ties cannot make a test liberal: midranks enter the count for pairs, and for two samples a tie never
-speaks for the difference.
+A comparison rests on three to twenty processes, for which asymptotic distributions do not hold. Our own because
+scipy returns p-values but not the null distributions that the exact intervals need, has no capped signed-rank test,
+and its exact tests do not handle ties. Here ties never make a test liberal: pairs use midranks in the exact count,
+and for two samples a tie never counts as evidence of a difference.
 """
 
 from bisect import bisect_left
@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
-# Beyond this many values the normal distribution is close enough at any level of interest.
-MOST_EXACT = 80
+# With more values the normal approximation is close enough at any level of interest.
+MAX_EXACT = 80
 
 
 def signed_rank_p(differences: Values, cap: float = 1.0) -> float:
     """P(a rank sum of the positive differences this large or larger) if they are symmetric about zero.
 
     Wilcoxon's signed-rank test without the zeros. Where the order within each pair was drawn at random, symmetry
-    under "no difference" is not an assumption but a fact, whatever the noise: drift and correlation included.
-    `cap` is the share of the ranks above which all count alike. Pairs of which one process was disturbed have the
-    largest differences and the largest ranks, and know nothing: capped, a quarter of them do not drown the others.
+    under "no difference" holds by construction, whatever the noise, drift and correlation included. Ranks above the
+    share `cap` all count alike: pairs of which one process was disturbed have the largest ranks and carry no
+    information, and with a cap a quarter of such pairs does not hide a change in the others.
     """
     signed = differences[differences != 0]
     if signed.size == 0:
@@ -45,26 +45,12 @@ def walsh_interval(differences: Values, confidence: float) -> tuple[float, float
 
 
 def capped_interval(differences: Values, confidence: float, cap: float) -> tuple[float, float]:
-    """The shifts of the differences that the capped test would not reject. Their ranks change order only at the
-    Walsh averages, between which one shift stands for all."""
+    """The shifts of the differences that the capped test would not reject. Ranks change order only at the Walsh
+    averages, so one shift between two neighbouring averages stands for all of them."""
     averages = np.unique(_walsh_averages(differences))
     level = (1 - confidence) / 2
-    return _first_kept(differences, averages, level, cap), -_first_kept(-differences, -averages[::-1], level, cap)
-
-
-def _walsh_averages(differences: Values) -> Values:
-    """The mean of every two differences, and of each with itself."""
-    i, j = np.triu_indices(differences.size)
-    return np.asarray((differences[i] + differences[j]) / 2)
-
-
-def _first_kept(differences: Values, averages: Values, level: float, cap: float) -> float:
-    """The lowest average above which a shift is not rejected for being too low; -inf if none is rejected."""
-    middles = (averages[1:] + averages[:-1]) / 2
-    # A larger shift leaves fewer differences above it: P rises with the shift, and halving finds where.
-    rejected = bisect_left(middles, True, key=lambda shift: signed_rank_p(differences - shift, cap) > level)
-    beyond = signed_rank_p(differences - (averages[0] - 1.0), cap) > level
-    return -inf if beyond else float(averages[rejected])
+    low = _first_accepted(differences, averages, level, cap)
+    return low, -_first_accepted(-differences, -averages[::-1], level, cap)
 
 
 def rank_sum_p(a: Values, b: Values) -> float:
@@ -84,11 +70,25 @@ def smallest_p(rounds_a: int, rounds_b: int, paired: bool) -> float:
     return 0.5**rounds_b if paired else 1 / comb(rounds_a + rounds_b, rounds_a)
 
 
+def _walsh_averages(differences: Values) -> Values:
+    """The mean of every two differences, and of each with itself."""
+    i, j = np.triu_indices(differences.size)
+    return np.asarray((differences[i] + differences[j]) / 2)
+
+
+def _first_accepted(differences: Values, averages: Values, level: float, cap: float) -> float:
+    """The lowest average above which a shift is not rejected as too low; -inf if none is rejected."""
+    middles = (averages[1:] + averages[:-1]) / 2
+    # A larger shift leaves fewer differences above it, so P rises with the shift and binary search finds the bound.
+    rejected = bisect_left(middles, True, key=lambda shift: signed_rank_p(differences - shift, cap) > level)
+    unbounded = signed_rank_p(differences - (averages[0] - 1.0), cap) > level
+    return -inf if unbounded else float(averages[rejected])
+
+
 def _bounds(ordered: Values, tail: Values, confidence: float) -> tuple[float, float, float]:
     """`tail[s]` is P(statistic >= s): the outermost values that would be rejected bound the interval."""
     # By symmetry P(statistic <= k) is P(statistic >= size - k): count how many may be cut off on either side.
-    below = tail[::-1]
-    cut = int(np.count_nonzero(below <= (1 - confidence) / 2))
+    cut = int(np.count_nonzero(tail[::-1] <= (1 - confidence) / 2))
     if cut == 0:
         return -np.inf, float(np.median(ordered)), np.inf
     return float(ordered[cut - 1]), float(np.median(ordered)), float(ordered[ordered.size - cut])
@@ -105,9 +105,8 @@ def _midranks(values: Values) -> NDArray[np.int64]:
 def _signed_rank_tail(doubled: tuple[int, ...]) -> Values:
     """P(sum >= s) for every s, where each doubled rank counts with probability one half."""
     total = sum(doubled)
-    if len(doubled) > MOST_EXACT:
-        sums = np.arange(total + 1)
-        return _normal_tail(sums, total / 2, sum(rank**2 for rank in doubled) / 4)
+    if len(doubled) > MAX_EXACT:
+        return _normal_tail(np.arange(total + 1), total / 2, sum(rank**2 for rank in doubled) / 4)
     chance = np.zeros(total + 1)
     chance[0] = 1.0
     for rank in doubled:
@@ -119,9 +118,8 @@ def _signed_rank_tail(doubled: tuple[int, ...]) -> Values:
 @lru_cache(maxsize=256)
 def _rank_sum_tail(n: int, m: int) -> Values:
     """P(U >= u) for every u: the partitions counted by the recursion of Mann and Whitney."""
-    if n + m > MOST_EXACT:
-        u = np.arange(n * m + 1)
-        return _normal_tail(u, n * m / 2, n * m * (n + m + 1) / 12)
+    if n + m > MAX_EXACT:
+        return _normal_tail(np.arange(n * m + 1), n * m / 2, n * m * (n + m + 1) / 12)
     # Gaussian binomial coefficients: multiply by (1 - q^(m+i)) and divide by (1 - q^i).
     counts = np.zeros(n * m + 1)
     counts[0] = 1.0
@@ -131,7 +129,8 @@ def _rank_sum_tail(n: int, m: int) -> Values:
             counts[shift:] = counts[shift:] - counts[: counts.size - shift].copy()
         for k in range(i, counts.size):
             counts[k] += counts[k - i]
-    # It is symmetric. The upper half comes from differences of huge numbers, whose rounding may even be negative.
+    # The distribution is symmetric. Its upper half comes from differences of huge numbers and may round to negative
+    # values, so it is copied from the lower half.
     half = (counts.size + 1) // 2
     counts[counts.size - half :] = counts[:half][::-1]
     return _tail(counts / comb(n + m, n))
@@ -139,7 +138,6 @@ def _rank_sum_tail(n: int, m: int) -> Values:
 
 def _tail(chance: Values) -> Values:
     tail = np.minimum(np.cumsum(chance[::-1])[::-1], 1.0)
-    # All of it, without the rounding of so many sums.
     tail[0] = 1.0
     return np.asarray(tail)
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from tare.stats.growth import slope_interval
 from tare.stats.intervals import Interval
-from tare.stats.slopes import slope_interval
 from tare.trace.intervals import contains, normal
 from tare.trace.memory_blocks import Blocks, read_blocks
 from tare.trace.memory_known import KINDS, Kind, Known, Owner, known_of

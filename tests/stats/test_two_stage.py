@@ -7,16 +7,16 @@ import pytest
 
 from benchmarks.guard_power import KINDS, MARGIN, PROMISED, interleaved, measure
 from tare.stats.comparison import compare
-from tare.stats.power import noise_of
-from tare.stats.suspicion import (
+from tare.stats.power import process_noise
+from tare.stats.two_stage import (
     LEVEL,
-    MOST_CONFIRM,
-    MOST_FINE,
+    MAX_CONFIRM,
+    MAX_FINE,
     confirm,
     is_suspect,
-    most_to_confirm,
+    max_rounds_to_confirm,
     rounds_to_confirm,
-    rounds_to_meet_again,
+    rounds_to_repeat_failure,
 )
 
 
@@ -70,15 +70,15 @@ def test_the_noise_is_read_from_the_interval(paired: bool, rounds: int) -> None:
     found = []
     for _ in range(100):
         a, b = interleaved(KINDS["Gaussian"], rng, rounds, 0.0)
-        found.append(noise_of(compare(a, b, paired)))
+        found.append(process_noise(compare(a, b, paired)))
     assert float(np.median(found)) == pytest.approx(0.02, rel=0.15)
 
 
 def test_noisier_cases_and_more_suspects_are_measured_more_often() -> None:
     quiet, noisy = rounds_to_confirm(0.001, 5, MARGIN), rounds_to_confirm(0.05, 5, MARGIN)
-    assert quiet < noisy == MOST_CONFIRM
+    assert quiet < noisy == MAX_CONFIRM
     assert rounds_to_confirm(0.001, 500, MARGIN) > quiet
-    assert rounds_to_confirm(math.inf, 1, MARGIN) == MOST_CONFIRM
+    assert rounds_to_confirm(math.inf, 1, MARGIN) == MAX_CONFIRM
     # With the fewest rounds a rank test must still be able to speak.
     assert 0.5 ** rounds_to_confirm(0.0, 50, MARGIN) <= LEVEL / 50
 
@@ -99,7 +99,7 @@ def found_share(margin: float, resolution: float, change: float, nights: int = 1
         first = compare(a, b, paired=True)
         if not is_suspect(a, b, first, margin):
             continue
-        rounds = rounds_to_confirm(noise_of(first), 10, margin, resolution=resolution)
+        rounds = rounds_to_confirm(process_noise(first), 10, margin, resolution=resolution)
         again = compare(*interleaved(KINDS["Gaussian"], rng, rounds, change), paired=True)
         found += confirm([again], [margin], 10) == ["higher"]
     return found / nights
@@ -108,15 +108,15 @@ def found_share(margin: float, resolution: float, change: float, nights: int = 1
 def test_a_threshold_of_three_percent_finds_three_percent() -> None:
     """With the margin and the rounds that belong to it (docs/guard.md); with those of 7 % a third is found."""
     margin = MARGIN * 3 / 7
-    assert most_to_confirm(MARGIN, 0.05) == MOST_CONFIRM < most_to_confirm(margin, 0.03) <= 60
-    assert most_to_confirm(0.02 / 70, 0.001) == MOST_FINE
+    assert max_rounds_to_confirm(MARGIN, 0.05) == MAX_CONFIRM < max_rounds_to_confirm(margin, 0.03) <= 60
+    assert max_rounds_to_confirm(0.02 / 70, 0.001) == MAX_FINE
     assert found_share(margin, 0.03, 0.03) > 0.85
     assert found_share(MARGIN, 0.05, 0.03) < 0.4
 
 
 def test_what_fails_in_some_rounds_has_enough_to_fail_again() -> None:
     for failed, rounds in ((1, 6), (2, 6), (3, 6), (5, 6), (1, 10)):
-        needed = rounds_to_meet_again(failed, rounds)
+        needed = rounds_to_repeat_failure(failed, rounds)
         missed = [(1 - failed / rounds) ** n for n in (needed, needed - 1)]
         assert missed[0] <= 0.05 + 1e-12 < missed[1], (failed, rounds)
-    assert rounds_to_meet_again(1, 100) == MOST_CONFIRM
+    assert rounds_to_repeat_failure(1, 100) == MAX_CONFIRM
