@@ -97,7 +97,7 @@ def test_list_rungs_says_why_one_is_missing_and_how_to_get_it(home: Path) -> Non
     assert rungs["eager"]["available"].startswith("on ")
     graph = rungs["cudagraph"]
     assert graph["available"] == "on cuda" or (graph["reason"] and graph["remedy"])
-    assert rungs["compile:max-autotune"]["left_out_of_ladders"]
+    assert rungs["compile:max-autotune"]["skipped_by_default"]
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "markdown", "pyperf"])

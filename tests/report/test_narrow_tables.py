@@ -27,8 +27,7 @@ from tare.records.changes import record_changes
 from tare.records.record import Parity
 from tare.records.work import Peak, Peaks
 from tare.report.changes import changes_view
-from tare.report.coverage import make_coverage
-from tare.report.coverage_view import coverage_view
+from tare.report.coverage import coverage_view, make_coverage
 from tare.report.curves import curves_view
 from tare.report.diff import diff_view
 from tare.report.explain import against_view, host_view, idle_view, waterfall_view

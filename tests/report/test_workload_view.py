@@ -6,8 +6,8 @@ import pytest
 from builders import make_failure
 
 from tare.protocol.messages import Flops, Inspected, Uncounted
+from tare.report.lists import describe_workload, flops_text, workload_view
 from tare.report.terminal import make_console
-from tare.report.workload import describe, flops_text, workload_view
 from tare.workloads import Workload
 
 RELU = Uncounted(operator="relu", calls=3, elements=1000)
@@ -28,7 +28,9 @@ def inspected(**more: Any) -> Inspected:
 
 
 def shown(capsys: pytest.CaptureFixture[str], found: Any) -> str:
-    make_console().print(workload_view(describe(WORKLOAD, {"nlp": ("w",), "mlperf": ("w",), "x": ()}, found)))
+    make_console().print(
+        workload_view(describe_workload(WORKLOAD, {"nlp": ("w",), "mlperf": ("w",), "x": ()}, found))
+    )
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 100
     return " ".join(text.split())

@@ -19,7 +19,7 @@ def coverage(
     Runs them under interception, at smoke size, in eager, for inference and training.
     """
     from tare.commands.coverage import cover_workloads
-    from tare.report.coverage_view import coverage_view
+    from tare.report.coverage import coverage_view
     from tare.report.terminal import make_console
 
     found = cover_workloads(targets or ["@zoo"], device, show_progress=not as_json)

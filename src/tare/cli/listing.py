@@ -9,6 +9,7 @@ from tare.errors import BadInput, unknown
 
 HEADS: dict[str, tuple[str, ...]] = {
     "findings": ("finding", "sees", "remedy"),
+    "formats": ("format", "of", "summary"),
     "groups": ("group", "size", "workloads"),
     "records": ("id", "created", "case", "gross", "status"),
     "rungs": ("rung", "summary", "available"),
@@ -17,7 +18,7 @@ HEADS: dict[str, tuple[str, ...]] = {
 
 
 def list_(
-    what: Annotated[str, typer.Argument(metavar="workloads|groups|rungs|findings|records")],
+    what: Annotated[str, typer.Argument(metavar="|".join(HEADS), autocompletion=lambda: list(HEADS))],
     terms: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY | FIELD=VALUE | @GROUP]...", help="Which of them.")
     ] = None,
@@ -25,7 +26,7 @@ def list_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List workloads, groups of them, rungs, findings or stored records.
+    """List workloads, groups of them, rungs, findings, formats or stored records.
 
     For a rung or a workload that is not available: why, and how to get it.
     """
@@ -33,56 +34,35 @@ def list_(
         raise unknown("list", what, HEADS)
     if domain and what != "workloads":
         raise BadInput(f"--domain is for workloads, not for {what}")
-    if what == "workloads":
-        entries = _workloads(terms or [], domain)
-    elif what == "groups":
-        entries = _groups(terms or [])
-    elif what == "rungs":
-        entries = _rungs(terms or [])
-    elif what == "findings":
-        entries = _findings(terms or [])
-    else:
-        entries = _records(terms or [], store)
+    entries = _entries(what, terms or [], domain, store)
     if as_json:
         print_json(entries)
         return
     from tare.report.lists import list_view
     from tare.report.terminal import make_console
 
-    make_console().print(list_view(entries, HEADS[what]))
+    make_console(whole_lines=True).print(list_view(entries, HEADS[what]))
 
 
-def _workloads(terms: list[str], domain: str | None) -> list[dict[str, Any]]:
-    from tare.report.lists import describe_workloads
+def _entries(what: str, terms: list[str], domain: str | None, store: str | None) -> list[dict[str, Any]]:
+    from tare.report import lists
 
-    return describe_workloads(terms, domain)
+    if what == "workloads":
+        return lists.describe_workloads(terms, domain)
+    if what == "groups":
+        return lists.describe_groups(terms)
+    if what == "findings":
+        return lists.describe_findings(terms)
+    if what == "formats":
+        return lists.describe_formats(terms)
+    if what == "rungs":
+        from tare.commands.survey import survey
 
-
-def _groups(terms: list[str]) -> list[dict[str, Any]]:
-    from tare.report.lists import describe_groups
-
-    return describe_groups(terms)
-
-
-def _rungs(names: list[str]) -> list[dict[str, Any]]:
-    from tare.commands.survey import survey
-    from tare.report.lists import describe_rungs
-
-    entries = describe_rungs(survey(names))
-    return [entry for entry in entries if not names or entry["rung"] in names]
-
-
-def _findings(names: list[str]) -> list[dict[str, Any]]:
-    from tare.report.lists import describe_findings
-
-    return describe_findings(names)
-
-
-def _records(terms: list[str], store: str | None) -> list[dict[str, Any]]:
+        entries = lists.describe_rungs(survey(terms))
+        return [entry for entry in entries if not terms or entry["rung"] in terms]
     from tare.commands.records import find_records, no_record
-    from tare.report.lists import describe_record
 
-    found = find_records(terms, store)
-    if terms and not found:
+    records = find_records(terms, store)
+    if terms and not records:
         raise no_record(terms)
-    return [describe_record(record) for record in found]
+    return [lists.describe_record(record) for record in records]

@@ -53,8 +53,8 @@ def show(
 
 def _show_workload(names: list[str], as_json: bool) -> None:
     from tare.commands.survey import describe_workload
+    from tare.report.lists import workload_view
     from tare.report.terminal import make_console
-    from tare.report.workload import workload_view
 
     if len(names) != 1:
         raise BadInput("name one workload: tare show workload NAME")

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from tare.cases.grid import nothing_to_do
-from tare.cases.groups import open_names
 from tare.cases.options import DEFAULT_ISOLATION, Options
-from tare.cases.plan import expand_plan, make_plan
+from tare.cases.plan import expand_plan, make_plan, open_names
 from tare.errors import TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.preload import preload

@@ -9,8 +9,8 @@ from tare.execute.session import open_executor
 from tare.protocol.jobs import InspectJob
 from tare.protocol.messages import Inspected, Probed
 from tare.records.record import Failure
+from tare.report import lists
 from tare.report.terminal import make_console
-from tare.report.workload import Description, describe
 from tare.rungs.registry import every_name
 from tare.workloads import get_workload
 from tare.workloads.groups import all_groups
@@ -30,15 +30,15 @@ def survey(rungs: Iterable[str] = ()) -> Probed:
         return executor.probe()
 
 
-def describe_workload(name: str) -> Description:
+def describe_workload(name: str) -> lists.Entry:
     """What a workload is, holds and computes at full size, found out in a process of its own."""
     workload = get_workload(name)
     case = Case(workload=name, rung="eager", batch=workload.batch, sizes=workload.defaults)
-    found: Inspected | Failure | None = None
+    inspected: Inspected | Failure | None = None
     if not workload.lacking():
         with (
             make_console(stderr=True).status(f"building {name} and counting its FLOPs"),
             open_executor("spawn") as executor,
         ):
-            found = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
-    return describe(workload, all_groups(), found)
+            inspected = executor.ask(InspectJob(case=case), Inspected, Options(timeout=INSPECT_S))
+    return lists.describe_workload(workload, all_groups(), inspected)
