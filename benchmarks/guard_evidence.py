@@ -11,8 +11,6 @@ from tare.guard.metrics import get_metric, values
 from tare.records.record import Record
 from tare.store import schema
 from tare.store.database import Store
-from tare.store.query import Query
-from tare.store.selectors import BASELINE_SIDE, CONFIRMATION
 
 # How many of the suspects that were not confirmed are kept.
 NEAREST = 3
@@ -63,10 +61,9 @@ def records_of(store: Path, case: str, again: bool) -> dict[str, Record]:
     """A case's records of a check side by side, in a store with that check alone: of its first measurement, or of
     its confirmation."""
     with Store(str(store), reading=True) as opened:
-        named = {row.id: row.name for row in opened.rows(select(schema.runs.c.id, schema.runs.c.name))}
-        found = [record for record in opened.find(Query()) if record.case.key == case]
-    wanted = [record for record in found if (CONFIRMATION in named[record.run]) == again]
-    sides = {"baseline" if BASELINE_SIDE in named[record.run] else "now": record for record in wanted}
-    if len(sides) != len(wanted):
+        runs = {row.id: row for row in opened.rows(select(schema.runs)) if row.confirmation == again}
+        records = [record for record in opened.find(schema.records.c.key == case) if record.run in runs]
+    sides = {"baseline" if runs[record.run].baseline_side else "now": record for record in records}
+    if len(sides) != len(records):
         raise TareError(f"{store} holds more than one check of {case}")
     return sides

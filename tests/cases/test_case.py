@@ -6,7 +6,7 @@ from builders import make_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.cases.case import FEEDS, LAYOUTS, OPTIMIZERS, PRECISIONS, Case
+from tare.cases.case import CHOICES, Case
 from tare.errors import BadInput
 
 KEY = "mlp/eager/infer/cpu/fp32/batch=32,width=64/feed=device,layout=contiguous"
@@ -26,12 +26,12 @@ def cases(draw: st.DrawFn) -> Case:
         rung=rung,
         mode=mode,
         device=draw(st.from_regex(r"\A[a-z]{1,8}(:[0-9]{1,3})?\Z")),
-        precision=draw(st.sampled_from(PRECISIONS)),
+        precision=draw(st.sampled_from(CHOICES["precision"])),
         batch=draw(counts),
         sizes=draw(st.dictionaries(names.filter(lambda name: name != "batch"), counts, max_size=4)),
-        feed=draw(st.sampled_from(FEEDS)),
-        layout=draw(st.sampled_from(LAYOUTS)),
-        optimizer=draw(st.sampled_from(OPTIMIZERS)) if mode == "train" else None,
+        feed=draw(st.sampled_from(CHOICES["feed"])),
+        layout=draw(st.sampled_from(CHOICES["layout"])),
+        optimizer=draw(st.sampled_from(CHOICES["optimizer"])) if mode == "train" else None,
         threads=draw(st.none() | counts),
     )
 

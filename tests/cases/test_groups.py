@@ -3,8 +3,7 @@
 import pytest
 from catalogues import FakeCatalogue
 
-from tare.cases.groups import open_groups, open_names
-from tare.cases.plan import expand_plan, make_plan
+from tare.cases.plan import expand_plan, make_plan, open_groups, open_names
 from tare.errors import BadInput
 
 GROUPS = {"vision": ("cnn",), "zoo": ("cnn", "mlp"), "empty": ()}

@@ -16,8 +16,7 @@ from tare.commands.recorded import comparable_records, count_taken
 from tare.records.record import Record
 from tare.report.overview import ReusedRecords, reused_line
 from tare.store.database import Store
-from tare.store.journal import begin, add_records
-from tare.store.selectors import CONFIRMATION
+from tare.store.journal import add_records, begin
 
 ASKED = ("mlp", "--device", "cpu", "--rung", "eager", "--quick", "--budget", "0.3")
 
@@ -69,7 +68,7 @@ def test_a_failure_stands_for_its_case_and_another_workload_for_none(store: Stor
 
 
 def test_what_a_check_measured_beside_its_run_is_not_taken(store: Store) -> None:
-    beside = begin(store, f"plan{CONFIRMATION}", "mark", [])
+    beside = begin(store, "plan", "mark", [], confirmation=True)
     add_records(store, [stored("asked", "01"), stored("looked", "02", run=beside.run)])
     assert taken(store) == ["asked"]
 

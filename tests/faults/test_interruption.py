@@ -149,14 +149,14 @@ def test_a_full_disk_keeps_the_round_and_says_where(home: Path, tare: Tare) -> N
     assert "Traceback" not in stderr
     complaint = next(line for line in stderr.splitlines() if line.startswith("tare: "))
     assert "--resume" in complaint
-    spilled = list(home.glob("*.spill.jsonl"))
-    assert len(spilled) == 1
-    assert str(spilled[0]) in complaint
+    unsaved = list(home.glob("*.unsaved.jsonl"))
+    assert len(unsaved) == 1
+    assert str(unsaved[0]) in complaint
     before = _stored(home)
-    kept = json.loads(spilled[0].read_text())
+    kept = json.loads(unsaved[0].read_text())
     before[(kept["key"], json.loads(kept["round"])["index"])] = json.dumps(json.loads(kept["round"])["series"])
     _resume(tare, home, before)
-    assert not spilled[0].exists()
+    assert not unsaved[0].exists()
 
 
 def test_two_at_the_same_time_take_turns_and_lose_nothing(home: Path) -> None:

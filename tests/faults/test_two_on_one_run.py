@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commandline import Tare, start_tare, wait_until
 
-from tare.store.run_lock import Claims
+from tare.store.run_lock import RunLocks
 
 PLAN = """
 [options]
@@ -48,12 +48,12 @@ def test_a_run_at_work_is_not_resumed(home: Path, tare: Tare, tmp_path: Path, ve
     plan.write_text(PLAN.format(options="rounds = 9\nbudget = 9"))
     target = ("mlp", "--device", "cpu") if verb == "explain" else (str(plan), *(CHECK if verb == "check" else ()))
     run, *_ = cut_off(home, verb, *target)
-    with Claims() as claims:
-        claims.take(str(home / "records.db"), run)
+    with RunLocks() as run_locks:
+        run_locks.acquire(str(home / "records.db"), run)
         second = tare(verb, *target, "--resume")
     assert second.returncode == 2, second.stderr
     (line,) = [line for line in second.stderr.splitlines() if line.startswith("tare: ")]
-    assert f"process {os.getpid()} is at work on run {run}" in line
+    assert f"process {os.getpid()} is measuring run {run}" in line
     assert "Traceback" not in second.stderr
 
 
@@ -67,7 +67,7 @@ def test_of_two_that_resume_at_once_one_does_the_work(home: Path, tmp_path: Path
     # The other is refused, or finds everything done if it comes that late.
     assert 0 in codes
     assert set(codes) <= {0, 2}, said
-    assert all("is at work on run " in err for (_, err), code in zip(said, codes, strict=True) if code)
+    assert all("is measuring run " in err for (_, err), code in zip(said, codes, strict=True) if code)
     found = [json.loads(out)["records"] for (out, _), code in zip(said, codes, strict=True) if not code]
     assert len({record["id"] for (record,) in found}) == 1
     assert [done["index"] for done in found[0][0]["rounds"]] == list(range(4))

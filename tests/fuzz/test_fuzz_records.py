@@ -18,11 +18,10 @@ from mutate import damaged_bytes, damaged_document, odd_values, refuses
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.newest import newest_in_each_environment
 from tare.records.record import BatchPoint, BatchSearch, DeviceMemory, HostMemory, Record, Telemetry
-from tare.report.formats import get_exporter
+from tare.report.formats import get_record_format
 from tare.store.database import Store
 from tare.store.journal import begin, resume
-from tare.store.query import Query
-from tare.store.selectors import newest_run
+from tare.store.selection import newest_run
 
 RECORD = make_record(
     rounds=[
@@ -49,7 +48,7 @@ def used(record: Record) -> None:
         # A block of zero seconds has no logarithm.
         warnings.simplefilter("ignore", RuntimeWarning)
         for name in ("json", "csv", "pyperf", "markdown"):
-            get_exporter(name)([record])
+            get_record_format(name)([record])
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -93,7 +92,7 @@ def stored(tmp_path: Path) -> Path:
 def read_all(path: Path) -> None:
     store = Store(str(path))
     try:
-        newest_in_each_environment(store.find(Query()))
+        newest_in_each_environment(store.find())
         newest_run(store)
         resume(store, "mark")
     finally:
@@ -132,7 +131,7 @@ def test_damaged_rows(stored: Path) -> None:
         b"\0" * 10,
         '{"version":"9"}',
     ]
-    cells = [("records", name) for name in ("id", "run", "created", "key", "sizes", "batch", "document")]
+    cells = [("records", name) for name in ("id", "run", "created", "key", "batch", "document")]
     cells += [("rounds", name) for name in ("run", "key", "position", "document")]
     cells += [("runs", name) for name in ("id", "created", "name", "finished", "skipped")]
     cells += [("schema_version", "version")]

@@ -7,14 +7,14 @@ import pytest
 import torch
 from proof import SMALL, check, make
 
-from tare.cases.case import PRECISIONS, Mode, Precision
+from tare.cases.case import CHOICES, Mode, Precision
 from tare.measure.parity import errors, load_reference
 from tare.worker.reference import make_reference
 
 HAND_MADE = ["eager", "torchscript", "cudagraph"]
 EVERY = [
     (rung, precision, mode)
-    for precision in PRECISIONS
+    for precision in CHOICES["precision"]
     for mode in ("infer", "train")
     for rung in HAND_MADE
     # float16 weights do not train; TorchScript's limit has a test of its own.

@@ -13,7 +13,7 @@ from tare.guard.compare import compare_selections
 from tare.guard.metrics import METRICS, Metric, get_metric
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import Parity, Record
-from tare.store.selectors import Selection
+from tare.store.selection import Selection
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998, 1.001, 0.999)
 

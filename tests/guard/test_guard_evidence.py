@@ -1,5 +1,6 @@
 """What a repeat of benchmarks/guard_real.py keeps: the accused and the nearest, with the rounds they stand on."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from tare.errors import TareError
 from tare.guard.changes import CaseChange, Change, Report
 from tare.store.database import Store
 from tare.store.journal import begin
-from tare.store.selectors import BASELINE_SIDE, CONFIRMATION
 
 CASE = make_case(batch=1)
 
@@ -33,15 +33,9 @@ def report(*changes: Change, **fields: Any) -> dict[str, Any]:
 def store(tmp_path: Path) -> Path:
     """The runs of one check, with other figures in each."""
     path = tmp_path / "records.db"
-    names = (
-        "check x",
-        f"check x{BASELINE_SIDE}",
-        f"check x{CONFIRMATION}",
-        f"check x{BASELINE_SIDE}{CONFIRMATION}",
-    )
     with Store(str(path)) as opened:
-        for i, name in enumerate(names, start=1):
-            journal = begin(opened, name, name, [])
+        for i, (confirmation, side) in enumerate(itertools.product((False, True), repeat=2), start=1):
+            journal = begin(opened, "check x", f"{i}", [], baseline_side=side, confirmation=confirmation)
             journal.add_record(make_record(CASE, [i * 1e-3, i * 1.1e-3], id=f"r{i}", run=journal.run))
     return path
 

@@ -1,5 +1,6 @@
 """Histories: which records make a series, what a step is called, and how it is drawn."""
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -23,9 +24,8 @@ from tare.report.history import axis, extent, figure, histories_view
 from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
-from tare.store.importers.point import ForeignPoint
+from tare.store.foreign import ForeignPoint
 from tare.store.journal import begin
-from tare.store.selectors import BASELINE_SIDE, CONFIRMATION
 
 
 def environment(torch: str, commit: str, cpu: str = "test-cpu") -> Environment:
@@ -206,11 +206,11 @@ def test_a_series_has_one_point_for_each_check(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "records.db"))
     asked = []
     for night in range(10):
-        for i, suffix in enumerate(("", BASELINE_SIDE, CONFIRMATION, BASELINE_SIDE + CONFIRMATION)):
-            journal = begin(store, f"check night{suffix}", f"{night} {i}", [])
+        for i, (side, confirmation) in enumerate(itertools.product((False, True), repeat=2)):
+            journal = begin(store, "check", f"{night} {i}", [], baseline_side=side, confirmation=confirmation)
             created = f"2026-01-{night + 1:02d}T0{i}:00:00+00:00"
             journal.add_record(make_record(id=f"{night:06}{i:06}", run=journal.run, created=created))
-            asked += [f"{night:06}{i:06}"] if not suffix else []
+            asked += [f"{night:06}{i:06}"] if i == 0 else []
     store.close()
     found = find_series([], str(tmp_path / "records.db"))
     assert [record.id for record in found] == asked

@@ -9,7 +9,7 @@ from tare.guard.compare import compare_selections
 from tare.guard.metrics import METRICS
 from tare.guard.thresholds import make_thresholds
 from tare.records.codec import read_records
-from tare.store.selectors import Selection
+from tare.store.selection import Selection
 
 RECORDS = Path(__file__).parents[2] / "results" / "guard" / "planted-h200.json.gz"
 # The sides of the first measurement, and those of its confirmation.

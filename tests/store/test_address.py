@@ -3,7 +3,7 @@
 import pytest
 
 from tare.errors import BadInput
-from tare.store.address import reason, shown
+from tare.store.connect import hide_passwords, safe_message
 from tare.store.database import Store
 
 
@@ -23,14 +23,14 @@ from tare.store.database import Store
     ],
 )
 def test_a_password_is_hidden_and_nothing_else(where: str, safe: str) -> None:
-    assert shown(where) == safe
+    assert hide_passwords(where) == safe
 
 
 def test_a_library_that_repeats_the_password_is_not_quoted() -> None:
     where = "postgresql://u:se%20c@ret@host/db"
     for said in ('no host "ret@host"', "cannot parse se%20c", "login failed with se c"):
-        assert reason(ValueError(said), where) == "ValueError, which repeats the password"
-    assert reason(ValueError("no host"), where) == "no host"
+        assert safe_message(ValueError(said), where) == "ValueError, which repeats the password"
+    assert safe_message(ValueError("no host"), where) == "no host"
 
 
 @pytest.mark.parametrize("reading", [True, False])

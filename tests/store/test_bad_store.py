@@ -11,12 +11,11 @@ from tare.errors import BadInput
 from tare.records.record import VERSION
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import begin
-from tare.store.query import Query
 
 
 def refusal(where: object) -> str:
     with pytest.raises(BadInput) as caught:
-        Store(str(where)).find(Query())
+        Store(str(where)).find()
     message = " ".join(str(caught.value).split())
     assert message == str(caught.value)
     return message
@@ -90,7 +89,7 @@ def test_a_url_is_a_store_like_any_other(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'x.db'}")
     journal = begin(store, "plan", "mark", [])
     journal.add_record(make_record(run=journal.run))
-    assert Store(str(tmp_path / "x.db")).find(Query()) == store.find(Query()) == [make_record(run=journal.run)]
+    assert Store(str(tmp_path / "x.db")).find() == store.find() == [make_record(run=journal.run)]
 
 
 def test_a_disk_that_is_full_at_the_start_is_no_fault_of_the_input() -> None:
@@ -113,4 +112,13 @@ def test_a_record_of_a_newer_tare_is_refused_in_its_place(tmp_path: Path) -> Non
     with pytest.raises(
         BadInput, match=rf"record record000001 in .* version 2\.0; this tare reads {re.escape(VERSION)}"
     ):
-        store.find(Query())
+        store.find()
+
+
+def test_a_store_of_another_schema_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    Store(str(path)).close()
+    for version in (0, 2):
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE schema_version SET version = ?", (version,))
+        assert refusal(path) == f"the store {path} has schema version {version}; this tare reads version 1"

@@ -6,10 +6,9 @@ import pytest
 from builders import make_case, make_record, make_round
 from children import finish, start
 
-from tare.store import unsaved_rounds as spill_module
+from tare.store import unsaved_rounds
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import StoreJournal, begin, resume
-from tare.store.query import Query
 
 A, B = make_case(), make_case(rung="compile")
 
@@ -60,8 +59,8 @@ def pages(store: Store) -> int:
     return number
 
 
-def spills(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.spill.jsonl"))
+def unsaved(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.unsaved.jsonl"))
 
 
 def overflow(journal: StoreJournal, index: int = 0) -> str:
@@ -87,31 +86,31 @@ def test_a_file_system_that_is_full(tmp_path: Path) -> None:
     assert status == 0
     assert int(index) >= 1, "some rounds fitted"
     assert message.startswith(f"cannot write the store {path}: ")
-    (spill,) = spills(tmp_path)
-    assert str(spill) in message
+    (file,) = unsaved(tmp_path)
+    assert str(file) in message
     assert "--resume" in message
 
     store = Store(str(path))
     again = resume(store, "mark")
     assert again is not None
-    assert store.find(Query()) == [make_record(A, run=again.run)]
+    assert store.find() == [make_record(A, run=again.run)]
     whole = [make_round(i, notes=["x" * 2000]) for i in range(int(index) + 1)]
     assert again.rounds(B) == whole
-    assert spills(tmp_path) == []
+    assert unsaved(tmp_path) == []
     last = resume(store, "mark")
     assert last is not None
-    assert last.rounds(B) == whole, "the spilled round is in the store now"
+    assert last.rounds(B) == whole, "the unsaved round is in the store now"
 
 
 def test_a_database_that_may_not_grow(journal: StoreJournal, tmp_path: Path) -> None:
     message = overflow(journal)
     assert "database or disk is full" in message
-    assert str(spills(tmp_path)[0]) in message
+    assert str(unsaved(tmp_path)[0]) in message
     store = Store(str(tmp_path / "full.db"))
-    assert store.find(Query()) == [make_record(A, run=journal.run)]
+    assert store.find() == [make_record(A, run=journal.run)]
 
 
-def test_spilled_rounds_are_taken_in_once(journal: StoreJournal, tmp_path: Path) -> None:
+def test_unsaved_rounds_are_loaded_once(journal: StoreJournal, tmp_path: Path) -> None:
     for index in (0, 1, 1):
         overflow(journal, index)
     store = Store(str(tmp_path / "full.db"))
@@ -119,15 +118,17 @@ def test_spilled_rounds_are_taken_in_once(journal: StoreJournal, tmp_path: Path)
         again = resume(store, "mark")
         assert again is not None
         assert [done.index for done in again.rounds(B)] == [0, 1]
-    assert spills(tmp_path) == []
+    assert unsaved(tmp_path) == []
 
 
-def test_a_spill_that_still_cannot_be_stored_stays(journal: StoreJournal, tmp_path: Path) -> None:
+def test_an_unsaved_round_that_still_cannot_be_stored_keeps_its_file(
+    journal: StoreJournal, tmp_path: Path
+) -> None:
     overflow(journal)
-    kept = spills(tmp_path)
+    kept = unsaved(tmp_path)
     with pytest.raises(StoreFailed):
         journal.__class__(journal._store, journal.run).load()
-    assert spills(tmp_path) == kept
+    assert unsaved(tmp_path) == kept
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b'{"key": 1}', b'{"key": "a/b", "round": "{}"}', b"\xff\xfe", b"1"])
@@ -135,25 +136,25 @@ def test_a_damaged_line_loses_no_other_and_stays_for_its_owner(
     journal: StoreJournal, tmp_path: Path, line: bytes
 ) -> None:
     overflow(journal)
-    (spill,) = spills(tmp_path)
-    spill.write_bytes(line + b"\n" + spill.read_bytes())
+    (file,) = unsaved(tmp_path)
+    file.write_bytes(line + b"\n" + file.read_bytes())
     store = Store(str(tmp_path / "full.db"))
     again = resume(store, "mark")
     assert again is not None
     assert [done.index for done in again.rounds(B)] == [0]
-    assert spill.exists()
+    assert file.exists()
     again.add_record(make_record(B, run=again.run, id="second"))
     last = resume(store, "mark")
     assert last is not None
     assert last.rounds(B) == [], "what has a record is not taken in again"
 
 
-def test_where_the_store_is_full_the_spill_goes_elsewhere(
+def test_where_the_store_is_full_the_round_goes_elsewhere(
     journal: StoreJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere.jsonl"
     # /dev/full takes no byte, as a full disk does.
-    monkeypatch.setattr(spill_module, "spill_places", lambda *_: [Path("/dev/full"), tmp_path, elsewhere])
+    monkeypatch.setattr(unsaved_rounds, "unsaved_paths", lambda *_: [Path("/dev/full"), tmp_path, elsewhere])
     assert str(elsewhere) in overflow(journal)
     assert elsewhere.read_bytes().endswith(b"\n")
 
@@ -161,7 +162,7 @@ def test_where_the_store_is_full_the_spill_goes_elsewhere(
 def test_a_round_that_can_be_kept_nowhere_is_said_to_be_in_memory(
     journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill_module, "spill_places", lambda *_: [Path("/dev/full")])
+    monkeypatch.setattr(unsaved_rounds, "unsaved_paths", lambda *_: [Path("/dev/full")])
     assert "memory only: no folder can be written" in overflow(journal)
     assert [done.index for done in journal.rounds(B)] == [0]
 
@@ -184,12 +185,12 @@ def test_a_full_disk_without_a_folder_for_temporary_files_leaves_the_home_folder
     monkeypatch.setattr("tempfile.gettempdir", none)
     monkeypatch.setenv("HOME", str(home))
     # The folder of the store takes no new file, and there root is like anybody.
-    (tmp_path / f"tare-{journal.run}.spill.jsonl").mkdir()
+    (tmp_path / f"tare-{journal.run}.unsaved.jsonl").mkdir()
     assert str(home) in overflow(journal)
     again = resume(Store(str(tmp_path / "full.db")), "mark")
     assert again is not None
     assert [done.index for done in again.rounds(B)] == [0]
-    assert spills(home) == []
+    assert unsaved(home) == []
 
 
 def test_a_user_without_a_home_folder_has_one_place_less(

@@ -11,10 +11,9 @@ from commandline import tare
 from tare.commands.records import import_files
 from tare.errors import BadInput
 from tare.report.files import write_whole
-from tare.report.formats.records_json import export
-from tare.store.database import Store
-from tare.store.journal import keep_records
-from tare.store.query import PIECE, Query
+from tare.report.formats.json import records_json
+from tare.store.database import VALUES_PER_STATEMENT, Store
+from tare.store.journal import add_records
 
 PYPERF = {
     "version": "1.0",
@@ -32,44 +31,46 @@ def store(tmp_path: Path) -> str:
 def test_an_exported_record_comes_back_as_it_was(tmp_path: Path, store: str) -> None:
     records = [make_record(), make_record(make_case(rung="compile"), id="record000002")]
     for name in ("plain.json", "packed.json.gz"):
-        write_whole(tmp_path / name, export(records))
+        write_whole(tmp_path / name, records_json(records))
     done = import_files([tmp_path / "plain.json", tmp_path / "packed.json.gz"], store)
-    assert [(each.source, each.what, each.found, each.new) for each in done] == [
+    assert [(each.source, each.kind, each.found, each.new) for each in done] == [
         ("tare", "records", 2, 2),
         ("tare", "records", 2, 0),
     ]
     with Store(store) as opened:
-        assert opened.find(Query()) == records
+        assert opened.find() == records
 
 
-def test_a_second_record_of_a_case_in_a_run_is_left_out(tmp_path: Path, store: str) -> None:
-    write_whole(tmp_path / "a.json", export([make_record(), make_record(id="record000002", steps_s=(2e-3,))]))
+def test_a_second_record_of_a_case_in_a_run_is_skipped(tmp_path: Path, store: str) -> None:
+    write_whole(
+        tmp_path / "a.json", records_json([make_record(), make_record(id="record000002", steps_s=(2e-3,))])
+    )
     (done,) = import_files([tmp_path / "a.json"], store)
-    assert (done.found, done.new, list(done.left_out)) == (2, 1, ["record000002"])
-    assert "another record" in done.left_out["record000002"]
+    assert (done.found, done.new, list(done.skipped)) == (2, 1, ["record000002"])
+    assert "another record" in done.skipped["record000002"]
 
 
 def test_more_records_than_a_statement_takes(store: str) -> None:
-    many = [make_record(id=f"record{i:06}", run=f"run{i:06}") for i in range(2 * PIECE + 1)]
+    many = [make_record(id=f"record{i:06}", run=f"run{i:06}") for i in range(2 * VALUES_PER_STATEMENT + 1)]
     with Store(store) as opened:
-        assert keep_records(opened, many) == (len(many), [])
-        assert keep_records(opened, many) == (0, [])
+        assert add_records(opened, many) == (len(many), [])
+        assert add_records(opened, many) == (0, [])
 
 
 def test_one_bad_file_keeps_the_others_out(tmp_path: Path, store: str) -> None:
-    write_whole(tmp_path / "good.json", export([make_record()]))
+    write_whole(tmp_path / "good.json", records_json([make_record()]))
     (tmp_path / "bad.json").write_text('[{"version": "9.0"}]')
     with pytest.raises(BadInput, match=r"bad\.json"):
         import_files([tmp_path / "good.json", tmp_path / "bad.json"], store)
     with Store(store) as opened:
-        assert opened.find(Query()) == []
+        assert opened.find() == []
 
 
 def test_compressed_missing_and_spoilt_files(tmp_path: Path, store: str) -> None:
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(json.dumps(PYPERF).encode()))
     (done,) = import_files([path], store)
-    assert (done.source, done.what, done.new) == ("pyperf", "points", 1)
+    assert (done.source, done.kind, done.new) == ("pyperf", "points", 1)
     path.write_bytes(b"no gzip")
     with pytest.raises(BadInput, match=r"a\.json\.gz"):
         import_files([path], store)
@@ -79,7 +80,7 @@ def test_compressed_missing_and_spoilt_files(tmp_path: Path, store: str) -> None
 
 def test_a_baseline_of_another_store_is_imported_and_named(tmp_path: Path) -> None:
     exported = tmp_path / "main.json.gz"
-    write_whole(exported, export([make_record()]))
+    write_whole(exported, records_json([make_record()]))
     refused = tare(tmp_path, "baseline", "set", "main", str(exported))
     assert (refused.returncode, "tare import" in refused.stderr) == (2, True)
     assert tare(tmp_path, "import", str(exported)).stdout.strip().endswith("tare, 1 record, 1 new")

@@ -10,10 +10,10 @@ from builders import make_record
 from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
 from tare.errors import BadInput
-from tare.report.formats import get_exporter
+from tare.report.formats import get_record_format
 from tare.store.database import Store
 from tare.store.foreign import add_foreign, find_foreign
-from tare.store.importers.read import decode_foreign
+from tare.store.importers import decode_foreign
 
 PYPERF: dict[str, Any] = {
     "version": "1.0",
@@ -82,7 +82,7 @@ def test_counters_without_a_value_do_not_spoil_a_file() -> None:
     noted["benchmarks"][0]["extra_info"] = {"loss": float("nan")}
     noted["benchmarks"][1]["stats"]["median"] = float("nan")
     assert read(noted).points == read(PYTEST).points
-    assert read(noted).left_out == {"tests/test_a.py::test_b": "its median is not a number"}
+    assert read(noted).skipped == {"tests/test_a.py::test_b": "its median is not a number"}
     marked = b"\xef\xbb\xbf" + json.dumps(PYPERF).encode()
     assert decode_foreign(marked, "x.json") == read(PYPERF)
 
@@ -104,7 +104,7 @@ def test_pytest_benchmark_has_its_commit_and_its_date_in_utc() -> None:
     (point,) = found.points
     assert (point.name, point.value, point.commit) == ("tests/test_a.py::test_a[n=3]", 0.25, "def456")
     assert point.created == "2026-01-02T03:04:05.000000+00:00"
-    assert list(found.left_out) == ["tests/test_a.py::test_b"]
+    assert list(found.skipped) == ["tests/test_a.py::test_b"]
 
 
 def test_google_benchmark_of_old_knows_aggregates_by_their_names() -> None:
@@ -124,7 +124,7 @@ def test_google_benchmark_prefers_repetitions_to_aggregates() -> None:
         "BM_a/8": [pytest.approx(1e-4), pytest.approx(3e-4)],
         "BM_b": [pytest.approx(2e-3)],
     }
-    assert found.left_out == {"BM_c": "no device"}
+    assert found.skipped == {"BM_c": "no device"}
 
 
 def test_the_clock_of_a_machine_is_not_its_identity() -> None:
@@ -133,7 +133,7 @@ def test_the_clock_of_a_machine_is_not_its_identity() -> None:
 
 
 def test_what_tare_exports_for_pyperf_can_be_imported() -> None:
-    (point,) = decode_foreign(get_exporter("pyperf")([make_record()]).encode(), "x").points
+    (point,) = decode_foreign(get_record_format("pyperf")([make_record()]).encode(), "x").points
     assert point.value == pytest.approx(1e-3)
     assert len(point.values) == 3
 
@@ -178,18 +178,4 @@ def test_the_same_result_is_stored_once(tmp_path: Path) -> None:
     assert {p.name for p in find_foreign(store, ["BM"])} == {"BM_a/8", "BM_b"}
     assert find_foreign(store, ["bm"]) == find_foreign(store, ["BM.a"]) == []
     assert find_foreign(store, ["json_loads"]) == read(PYPERF).points
-    store.close()
-
-
-def test_an_older_store_gets_the_table(tmp_path: Path) -> None:
-    import sqlite3
-
-    path = tmp_path / "old.db"
-    Store(str(path)).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE foreign_points")
-        # The table came with the second migration; what later ones add is there already, and stays.
-        connection.execute("UPDATE schema_version SET version = 2")
-    store = Store(str(path))
-    assert add_foreign(store, read(PYPERF).points) == 1
     store.close()

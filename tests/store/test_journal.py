@@ -15,7 +15,6 @@ from tare.records.record import BatchPoint, BatchSearch
 from tare.store import schema
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import StoreJournal, begin, resume
-from tare.store.query import Query
 
 A, B = make_case(), make_case(rung="compile")
 
@@ -62,7 +61,7 @@ def test_a_record_replaces_its_rounds_and_no_others(store: Store) -> None:
     assert again.rounds(B) == [make_round(0)]
     assert resumed(store, "other").rounds(A) == [make_round(0)]
     assert count(store, "rounds") == 3
-    assert store.find(Query()) == [record]
+    assert store.find() == [record]
 
 
 def test_resume_takes_the_newest_run_of_the_same_fingerprint(store: Store) -> None:
@@ -109,7 +108,7 @@ def test_the_same_result_is_not_stored_twice(store: Store) -> None:
     journal.add_record(record)
     with pytest.raises(StoreFailed, match="UNIQUE"):
         journal.add_record(replace(record, id="another"))
-    assert store.find(Query()) == [record]
+    assert store.find() == [record]
 
 
 def test_rounds_survive_the_kill_of_their_process(tmp_path: Path) -> None:
@@ -139,7 +138,7 @@ def test_damage_in_a_stored_row_is_bad_input_that_names_it(store: Store) -> None
     journal.add_round(B, make_round(0))
     with store.transaction() as connection:
         # What an index holds beside the document is not needed to read it back.
-        connection.exec_driver_sql("UPDATE records SET sizes = '{'")
+        connection.exec_driver_sql("UPDATE records SET batch = 'x'")
     assert resumed(store).record(A) is not None
     with store.transaction() as connection:
         connection.exec_driver_sql("UPDATE rounds SET document = '{}'")

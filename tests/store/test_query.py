@@ -11,7 +11,7 @@ from tare.records.record import Parity, Record
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 from tare.store.query import parse_query
-from tare.store.selectors import BASELINE_SIDE, newest_run
+from tare.store.selection import auxiliary_runs, find_in_store, newest_run
 
 OTHER = replace(ENVIRONMENT, machine={"cpu": "other"})
 RECORDS = {
@@ -22,7 +22,6 @@ RECORDS = {
     "e": make_record(make_case(workload="cnn", sizes={"resolution": 32}), failure=make_failure(cause="timeout")),
     "f": make_record(make_case(layout="channels-last", feed="pinned"), parity=Parity(status="different")),
 }
-SIZES = {"width", "resolution"}
 
 
 def stored(store: Store, record: Record, id_: str, run: str, day: int) -> None:
@@ -39,7 +38,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def found(store: Store, *terms: str) -> str:
-    return "".join(r.id for r in store.find(parse_query(list(terms), SIZES)))
+    """The ids of the records that the terms select in the store; the same as without a database."""
+    records = find_in_store(terms, store).records
+    assert parse_query(terms).select(store.find()).records == records
+    return "".join(record.id for record in records)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_terms(store: Store, terms: list[str], expected: str) -> None:
 @pytest.mark.parametrize(
     ("term", "said"),
     [
-        ("colour=red", "unknown field 'colour'.*batch.*width"),
+        ("colour=red", "unknown field 'colour'.*batch.*a size of its workload.*torch"),
         ("widht=3", "unknown field 'widht'; did you mean 'width'"),
         ("=3", "unknown field ''"),
         ("batch=", "names no value: write batch=VALUE"),
@@ -124,9 +126,9 @@ def test_terms(store: Store, terms: list[str], expected: str) -> None:
         ("a\nb", "is not the text of"),
     ],
 )
-def test_a_wrong_term_is_refused(term: str, said: str) -> None:
+def test_a_wrong_term_is_refused(store: Store, term: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        parse_query([term], SIZES)
+        find_in_store([term], store)
 
 
 def test_records_come_oldest_first(store: Store) -> None:
@@ -141,7 +143,10 @@ def test_the_newest_run_is_the_one_that_wrote_last(store: Store, tmp_path: Path)
     assert [record.id for record in newest_run(store)] == ["late"]
 
 
-def test_what_a_check_measured_beside_is_not_the_newest_run(store: Store) -> None:
-    side = begin(store, f"night{BASELINE_SIDE}", "mark", [])
+@pytest.mark.parametrize("flag", ["baseline_side", "confirmation"])
+def test_an_auxiliary_run_of_a_check_is_not_the_newest_run(store: Store, flag: str) -> None:
+    side = begin(store, "night", "mark", [], **{flag: True})
+    begin(store, "night", "other", [])
     stored(store, RECORDS["b"], "beside", side.run, 30)
     assert {record.run for record in newest_run(store)} == {"run2"}
+    assert auxiliary_runs(store) == {side.run}

@@ -1,7 +1,7 @@
 """A case: one point to measure. Frozen, hashable, with a stable text key that can be read back."""
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -13,14 +13,8 @@ Feed = Literal["device", "pinned", "pageable"]
 Layout = Literal["contiguous", "channels-last"]
 Optimizer = Literal["sgd", "adam", "adamw"]
 
-MODES: tuple[str, ...] = get_args(Mode)
-PRECISIONS: tuple[str, ...] = get_args(Precision)
-FEEDS: tuple[str, ...] = get_args(Feed)
-LAYOUTS: tuple[str, ...] = get_args(Layout)
-OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)
-
-# What may stand between the key's slashes, so that a key is a path and never ambiguous. \Z, since $ would let
-# a newline through at the end.
+# The characters allowed between the slashes of a key, so that a key is an unambiguous path. \Z, because $ would
+# also match before a newline at the end.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z"
 RUNG = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(:[A-Za-z0-9_][A-Za-z0-9_.\-]*)?\Z"
 DEVICE = r"^[a-z]+(:[0-9]+)?\Z"
@@ -32,7 +26,10 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One workload on one rung, with everything that decides how long a step takes."""
+    """One workload on one rung, with everything that decides how long a step takes.
+
+    Grids, keys, the columns of a store and the fields of queries follow from these fields and their order.
+    """
 
     workload: Name
     rung: RungName
@@ -58,51 +55,45 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def key(self) -> str:
-        """The case as one path; equal cases have equal keys and `parse` reads it back."""
-        return "/".join((self.workload, self.rung, *self._after_the_rung()))
+        """The case as a path. Equal cases have equal keys, and `parse` reads a key back."""
+        return self._path(self.rung)
 
     @property
     def ladder(self) -> str:
-        """The key with the rung left open: the cases of one ladder share it."""
-        return "/".join((self.workload, "*", *self._after_the_rung()))
+        """The key with a star for the rung: the same for all cases of one ladder."""
+        return self._path("*")
 
     @property
-    def asked(self) -> set[str]:
-        """What it asks of a workload; a variant of a rung asks for the rung as well."""
+    def requirements(self) -> set[str]:
+        """What the workload must support. A variant of a rung requires the rung as well."""
         return {self.mode, self.precision, self.device_type, self.rung, self.rung.partition(":")[0]}
 
     @property
     def device_type(self) -> str:
         return self.device.partition(":")[0]
 
-    def _after_the_rung(self) -> tuple[str, ...]:
-        sizes = {"batch": self.batch, **self.sizes}
-        settings: dict[str, object] = {"feed": self.feed, "layout": self.layout}
-        if self.optimizer:
-            settings["optimizer"] = self.optimizer
-        if self.threads:
-            settings["threads"] = self.threads
-        return self.mode, self.device, self.precision, _pairs(sizes), _pairs(settings)
+    def _path(self, rung: str) -> str:
+        path = (rung if name == "rung" else getattr(self, name) for name in PATH_FIELDS)
+        settings = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
+        return "/".join((*path, _pairs({"batch": self.batch, **self.sizes}), _pairs(settings)))
 
     @classmethod
     def parse(cls, key: str) -> "Case":
-        """The case whose key this is; BadInput where it is not one."""
+        """The case with this key; BadInput if the text is not a key."""
         parts = key.split("/")
-        if len(parts) != 7:
-            raise BadInput(
-                f"'{key[:120]}' is not a case key: want workload/rung/mode/device/precision/sizes/settings"
-            )
-        sizes = {name: _count(name, text, key) for name, text in _split(parts[5], key)}
-        fields: dict[str, Any] = dict(_split(parts[6], key))
-        if "threads" in fields:
-            fields["threads"] = _count("threads", fields["threads"], key)
+        if len(parts) != len(PATH_FIELDS) + 2:
+            raise BadInput(f"'{key[:120]}' is not a case key: want {'/'.join(PATH_FIELDS)}/sizes/settings")
+        sizes = {name: _count(name, text, key) for name, text in _split(parts[-2], key)}
+        fields: dict[str, Any] = {
+            name: _count(name, text, key) if name in COUNTS else text for name, text in _split(parts[-1], key)
+        }
         if "batch" not in sizes:
             raise BadInput(f"case key '{key[:120]}' names no batch")
-        fields |= dict(zip(("workload", "rung", "mode", "device", "precision"), parts[:5], strict=True))
+        fields |= dict(zip(PATH_FIELDS, parts, strict=False))
         fields |= {"batch": sizes.pop("batch"), "sizes": sizes}
         for name in fields:
             if name not in cls.__struct_fields__:
-                raise unknown("setting", name, ("feed", "layout", "optimizer", "threads"), "case key")
+                raise unknown("setting", name, SETTINGS, "case key")
         try:
             case = msgspec.convert(fields, cls)
         except msgspec.ValidationError as error:
@@ -110,6 +101,31 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if case.key != key:
             raise BadInput(f"'{key[:120]}' is not a stable case key: it would be written {case.key[:400]}")
         return case
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The members of `X | None`, or the annotation itself."""
+    members = get_args(annotation)
+    return members if type(None) in members else (annotation,)
+
+
+_TYPES = {field.name: _alternatives(field.type) for field in msgspec.structs.fields(Case)}
+# The valid values of each field that has a fixed set of them.
+CHOICES: dict[str, tuple[str, ...]] = {
+    name: get_args(types[0]) for name, types in _TYPES.items() if get_origin(types[0]) is Literal
+}
+# The fields that are positive whole numbers.
+COUNTS = tuple(name for name, types in _TYPES.items() if Count in types)
+# How a key is made: PATH_FIELDS between slashes, then the batch and the sizes, then the settings.
+PATH_FIELDS = Case.__struct_fields__[: Case.__struct_fields__.index("batch")]
+SETTINGS = Case.__struct_fields__[Case.__struct_fields__.index("sizes") + 1 :]
+
+
+def key_matches(key: str, pattern: str) -> bool:
+    """Whether the pattern is the key, its beginning up to a slash, or a pattern with stars that fits the key."""
+    if "*" in pattern:
+        return re.fullmatch(".*".join(re.escape(part) for part in re.split(r"\*+", pattern)), key) is not None
+    return key == pattern or key.startswith(pattern.rstrip("/") + "/")
 
 
 def _pairs(values: dict[str, Any]) -> str:

@@ -2,36 +2,28 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from tare.cases.case import FEEDS, LAYOUTS, MODES, OPTIMIZERS, PRECISIONS, Case
+from tare.cases.case import CHOICES, COUNTS, Case
 from tare.errors import BadInput, brief, quote, unknown, unknown_workload
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "mode": MODES,
-    "precision": PRECISIONS,
-    "feed": FEEDS,
-    "layout": LAYOUTS,
-    "optimizer": OPTIMIZERS,
-}
-FIELDS = (
-    "workload", "rung", "mode", "device", "precision", "batch", "size", "feed", "layout", "optimizer", "threads",
-)  # fmt: skip
-# What a grid may say beside its fields, and an exclude may not.
+# In a grid, `size` is a table: for each name of a size, the values it takes.
+FIELDS = tuple("size" if name == "sizes" else name for name in Case.__struct_fields__)
+# A grid may also name these, an exclude may not.
 GRID_FIELDS = (*FIELDS, "smoke")
 AUTO = "auto"
-# No machine has so many cores, and with many more a worker is busy making threads until its timeout. Not this
-# machine's cores: a plan should mean the same on any.
+# No machine has that many cores, and with many more a worker would create threads until its timeout. The limit is
+# not this machine's number of cores, so that a plan means the same everywhere.
 MOST_THREADS = 4096
 MOST_CASES = 100_000
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """None means: the default (of the workload, the device, the ladder). `auto_batch` leaves the batch open to be
-    searched for; `smoke` takes the small sizes of the workloads where none are named."""
+    """None means the default of the workload, the device or the ladder. With `auto_batch` the batch is searched
+    for; `smoke` takes the small sizes of the workloads where no size is named."""
 
     workload: tuple[str, ...]
     rung: tuple[str, ...] | None = None
@@ -70,7 +62,7 @@ class Catalogue(Protocol):
 
 
 class Expansion(msgspec.Struct):
-    """`searched` are cases whose batch is still to be found: it stands at 1."""
+    """`searched` holds the cases whose batch is still to be found; their batch is 1."""
 
     cases: list[Case] = []
     skipped: list[Skip] = []
@@ -78,30 +70,30 @@ class Expansion(msgspec.Struct):
 
 
 def nothing_to_do(skipped: Sequence[Skip]) -> BadInput:
-    """Why an expansion without cases has none."""
+    """Why an expansion has no cases."""
     if not skipped:
         return BadInput("nothing to do: the plan excludes all of its cases")
-    what = f"all {len(skipped)} combinations are" if len(skipped) > 1 else "this is"
-    return BadInput(f"nothing to do: {what} impossible here ({skipped[0].reason})")
+    subject = f"all {len(skipped)} combinations are" if len(skipped) > 1 else "this is"
+    return BadInput(f"nothing to do: {subject} impossible here ({skipped[0].reason})")
 
 
 def make_grid(table: Mapping[str, Any], where: str) -> Grid:
-    """A grid from a TOML table or the command line; scalars stand for lists of one."""
-    rest = dict(table)
-    smoke = rest.pop("smoke", False)
+    """A grid from a TOML table or the command line; a scalar stands for a list of one."""
+    values = dict(table)
+    smoke = values.pop("smoke", False)
     if not isinstance(smoke, bool):
         raise BadInput(f"{where}: 'smoke' is true or false, not {quote(smoke)}")
-    auto = "batch" in rest and _listed(rest["batch"]) == [AUTO]
-    if auto:
-        del rest["batch"]
-    values = make_filter(rest, where, GRID_FIELDS)
-    if not values.get("workload"):
+    auto_batch = "batch" in values and _as_list(values["batch"]) == [AUTO]
+    if auto_batch:
+        del values["batch"]
+    checked = make_filter(values, where, GRID_FIELDS)
+    if not checked.get("workload"):
         raise BadInput(f"{where}: a grid names at least one workload")
-    return Grid(**values, smoke=smoke, auto_batch=auto)
+    return Grid(**checked, smoke=smoke, auto_batch=auto_batch)
 
 
 def make_filter(table: Mapping[str, Any], where: str, valid: Sequence[str] = FIELDS) -> dict[str, Any]:
-    """The checked values of a table that may leave any field open (an exclude, or a grid before defaults)."""
+    """The checked values of a table that may omit any field: an exclude, or a grid before its defaults."""
     checked: dict[str, Any] = {}
     for name, value in table.items():
         if name not in FIELDS:
@@ -111,34 +103,43 @@ def make_filter(table: Mapping[str, Any], where: str, valid: Sequence[str] = FIE
                 raise BadInput(f"{where}: 'size' is a table of name = value")
             if not value:
                 raise BadInput(f"{where}: 'size' is an empty table")
-            checked[name] = {str(k): _counts(v, f"size.{k}", where) for k, v in value.items()}
-        elif name in ("batch", "threads"):
-            checked[name] = _counts(value, name, where)
+            checked[name] = {str(size): _counts(values, f"size.{size}", where) for size, values in value.items()}
         else:
-            checked[name] = _names(value, name, where)
+            checked[name] = (_counts if name in COUNTS else _names)(value, name, where)
     return checked
 
 
-def expand(grid: Grid, catalogue: Catalogue) -> Expansion:
-    """Every combination, in the order given: cases that can be measured here, and the skips with reasons."""
-    check_names(catalogue, grid.workload, grid.rung or (), grid.size)
-    points = math.prod(len(values) for values in _axes(grid))
+def validate_grid(grid: Grid, catalogue: Catalogue) -> None:
+    """Raises BadInput for names and sizes that do not exist and for a grid that is too large, without expanding
+    it. What cannot be measured on this machine is not an error."""
+    validate_names(catalogue, grid.workload, grid.rung or (), grid.size)
+    for name in grid.device:
+        catalogue.devices(name)
+    axes = [getattr(grid, name) or (None,) for name in FIELDS if name != "size"]
+    points = math.prod(len(values) for values in [*axes, *grid.size.values()])
     if points > MOST_CASES:
         raise BadInput(f"the grid has {points} combinations; split it into plans of at most {MOST_CASES}")
     if grid.optimizer and "train" not in grid.mode:
         raise BadInput(f"optimizer {', '.join(grid.optimizer)} is for training: want mode train")
-    found = Expansion()
+
+
+def expand(grid: Grid, catalogue: Catalogue, excludes: Iterable[Mapping[str, Any]] = ()) -> Expansion:
+    """Every combination in the order given: the cases that can be measured here, and the skips with reasons."""
+    validate_grid(grid, catalogue)
+    expansion = Expansion()
     for case in _combinations(grid, catalogue):
-        refused = catalogue.refusal(case)
-        if refused:
-            found.skipped.append(Skip(case.key, *refused))
+        if any(matches(case, rule) for rule in excludes):
+            continue
+        refusal = catalogue.refusal(case)
+        if refusal:
+            expansion.skipped.append(Skip(case.key, *refusal))
         else:
-            (found.searched if grid.auto_batch else found.cases).append(case)
-    return found
+            (expansion.searched if grid.auto_batch else expansion.cases).append(case)
+    return expansion
 
 
 def matches(case: Case, rule: Mapping[str, Any]) -> bool:
-    """Whether a case has, for every field that the rule names, one of its values."""
+    """Whether the case has, for every field that the rule names, one of its values."""
     for name, values in rule.items():
         if name == "size":
             if any(case.sizes.get(size) not in allowed for size, allowed in values.items()):
@@ -155,70 +156,54 @@ def _combinations(grid: Grid, catalogue: Catalogue) -> Iterator[Case]:
     devices = [device for name in grid.device for device in catalogue.devices(name)]
     for workload, mode, device in itertools.product(grid.workload, grid.mode, devices):
         sizes = catalogue.sizes(workload, grid.smoke)
+        points = itertools.product(*(grid.size.get(name, (default,)) for name, default in sizes.items()))
         batches = (1,) if grid.auto_batch else grid.batch or (catalogue.batch(workload, grid.smoke),)
-        axes = [grid.size.get(name, (default,)) for name, default in sizes.items()]
         optimizers: Sequence[str | None] = (None,)
         if mode == "train":
             optimizers = grid.optimizer or (catalogue.optimizer(workload),)
-        for precision, batch, point, feed, layout, optimizer, threads, rung in itertools.product(
-            grid.precision,
-            batches,
-            itertools.product(*axes),
-            grid.feed,
-            grid.layout,
-            optimizers,
-            grid.threads or (None,),
-            grid.rung or catalogue.ladder(workload, device),
-        ):
-            yield _case(
-                workload=workload,
-                rung=rung,
-                mode=mode,
-                device=device,
-                precision=precision,
-                batch=batch,
-                sizes=dict(zip(sizes, point, strict=True)),
-                feed=feed,
-                layout=layout,
-                optimizer=optimizer,
-                threads=threads,
-            )
+        # The last axis varies fastest.
+        axes: dict[str, Iterable[Any]] = {
+            "precision": grid.precision,
+            "batch": batches,
+            "sizes": [dict(zip(sizes, point, strict=True)) for point in points],
+            "feed": grid.feed,
+            "layout": grid.layout,
+            "optimizer": optimizers,
+            "threads": grid.threads or (None,),
+            "rung": grid.rung or catalogue.ladder(workload, device),
+        }
+        for values in itertools.product(*axes.values()):
+            fields = {"workload": workload, "mode": mode, "device": device, **dict(zip(axes, values, strict=True))}
+            try:
+                yield msgspec.convert(fields, Case)
+            except msgspec.ValidationError as error:
+                raise BadInput(f"{workload} on {fields['rung']} is not a case: {brief(error)}") from None
 
 
-def _case(**fields: Any) -> Case:
-    try:
-        return msgspec.convert(fields, Case)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{fields['workload']} on {fields['rung']} is not a case: {brief(error)}") from None
-
-
-def check_names(
-    catalogue: Catalogue, workloads: Sequence[str], rungs: Iterable[str], sizes: Iterable[str]
+def validate_names(
+    catalogue: Catalogue, workloads: Sequence[str], rungs: Iterable[str], sizes: Collection[str]
 ) -> None:
-    """Refuses a name that nothing has; a size must be one of the workloads named, or of any if none is."""
+    """Raises BadInput for an unknown name. A size must belong to a workload named, or to any if none is."""
     known = catalogue.workload_names()
     for name in workloads:
         if name not in known:
             raise unknown_workload(name, known)
     for rung in rungs:
         catalogue.check_rung(rung)
+    if not sizes:
+        return
     valid = {size for name in workloads or known for size in catalogue.sizes(name)}
     for size in sizes:
         if size not in valid:
             raise unknown("size", size, valid, f"the sizes of {', '.join(workloads) or 'all workloads'}")
 
 
-def _axes(grid: Grid) -> list[Sequence[Any]]:
-    fields = [getattr(grid, name) or (None,) for name in FIELDS if name != "size"]
-    return [*fields, *grid.size.values()]
-
-
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _names(value: Any, name: str, where: str) -> tuple[str, ...]:
-    values = _listed(value)
+    values = _as_list(value)
     if not values:
         raise BadInput(f"{where}: '{name}' is an empty list")
     for item in values:
@@ -230,7 +215,7 @@ def _names(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 def _counts(value: Any, name: str, where: str) -> tuple[int, ...]:
-    values = _listed(value)
+    values = _as_list(value)
     if not values:
         raise BadInput(f"{where}: '{name}' is an empty list")
     for item in values:

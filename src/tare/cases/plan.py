@@ -2,26 +2,42 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import Catalogue, Expansion, Grid, check_names, expand, make_filter, make_grid, matches
-from tare.cases.toml import read_toml
-from tare.errors import BadInput, unknown
+from tare.cases.grid import (
+    Catalogue,
+    Expansion,
+    Grid,
+    expand,
+    make_filter,
+    make_grid,
+    validate_grid,
+    validate_names,
+)
+from tare.errors import BadInput, brief, unknown
 
 TABLES = ("name", "options", "grid", "include", "exclude")
 LONGEST_NAME = 255
 
+# Wherever a plan names workloads, `@nlp` stands for those of the group nlp.
+GROUP_SIGN = "@"
+# The rungs of a group's workloads where no rung is named: a hundred whole ladders would take a day of compiling.
+GROUP_RUNGS = ("eager",)
+
+Groups = Mapping[str, Sequence[str]]
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`include` adds cases that no exclude removes; `exclude` removes what it matches from the grids."""
+    """An exclude removes what it matches from the grids; it does not remove cases that an include adds."""
 
     name: str
-    # Where it stands, for what is found wrong in it later: the file, or the command line.
+    # The file, or "the command line", for error messages.
     where: str
     grids: tuple[Grid, ...]
     includes: tuple[Grid, ...] = ()
@@ -29,9 +45,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+def read_toml(path: Path, kind: str) -> dict[str, Any]:
+    """The document in a TOML file; BadInput says in one line why it cannot be read as a `kind`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"no {kind} at {path}") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {kind} {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise BadInput(f"{path} is not TOML: {brief(error)}") from None
+
+
 def read_plan(path: Path) -> Plan:
     """The plan in a TOML file; BadInput names the file and what is wrong in it."""
-    # A file's name is bytes, and not always of a text that a store can keep.
+    # A file name is bytes, which are not always a text that a store can keep.
     name = os.fsencode(path.stem).decode(errors="replace")
     return make_plan(read_toml(path, "plan"), str(path), default_name=name)
 
@@ -49,9 +77,9 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
     plan = Plan(
         name=name,
         where=where,
-        grids=tuple(make_grid(t, place) for t, place in _tables(document, "grid", where)),
-        includes=tuple(make_grid(t, place) for t, place in _tables(document, "include", where)),
-        excludes=tuple(make_filter(t, place) for t, place in _tables(document, "exclude", where)),
+        grids=tuple(make_grid(table, place) for table, place in _tables(document, "grid", where)),
+        includes=tuple(make_grid(table, place) for table, place in _tables(document, "include", where)),
+        excludes=tuple(make_filter(table, place) for table, place in _tables(document, "exclude", where)),
         options=options,
     )
     if not plan.grids and not plan.includes:
@@ -59,41 +87,73 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
     return plan
 
 
+def validate_plan(plan: Plan, catalogue: Catalogue) -> None:
+    """Raises BadInput for unknown names and sizes, and for grids that are too large. Nothing is expanded, so this
+    is quick enough to do before the machine is probed."""
+    for grid in (*plan.grids, *plan.includes):
+        validate_grid(grid, catalogue)
+    for rule in plan.excludes:
+        _resolve_exclude(rule, catalogue)
+
+
 def expand_plan(plan: Plan, catalogue: Catalogue) -> Expansion:
     """All cases of a plan, each once, in the order of the plan."""
-    excludes = [_checked(rule, catalogue) for rule in plan.excludes]
-    cases: dict[Case, None] = {}
-    searched: dict[Case, None] = {}
-    skipped = {}
-    for grid in plan.grids:
-        found = expand(grid, catalogue)
-        for kept, made in ((cases, found.cases), (searched, found.searched)):
-            kept.update(dict.fromkeys(case for case in made if not _excluded(case, excludes)))
-        skipped.update({s.key: s for s in found.skipped if not _excluded(Case.parse(s.key), excludes)})
-    for grid in plan.includes:
-        found = expand(grid, catalogue)
-        cases.update(dict.fromkeys(found.cases))
-        searched.update(dict.fromkeys(found.searched))
-        skipped.update({skip.key: skip for skip in found.skipped})
-    return Expansion(list(cases), list(skipped.values()), list(searched))
+    excludes = [_resolve_exclude(rule, catalogue) for rule in plan.excludes]
+    expansions = [expand(grid, catalogue, excludes) for grid in plan.grids]
+    expansions += [expand(grid, catalogue) for grid in plan.includes]
+    return Expansion(
+        list(dict.fromkeys(case for expansion in expansions for case in expansion.cases)),
+        list(dict.fromkeys(skip for expansion in expansions for skip in expansion.skipped)),
+        list(dict.fromkeys(case for expansion in expansions for case in expansion.searched)),
+    )
 
 
 def fingerprint(cases: list[Case], options: object) -> str:
-    """What identifies a plan on disk, so that an interrupted run of it can be found again."""
+    """Identifies a plan in a store, so that --resume finds an interrupted run of it."""
     text = msgspec.json.encode([sorted(case.key for case in cases), options], order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _checked(rule: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """An exclude with the devices that its words for them mean. A misspelt one would match nothing and say so to
-    nobody."""
-    check_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
-    named = [device for name in rule.get("device", ()) for device in catalogue.devices(name)]
-    return {**rule, "device": tuple(named)} if named else dict(rule)
+def open_groups(plan: Plan, groups: Groups) -> Plan:
+    """The plan with its groups replaced by their workloads; BadInput for an unknown group."""
+
+    def open_grid(grid: Grid) -> Grid:
+        if not any(name.startswith(GROUP_SIGN) for name in grid.workload):
+            return grid
+        workloads = open_names(grid.workload, groups, plan.where)
+        return msgspec.structs.replace(grid, workload=workloads, rung=grid.rung or GROUP_RUNGS)
+
+    def open_rule(rule: dict[str, Any]) -> dict[str, Any]:
+        if "workload" not in rule:
+            return rule
+        return rule | {"workload": open_names(rule["workload"], groups, plan.where)}
+
+    return msgspec.structs.replace(
+        plan,
+        grids=tuple(map(open_grid, plan.grids)),
+        includes=tuple(map(open_grid, plan.includes)),
+        excludes=tuple(map(open_rule, plan.excludes)),
+    )
 
 
-def _excluded(case: Case, excludes: Iterable[Mapping[str, Any]]) -> bool:
-    return any(matches(case, rule) for rule in excludes)
+def open_names(names: Iterable[str], groups: Groups, where: str = "") -> tuple[str, ...]:
+    """Workloads and the workloads of groups, each once, in the order given."""
+    workloads: dict[str, None] = {}
+    for name in names:
+        if not name.startswith(GROUP_SIGN):
+            workloads[name] = None
+        elif name.removeprefix(GROUP_SIGN) in groups:
+            workloads.update(dict.fromkeys(groups[name.removeprefix(GROUP_SIGN)]))
+        else:
+            raise unknown("group", name, (GROUP_SIGN + group for group in groups), where)
+    return tuple(workloads)
+
+
+def _resolve_exclude(rule: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """The exclude with its device names resolved. An unknown name is an error, because it would match nothing."""
+    validate_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
+    devices = [device for name in rule.get("device", ()) for device in catalogue.devices(name)]
+    return {**rule, "device": tuple(devices)} if devices else dict(rule)
 
 
 def _tables(document: Mapping[str, Any], name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:
@@ -102,4 +162,4 @@ def _tables(document: Mapping[str, Any], name: str, where: str) -> list[tuple[Ma
         tables = [tables]
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise BadInput(f"{where}: '{name}' is not a [[{name}]] table")
-    return [(table, f"{where}, {name} {i}") for i, table in enumerate(tables, 1)]
+    return [(table, f"{where}, {name} {number}") for number, table in enumerate(tables, 1)]

@@ -21,11 +21,11 @@ def import_(
     from tare.commands.records import import_files
     from tare.report.numbers import several
 
-    done = import_files(files, store)
+    imported = import_files(files, store)
     if as_json:
-        print_json(done)
+        print_json(imported)
         return
-    for each in done:
-        typer.echo(f"{each.file}: {each.source}, {several(each.found, each.what[:-1])}, {each.new} new")
-        for name, why in each.left_out.items():
-            typer.echo(f"  {name} left out: {why}")
+    for file in imported:
+        typer.echo(f"{file.file}: {file.source}, {several(file.found, file.kind[:-1])}, {file.new} new")
+        for name, reason in file.skipped.items():
+            typer.echo(f"  {name} skipped: {reason}")

@@ -35,7 +35,7 @@ from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin, resume
 from tare.store.run_lock import RunLocks
-from tare.store.selectors import BASELINE_SIDE, CONFIRMATION, select_records
+from tare.store.selection import select_records
 
 # Rounds of a first measurement, unless the plan or the command line says otherwise.
 ROUNDS = 6
@@ -207,7 +207,6 @@ class _Opener:
 
     def journals(self, stage: str) -> list[StoreJournal]:
         if stage not in self._journals:
-            suffix = CONFIRMATION if stage == "confirmation" else ""
             # A run belongs to the one before it: a later night's confirmation is not this one's.
             belongs = "" if stage == "first" else self.run
             opened: list[StoreJournal] = []
@@ -215,8 +214,7 @@ class _Opener:
                 if opened:
                     belongs = opened[0].run
                 what = ["check", stage, i, belongs, self._options.identity, environment.id, *self._version]
-                name = f"{self._name}{BASELINE_SIDE if i else ''}{suffix}"
-                opened.append(self._open(fingerprint(self._cases, what), name))
+                opened.append(self._open(fingerprint(self._cases, what), i > 0, stage == "confirmation"))
             self._journals[stage] = opened
         return self._journals[stage]
 
@@ -225,9 +223,17 @@ class _Opener:
             for journal in journals:
                 journal.finish()
 
-    def _open(self, mark: str, name: str) -> StoreJournal:
+    def _open(self, mark: str, baseline_side: bool, confirmation: bool) -> StoreJournal:
         earlier = resume(self._store, mark, self._run_locks) if self._again else None
-        return earlier or begin(self._store, name, mark, [], self._run_locks)
+        return earlier or begin(
+            self._store,
+            self._name,
+            mark,
+            [],
+            self._run_locks,
+            baseline_side=baseline_side,
+            confirmation=confirmation,
+        )
 
 
 def reproduce(arguments: Sequence[str]) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from tare.cases.case import Case
-from tare.cases.groups import open_groups
-from tare.cases.plan import Plan, expand_plan
+from tare.cases.plan import Plan, expand_plan, open_groups
 from tare.errors import unknown
 from tare.protocol.messages import Probed
 from tare.records.environment import Environment
@@ -101,7 +100,7 @@ def _workload_refusal(case: Case) -> str | None:
         refused = workload.sizes[name].refusal(name, value)
         if refused:
             return refused
-    return workload.refusal(case.asked)
+    return workload.refusal(case.requirements)
 
 
 def _device_refusal(case: Case) -> str | None:

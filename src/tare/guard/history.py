@@ -11,7 +11,7 @@ from tare.guard.metrics import Metric, values
 from tare.records.environment import Environment, difference_lines
 from tare.records.record import Record
 from tare.stats.changepoints import Course, Step, every_change, find_steps, shortest_plateau
-from tare.store.importers.point import ForeignPoint
+from tare.store.foreign import ForeignPoint
 
 # A step's list of changed software is for reading, not for archiving.
 MOST_CHANGES = 8

@@ -1,8 +1,7 @@
-"""The journal of a run: each round and record is stored the moment it exists, and found again by --resume."""
+"""The journal of a run: each round and record is stored the moment it exists, and loaded again by --resume."""
 
-import contextlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
@@ -10,13 +9,12 @@ from sqlalchemy import delete, insert, select, update
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.records.codec import decode_record, decode_round, encode
+from tare.records.codec import decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
-from tare.store.database import Store, StoreFailed
-from tare.store.query import rows_among
-from tare.store.run_lock import Claims
-from tare.store.unsaved_rounds import spill, spilled
+from tare.store.database import Store, StoreFailed, rows_among
+from tare.store.run_lock import RunLocks
+from tare.store.unsaved_rounds import read_unsaved, write_unsaved
 
 
 class StoreJournal:
@@ -25,7 +23,7 @@ class StoreJournal:
     def __init__(self, store: Store, run: str) -> None:
         self._store = store
         self.run = run
-        # When a run was begun that was complete before it was resumed; nothing else has a date here.
+        # The start of a run that was already complete when it was resumed, otherwise "".
         self.complete_since = ""
         self._rounds: dict[str, list[Round]] = {}
         self._records: dict[str, Record] = {}
@@ -41,40 +39,40 @@ class StoreJournal:
         return list(self._records.values())
 
     def take_over(self, records: Iterable[Record]) -> None:
-        """Records of other runs stand for their cases in this one. They stay where they are in the store."""
+        """Uses records of other runs for their cases in this run. In the store they stay in their own run."""
         self._records |= {record.case.key: record for record in records}
 
     def point(self, case: Case) -> Round | None:
-        """What a search for a batch measured at this one."""
+        """The round that a batch search measured at this case's batch."""
         return self._points.get(case.key)
 
-    def add_point(self, case: Case, done: Round) -> None:
-        """Where it cannot be stored it is not spilled like a round: --resume measures this one batch again."""
-        self._points[case.key] = done
-        document = encode(done).decode()
+    def add_point(self, case: Case, round_: Round) -> None:
+        """A point that cannot be stored is not written elsewhere: --resume measures this one batch again."""
+        self._points[case.key] = round_
+        document = encode(round_).decode()
         with self._store.transaction() as connection:
             connection.execute(insert(schema.search_points).values(run=self.run, key=case.key, document=document))
 
-    def add_round(self, case: Case, done: Round) -> None:
-        self._rounds.setdefault(case.key, []).append(done)
-        with self._spill_on_failure(case, done), self._store.transaction() as connection:
-            connection.execute(
-                insert(schema.rounds).values(
-                    run=self.run, key=case.key, position=done.index, document=encode(done).decode()
-                )
-            )
+    def add_round(self, case: Case, round_: Round) -> None:
+        """Stores the round. If that fails, for example on a full disk, the round is written to another folder."""
+        self._rounds.setdefault(case.key, []).append(round_)
+        row = {"run": self.run, "key": case.key, "position": round_.index, "document": encode(round_).decode()}
+        try:
+            with self._store.transaction() as connection:
+                connection.execute(insert(schema.rounds).values(**row))
+        except StoreFailed as error:
+            path = write_unsaved(self._store.where, self.run, case, round_)
+            raise StoreFailed(
+                f"{error}; the last round is kept in {path}: free some space, then run with --resume"
+            ) from error
 
     def add_record(self, record: Record) -> None:
-        """The record replaces the rounds it was made of, and the points of its search, in one transaction."""
+        """In one transaction, the record replaces the rounds it was made of and the points of its search."""
         self._records[record.case.key] = record
+        rounds, points = schema.rounds.c, schema.search_points.c
         with self._store.transaction() as connection:
-            connection.execute(insert(schema.records).values(**_columns(record)))
-            connection.execute(
-                delete(schema.rounds).where(
-                    schema.rounds.c.run == self.run, schema.rounds.c.key == record.case.key
-                )
-            )
-            points = schema.search_points.c
+            connection.execute(insert(schema.records).values(**_row(record)))
+            connection.execute(delete(schema.rounds).where(rounds.run == self.run, rounds.key == record.case.key))
             for point in record.search.points if record.search else ():
                 key = msgspec.structs.replace(record.case, batch=point.batch).key
                 connection.execute(delete(schema.search_points).where(points.run == self.run, points.key == key))
@@ -84,63 +82,56 @@ class StoreJournal:
             connection.execute(update(schema.runs).where(schema.runs.c.id == self.run).values(finished=True))
 
     def load(self) -> None:
-        """What an earlier process of this run had stored or spilled."""
-        kept = schema.records.c
-        for row in self._store.rows(select(kept.id, kept.key, kept.document).where(kept.run == self.run)):
-            self._records[row.key] = decode_record(row.document, f"record {row.id} in {self._store.where}")
-        open_rounds = select(schema.rounds).where(schema.rounds.c.run == self.run)
-        for row in self._store.rows(open_rounds.order_by(schema.rounds.c.position)):
-            where = f"round {row.position} of {row.key} in {self._store.where}"
-            self._rounds.setdefault(row.key, []).append(decode_round(row.document, where))
+        """Reads what earlier processes of this run stored, or could not store and wrote elsewhere."""
+        where = self._store.where
+        records = self._store.find(schema.records.c.run == self.run)
+        self._records |= {record.case.key: record for record in records}
+        rounds = select(schema.rounds).where(schema.rounds.c.run == self.run)
+        for row in self._store.rows(rounds.order_by(schema.rounds.c.position)):
+            round_ = decode_round(row.document, f"round {row.position} of {row.key} in {where}")
+            self._rounds.setdefault(row.key, []).append(round_)
         for row in self._store.rows(select(schema.search_points).where(schema.search_points.c.run == self.run)):
-            self._points[row.key] = decode_round(row.document, f"point {row.key} in {self._store.where}")
-        self._load_spill()
-
-    @contextlib.contextmanager
-    def _spill_on_failure(self, case: Case, done: Round) -> Iterator[None]:
-        """A round that cannot be stored (the disk is full) is written beside, and said so: it is not lost."""
-        try:
-            yield
-        except StoreFailed as error:
-            kept = spill(self._store.where, self.run, case, done)
-            raise StoreFailed(
-                f"{error}; the last round is kept in {kept}: mend it, then run with --resume"
-            ) from error
-
-    def _load_spill(self) -> None:
-        for case, done in spilled(self._store.where, self.run):
-            if self.record(case) is None and done.index >= len(self.rounds(case)):
-                self.add_round(case, done)
+            self._points[row.key] = decode_round(row.document, f"point {row.key} in {where}")
+        for case, round_ in read_unsaved(where, self.run):
+            if self.record(case) is None and round_.index >= len(self.rounds(case)):
+                self.add_round(case, round_)
 
 
-def keep_records(store: Store, kept: Iterable[Record]) -> tuple[int, list[Record]]:
-    """Records of any run, as they are: how many were not there yet, and those left out because their run has
-    another record of their case."""
-    new = {record.id: record for record in kept}
-    column = schema.records.c
-    clashing = []
+def add_records(store: Store, records: Iterable[Record]) -> tuple[int, list[Record]]:
+    """Stores records of any runs as they are. Returns how many were new, and those that were refused because
+    their run already has another record of their case."""
+    new = {record.id: record for record in records}
+    columns = schema.records.c
+    refused = []
     with store.transaction() as connection:
-        for row in rows_among(connection, select(column.id), column.id, list(new)):
+        for row in rows_among(connection, select(columns.id), columns.id, list(new)):
             new.pop(row.id)
         runs = list({record.run for record in new.values()})
-        of_runs = rows_among(connection, select(column.run, column.key), column.run, runs)
-        taken = {(row.run, row.key) for row in of_runs}
+        rows = rows_among(connection, select(columns.run, columns.key), columns.run, runs)
+        stored = {(row.run, row.key) for row in rows}
         for record in new.values():
-            if (record.run, record.case.key) in taken:
-                clashing.append(record)
+            if (record.run, record.case.key) in stored:
+                refused.append(record)
                 continue
-            taken.add((record.run, record.case.key))
-            connection.execute(insert(schema.records).values(**_columns(record)))
-    return len(new) - len(clashing), clashing
+            stored.add((record.run, record.case.key))
+            connection.execute(insert(schema.records).values(**_row(record)))
+    return len(new) - len(refused), refused
 
 
 def begin(
-    store: Store, name: str, fingerprint: str, skipped: list[Skip], claims: Claims | None = None
+    store: Store,
+    name: str,
+    fingerprint: str,
+    skipped: list[Skip],
+    run_locks: RunLocks | None = None,
+    *,
+    baseline_side: bool = False,
+    confirmation: bool = False,
 ) -> StoreJournal:
-    """A new run. With `claims` no other process can resume it meanwhile."""
+    """A new run. With `run_locks`, no other process can resume it meanwhile."""
     run = uuid.uuid4().hex[:12]
-    if claims:
-        claims.take(store.where, run)
+    if run_locks:
+        run_locks.acquire(store.where, run)
     with store.transaction() as connection:
         connection.execute(
             insert(schema.runs).values(
@@ -148,39 +139,29 @@ def begin(
                 created=datetime.now(UTC).isoformat(timespec="microseconds"),
                 name=name,
                 fingerprint=fingerprint,
-                finished=False,
                 skipped=msgspec.to_builtins(skipped),
+                baseline_side=baseline_side,
+                confirmation=confirmation,
             )
         )
     return StoreJournal(store, run)
 
 
-def resume(store: Store, fingerprint: str, claims: Claims | None = None) -> StoreJournal | None:
-    """The newest run of the same plan and options, with what it has measured; None if there is none. With `claims`
-    it is refused while another process works on it."""
+def resume(store: Store, fingerprint: str, run_locks: RunLocks | None = None) -> StoreJournal | None:
+    """The newest run of the same plan and options with what it has measured, or None. With `run_locks`, BadInput
+    if another process holds it."""
     runs = schema.runs.c
     statement = select(runs.id, runs.created, runs.finished).where(runs.fingerprint == fingerprint)
     newest = store.rows(statement.order_by(runs.created.desc()).limit(1))
     if not newest:
         return None
-    if claims:
-        claims.take(store.where, newest[0].id)
+    if run_locks:
+        run_locks.acquire(store.where, newest[0].id)
     journal = StoreJournal(store, newest[0].id)
     journal.complete_since = newest[0].created if newest[0].finished else ""
     journal.load()
     return journal
 
 
-def _columns(record: Record) -> dict[str, object]:
-    case = msgspec.structs.asdict(record.case)
-    return {
-        **case,
-        "id": record.id,
-        "run": record.run,
-        "created": record.created,
-        "key": record.case.key,
-        "status": record.failure.cause if record.failure else "ok",
-        "parity": record.parity.status,
-        "environment": record.environment.id,
-        "document": encode(record).decode(),
-    }
+def _row(record: Record) -> dict[str, object]:
+    return {**schema.index_columns(record), "document": encode(record).decode()}

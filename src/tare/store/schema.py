@@ -1,7 +1,8 @@
-"""The tables, and how an older store becomes a newer one."""
+"""The tables of a store, and the version of their layout."""
 
-from collections.abc import Callable
+from typing import Any
 
+import msgspec
 from sqlalchemy import (
     JSON,
     Boolean,
@@ -17,11 +18,14 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    update,
 )
 from sqlalchemy.exc import DatabaseError
 
+from tare.cases.case import COUNTS, Case
 from tare.errors import BadInput
+from tare.records.record import Record
+
+VERSION = 1
 
 metadata = MetaData()
 
@@ -33,14 +37,18 @@ runs = Table(
     Column("id", String(32), primary_key=True),
     Column("created", String(40), nullable=False),
     Column("name", Text, nullable=False),
-    # What identifies the plan and its options, so that --resume finds the run it belongs to.
+    # Identifies the plan and its options, so that --resume finds the run.
     Column("fingerprint", String(32), nullable=False),
     Column("finished", Boolean, nullable=False, default=False),
     Column("skipped", JSON, nullable=False),
+    # Two kinds of runs that only a check makes, beside the run that the user asked for: a run of the baseline's
+    # version, and a second measurement of the cases that looked slower.
+    Column("baseline_side", Boolean, nullable=False, default=False),
+    Column("confirmation", Boolean, nullable=False, default=False),
     Index("runs_by_fingerprint", "fingerprint", "created"),
 )
 
-# The rounds of cases that are still being measured: what a killed run leaves for --resume.
+# The rounds of cases that are still being measured, for --resume after a kill.
 rounds = Table(
     "rounds",
     metadata,
@@ -51,16 +59,21 @@ rounds = Table(
     UniqueConstraint("run", "key", "position"),
 )
 
-# The points of searches for a batch: what was measured of a curve, until a record holds all of it.
+# The points of batch searches, kept until a record holds the whole search. The key is that of the case with the
+# point's batch.
 search_points = Table(
     "search_points",
     metadata,
     Column("run", String(32), nullable=False),
-    # Of the case with the point's own batch.
     Column("key", Text, nullable=False),
     Column("document", Text, nullable=False),
     UniqueConstraint("run", "key"),
 )
+
+# The fields of a case that a query can name. Its sizes differ between workloads and are only in the document.
+CASE_FIELDS = tuple(name for name in Case.__struct_fields__ if name != "sizes")
+# Every field of a record that a query can name.
+FIELDS = (*CASE_FIELDS, "status", "parity", "environment", "run", "id")
 
 records = Table(
     "records",
@@ -69,17 +82,7 @@ records = Table(
     Column("run", String(32), nullable=False),
     Column("created", String(40), nullable=False),
     Column("key", Text, nullable=False),
-    Column("workload", Text, nullable=False),
-    Column("rung", Text, nullable=False),
-    Column("mode", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("precision", Text, nullable=False),
-    Column("batch", Integer, nullable=False),
-    Column("sizes", JSON, nullable=False),
-    Column("feed", Text, nullable=False),
-    Column("layout", Text, nullable=False),
-    Column("optimizer", Text),
-    Column("threads", Integer),
+    *(Column(name, Integer if name in COUNTS else Text) for name in CASE_FIELDS),
     Column("status", Text, nullable=False),
     Column("parity", Text, nullable=False),
     Column("environment", String(32), nullable=False),
@@ -104,7 +107,7 @@ baseline_records = Table(
     Column("record", String(32), primary_key=True),
 )
 
-# Results of other tools: they have no case, so they are no records.
+# Results of other tools. They have no case, so they are not records.
 foreign_points = Table(
     "foreign_points",
     metadata,
@@ -117,63 +120,43 @@ foreign_points = Table(
 )
 
 
-def _add_baselines(connection: Connection) -> None:
-    metadata.create_all(connection, tables=[baselines, baseline_records])
+def index_columns(record: Record) -> dict[str, Any]:
+    """The columns of a record's row, without the document."""
+    case = msgspec.structs.asdict(record.case)
+    return {
+        **{name: case[name] for name in CASE_FIELDS},
+        "id": record.id,
+        "run": record.run,
+        "created": record.created,
+        "key": record.case.key,
+        "status": record.failure.cause if record.failure else "ok",
+        "parity": record.parity.status,
+        "environment": record.environment.id,
+    }
 
 
-def _add_foreign_points(connection: Connection) -> None:
-    metadata.create_all(connection, tables=[foreign_points])
-
-
-def _add_search_points(connection: Connection) -> None:
-    metadata.create_all(connection, tables=[search_points])
-
-
-# The tables above are the newest version, and a new store gets them as they are: its version is 1 more than the
-# number of migrations. Entry i brings an older store of version i + 1 to version i + 2. Only ever append.
-MIGRATIONS: list[Callable[[Connection], None]] = [_add_baselines, _add_foreign_points, _add_search_points]
-
-
-def migrate(connection: Connection, where: str) -> None:
-    """Brings a store up to date inside the caller's transaction; refuses one that a newer tare has written."""
-    newest = _newest()
-    found = _found_version(connection, where)
-    if found is None:
+def create_or_check(connection: Connection, where: str) -> None:
+    """Creates the tables in an empty database, in the caller's transaction; checks the version of any other."""
+    if not _is_store(connection, where):
         metadata.create_all(connection)
-        connection.execute(insert(version).values(version=newest))
-        return
-    if found == newest:
-        return
-    for step in MIGRATIONS[found - 1 :]:
-        step(connection)
-    connection.execute(update(version).values(version=newest))
+        connection.execute(insert(version).values(version=VERSION))
 
 
-def require_newest(connection: Connection, where: str) -> None:
-    """Refuses a store that would have to be brought up to date and cannot be written."""
-    found = _found_version(connection, where)
-    if found != _newest():
-        lacks = f"has schema {found}, not {_newest()}" if found else "is empty"
-        raise BadInput(f"the store {where} {lacks}, and is read-only: copy it to where it can be written")
+def check_read_only(connection: Connection, where: str) -> None:
+    if not _is_store(connection, where):
+        raise BadInput(f"the store {where} is empty and read-only")
 
 
-def _newest() -> int:
-    return len(MIGRATIONS) + 1
-
-
-def _found_version(connection: Connection, where: str) -> int | None:
-    """None in a database that is not a store yet; BadInput where it is damaged, something else's or a newer
-    tare's."""
+def _is_store(connection: Connection, where: str) -> bool:
+    """False for an empty database; BadInput for a damaged one, another program's, or another schema version."""
     try:
         if not inspect(connection).has_table("schema_version"):
-            return None
-        found: list[int] = list(connection.execute(select(version.c.version)).scalars())
+            return False
+        versions = list(connection.execute(select(version.c.version)).scalars())
     except DatabaseError as error:
         raise BadInput(f"{where} is not a store: {error.orig}") from None
-    if len(found) != 1 or found[0] < 1:
+    if len(versions) != 1:
         raise BadInput(f"{where} is not a store: it does not say the version of its schema")
-    if found[0] > _newest():
-        raise BadInput(
-            f"the store {where} has schema {found[0]}; this tare knows up to {_newest()}: upgrade tare-bench"
-        )
-    return found[0]
+    if versions[0] != VERSION:
+        raise BadInput(f"the store {where} has schema version {versions[0]}; this tare reads version {VERSION}")
+    return True

@@ -1,4 +1,5 @@
-"""Rounds that the store could not take (its disk is full): written elsewhere, and taken in by --resume."""
+"""Rounds that the store could not save, for example because its disk is full. They are written to another folder,
+and --resume loads them."""
 
 import hashlib
 import tempfile
@@ -11,68 +12,65 @@ from tare.cases.case import Case
 from tare.errors import BadInput
 from tare.records.codec import UNREADABLE, decode_round, encode
 from tare.records.record import Round
+from tare.system.journals import AppendOnlyFile
 
 
-class _Spilled(msgspec.Struct):
+class UnsavedRound(msgspec.Struct):
     key: str
     round: str
 
 
-_decoder = msgspec.json.Decoder(_Spilled)
+_decoder = msgspec.json.Decoder(UnsavedRound)
 
 
-def spill(store: str, run: str, case: Case, done: Round) -> str:
-    """Keeps a round in the first place that has room, and says where that is."""
-    line = encode(_Spilled(case.key, encode(done).decode())) + b"\n"
-    for path in spill_places(store, run):
+def write_unsaved(store: str, run: str, case: Case, round_: Round) -> str:
+    """Appends the round to a file in the first folder that has room; returns the file's path."""
+    line = encode(UnsavedRound(case.key, encode(round_).decode()))
+    for path in unsaved_paths(store, run):
         try:
-            with path.open("ab", buffering=0) as file:
-                end = file.tell()
-                if file.write(line) == len(line):
-                    return str(path)
-                # Half a line would spoil the one that is appended to it next time.
-                file.truncate(end)
+            with AppendOnlyFile(path) as file:
+                file.append(line)
+                return str(path)
         except OSError:
             continue
     return "memory only: no folder can be written"
 
 
-def spilled(store: str, run: str) -> Iterator[tuple[Case, Round]]:
-    """What was kept so. A file goes when all of it has been taken; one with a line that cannot be read stays for
-    its owner."""
-    for path in spill_places(store, run):
+def read_unsaved(store: str, run: str) -> Iterator[tuple[Case, Round]]:
+    """The rounds that were written. A file is removed once all of it was read; a file with a line that cannot be
+    read stays."""
+    for path in unsaved_paths(store, run):
         if not _is_file(path):
             continue
-        whole = True
+        all_read = True
         for line in path.read_bytes().splitlines():
             try:
                 entry = _decoder.decode(line)
-                case, done = Case.parse(entry.key), decode_round(entry.round, str(path))
+                case, round_ = Case.parse(entry.key), decode_round(entry.round, str(path))
             except (*UNREADABLE, BadInput):
-                whole = False
+                all_read = False
                 continue
-            yield case, done
-        if whole:
+            yield case, round_
+        if all_read:
             path.unlink()
 
 
-def spill_places(store: str, run: str) -> Iterator[Path]:
-    """One after the other, when it is asked for: to find the folder for temporary files Python writes to it, which
-    fails where every disk but the home folder's is full."""
-    finders: list[Callable[[], Path]] = [lambda: Path(tempfile.gettempdir()), Path.home]
+def unsaved_paths(store: str, run: str) -> Iterator[Path]:
+    """The candidate files, best first. They are computed lazily: tempfile.gettempdir() writes a test file, which
+    fails where every disk but that of the home folder is full."""
+    folders: list[Callable[[], Path]] = [lambda: Path(tempfile.gettempdir()), Path.home]
     if "://" not in store:
-        finders.insert(0, lambda: Path(store).expanduser().resolve().parent)
-    for find in finders:
+        folders.insert(0, lambda: Path(store).expanduser().resolve().parent)
+    for folder in folders:
         try:
-            folder = find()
+            yield folder() / f"tare-{file_name(run)}.unsaved.jsonl"
         except (OSError, RuntimeError):
-            # No folder for temporary files, or a user who has no home.
+            # There is no folder for temporary files, or the user has no home folder.
             continue
-        yield folder / f"tare-{file_name(run)}.spill.jsonl"
 
 
 def file_name(run: str) -> str:
-    """A run's id as a part of a file's name. A damaged store can say anything, even bytes; that names no file."""
+    """A run's id as part of a file name. In a damaged store the id can be anything, even bytes."""
     if isinstance(run, str) and run.isalnum() and len(run) <= 32:
         return run
     return hashlib.sha256(repr(run).encode()).hexdigest()[:12]

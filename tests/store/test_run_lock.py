@@ -12,14 +12,14 @@ from children import start
 from tare.errors import BadInput
 from tare.store.database import Store
 from tare.store.journal import begin, resume
-from tare.store.run_lock import Claims
+from tare.store.run_lock import RunLocks
 
 HOLD = """
 import sys
-from tare.store.run_lock import Claims
+from tare.store.run_lock import RunLocks
 from tare.store.database import Store
 from tare.store.journal import begin
-journal = begin(Store(sys.argv[1]), "plan", "mark", [], Claims())
+journal = begin(Store(sys.argv[1]), "plan", "mark", [], RunLocks())
 print(journal.run, flush=True)
 sys.stdin.readline()
 """
@@ -43,13 +43,13 @@ def test_a_run_of_a_living_process_is_refused_and_a_killed_one_s_is_not(
     # What sees the same store sees the same lock, wherever it keeps its own files.
     monkeypatch.setenv("TARE_HOME", str(tmp_path / "another"))
     store = Store(str(path))
-    said = rf"^process {holder.pid} is at work on run {run}: .*--resume"
-    with Claims() as claims, pytest.raises(BadInput, match=said):
-        resume(store, "mark", claims)
+    said = rf"^process {holder.pid} is measuring run {run}: .*--resume"
+    with RunLocks() as run_locks, pytest.raises(BadInput, match=said):
+        resume(store, "mark", run_locks)
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
-    with Claims() as claims:
-        again = resume(store, "mark", claims)
+    with RunLocks() as run_locks:
+        again = resume(store, "mark", run_locks)
         assert again is not None
         again.add_round(make_case(), make_round(0))
     assert locks(tmp_path) == []
@@ -60,18 +60,18 @@ def test_a_store_that_is_no_file_is_locked_in_the_data_folder(
 ) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path / "home"))
     store = Store(f"sqlite:///{path}")
-    with Claims() as first, Claims() as second:
+    with RunLocks() as first, RunLocks() as second:
         journal = begin(store, "plan", "mark", [], first)
         assert locks(tmp_path) == [tmp_path / "home" / "runs" / f"tare-{journal.run}.lock"]
-        with pytest.raises(BadInput, match=f"process {os.getpid()} is at work on run {journal.run}"):
+        with pytest.raises(BadInput, match=f"process {os.getpid()} is measuring run {journal.run}"):
             resume(store, "mark", second)
-    with Claims() as third:
+    with RunLocks() as third:
         assert resume(store, "mark", third) is not None
 
 
 def test_other_runs_are_free_and_one_s_own_is_taken_once(path: Path) -> None:
     store = Store(str(path))
-    with Claims() as first, Claims() as second:
+    with RunLocks() as first, RunLocks() as second:
         begin(store, "plan", "mark", [], first)
         assert resume(store, "mark", first) is not None
         begin(store, "plan", "other", [], second)
@@ -82,8 +82,8 @@ def test_where_no_lock_can_be_made_it_is_said_in_one_line(path: Path) -> None:
     store = Store(str(path))
     run = begin(store, "plan", "mark", []).run
     (path.parent / f"tare-{run}.lock").mkdir()
-    with Claims() as claims, pytest.raises(BadInput, match=f"cannot lock run {run} with .*Is a directory"):
-        resume(store, "mark", claims)
+    with RunLocks() as run_locks, pytest.raises(BadInput, match=f"cannot lock run {run} with .*Is a directory"):
+        resume(store, "mark", run_locks)
 
 
 def test_a_file_system_without_locks_keeps_nobody_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +92,6 @@ def test_a_file_system_without_locks_keeps_nobody_out(path: Path, monkeypatch: p
 
     monkeypatch.setattr("fcntl.flock", none)
     store = Store(str(path))
-    with Claims() as first, Claims() as second:
+    with RunLocks() as first, RunLocks() as second:
         begin(store, "plan", "mark", [], first)
         assert resume(store, "mark", second) is not None

@@ -9,11 +9,11 @@ from builders import ENVIRONMENT, make_case, make_record
 
 from tare.errors import BadInput
 from tare.records.record import Record
-from tare.report.formats.records_json import export
+from tare.report.formats.json import records_json
 from tare.store.baselines import set_baseline
 from tare.store.database import Store
 from tare.store.journal import begin
-from tare.store.selectors import BASELINE_SIDE, CONFIRMATION, select_records
+from tare.store.selection import find_in_store, select_records
 
 
 def versioned(torch: str, **circumstances: str) -> Record:
@@ -27,18 +27,18 @@ def versioned(torch: str, **circumstances: str) -> Record:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Three runs: torch 2.9.1, then 2.10.0 twice; and what a check has left beside."""
+    """Three runs: torch 2.9.1, then 2.10.0 twice; and the auxiliary runs of a check."""
     opened = Store(str(tmp_path / "x.db"))
-    made = [
-        ("one", versioned("2.9.1+cpu", tare_commit="abcdef123456")),
-        ("two", versioned("2.10.0+cpu")),
-        ("three", versioned("2.10.0+cpu")),
-        (f"check night{BASELINE_SIDE}", versioned("2.10.0+cpu")),
-        (f"check night{CONFIRMATION}", versioned("2.10.0+cpu")),
-        (f"check night{BASELINE_SIDE}{CONFIRMATION}", versioned("2.10.0+cpu")),
+    runs: list[tuple[str, Record, dict[str, bool]]] = [
+        ("one", versioned("2.9.1+cpu", tare_commit="abcdef123456"), {}),
+        ("two", versioned("2.10.0+cpu"), {}),
+        ("three", versioned("2.10.0+cpu"), {}),
+        ("check night", versioned("2.10.0+cpu"), {"baseline_side": True}),
+        ("check night", versioned("2.10.0+cpu"), {"confirmation": True}),
+        ("check night", versioned("2.10.0+cpu"), {"baseline_side": True, "confirmation": True}),
     ]
-    for day, (name, record) in enumerate(made, 1):
-        journal = begin(opened, name, name, [])
+    for day, (name, record, flags) in enumerate(runs, 1):
+        journal = begin(opened, name, name, [], **flags)
         stamped = msgspec.structs.replace(
             record, id=f"record{day:06}", run=journal.run, created=f"2026-01-{day:02}T00:00:00+00:00"
         )
@@ -77,7 +77,7 @@ def test_baselines_by_name(store: Store) -> None:
 def test_versions_with_and_without_their_build(store: Store) -> None:
     selection = select_records("torch=2.9.1", store)
     assert [record.id for record in selection.records] == ["record000001"]
-    assert selection.meant == {"software.torch"}
+    assert selection.environment_fields == {"software.torch"}
     assert ids("torch=2.9.1+cpu", store) == ["record000001"]
     with pytest.raises(BadInput, match="no record"):
         select_records("torch=2.9", store)
@@ -99,7 +99,7 @@ def test_values_with_spaces_alone_or_in_quotes(store: Store) -> None:
     journal.add_record(make_record(environment=elsewhere, id="record0h200", run=journal.run))
     selection = select_records("gpu=NVIDIA H200", store)
     assert [record.id for record in selection.records] == ["record0h200"]
-    assert selection.meant == {"machine.gpu"}
+    assert selection.environment_fields == {"machine.gpu"}
     assert ids("gpu='NVIDIA H200' rung=eager", store) == ["record0h200"]
     with pytest.raises(BadInput, match="no record"):
         select_records("gpu='NVIDIA H200' rung=compile", store)
@@ -118,7 +118,7 @@ def test_commits_by_their_beginning(store: Store) -> None:
 
 def test_files(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "records.json"
-    path.write_text(export([versioned("2.8.0")]))
+    path.write_text(records_json([versioned("2.8.0")]))
     assert select_records(str(path), store).records[0].environment.software["torch"] == "2.8.0"
     with pytest.raises(BadInput, match="cannot read"):
         select_records(str(tmp_path / "none.json"), store)
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_named(store: Store, text: str, message: str) -> None:
 def test_terms_choose_among_the_records_of_a_file(store: Store, tmp_path: Path, name: str, pattern: str) -> None:
     path = tmp_path / name
     before, now = versioned("2.9.1"), make_record(make_case(batch=1), id="onlyinafile0")
-    text = export([before, now]).encode()
+    text = records_json([before, now]).encode()
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
 
     def chosen(terms: str) -> set[str]:
@@ -151,7 +151,9 @@ def test_terms_choose_among_the_records_of_a_file(store: Store, tmp_path: Path, 
 
     assert chosen("batch=1") == {"onlyinafile0"}
     assert chosen("torch=2.9.1 rung=eager") == {before.id}
-    assert select_records(pattern.format(file=f"'{path}'", terms="torch=2.9.1"), store).meant == {"software.torch"}
+    assert select_records(pattern.format(file=f"'{path}'", terms="torch=2.9.1"), store).environment_fields == {
+        "software.torch"
+    }
     assert len(select_records(str(path), store).records) == 2
     with pytest.raises(BadInput, match="no record is selected"):
         chosen("batch=77")
@@ -162,3 +164,24 @@ def test_terms_choose_among_the_records_of_a_file(store: Store, tmp_path: Path, 
 def test_a_name_that_no_file_can_have_is_an_error(store: Store) -> None:
     with pytest.raises(BadInput):
         select_records(f"rung=eager {'x' * 300}.json", store)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        (["torch=2.9.1"], ["record000001"]),
+        (["torch=2.10.0", "batch=1"], ["record0batch"]),
+        (["mlp/eager", "cores=2", "torch=2.10.0+cpu", "batch=1"], []),
+        (["torch=2.8.0"], []),
+        (["rung=vendor", "colour=red"], []),
+    ],
+)
+def test_fields_of_cases_and_environments_are_joined(store: Store, terms: list[str], expected: list[str]) -> None:
+    assert [record.id for record in find_in_store(terms, store).records] == expected
+
+
+def test_an_unknown_field_is_refused_with_the_fields_of_a_record_first(store: Store) -> None:
+    message = r"of a record: workload, rung, .*; of its environment: .*torch"
+    with pytest.raises(BadInput, match=message) as caught:
+        find_in_store(["trch=2.9.1"], store)
+    assert "did you mean 'torch'?" in str(caught.value)
