@@ -1,10 +1,12 @@
-# One command each, nothing to be done before: `make run` measures, `make test` proves, `make lint` checks.
+# One command each, nothing to do before: `make run` measures, `make test` proves it works, `make test-all` proves all of it.
 PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 ARGS ?= resnet50
+PYTEST := $(BIN)/python -m pytest --durations=50 --durations-min=0.5
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: setup run test lint format bench clean
+.PHONY: setup run test test-all lint format bench clean
 
 setup: .venv/ready
 
@@ -17,12 +19,17 @@ setup: .venv/ready
 run: setup
 	$(BIN)/tare run $(ARGS)
 
-# First what can run side by side, a share of the cores each, then what depends on time, alone. The tests start
-# hundreds of processes: none should have to compile tare anew, as all would where bytecode is not to be written.
-test: export PYTHONDONTWRITEBYTECODE =
+# The tests start hundreds of processes. They may write bytecode, so that not every one of them compiles tare anew.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
+# The quick tier: one real case of everything, at most 8 minutes on 2 cores.
 test: lint
-	$(BIN)/python -m pytest -m 'not alone' --numprocesses auto --maxprocesses 4 --dist worksteal
-	$(BIN)/python -m pytest -m alone
+	$(PYTEST) -m 'not full and not alone' $(PARALLEL)
+
+# Everything: first what can run in parallel, then the tests whose result depends on time or on every core.
+test-all: setup
+	$(PYTEST) -m 'not alone' $(PARALLEL)
+	$(PYTEST) -m alone
 
 lint: setup
 	$(BIN)/ruff check .

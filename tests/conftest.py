@@ -1,10 +1,14 @@
-"""What holds for all tests."""
+"""Settings for every test."""
 
 import os
+import signal
 
-# Side by side, each process of the tests has its share of the cores, and so has all that it starts: threads that
-# spin for others that have no core make a step of the zoo fifty times slower. Before torch or SciPy is imported:
-# they look only then.
+# A shell that starts `make test &` or `nohup make test` sets SIGINT to be ignored, and every child inherits that. The
+# tests that interrupt a command need the default disposition back.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each pytest worker, and every process it starts, gets its share of the cores: threads that spin for others without a
+# core make a step of a workload up to fifty times slower. torch and SciPy read these variables when they are imported.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     share = max((os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), 1)
     for library in ("OMP", "OPENBLAS"):
@@ -12,13 +16,13 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 
 from hypothesis import HealthCheck, settings
 
-# Tests run side by side, each with a data folder of its own: they do not take turns at one lock for the machine.
+# Tests run in parallel, each with a home folder of its own, so they do not wait for the lock of the machine.
 os.environ["TARE_LOCK"] = ""
 
-# On x86-64 every process that compiles asks the C++ compiler about each kind of vector instructions that there is,
-# and starts a Python with torch to load the answer: three quarters of what it does here.
+# On x86-64 every process that compiles asks the C++ compiler about each set of vector instructions, and starts a Python
+# with torch to load the answer. That is three quarters of the work of a small compilation.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
-# A test never fails for having taken long: these machines are shared.
+# These machines are shared: no test fails because it took long.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
