@@ -1,9 +1,11 @@
-"""The command line: one file a verb. Nothing heavy is imported before a verb needs it."""
+"""The command line: one file per verb. Nothing heavy is imported before a verb needs it."""
 
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 import tare
 from tare.cli import (
@@ -34,32 +36,56 @@ from tare.system.text import one_line
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
+# Without `\b` Click would join the lines.
+EXAMPLES = """\b
+Examples:
+  tare run mlp                             a first ladder: needs no other package
+  tare run resnet50 --mode train --batch 32
+  tare run @smoke --rung eager,compile     a group of workloads on two rungs
+  tare explain resnet50                    where the time of a step goes
+  tare check night.toml --baseline main    exit code 1 on a regression
+"""
+
+
+class GroupedHelp(TyperGroup):
+    """Lists the verbs by their help panel. Rich's own panels take twice the time to print, and need Unicode."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            panel = str(getattr(command, "rich_help_panel", None) or "Commands")
+            panels.setdefault(panel, []).append((name, command.get_short_help_str(formatter.width)))
+        width = max(map(len, self.commands))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
+
+
 app = typer.Typer(
     name="tare",
+    cls=GroupedHelp,
     help="Measures what every layer of a deep-learning stack costs.",
-    add_completion=False,
+    epilog=EXAMPLES,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run)
-app.command("list")(listing.list_)
-app.command("show")(show.show)
-app.command("export")(export.export)
-app.command("build")(build.build)
-app.command("doctor")(doctor.doctor)
-app.command("explain")(explain.explain)
-app.command("peaks")(peaks.peaks)
-app.command("diff")(diff.diff)
-app.command("coverage")(coverage.coverage)
-app.command("compare")(compare.compare)
-app.add_typer(baseline.app, name="baseline")
-app.command("check")(check.check)
-app.command("calibrate")(calibrate.calibrate)
-app.command("bisect")(bisect.bisect)
-app.command("history")(history.history)
-app.command("import")(importing.import_)
-app.command("prove")(prove.prove)
-app.command("frames")(frames.frames)
+VERBS: dict[str, dict[str, Callable[..., Any]]] = {
+    "Measure": {"run": run.run, "prove": prove.prove, "coverage": coverage.coverage},
+    "Explain": {"explain": explain.explain, "diff": diff.diff, "frames": frames.frames},
+    "Guard": {
+        "check": check.check,
+        "compare": compare.compare,
+        "history": history.history,
+        "bisect": bisect.bisect,
+        "calibrate": calibrate.calibrate,
+    },
+    "Records": {"show": show.show, "list": listing.list_, "export": export.export, "import": importing.import_},
+    "Machine": {"doctor": doctor.doctor, "build": build.build, "peaks": peaks.peaks},
+}
+for _panel, _verbs in VERBS.items():
+    for _name, _function in _verbs.items():
+        app.command(_name, rich_help_panel=_panel)(_function)
+app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
 
 
 def _version(wanted: bool) -> None:
@@ -76,7 +102,7 @@ def root(
 
 
 def main() -> NoReturn:
-    """Runs a verb; every error that is the user's is one line on stderr and an exit code."""
+    """Runs a verb. An error that the user can mend is one line on stderr and an exit code."""
     prepare_streams()
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
@@ -88,10 +114,10 @@ def main() -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("interrupted", 130)
     except (BrokenPipeError, SystemExit) as error:
-        # Rich and Typer end the process on a closed pipe with 1, which would say that a case failed.
+        # Rich and Typer exit with 1 on a closed pipe, which would mean that a case failed.
         if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        # The reader of our output (head, less) has gone; nothing is wrong.
+        # The reader of our output (head, less) has closed it; nothing is wrong.
         silence(1)
         code = 0
     except UnicodeEncodeError as error:
@@ -99,7 +125,7 @@ def main() -> NoReturn:
         code = _complain(f"cannot write {text!a}, which {error.encoding} has no characters for", 2)
     except OSError as error:
         if error.filename is not None:
-            # Not of our output: that has no name here.
+            # An error of another file: our output has no name here.
             raise
         code = _complain(f"cannot write the output: {error.strerror}", 2)
         silence(1)
@@ -110,6 +136,6 @@ def _complain(message: str, code: int) -> int:
     try:
         print("tare: " + one_line(message), file=sys.stderr, flush=True)
     except OSError:
-        # Nobody can be told.
+        # Standard error is closed too.
         silence(2)
     return code

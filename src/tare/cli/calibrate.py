@@ -6,7 +6,17 @@ from typing import Annotated
 import typer
 
 from tare.cli.guarding import MetricOption, ThresholdsOption, read_rules
-from tare.cli.options import BudgetOption, DeviceOption, JsonOption, StoreOption, given, make_table, print_json
+from tare.cli.options import (
+    BudgetOption,
+    DeviceOption,
+    JsonOption,
+    StoreOption,
+    complete_rungs,
+    complete_targets,
+    given,
+    make_table,
+    print_json,
+)
 from tare.errors import BadInput, Interrupted
 
 # Small, and of different kinds: enough to know a machine by.
@@ -16,9 +26,15 @@ ROUNDS = 12
 
 def calibrate(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKLOAD|PLAN.toml]...", help=f"Default: {' '.join(SMOKE)}.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORKLOAD|PLAN.toml]...", autocompletion=complete_targets, help=f"Default: {' '.join(SMOKE)}."
+        ),
     ] = None,
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs, for workloads (default: eager).")] = None,
+    rung: Annotated[
+        list[str] | None,
+        typer.Option(help="Rungs, for workloads (default: eager).", autocompletion=complete_rungs),
+    ] = None,
     device: DeviceOption = None,
     rounds: Annotated[int, typer.Option(help="Fresh processes per case.")] = ROUNDS,
     budget: BudgetOption = None,

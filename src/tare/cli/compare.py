@@ -15,7 +15,7 @@ from tare.cli.guarding import (
     put,
     read_rules,
 )
-from tare.cli.options import JsonOption, OutputOption, StoreOption, split
+from tare.cli.options import JsonOption, OutputOption, StoreOption, complete_rungs, split
 
 SELECTOR = "BASELINE|RUN|newest[~N]|FILE.json|FIELD=VALUE"
 
@@ -23,7 +23,9 @@ SELECTOR = "BASELINE|RUN|newest[~N]|FILE.json|FIELD=VALUE"
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help=f"Before: {SELECTOR}.", show_default=False)],
     b: Annotated[str, typer.Argument(metavar="B", help="Now: likewise.", show_default=False)],
-    rung: Annotated[list[str] | None, typer.Option(help="Only these rungs.")] = None,
+    rung: Annotated[
+        list[str] | None, typer.Option(help="Only these rungs.", autocompletion=complete_rungs)
+    ] = None,
     case: Annotated[
         str | None, typer.Option(help="Only cases whose key begins with this or fits this pattern.")
     ] = None,

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.options import JsonOption, print_json
+from tare.cli.options import JsonOption, complete_targets, print_json
 
 
 def coverage(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKLOAD | @GROUP]...", show_default="@zoo")
+        list[str] | None,
+        typer.Argument(metavar="[WORKLOAD | @GROUP]...", autocompletion=complete_targets, show_default="@zoo"),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...: a device has operators of its own.")] = "cpu",
     as_json: JsonOption = False,

@@ -21,6 +21,8 @@ from tare.cli.options import (
     SizeOption,
     SmokeOption,
     StoreOption,
+    complete_rungs,
+    complete_targets,
     given,
     make_table,
     print_json,
@@ -31,9 +33,14 @@ from tare.errors import BadInput
 
 def explain(
     targets: Annotated[
-        list[str], typer.Argument(metavar="WORKLOAD|@GROUP...|TRACE.json[.gz]...", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="WORKLOAD|@GROUP...|TRACE.json[.gz]...", autocompletion=complete_targets, show_default=False
+        ),
     ],
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: eager).")] = None,
+    rung: Annotated[
+        list[str] | None, typer.Option(help="Rungs (default: eager).", autocompletion=complete_rungs)
+    ] = None,
     against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
     mode: ModeOption = None,
     device: DeviceOption = None,

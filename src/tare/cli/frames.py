@@ -11,6 +11,7 @@ from tare.cli.options import (
     ModeOption,
     PrecisionOption,
     SizeOption,
+    complete_rungs,
     given,
     make_table,
     print_json,
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 def frames(
     workload: Annotated[str, typer.Argument(show_default=False)],
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: every one in the ladder).")] = None,
+    rung: Annotated[
+        list[str] | None,
+        typer.Option(help="Rungs (default: every one in the ladder).", autocompletion=complete_rungs),
+    ] = None,
     mode: ModeOption = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,

@@ -1,8 +1,8 @@
-"""Options that several verbs share, and how they become a grid: lists with commas, sizes."""
+"""Options that several verbs share, how they become a grid, and what the shell completes."""
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +10,31 @@ import typer
 
 from tare.errors import BadInput
 
-# Any count has fewer; Python itself reads no number of more than 4300.
+# No count has more. Python itself refuses to read a number of more than 4300 digits.
 MOST_DIGITS = 18
+
+
+def complete_targets(incomplete: str) -> list[str]:
+    """Workloads and groups, for the shell."""
+    from tare.workloads import all_workloads
+    from tare.workloads.groups import all_groups
+
+    names = [*all_workloads(), *(f"@{group}" for group in all_groups())]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_rungs(incomplete: str) -> list[str]:
+    """Rungs and their variants, also the last of a list with commas. For the shell."""
+    from tare.rungs.registry import every_name
+
+    head, comma, last = incomplete.rpartition(",")
+    return [f"{head}{comma}{name}" for name in every_name() if name.startswith(last)]
+
+
+def complete_words(help: str) -> Callable[[str], list[str]]:
+    """The words that a help text lists."""
+    return lambda incomplete: [word for word in re.findall(r"[\w:-]+", help) if word.startswith(incomplete)]
+
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="FILE|URL", help="The store (default: records.db in TARE_HOME).")
@@ -21,15 +44,21 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
 ]
 
-# The fields of a grid. Rungs have another default in each verb, so that their help is there.
+# The fields of a grid. Rungs have another default in each verb, which states it in its help.
 Texts = list[str] | None
-ModeOption = Annotated[Texts, typer.Option("--mode", help="infer, train.")]
-DeviceOption = Annotated[Texts, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps, xpu, all.")]
-PrecisionOption = Annotated[Texts, typer.Option("--precision", help="fp32, tf32, bf16, fp16, amp-bf16, amp-fp16.")]
+
+
+def _choice(option: str, help: str) -> Any:
+    return typer.Option(option, help=help, autocompletion=complete_words(help))
+
+
+ModeOption = Annotated[Texts, _choice("--mode", "infer, train.")]
+DeviceOption = Annotated[Texts, _choice("--device", "auto, cpu, cuda, cuda:1, mps, xpu, all.")]
+PrecisionOption = Annotated[Texts, _choice("--precision", "fp32, tf32, bf16, fp16, amp-bf16, amp-fp16.")]
 SizeOption = Annotated[Texts, typer.Option("--size", help="Sizes of the workload: NAME=N[,N].")]
-FeedOption = Annotated[Texts, typer.Option("--feed", help="device, pinned, pageable.")]
-LayoutOption = Annotated[Texts, typer.Option("--layout", help="contiguous, channels-last.")]
-OptimizerOption = Annotated[Texts, typer.Option("--optimizer", help="sgd, adam, adamw.")]
+FeedOption = Annotated[Texts, _choice("--feed", "device, pinned, pageable.")]
+LayoutOption = Annotated[Texts, _choice("--layout", "contiguous, channels-last.")]
+OptimizerOption = Annotated[Texts, _choice("--optimizer", "sgd, adam, adamw.")]
 SmokeOption = Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")]
 BatchOption = Annotated[Texts, typer.Option("--batch", help="Batch sizes, or auto (default: the workload's).")]
 ThreadsOption = Annotated[Texts, typer.Option("--threads", help="CPU threads (default: torch's).")]
@@ -50,8 +79,7 @@ QuickOption = Annotated[bool, typer.Option("--quick", help="One round of 1.5 sec
 def make_table(
     *, batch: Texts = None, size: Texts = None, threads: Texts = None, auto: bool = False, **lists: Texts
 ) -> dict[str, Any]:
-    """The table of a grid (see tare.cases.grid) from these options; what was not given is not in it. `auto` allows
-    that word for a batch."""
+    """The table of a grid (see tare.cases.grid) with the options that were given. `auto` allows `--batch auto`."""
     table: dict[str, Any] = {name: split(values, f"--{name}") for name, values in lists.items()}
     table["batch"] = batches(batch) if auto else whole_numbers(batch, "--batch")
     table["size"] = sizes(size or [])
@@ -60,13 +88,13 @@ def make_table(
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Those that were given."""
+    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def split(values: Texts, option: str) -> list[str]:
-    """`--batch 1,32 --batch 256` gives 1, 32, 256. An option that is there and names nothing (`--rung ,`, or a
-    variable that is empty) would mean its default, which is seldom what was meant."""
+    """`--batch 1,32 --batch 256` gives 1, 32, 256. An option that names nothing (`--rung ,`, an empty variable) is
+    refused: its default is seldom what was meant."""
     parts = [part.strip() for value in values or () for part in value.split(",") if part.strip()]
     if values and not parts:
         raise BadInput(f"{option} names nothing; leave it out for the default")

@@ -12,6 +12,8 @@ from tare.cli.options import (
     PrecisionOption,
     SizeOption,
     ThreadsOption,
+    complete_rungs,
+    complete_targets,
     make_table,
     print_json,
 )
@@ -19,8 +21,11 @@ from tare.errors import BadInput, Interrupted
 
 
 def prove(
-    workload: Annotated[str, typer.Argument(show_default=False)],
-    rung: Annotated[list[str] | None, typer.Option(help="Rungs (default: every one that trains).")] = None,
+    workload: Annotated[str, typer.Argument(show_default=False, autocompletion=complete_targets)],
+    rung: Annotated[
+        list[str] | None,
+        typer.Option(help="Rungs (default: every one that trains).", autocompletion=complete_rungs),
+    ] = None,
     steps: Annotated[int, typer.Option(help="Training steps, each with a batch of its own.")] = 50,
     data: Annotated[str, typer.Option(help="digits (scikit-learn's handwritten digits).")] = "digits",
     device: DeviceOption = None,

@@ -24,6 +24,8 @@ from tare.cli.options import (
     StoreOption,
     ThreadsOption,
     TimeoutOption,
+    complete_rungs,
+    complete_targets,
     given,
     make_table,
     print_json,
@@ -32,9 +34,15 @@ from tare.errors import BadInput
 
 
 def run(
-    targets: Annotated[list[str], typer.Argument(metavar="WORKLOAD|@GROUP|PLAN.toml...", show_default=False)],
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORKLOAD|@GROUP|PLAN.toml...", autocompletion=complete_targets, show_default=False
+        ),
+    ],
     rung: Annotated[
-        list[str] | None, typer.Option(help="Rungs (default: the ladder; for a group, eager).")
+        list[str] | None,
+        typer.Option(help="Rungs (default: the ladder; for a group, eager).", autocompletion=complete_rungs),
     ] = None,
     mode: ModeOption = None,
     device: DeviceOption = None,
