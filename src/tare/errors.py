@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
-# The most names that a row of valid ones may have.
-READABLE = 40
+# An error message lists at most this many valid names.
+MOST_LISTED = 40
 
 
 class TareError(Exception):
-    """Something failed although the input was fine: exit code 1."""
+    """Something failed although the input was valid: exit code 1."""
 
     exit_code = 1
 
@@ -20,33 +20,35 @@ class BadInput(TareError):
 
 
 class Interrupted(TareError):
-    """By Ctrl-C or a signal, with everything kept that was measured: exit code 130. A KeyboardInterrupt would end
-    without a word, for Typer takes it for an exit."""
+    """Ctrl-C or a signal; everything measured so far is stored: exit code 130.
+
+    Typer would treat a KeyboardInterrupt as an exit without a message.
+    """
 
     exit_code = 130
 
-    def __init__(self, then: str = "the same command with --resume goes on from here") -> None:
-        super().__init__(f"interrupted: {then}")
+    def __init__(self, next_step: str = "the same command with --resume continues from here") -> None:
+        super().__init__(f"interrupted: {next_step}")
 
 
 class Unsupported(TareError):
-    """A rung cannot run this workload, found out while preparing it: the case's result, not an error of ours."""
+    """A rung found while preparing that it cannot run this workload. That is the result of the case, not an error."""
 
 
-def unknown(what: str, value: object, valid: Iterable[object], where: str = "", listed: str = "") -> BadInput:
-    """The one way to refuse a name: it says where it stood, what was meant perhaps, and what is valid (`listed`,
-    where all of it in one row would be too long to read)."""
-    names = sorted(str(v) for v in valid)
-    close = get_close_matches(str(value), names, n=1)
+def unknown(kind: str, name: object, valid: Iterable[object], where: str = "", listed: str = "") -> BadInput:
+    """Refuses a name: says where it was found, suggests the closest valid name, and lists the valid ones. `listed`
+    replaces that list where it would be too long."""
+    names = sorted(str(each) for each in valid)
+    close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     place = f" in {where}" if where else ""
-    shown = str(value)[:80]
-    return BadInput(f"unknown {what} '{shown}'{place}{hint} (valid: {listed or ', '.join(names) or 'none'})")
+    listed = listed or ", ".join(names) or "none"
+    return BadInput(f"unknown {kind} '{str(name)[:80]}'{place}{hint} (valid: {listed})")
 
 
 def unknown_workload(name: str, known: Collection[str], where: str = "") -> BadInput:
-    """The names of a whole zoo would fill a screen: from some number on, the command that lists them."""
-    listed = f"{len(known)} names, see `tare list workloads`" if len(known) > READABLE else ""
+    """The names of the whole zoo would fill a screen: the message then has the command that lists them."""
+    listed = f"{len(known)} names, see `tare list workloads`" if len(known) > MOST_LISTED else ""
     return unknown("workload", name, known, where, listed)
 
 
@@ -60,11 +62,11 @@ def quote(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first; some libraries begin with an empty line."""
+    """The first line of an error's message that is not empty."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
 
 
 def brief(error: Exception) -> str:
-    """What a library says of a wrong value, on one line; the middle of a long one goes, for it is that value."""
+    """A library's error message on one line. The middle of a long one is cut, because it is usually the value."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 250 else f"{text[:120]} ... {text[-120:]}"

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from tare.cases.case import Case
-from tare.cases.plan import Plan, expand_plan, open_groups
-from tare.errors import unknown
+from tare.cases.plan import Plan, open_groups, validate_plan
+from tare.errors import TareError, unknown
+from tare.execute.executor import executable_rung
 from tare.protocol.messages import Probed
 from tare.records.environment import Environment
 from tare.rungs import all_rungs, get_rung, ladder, split_name
@@ -12,57 +13,62 @@ from tare.workloads import all_workloads, get_workload
 from tare.workloads.groups import all_groups
 from tare.workloads.registry import no_workload
 
-KINDS = ("cpu", "cuda", "mps", "xpu")
+DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
+# Only for the names in a plan: every rung and workload is there.
+ANY_MACHINE = Probed(
+    devices=["cpu"],
+    absent={"cpu": {}},
+    missing_packages={},
+    gpus={},
+    environment=Environment(machine={}, software={}, flags={}, circumstances={}),
+)
 
 
 def open_plan(plan: Plan) -> Plan:
-    """The plan with its groups opened; refuses what no machine could run before anything slow begins."""
+    """The plan with its groups opened. Refuses what is wrong on any machine (a name, a size, an optimizer) before
+    this one is probed, which takes seconds."""
     opened = open_groups(plan, all_groups())
     known = all_workloads()
-    for grid in (*opened.grids, *opened.includes):
-        for name in grid.workload:
-            if name not in known:
-                raise no_workload(name, plan.where)
-        for rung in grid.rung or ():
-            get_rung(rung)
-    check_plan(opened)
+    for name in (name for grid in (*opened.grids, *opened.includes) for name in grid.workload):
+        if name not in known:
+            raise no_workload(name, plan.where)
+    validate_plan(opened, LocalCatalogue(ANY_MACHINE))
     return opened
 
 
-def check_plan(plan: Plan) -> None:
-    """Refuses what is wrong on any machine (a size, a device or an optimizer that does not fit) before this one is
-    looked at, which takes seconds. Expanded as if there were a CPU and nothing missing; the cases are not used."""
-    nowhere = Environment(machine={}, software={}, flags={}, circumstances={})
-    any_machine = Probed(devices=["cpu"], absent={"cpu": {}}, missing_packages={}, gpus={}, environment=nowhere)
-    expand_plan(plan, LocalCatalogue(any_machine))
+class NotBuilt(TareError):
+    """The executable of a rung is not built yet."""
 
 
 class LocalCatalogue:
-    """Answers a grid's questions about this machine; see tare.cases.grid.Catalogue. `unwanted` says why a case
-    that could be measured is of no use to who asks."""
+    """Answers a grid's questions about this machine (tare.cases.grid.Catalogue). `unwanted` says why a case that
+    could be measured is of no use to the caller. Without `build`, rungs whose executable is not built are refused.
+    """
 
-    def __init__(self, probed: Probed, unwanted: Callable[[Case], str | None] = lambda _: None) -> None:
-        self._probed, self._unwanted = probed, unwanted
+    def __init__(
+        self, probed: Probed, unwanted: Callable[[Case], str | None] = lambda _: None, build: bool = True
+    ) -> None:
+        self._probed, self._unwanted, self._build = probed, unwanted, build
 
     def devices(self, name: str) -> list[str]:
         if name == "auto":
             return self._probed.devices[:1]
         if name == "all":
             return list(self._probed.devices)
-        if name.partition(":")[0] not in KINDS or not _is_index(name):
-            raise unknown("device", name, ("auto", "all", *KINDS, "cuda:0"))
+        if name.partition(":")[0] not in DEVICE_TYPES or not _is_index(name):
+            raise unknown("device", name, ("auto", "all", *DEVICE_TYPES, "cuda:0"))
         return [name]
 
     def workload_names(self) -> list[str]:
         return list(all_workloads())
 
     def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]:
-        found = get_workload(workload)
-        return found.smoke_sizes if smoke else found.defaults
+        definition = get_workload(workload)
+        return definition.smoke_sizes if smoke else definition.defaults
 
     def batch(self, workload: str, smoke: bool = False) -> int:
-        found = get_workload(workload)
-        return found.smoke_batch if smoke else found.batch
+        definition = get_workload(workload)
+        return definition.smoke_batch if smoke else definition.batch
 
     def optimizer(self, workload: str) -> str:
         return get_workload(workload).optimizer
@@ -75,21 +81,38 @@ class LocalCatalogue:
 
     def refusal(self, case: Case) -> tuple[str, str] | None:
         """Why a case cannot be measured here: its cause and the reason, or None."""
-        absent = self._probed.missing_packages.get(case.workload)
-        if absent:
-            return "not-installed", f"{case.workload} {absent.reason}: {absent.remedy}"
-        kind = case.device_type
-        if kind not in self._probed.devices:
-            return "not-installed", f"torch sees no {kind} device here"
+        missing = self._probed.missing_packages.get(case.workload)
+        if missing:
+            return "not-installed", f"{case.workload} {missing.reason}: {missing.remedy}"
+        device_type = case.device_type
+        if device_type not in self._probed.devices:
+            return "not-installed", f"torch sees no {device_type} device here"
         if ":" in case.device and case.device not in self._probed.gpus:
             return "not-installed", f"there is no {case.device} here"
-        lacking = self._probed.absent[kind].get(split_name(case.rung)[0])
-        if lacking:
-            return "not-installed", f"{lacking.reason}: {lacking.remedy}"
+        missing = self._probed.absent[device_type].get(split_name(case.rung)[0])
+        if missing:
+            return "not-installed", f"{missing.reason}: {missing.remedy}"
         reason = _workload_refusal(case) or _device_refusal(case)
         reason = reason or all_rungs()[split_name(case.rung)[0]].supports(case, get_workload(case.workload))
         reason = reason or self._unwanted(case)
-        return ("unsupported", reason) if reason else None
+        if reason:
+            return "unsupported", reason
+        if not self._build and _is_unbuilt(case):
+            return "not-installed", "not built yet: tare build"
+        return None
+
+
+def _is_unbuilt(case: Case) -> bool:
+    def refuse() -> None:
+        raise NotBuilt
+
+    rung = executable_rung(case)
+    try:
+        if rung:
+            rung.command(case, refuse)
+    except NotBuilt:
+        return True
+    return False
 
 
 def _workload_refusal(case: Case) -> str | None:
