@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tare.records.figures import device_peak, device_time, gross, host_peak, latency, preparation
+from tare.records.figures import device_peak, device_time, gross, host_peak, latency, net, preparation, tare
 from tare.records.record import Record
 from tare.report.formats import record_format
 
 HEAD = (
     "id", "run", "created", "workload", "rung", "mode", "device", "precision", "batch", "sizes", "feed", "layout",
     "optimizer", "threads", "status", "parity", "parity_error", "rounds", "gross_s", "gross_low_s", "gross_high_s",
+    "net_s", "tare_s",
     "latency_s", "device_s", "prepare_cold_s", "prepare_warm_s", "host_peak_bytes", "device_peak_bytes",
     "environment",
 )  # fmt: skip
@@ -44,6 +45,8 @@ def _line(record: Record) -> dict[str, object]:
         "gross_s": step and step.mid,
         "gross_low_s": step and step.low,
         "gross_high_s": step and step.high,
+        "net_s": net(record),
+        "tare_s": tare(record),
         "latency_s": delay and delay.mid,
         "device_s": device_time(record),
         "prepare_cold_s": cold,

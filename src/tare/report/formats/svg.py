@@ -4,18 +4,29 @@ The suites are drawn as figures 3 and 4 of the TorchBench paper are.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tare.errors import BadInput
+from tare.records.figures import net
 from tare.records.record import Record
 from tare.report.colours import colour
 from tare.report.formats import record_format
-from tare.report.numbers import ratio
-from tare.report.suite import BASELINE, Pair, Suite, SuiteMean, make_suites, missed_lines, suite_title
-from tare.report.svg import FAINT, GRID, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
+from tare.report.ladder import Ladder, Row, make_ladders
+from tare.report.numbers import duration, ratio, seconds
+from tare.report.suite import Pair, Suite, SuiteMean, make_suites, missed_lines, suite_title
+from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
+from tare.report.terminal import PARITY, title, where
 from tare.system.text import beginning, ending
 
+# A ladder: its rows, where its bars end at the latest, and the right edge of each column of text.
+LADDER_TOP, RUNG_ROW, BARS_END = 82, 30, 590
+COLUMNS = {"gross": 700, "x eager": 764, "parity, rounds": 884}
+MOST_NOTES, LONGEST_HEADING = 4, 80
+# Net and tare have the colours that the same parts have in `tare explain`.
+GROSS, NET, TARE = "#7d8ba1", colour("kernels"), colour("launch gaps")
+
+# A suite: its rows and bars.
 ROW, BAR = 18, 12
 TOP = 110
 # Between two panels, and for the figure beside a bar.
@@ -36,19 +47,87 @@ class _Panel(NamedTuple):
 @record_format("svg", "the picture of one ladder, or of suites of many workloads")
 def records_svg(records: Sequence[Record]) -> str:
     suites = make_suites(records)
-    if not suites:
-        raise BadInput(f"nothing to draw: --format svg shows a rung against {BASELINE} over several workloads")
-    return suites_svg(suites)
+    if suites:
+        return suites_svg(suites)
+    ladders = [ladder for ladder in make_ladders(records) if any(row.gross for row in ladder.rows)]
+    if not ladders:
+        raise BadInput("nothing to draw: no record has a time")
+    nets = {record.id: net(record) for record in records}
+    return _stacked(_ladder_chart(ladder, nets) for ladder in ladders)
 
 
-def suites_svg(suites: Sequence[Suite]) -> str:
-    """One chart below the other."""
+def _stacked(charts: Iterable[tuple[int, list[str]]]) -> str:
+    """Charts, each with its height, one below the other."""
     body, top = [], 0
-    for suite in suites:
-        height, drawn = _suite_chart(suite)
+    for height, drawn in charts:
         body += [f"<g transform='translate(0 {top})'>", *drawn, "</g>"]
         top += height
     return svg(WIDTH, top, body)
+
+
+def _ladder_chart(ladder: Ladder, nets: Mapping[str, float | None]) -> tuple[int, list[str]]:
+    """A bar per rung, split into net and tare where net is known, with the interval of gross and the ratio to
+    eager. Rungs that failed are listed below."""
+    measured = [row for row in ladder.rows if row.gross]
+    left = room_for([row.rung for row in measured])
+    longest = max(row.gross.high if row.gross.sound else row.gross.mid for row in measured if row.gross)
+    scale = (BARS_END - left) / longest if longest else 0.0
+    bottom = LADDER_TOP + RUNG_ROW * len(measured)
+    heading = title(ladder.case)
+    body = [
+        text(16, 26, heading, size=17 if len(heading) <= LONGEST_HEADING else 13, weight="600"),
+        text(16, 46, where(ladder), fill=FAINT, size=12),
+        *(text(end, LADDER_TOP - 8, head, anchor="end", size=11, fill=FAINT) for head, end in COLUMNS.items()),
+        line(left, LADDER_TOP, left, bottom, LINE),
+    ]
+    for number, row in enumerate(measured):
+        body += _rung_bar(row, nets.get(row.record), left, LADDER_TOP + RUNG_ROW * number, scale)
+    body += _legend(any(nets.get(row.record) is not None for row in measured), left, bottom + 20)
+    lines = [row.trouble for row in ladder.rows if row.trouble] + ladder.notes
+    for number, words in enumerate(lines[:MOST_NOTES]):
+        body.append(text(16, bottom + 46 + 16 * number, beginning(words, LONGEST_LINE), size=11, fill=FAINT))
+    return bottom + 36 + 16 * min(len(lines), MOST_NOTES) + (10 if lines else 0), body
+
+
+def _rung_bar(row: Row, net_s: float | None, left: float, top: float, scale: float) -> list[str]:
+    assert row.gross is not None
+    middle, height = top + RUNG_ROW / 2, RUNG_ROW - 10
+    width = row.gross.mid * scale
+    body = [text(left - 10, middle + 4, row.rung, anchor="end", size=12)]
+    if net_s is None:
+        body.append(box(left, top + 5, width, height, GROSS, f"{row.rung}: gross {duration(row.gross)}"))
+    else:
+        tare_s = max(row.gross.mid - net_s, 0.0)
+        share = tare_s / row.gross.mid if row.gross.mid else 0.0
+        body.append(box(left, top + 5, net_s * scale, height, NET, f"{row.rung}: net {seconds(net_s)}"))
+        tip = f"{row.rung}: tare {seconds(tare_s)}, {share:.0%} of gross"
+        body.append(box(left + net_s * scale, top + 5, width - net_s * scale, height, TARE, tip))
+    if row.gross.sound:
+        low, high = (left + value * scale for value in (max(row.gross.low, 0.0), row.gross.high))
+        body.append(line(low, middle, high, middle, INK))
+        body += [line(x, middle - 4, x, middle + 4, INK) for x in (low, high)]
+    parity = f"{PARITY[row.parity]}, {row.rounds}"
+    cells = (duration(row.gross), ratio(row.speedup_over_eager, row.speedup_noise), parity)
+    for cell, (head, end) in zip(cells, COLUMNS.items(), strict=True):
+        weight = "600" if head == "x eager" else "400"
+        body.append(text(end, middle + 4, cell, anchor="end", size=12, weight=weight))
+    return body
+
+
+def _legend(split: bool, left: float, top: float) -> list[str]:
+    """What the colours mean, and what the line across a bar is."""
+    entries = [(NET, "net: the device computes"), (TARE, "tare: the stack around it")] if split else []
+    entries += [] if split else [(GROSS, "gross: one step")]
+    body = []
+    for fill, words in entries:
+        body += [box(left, top - 9, 10, 10, fill, ""), text(left + 15, top, words, size=11, fill=FAINT)]
+        left += 35 + 6 * len(words)
+    body.append(line(left, top - 4, left + 14, top - 4, INK))
+    return [*body, text(left + 19, top, "95 % interval", size=11, fill=FAINT)]
+
+
+def suites_svg(suites: Sequence[Suite]) -> str:
+    return _stacked(map(_suite_chart, suites))
 
 
 def _suite_chart(suite: Suite) -> tuple[int, list[str]]:

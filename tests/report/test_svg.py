@@ -1,4 +1,4 @@
-"""The picture of a suite: a bar a figure, as far to the right for twice as much as to the left for half of it."""
+"""Pictures: of a ladder, whose bars are its figures; of a suite, where twice and half as much are equally far."""
 
 from xml.etree import ElementTree
 
@@ -7,7 +7,7 @@ from builders import make_case, make_failure, make_record, make_round
 from suite_records import failed, record, records
 
 from tare.errors import BadInput
-from tare.records.record import Record
+from tare.records.record import Net, Record
 from tare.report.formats import get_record_format
 from tare.report.formats.svg import BETTER, LONGEST_LINE, WORSE
 
@@ -102,8 +102,39 @@ def test_where_nothing_ran_on_both_sides_the_causes_are_all_there_is() -> None:
     assert "a: compile failed: device-oom in prepare: no room" in words(picture)
 
 
-def test_one_workload_or_none_is_no_suite() -> None:
+def test_a_record_without_a_time_is_nothing_to_draw() -> None:
+    failure = make_failure()
     with pytest.raises(BadInput, match="nothing to draw"):
-        draw(make_record())
+        draw(make_record(rounds=[make_round(0, series=[], failure=failure)], failure=failure))
     with pytest.raises(BadInput, match="nothing to draw"):
         draw()
+
+
+def ladder_record(rung: str, step_s: float, share: float | None = None) -> Record:
+    net = Net(steps=3, share=share) if share is not None else None
+    return make_record(make_case(rung=rung), rounds=[make_round(i, step_s, net=net) for i in range(3)], id=rung)
+
+
+def test_the_bars_of_a_ladder_are_gross_split_into_net_and_tare() -> None:
+    picture = draw(ladder_record("eager", 4e-3, 0.25), ladder_record("compile", 1e-3))
+    found = bars(picture)
+    net, tare = found["eager: net 1.0 ms"], found["eager: tare 3.0 ms, 75% of gross"]
+    compiled = next(bar for tip, bar in found.items() if tip.startswith("compile: gross 1.0"))
+    assert net[1] == pytest.approx(tare[0], abs=0.2), "tare begins where net ends"
+    assert tare[1] - net[0] == pytest.approx(4 * (compiled[1] - compiled[0]), abs=1)
+    assert net[0] == compiled[0], "all bars begin at zero"
+    said = words(picture)
+    assert {"eager", "compile", "1.00x", "4.00x", "same, 3 of 3", "net: the device computes"} <= set(said)
+    assert "prefers-color-scheme:dark" in get_record_format("svg")([ladder_record("eager", 1e-3)])
+
+
+def test_the_ladders_of_one_workload_stand_below_each_other_with_what_failed() -> None:
+    failure = make_failure()
+    rounds = [make_round(0, series=[], failure=failure)]
+    broken = make_record(make_case(rung="aot"), rounds=rounds, failure=failure)
+        make_case(rung="aot"), rounds=[make_round(0, series=[], failure=failure)], failure=failure
+    )
+    other = make_record(make_case(batch=1), id="other")
+    picture = draw(ladder_record("eager", 1e-3), broken, other)
+    assert len(list(picture.iter(f"{SVG}g"))) == 2
+    assert "aot failed: exception in prepare: it broke" in words(picture)
