@@ -132,8 +132,6 @@ def test_the_ladders_of_one_workload_stand_below_each_other_with_what_failed() -
     failure = make_failure()
     rounds = [make_round(0, series=[], failure=failure)]
     broken = make_record(make_case(rung="aot"), rounds=rounds, failure=failure)
-        make_case(rung="aot"), rounds=[make_round(0, series=[], failure=failure)], failure=failure
-    )
     other = make_record(make_case(batch=1), id="other")
     picture = draw(ladder_record("eager", 1e-3), broken, other)
     assert len(list(picture.iter(f"{SVG}g"))) == 2
