@@ -32,7 +32,7 @@ class Interrupted(TareError):
 
 
 class Unsupported(TareError):
-    """A rung found while preparing that it cannot run this workload. That is the result of the case, not an error."""
+    """A rung found while preparing that it cannot run this workload. That is the case's result, not an error."""
 
 
 def unknown(kind: str, name: object, valid: Iterable[object], where: str = "", listed: str = "") -> BadInput:

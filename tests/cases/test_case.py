@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from builders import make_case
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.cases.case import CHOICES, Case
@@ -36,6 +36,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+@settings(max_examples=40)
 @given(cases())
 def test_a_key_reads_back_as_the_same_case(case: Case) -> None:
     assert Case.parse(case.key) == case
@@ -43,6 +44,7 @@ def test_a_key_reads_back_as_the_same_case(case: Case) -> None:
     assert len(case.key.splitlines()) == 1
 
 
+@settings(max_examples=40)
 @given(cases(), cases())
 def test_keys_are_equal_exactly_where_cases_are(a: Case, b: Case) -> None:
     assert (a.key == b.key) == (a == b)

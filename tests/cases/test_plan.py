@@ -9,7 +9,16 @@ from catalogues import FakeCatalogue
 from tare.cases.case import Case
 from tare.cases.grid import Grid
 from tare.cases.options import Options
-from tare.cases.plan import Plan, expand_plan, fingerprint, make_plan, read_plan
+from tare.cases.plan import (
+    Plan,
+    expand_plan,
+    fingerprint,
+    make_plan,
+    open_groups,
+    open_names,
+    read_plan,
+    validate_plan,
+)
 from tare.errors import BadInput
 
 PLAN = """
@@ -34,6 +43,7 @@ workload = "mlp"
 rung = "compile:max"
 batch = 1
 """
+GROUPS = {"vision": ("cnn",), "zoo": ("cnn", "mlp"), "empty": ()}
 
 
 def written(folder: Path, text: str | bytes) -> Path:
@@ -111,8 +121,31 @@ def test_excludes_apply_to_skips_too_and_skips_count_once() -> None:
 )
 def test_a_misspelt_exclude_is_not_silently_useless(exclude: dict[str, object], said: str) -> None:
     plan = make_plan({"grid": {"workload": "mlp"}, "exclude": exclude}, "x")
+    for function in (validate_plan, expand_plan):
+        with pytest.raises(BadInput, match=said):
+            function(plan, FakeCatalogue())
+
+
+@pytest.mark.parametrize("table", ["grid", "include"])
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"workload": "mpl"}, "unknown workload 'mpl'"),
+        ({"rung": "eagre"}, "unknown rung 'eagre'"),
+        ({"size": {"widht": 1}}, "unknown size 'widht'"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"optimizer": "sgd"}, "want mode train"),
+        ({"batch": list(range(1, 1000)), "threads": list(range(1, 1000))}, "combinations"),
+    ],
+)
+def test_a_plan_is_validated_without_being_expanded(table: str, values: dict[str, object], said: str) -> None:
+    class NoCases(FakeCatalogue):
+        def refusal(self, case: Case) -> tuple[str, str] | None:
+            raise AssertionError(f"{case.key} was made")
+
+    validate_plan(make_plan({table: {"workload": "mlp"}}, "x"), NoCases())
     with pytest.raises(BadInput, match=said):
-        expand_plan(plan, FakeCatalogue())
+        validate_plan(make_plan({table: {"workload": "mlp", **values}}, "x"), NoCases())
 
 
 @pytest.mark.parametrize(
@@ -170,6 +203,29 @@ def test_a_fingerprint_knows_cases_and_options_but_no_order() -> None:
     assert mark == fingerprint([a, b], Options(rounds=3).identity), "the default, named, is the default"
 
 
-def test_the_fingerprint_of_a_stored_run_never_changes() -> None:
-    options = Options(rounds=3, budget=12.0, timeout=900.0, width=0.01, isolation="fork", memory=None, parity=True)
-    assert fingerprint([make_case()], options.identity) == "f4af3d23c9455ea0"
+def test_groups_and_names_are_opened_in_order_and_once() -> None:
+    assert open_names(["mlp", "@zoo", "@vision"], GROUPS) == ("mlp", "cnn")
+
+
+def test_a_group_runs_on_eager_unless_rungs_are_named() -> None:
+    def rungs(**grid: object) -> list[tuple[str, str]]:
+        plan = open_groups(make_plan({"grid": [grid]}, "test"), GROUPS)
+        return [(case.workload, case.rung) for case in expand_plan(plan, FakeCatalogue()).cases]
+
+    assert rungs(workload=["@zoo"]) == [("cnn", "eager"), ("mlp", "eager")]
+    assert rungs(workload=["@vision"], rung=["compile"]) == [("cnn", "compile")]
+    assert rungs(workload=["mlp"]) == [("mlp", "eager"), ("mlp", "compile")]
+
+
+def test_excludes_know_groups_too() -> None:
+    document = {"grid": {"workload": "@zoo"}, "exclude": {"workload": "@vision"}}
+    found = expand_plan(open_groups(make_plan(document, "test"), GROUPS), FakeCatalogue())
+    assert [case.workload for case in found.cases] == ["mlp"]
+
+
+@pytest.mark.parametrize("table", ["grid", "include", "exclude"])
+def test_an_unknown_group_names_the_valid_ones(table: str) -> None:
+    document = {"grid": {"workload": "mlp"}} | {table: {"workload": ["mlp", "@visoin"]}}
+    with pytest.raises(BadInput, match=r"unknown group '@visoin' in n\.toml; did you mean '@vision'\?") as caught:
+        open_groups(make_plan(document, "n.toml", "nightly"), GROUPS)
+    assert "(valid: @empty, @vision, @zoo)" in str(caught.value)

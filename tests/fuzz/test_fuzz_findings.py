@@ -12,15 +12,20 @@ import pytest
 from traces import RECORDED
 
 from tare.errors import BadInput
-from tare.findings.changes import changes
-from tare.findings.context import Scene
+from tare.findings.context import Context
 from tare.findings.diagnosis import diagnose
+from tare.findings.trace_diff import diff_traces
 from tare.report.findings import diagnosis_view
 from tare.report.terminal import make_console
 from tare.trace.read import read
 from tare.trace.tables import Trace
 
-NAMES = ("habit-pageable-copy", "habit-conv-bias-before-bn-channels-first", "habit-graph-break", "habit-leak")
+NAMES = (
+    "inefficient-pageable-copy",
+    "inefficient-conv-bias-before-bn-channels-first",
+    "inefficient-graph-break",
+    "inefficient-leak",
+)
 ROUNDS = 8
 # Of the type that stood there: another type is refused by the reader.
 ODD: dict[type, tuple[Any, ...]] = {
@@ -81,7 +86,7 @@ def readable(path: Path) -> Trace | None:
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_traces_break_no_rule(name: str, tmp_path: Path) -> None:
     document = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
-    whole = Scene(read(RECORDED / f"{name}.json.gz"))
+    whole = Context(read(RECORDED / f"{name}.json.gz"))
     draw, looked, console = random.Random(name), 0, make_console()
     for _ in range(ROUNDS):
         path = tmp_path / "damaged.json"
@@ -96,5 +101,5 @@ def test_damaged_traces_break_no_rule(name: str, tmp_path: Path) -> None:
             console.print(diagnosis_view(found))
         # A trace that has lost its device or all its steps is refused, as explain does.
         with suppress(BadInput):
-            changes(whole, Scene(trace))
+            diff_traces(whole, Context(trace))
     assert looked > ROUNDS // 4

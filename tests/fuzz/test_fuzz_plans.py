@@ -1,4 +1,4 @@
-"""Thousands of damaged plans: each is a plan all the same, or refused in one line; nothing else ever escapes."""
+"""Damaged plans: each is either still valid or refused in one line. No other exception escapes."""
 
 import os
 import random
@@ -56,7 +56,7 @@ def small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def used(plan: Plan) -> None:
-    """Everything that a run does with a plan before it measures."""
+    """Does everything that a run does with a plan before it measures."""
     options = make_options({**plan.options}, f"the options of {plan.where}")
     found = expand_plan(plan, FakeCatalogue())
     assert len(set(found.cases)) == len(found.cases)
@@ -68,7 +68,7 @@ def test_the_plan_itself_is_valid() -> None:
     used(make_plan(tomllib.loads(PLAN.decode()), "x"))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_damaged_text(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     path = tmp_path / "bad.toml"
@@ -76,10 +76,10 @@ def test_damaged_text(tmp_path: Path, seed: int) -> None:
     for _ in range(300):
         path.write_bytes(damaged_bytes(chance, PLAN))
         refused += refuses(lambda: used(read_plan(path)))
-    assert 0 < refused < 300, "damage that always or never shows tests nothing"
+    assert 0 < refused < 300, "damage that is always or never detected tests nothing"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_damaged_values(seed: int) -> None:
     chance = random.Random(seed)
     whole = tomllib.loads(PLAN.decode())
@@ -94,10 +94,8 @@ def test_damaged_values(seed: int) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"[[grid]\n", "is not TOML"),
-        (b"\xff\xfe\x00", "is not TOML"),
+        (b"[[grid]\n\xff", "is not TOML"),
         (b"[[grid]]\nworkload = 'no\\nsuch'", "unknown workload"),
-        (b"[[grid]]\nworkload = 'mlp'\nbatch = 0x" + b"f" * 5000, "too large to show"),
     ],
 )
 def test_the_command_refuses_a_bad_plan_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Thousands of damaged records and stores: each is read, or refused in one line; nothing else ever escapes."""
+"""Damaged records and stores: each is either read or refused in one line. No other exception escapes."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ def used(record: Record) -> None:
             get_record_format(name)([record])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_damaged_text(seed: int) -> None:
     chance = random.Random(seed)
     whole, done = encode(RECORD), encode(RECORD.rounds[0])
@@ -60,10 +60,10 @@ def test_damaged_text(seed: int) -> None:
         text, part = damaged_bytes(chance, whole), damaged_bytes(chance, done)
         refused += refuses(lambda each: used(decode_record(each, "x")), text)
         refuses(decode_round, part, "x")
-    assert 0 < refused < 300, "damage that always or never shows tests nothing"
+    assert 0 < refused < 300, "damage that is always or never detected tests nothing"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_damaged_values(seed: int) -> None:
     chance = random.Random(seed)
     whole: Any = json.loads(encode(RECORD))
@@ -137,23 +137,23 @@ def test_damaged_rows(stored: Path) -> None:
     cells += [("schema_version", "version")]
     whole = stored.read_bytes()
     refused = 0
-    for _ in range(150):
+    for _ in range(80):
         restore(stored, whole)
         table, column = chance.choice(cells)
         text = encode(RECORD if table == "records" else RECORD.rounds[0])
         change(stored, table, column, chance.choice([*values, damaged_bytes(chance, text)]))
         refused += refuses(read_all, stored)
-    assert 10 < refused < 150
+    assert 5 < refused < 80
 
 
 def test_damaged_files(stored: Path) -> None:
     chance = random.Random(11)
     whole = stored.read_bytes()
     refused = 0
-    for _ in range(150):
+    for _ in range(80):
         restore(stored, damaged_bytes(chance, whole))
         refused += refuses(read_all, stored)
-    assert 10 < refused < 150
+    assert 5 < refused < 80
 
 
 @pytest.mark.parametrize("content", [b"not a database\n" * 100, None])
