@@ -196,7 +196,7 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_a_fingerprint_knows_cases_and_options_but_no_order() -> None:
     a, b = make_case(), make_case(rung="compile")
     mark = fingerprint([a, b], Options().identity)
-    assert mark == fingerprint([b, a], Options(warm=8).identity)
+    assert mark == fingerprint([b, a], Options(jobs=8).identity)
     assert mark != fingerprint([a], Options().identity)
     assert mark != fingerprint([a, make_case(rung="compile", batch=1)], Options().identity)
     assert mark != fingerprint([a, b], Options(rounds=4).identity)
