@@ -38,7 +38,7 @@ def peak():
 OURS = """
 import json, sys, time
 from pathlib import Path
-import numpy.ma, tare.trace.places  # Imported when first needed: imports do not count, on either side.
+import numpy.ma, tare.trace.idle  # Imported when first needed: imports do not count, on either side.
 from tare.trace.breakdown import breakdown
 from tare.trace.idle import explain_idle
 from tare.trace.read import read

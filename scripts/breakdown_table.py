@@ -19,7 +19,7 @@ from tare.report.explain import percent
 from tare.report.formats.markdown import table
 from tare.report.numbers import seconds
 from tare.trace.explanation import Explanation
-from tare.trace.group import PARTS, Bar, Mean, group
+from tare.trace.group import PARTS, WorkloadShares, DomainShares, group_breakdowns
 from tare.workloads import get_workload
 from tare.workloads.groups import all_groups
 
@@ -43,18 +43,17 @@ PAPER: dict[str, dict[str, tuple[float, ...]]] = {
 
 
 class Found(msgspec.Struct):
-    """A finding without its places."""
+    """A finding without its locations."""
 
     rule: str
     severity: str
-    gain_share: float | None
-    at_most: bool = False
-    at_least: bool = False
+    saving_share: float | None
+    bound: str = ""
 
 
 class Kept(msgspec.Struct):
     explanations: list[Explanation]
-    # By case. One that is missing here was not priced as it would be today, and is to be explained again.
+    # By case. A case that is missing here was explained by an earlier version of the rules: explain it again.
     findings: dict[str, list[Found]]
     failed: dict[str, str]
     # Each time somebody explained a part of the zoo, on a machine of this kind.
@@ -97,7 +96,7 @@ def page() -> str:
 
 
 def by_domain(mode: str, kept: Kept) -> str:
-    found = group(kept.explanations)
+    found = group_breakdowns(kept.explanations)
     rows = [
         (mean.domain, str(mean.workloads), *_shares(mean), *_paper(mode, mean.domain))
         for mean in (*found.domains, *found.overall)
@@ -106,7 +105,7 @@ def by_domain(mode: str, kept: Kept) -> str:
     return _table(f"{mode} · by domain", heads, rows)
 
 
-def _shares(one: Bar | Mean) -> list[str]:
+def _shares(one: WorkloadShares | DomainShares) -> list[str]:
     return [percent(getattr(one, part)) for part in PARTS]
 
 
@@ -119,9 +118,9 @@ def findings(mode: str, kept: Kept) -> str:
     gains: dict[str, list[float]] = {}
     for found in kept.findings.values():
         for one in found:
-            gains.setdefault(one.rule, []).append(one.gain_share or 0.0)
+            gains.setdefault(one.rule, []).append(one.saving_share or 0.0)
     rows = [
-        (rule, str(len(shares)), *(percent(of(shares)) if any(shares) else "no price" for of in (median, max)))
+        (rule, str(len(shares)), *(percent(of(shares)) if any(shares) else "unknown" for of in (median, max)))
         for rule, shares in sorted(gains.items(), key=lambda item: -len(item[1]))
     ]
     heads = ("finding", "workloads", "would give back (median)", "the most")
@@ -129,14 +128,14 @@ def findings(mode: str, kept: Kept) -> str:
 
 
 def by_workload(mode: str, kept: Kept) -> str:
-    bars = {bar.workload: bar for bar in group(kept.explanations).bars}
+    bars = {bar.workload: bar for bar in group_breakdowns(kept.explanations).bars}
     rows = []
     for one in kept.explanations:
         bar = bars.get(one.workload or "")
         if bar is None:
             continue
-        found = sorted(kept.findings.get(one.case or "", []), key=lambda hit: -(hit.gain_share or 0.0))
-        named = ", ".join(f"{hit.rule} ({percent(hit.gain_share)})" for hit in found[:2] if hit.gain_share)
+        found = sorted(kept.findings.get(one.case or "", []), key=lambda hit: -(hit.saving_share or 0.0))
+        named = ", ".join(f"{hit.rule} ({percent(hit.saving_share)})" for hit in found[:2] if hit.saving_share)
         rows.append((bar.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
     heads = ("workload", "gross", *PARTS, "idle because of", "largest findings")
     able = [name for name in all_groups()["zoo"] if mode == "infer" or get_workload(name).trains]

@@ -20,7 +20,7 @@ SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--
 
 
 def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
-    done = tare(tmp_path, "explain", str(RECORDED / "habit-pageable-copy.json.gz"), "--json")
+    done = tare(tmp_path, "explain", str(RECORDED / "inefficient-pageable-copy.json.gz"), "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (one,) = document["explanations"]
@@ -30,7 +30,7 @@ def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
 
 
 def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
-    names = ("habit-pageable-copy", "resnet50-train-b32-eager-amp")
+    names = ("inefficient-pageable-copy", "resnet50-train-b32-eager-amp")
     done = tare(tmp_path, "explain", *(str(RECORDED / f"{name}.json.gz") for name in names), "--json")
     assert done.returncode == 0, done.stderr
     bars = json.loads(done.stdout)["breakdowns"]["bars"]
@@ -42,7 +42,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
     paths = [tmp_path / f"rank{i}" / "t.json.gz" for i in range(2)]
     for path in paths:
         path.parent.mkdir()
-        path.write_bytes((RECORDED / "habit-leak.json.gz").read_bytes())
+        path.write_bytes((RECORDED / "inefficient-leak.json.gz").read_bytes())
     found = json.loads(tare(tmp_path, "explain", *map(str, paths), "--json").stdout)
     names = [str(path.parent / "t") for path in paths]
     assert [one["title"] for one in found["explanations"]] == names
@@ -51,14 +51,14 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
 
 def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) -> None:
     paths = []
-    for name in ("habit-leak", "habit-odd-shapes"):
+    for name in ("inefficient-leak", "inefficient-odd-shapes"):
         document = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
         del document["tare_recorded"]
         paths.append(tmp_path / f"{name}.json")
         paths[-1].write_text(json.dumps(document))
     found = json.loads(tare(tmp_path, "explain", str(paths[0]), "--against", str(paths[1]), "--json").stdout)
     assert found["against"] == []
-    said = "what was removed is not shown: gross is not known of habit-leak and habit-odd-shapes"
+    said = "what was removed is not shown: gross is not known of inefficient-leak and inefficient-odd-shapes"
     assert any(note.startswith(said) for note in found["explanations"][1]["notes"])
 
 
@@ -69,7 +69,7 @@ def test_a_group_is_explained_workload_by_workload(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert {one["workload"] for one in found["explanations"]} == set(all_groups()["rl"])
     # The work of a step is counted in the process that profiles it.
-    assert all(one["floor"]["bytes"] > 0 for one in found["explanations"])
+    assert all(one["roofline"]["bytes"] > 0 for one in found["explanations"])
 
 
 def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     (one,) = document["explanations"]
     assert one["case"].startswith("mlp/eager/infer/cpu/fp32/")
     assert not one["waterfall"]["profiled"]
-    assert one["floor"]["flops"] > 0
+    assert one["roofline"]["flops"] > 0
     assert {peak["name"] for peak in document["peaks"][0]["peaks"]} >= {"matrix:fp32", "bandwidth"}
     assert sorted(path.name for path in (tmp_path / "traces").iterdir())[0].endswith("-stacks.json.gz")
     assert "<svg" in page.read_text()
@@ -116,9 +116,9 @@ def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     assert not again["waterfall"]["profiled"]
 
 
-def test_a_trace_of_ours_has_a_floor_where_the_peaks_of_its_gpu_are_known(tmp_path: Path) -> None:
+def test_a_trace_of_ours_has_a_roofline_where_the_peaks_of_its_gpu_are_known(tmp_path: Path) -> None:
     """Two products of a GFLOP each, at the 50.9 TFLOP/s that an H200 was once measured to reach."""
-    with gzip.open(RECORDED / "habit-fp32-matmul-tf32-off.json.gz") as file:
+    with gzip.open(RECORDED / "inefficient-fp32-matmul-tf32-off.json.gz") as file:
         document = json.load(file)
     flops = 10**9
     operator = {"name": "aten::mm", "count": 2, "flops": flops, "bytes": 4, "precision": "fp32"}
@@ -133,13 +133,13 @@ def test_a_trace_of_ours_has_a_floor_where_the_peaks_of_its_gpu_are_known(tmp_pa
     path = tmp_path / "own.json"
     path.write_text(json.dumps(document))
     bare = json.loads(tare(tmp_path, "explain", str(path), "--json").stdout)["explanations"][0]
-    assert bare["floor"] is None
+    assert bare["roofline"] is None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(tmp_path))
         save_peaks(msgspec.json.decode(H200.read_bytes(), type=Peaks))
     priced = json.loads(tare(tmp_path, "explain", str(path), "--json").stdout)["explanations"][0]
-    assert priced["floor"]["flops"] == 2 * flops
-    assert priced["floor"]["fused"] == 39_323
+    assert priced["roofline"]["flops"] == 2 * flops
+    assert priced["roofline"]["ns"] == 39_323
     assert (priced["domain"], priced["rung"]) == ("other", "eager")
     assert any("prices by the peaks" in note for note in priced["notes"])
 
@@ -223,14 +223,14 @@ def test_brackets_in_names_are_no_styles(tmp_path: Path) -> None:
 
 
 def test_what_was_explained_is_shown_even_if_nothing_can_be_written(tmp_path: Path) -> None:
-    trace, target = RECORDED / "habit-leak.json.gz", Path("/dev/full")
+    trace, target = RECORDED / "inefficient-leak.json.gz", Path("/dev/full")
     done = tare(tmp_path, "explain", str(trace), "--svg", str(target))
     assert done.returncode == 2
     assert "cannot write /dev/full" in done.stderr
     assert "memory-growth" in done.stdout
 
 
-TRACE = str(RECORDED / "habit-leak.json.gz")
+TRACE = str(RECORDED / "inefficient-leak.json.gz")
 MEASURING = [
     ("--rung", "eager"), ("--mode", "infer"), ("--device", "foo"), ("--precision", "nope"), ("--batch", "zzz"),
     ("--size", "q=1"), ("--feed", "x"), ("--layout", "x"), ("--optimizer", "x"), ("--rounds", "0"),

@@ -50,7 +50,7 @@ def test_a_graph_removes_what_eager_waits_for(home: Path) -> None:
     removed = {part["name"]: part["removed"] for part in document["against"][0]["parts"]}
     assert sum(removed.values()) == eager["gross"] - graph["gross"]
     assert removed["dispatch"] > 0
-    assert document["explanations"][0]["floor"]["flops"] > 0
+    assert document["explanations"][0]["roofline"]["flops"] > 0
     assert document["explanations"][0]["places"]["causes"][0]["places"]
 
 

@@ -12,7 +12,7 @@ from tare.trace.breakdown import breakdown
 from tare.trace.explanation import About, explain
 from tare.trace.idle import explain_idle
 from tare.trace.read import read
-from tare.trace.windows import typical
+from tare.trace.windows import drop_outlier_steps
 from tare.worker.profiling import record
 
 pytestmark = pytest.mark.alone
@@ -69,7 +69,7 @@ def test_known_times_are_found_again(program: Program, tmp_path: Path) -> None:
     program.spin.forget()
     record(program, torch.cuda.synchronize, "cuda", str(path), STEPS, False, {})
     profiled_s = program.spin.true_s
-    trace = typical(read(path))
+    trace = drop_outlier_steps(read(path))
     parts, idle = breakdown(trace), explain_idle(trace)
     assert parts is not None
     assert idle is not None
@@ -101,7 +101,7 @@ def test_two_streams_are_one_device(tmp_path: Path) -> None:
     other.forget()
     path = tmp_path / "streams.json.gz"
     record(step, torch.cuda.synchronize, "cuda", str(path), STEPS, False, {})
-    parts = breakdown(typical(read(path)))
+    parts = breakdown(drop_outlier_steps(read(path)))
     assert parts is not None
     assert len(parts.streams) == 2
     steps = len(parts.steps)

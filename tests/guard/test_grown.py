@@ -6,14 +6,14 @@ import pytest
 from traces import TraceBuilder
 
 from tare.commands.check_profiles import grown, step_differences
-from tare.findings.changes import weigh_both
-from tare.findings.context import Scene
+from tare.findings.context import Context
+from tare.findings.trace_diff import step_times_of
 from tare.guard.changes import Differing
 from tare.trace.read import read
-from tare.trace.windows import usual
+from tare.trace.windows import select_steps
 
 
-def made(**lengths: float) -> Scene:
+def made(**lengths: float) -> Context:
     """A step of 1 ms on the host in which operators last so many µs; each calls another one inside."""
     trace = TraceBuilder()
     trace.step(0, 1000)
@@ -22,11 +22,11 @@ def made(**lengths: float) -> Scene:
         trace.op(f"planted::{name}", at, at + length)
         trace.op("aten::inner", at + 1, at + length - 1)
         at += length + 1
-    return Scene(trace.build())
+    return Context(trace.build())
 
 
-def both(before: Scene, now: Scene) -> list[Differing]:
-    return grown(*weigh_both([before], [now]))
+def both(before: Context, now: Context) -> list[Differing]:
+    return grown(*step_times_of([before], [now]))
 
 
 def test_the_operator_that_took_most_of_it_is_named_with_all_that_it_calls() -> None:
@@ -40,7 +40,7 @@ def test_what_grew_little_or_came_anew_is_not_named() -> None:
     assert both(made(work=400), made(work=400, more=300)) == []
 
 
-def steps(works: list[float], others: list[float], gross_s: float | None = None) -> Scene:
+def steps(works: list[float], others: list[float], gross_s: float | None = None) -> Context:
     """As tare profiles it: steps in which planted::work and aten::transpose take so many µs, and as much as both
     again is nobody's."""
     trace = TraceBuilder(tare_profiled={"case": "made"})
@@ -50,7 +50,7 @@ def steps(works: list[float], others: list[float], gross_s: float | None = None)
         trace.op("planted::work", at, at + work)
         trace.op("aten::transpose", at + work, at + work + other)
         at += 2 * (work + other)
-    return Scene(usual(trace.build()), gross_s)
+    return Context(select_steps(trace.build()), gross_s)
 
 
 def test_a_disturbed_step_makes_no_operator_faster() -> None:
@@ -79,16 +79,16 @@ def test_what_differs_as_much_between_two_processes_is_no_change() -> None:
 
 
 def test_of_a_slower_step_what_takes_longer_comes_first() -> None:
-    def scene(quick: float, slow: float) -> Scene:
+    def context(quick: float, slow: float) -> Context:
         trace = TraceBuilder()
         trace.step(0, 1000)
         trace.op("aten::a", 0, 4)
         trace.launch(1, 2, 3, 3 + quick, "quick")
         trace.op("aten::b", 400, 404)
         trace.launch(401, 402, 403, 403 + slow, "slow")
-        return Scene(trace.build())
+        return Context(trace.build())
 
-    before, now = scene(quick=300, slow=100), scene(quick=100, slow=200)
+    before, now = context(quick=300, slow=100), context(quick=100, slow=200)
     assert [one.name for one in step_differences([before], [now], slower=True)] == [
         "aten::b",
         "slow",
@@ -106,20 +106,20 @@ def test_of_a_slower_step_what_takes_longer_comes_first() -> None:
 def test_what_is_little_of_the_steps_own_change_is_not_listed() -> None:
     """The step takes 1 ms more, and a kernel 20 µs: that is not why, though it is a change."""
 
-    def scene(kernel: float, length: float) -> Scene:
+    def context(kernel: float, length: float) -> Context:
         trace = TraceBuilder()
         trace.step(0, length)
         trace.op("aten::a", 0, 4)
         trace.launch(1, 2, 3, 3 + kernel, "kernel")
-        return Scene(trace.build())
+        return Context(trace.build())
 
-    assert step_differences([scene(100, 1000)], [scene(120, 2000)], slower=True) == []
-    assert [one.name for one in step_differences([scene(100, 1000)], [scene(120, 1100)], slower=True)] == [
+    assert step_differences([context(100, 1000)], [context(120, 2000)], slower=True) == []
+    assert [one.name for one in step_differences([context(100, 1000)], [context(120, 1100)], slower=True)] == [
         "kernel", "aten::a",
     ]  # fmt: skip
 
 
-def launching(steady: float, work: float) -> Scene:
+def launching(steady: float, work: float) -> Context:
     """A step of 1 ms in which two operators of a user launch, by the same operator inside, the same kernel."""
     trace = TraceBuilder()
     trace.step(0, 1000)
@@ -127,7 +127,7 @@ def launching(steady: float, work: float) -> Scene:
         trace.op(f"planted::{name}", at, at + 9)
         trace.op("aten::sin_", at + 1, at + 8)
         trace.launch(at + 2, at + 3, at + 4, at + 4 + length, "sin")
-    return Scene(trace.build())
+    return Context(trace.build())
 
 
 def test_on_a_gpu_the_operator_is_named_by_all_that_it_launches() -> None:
@@ -147,7 +147,7 @@ def test_three_per_cent_in_one_operator_on_an_h200_are_named() -> None:
     operators, with its figures of gross."""
     folder = Path(__file__).parent / "recorded"
     before, now = (
-        Scene(usual(read(folder / f"planted-operator-{side}.json.gz")), gross_s)
+        Context(select_steps(read(folder / f"planted-operator-{side}.json.gz")), gross_s)
         for side, gross_s in (("before", 3.2758e-3), ("now", 3.3527e-3))
     )
     found = step_differences([before], [now], slower=True)

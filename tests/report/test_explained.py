@@ -22,9 +22,9 @@ from tare.report.explained import render
 from tare.report.page import write_html
 from tare.report.pictures import overviews, write_svg
 from tare.system.text import ending
-from tare.trace.group import Bar
-from tare.trace.kernel_names import short_name
-from tare.trace.waterfall import Against, Segment, Waterfall, difference
+from tare.trace.group import WorkloadShares
+from tare.trace.names import short_name
+from tare.trace.waterfall import Segment, Waterfall, WaterfallDifference, waterfall_difference
 
 SVG = "{http://www.w3.org/2000/svg}"
 FALL = Waterfall(
@@ -62,7 +62,7 @@ def test_long_names_stay_in_the_picture() -> None:
     shares = {"active": 0.5, "movement": 0.1, "idle": 0.4}
     names = ("short", "a_workload_with_a_name_of_just_45_characters__", "x" * 200)
     for name in names:
-        one = Bar(workload=name, rung="eager", mode="infer", domain="", **shares)
+        one = WorkloadShares(workload=name, rung="eager", mode="infer", domain="", **shares)
         root = ElementTree.fromstring(breakdown_svg([one], "one"))
         labels = [text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "end"]
         assert all(float(label.get("x", 0)) - 7 * len(label.text or "") >= 0 for label in labels)
@@ -75,7 +75,7 @@ def test_only_shares_where_gross_is_unknown() -> None:
     assert not re.search(r">[0-9.]+ (ns|µs|ms|s)\b", text)
 
 
-@pytest.mark.parametrize("name", ["resnet50-infer-b1-eager-stack", "habit-pageable-copy", "lstm-train-eager"])
+@pytest.mark.parametrize("name", ["resnet50-infer-b1-eager-stack", "inefficient-pageable-copy", "lstm-train-eager"])
 def test_the_text_fits(name: str) -> None:
     explained = explain_files([str(RECORDED / f"{name}.json.gz")])
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
@@ -110,8 +110,8 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_page_says_what_another_rung_removed_and_runs_nothing_of_a_stranger_s(tmp_path: Path) -> None:
     explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
-    parts = difference(*(one.waterfall for one in explained.explanations))
-    explained.against = [Against(one="eager", other="<script>alert(1)</script>", parts=parts)]
+    parts = waterfall_difference(*(one.waterfall for one in explained.explanations))
+    explained.against = [WaterfallDifference(one="eager", other="<script>alert(1)</script>", parts=parts)]
     finding = explained.diagnoses[0].findings[0]
     hostile = msgspec.structs.replace(finding, summary="<img src=x onerror=alert(1)>")
     explained.diagnoses = [msgspec.structs.replace(one, findings=[hostile]) for one in explained.diagnoses]
@@ -125,7 +125,7 @@ def test_a_page_says_what_another_rung_removed_and_runs_nothing_of_a_stranger_s(
 
 def as_workloads(*names: str) -> Explained:
     """A recorded trace as if it were that of each of these cases."""
-    found = explain_files([str(RECORDED / "habit-leak.json.gz")])
+    found = explain_files([str(RECORDED / "inefficient-leak.json.gz")])
     one, diagnosis = found.explanations[0], found.diagnoses[0]
     cases = [f"{name}/cuda/fp32/batch=1/feed=device" for name in names]
     made = [
@@ -198,17 +198,17 @@ def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
     if gpu:
         where = msgspec.structs.replace(H200.environment, machine={"gpu": gpu})
         save_peaks(msgspec.structs.replace(H200, environment=where))
-    explained = explain_files([str(RECORDED / "habit-odd-shapes.json.gz")])
+    explained = explain_files([str(RECORDED / "inefficient-odd-shapes.json.gz")])
     (odd,) = explained.diagnoses[0].findings
     notes = [note for note in explained.explanations[0].notes if "peaks" in note]
     if gpu == "NVIDIA H200":
-        assert odd.gain_s == pytest.approx(0.82e-3, rel=0.1)
+        assert odd.saving_s == pytest.approx(0.82e-3, rel=0.1)
         assert notes == [
             "prices by the peaks of the NVIDIA H200 of somewhere, measured on 2026-11-15 (tare peaks)"
         ]
         assert len(explained.peaks) == 1
     else:
-        assert (odd.gain_s, notes, explained.peaks) == (None, [], [])
+        assert (odd.saving_s, notes, explained.peaks) == (None, [], [])
 
 
 def test_small_texts() -> None:

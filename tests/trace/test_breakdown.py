@@ -6,7 +6,7 @@ from traces import TraceBuilder
 from tare.errors import BadInput
 from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.idle import explain_idle
-from tare.trace.windows import typical
+from tare.trace.windows import drop_outlier_steps
 
 
 def broken_down(builder: TraceBuilder) -> Breakdown:
@@ -114,7 +114,7 @@ def test_a_step_far_longer_than_the_others_is_left_out_with_its_work() -> None:
         builder.step(begin, begin + length, number=i)
         # The first step's work reaches into the second: that window begins where it ends.
         builder.launch(begin + 1, begin + 2, begin + 2, begin + (104 if i == 0 else 8))
-    trace = typical(builder.build())
+    trace = drop_outlier_steps(builder.build())
     found = breakdown(trace)
     idle = explain_idle(trace)
     assert found is not None

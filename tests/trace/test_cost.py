@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.execute.call_cost import Price, Timing, _slope, compare_prices
 from tare.execute.call_stacks import Depth
+from tare.measure.call_stack import Frame, Kind, Stack
 from tare.records.record import Failure, Round, Series
 from tare.stats.intervals import Interval
-from tare.trace.call_cost import Price, Timing, _slope, compare_prices
-from tare.trace.call_stack import Frame, Kind, Stack
 
 CASE = Case(workload="conv_chain", rung="eager", batch=1)
 
@@ -80,7 +80,7 @@ def test_a_graph_s_frames_are_passed_once_a_step_and_have_no_part_in_the_price_o
     assert graph.bare is None
 
 
-def test_a_rung_that_computes_something_else_is_no_floor() -> None:
+def test_a_rung_that_computes_something_else_is_no_roofline() -> None:
     prices = [price("eager", 12e-6, depth(8, 42)), price("wrong", 1e-6, depth(0, 2), "different")]
     cost = compare_prices(prices, None, None)
     assert cost.cheapest == "eager"
@@ -88,7 +88,7 @@ def test_a_rung_that_computes_something_else_is_no_floor() -> None:
     assert cost.prices[0].bare is None
 
 
-def test_a_price_lost_in_noise_is_no_floor_and_has_none() -> None:
+def test_a_price_lost_in_noise_is_no_roofline_and_has_none() -> None:
     lost = price("torchscript", 1e-6, depth(3, 30))
     lost.call = Interval(-1e-6, 1e-6, 4e-6, sound=False)
     cost = compare_prices([price("eager", 12e-6, depth(8, 42)), lost], None, None)
@@ -124,7 +124,7 @@ class Interrupted:
 
 
 def test_an_interruption_loses_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tare.trace.call_cost.executable", lambda name: name)
+    monkeypatch.setattr("tare.execute.call_cost.executable", lambda name: name)
     rungs = [replace(depth(8, 42), case=replace(CASE, rung=rung)) for rung in ("eager", "torchscript")]
     timing = Timing(rungs)
     executor: Any = Interrupted()

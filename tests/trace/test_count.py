@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from counter import StackCounter, stack_of
+from tare.execute.concurrent import Errand
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.call_stacks import Depth
-from tare.execute.concurrent import Errand
-from tare.execute.tasks import ErrandExecutor
+from tare.execute.executor import LocalExecutor
 from tare.protocol.jobs import ProbeJob
 from tare.workloads import get_workload
 
@@ -74,7 +74,7 @@ def test_a_worker_that_does_not_mark_the_call_is_told_apart(
 ) -> None:
     # It ends as it should, and leaves nothing.
     other = Errand(ProbeJob(), counter.executor.launcher)
-    monkeypatch.setattr(ErrandExecutor, "_staged_errand", lambda *_: other)
+    monkeypatch.setattr(LocalExecutor, "_staged_errand", lambda *_: other)
     monkeypatch.setattr(counter.executor, "_scratch", tmp_path)
     found = counter.depth(case("mlp")).failure
     assert found is not None

@@ -10,10 +10,10 @@ from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
 from tare.records.work import Work
-from tare.trace.explanation import About, Explanation, explain, recorded_gross
-from tare.trace.group import group
+from tare.trace.explanation import About, Explanation, explain
+from tare.trace.group import group_breakdowns
+from tare.trace.metadata import RecordingInfo, recorded_gross, recording_info
 from tare.trace.read import read
-from tare.trace.recording_info import Own, own_marks
 from tare.worker.profiling import record
 
 
@@ -53,7 +53,7 @@ def test_a_cpu_trace_of_our_own_profiler(tmp_path: Path) -> None:
     trace = read(path)
     assert trace.steps.number.tolist() == [0, 1, 2, 3, 4]
     assert trace.metadata["tare_profiled"] == {"case": "none"}
-    assert own_marks(trace) is None
+    assert recording_info(trace) is None
     found = explain(trace, About(title="cpu", gross=1_000_000))
     assert found.breakdown is None
     assert found.waterfall.gross == 1_000_000 == sum(segment.ns for segment in found.waterfall.segments)
@@ -66,17 +66,17 @@ MARKS = {"case": "a/eager", "workload": "a", "mode": "infer", "precision": "fp32
 
 
 def test_what_a_trace_of_ours_says_of_itself() -> None:
-    mine = own_marks(TraceBuilder(tare_profiled=MARKS | {"resident": {}, "host_ns": 5}).build())
-    assert mine == Own(case="a/eager", workload="a", mode="infer", precision="fp32", rung="eager")
+    mine = recording_info(TraceBuilder(tare_profiled=MARKS | {"resident": {}, "host_ns": 5}).build())
+    assert mine == RecordingInfo(case="a/eager", workload="a", mode="infer", precision="fp32", rung="eager")
     work = {"operators": [], "read": 10, "written": 20}
-    mine = own_marks(TraceBuilder(tare_profiled=MARKS | {"work": work}).build())
+    mine = recording_info(TraceBuilder(tare_profiled=MARKS | {"work": work}).build())
     assert mine is not None
     assert mine.work == Work(operators=[], read=10, written=20)
 
 
 @pytest.mark.parametrize("marks", [None, 5, [], {}, MARKS | {"mode": 1}, MARKS | {"work": {"operators": [{}]}}])
 def test_a_trace_that_only_claims_to_be_ours_says_nothing(marks: object) -> None:
-    assert own_marks(TraceBuilder(tare_profiled=marks).build()) is None
+    assert recording_info(TraceBuilder(tare_profiled=marks).build()) is None
 
 
 def test_a_trace_with_nothing_in_it_is_one_line() -> None:
@@ -92,7 +92,7 @@ def test_losses_are_said() -> None:
     builder.kernel("nobody's", 40, 50, correlation=99)
     notes = explain(builder.build(), About(title="lossy", gross=100_000)).notes
     assert any("1 launches have no kernel" in note for note in notes)
-    assert any("1 pieces of device work have no launching call" in note for note in notes)
+    assert any("1 kernels or copies have no launching call" in note for note in notes)
 
 
 def test_a_group_by_domain() -> None:
@@ -101,7 +101,7 @@ def test_a_group_by_domain() -> None:
         "resnet50-infer-b1-cudagraph": "vision",
         "lstm-train-eager": "nlp",
     }
-    found = group(
+    found = group_breakdowns(
         [of_a_file(n, workload=n, mode="infer", domain=domain) for n, domain in names.items()], {"x/y": "failed"}
     )
     assert [(mean.domain, mean.workloads) for mean in found.domains] == [("nlp", 1), ("vision", 2)]
@@ -120,6 +120,6 @@ def test_a_mean_is_of_one_rung_and_counts_workloads() -> None:
     name = "resnet50-infer-b1-eager"
     cases = [("a", "eager"), ("b", "eager"), ("b", "eager"), ("a", "cudagraph")]
     made = [of_a_file(name, workload=one, mode="infer", domain="vision", rung=rung) for one, rung in cases]
-    found = group(made)
+    found = group_breakdowns(made)
     assert [(mean.rung, mean.workloads) for mean in found.overall] == [("eager", 2), ("cudagraph", 1)]
     assert [(mean.domain, mean.rung) for mean in found.domains] == [("vision", "eager"), ("vision", "cudagraph")]

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
+from tare.execute.call_cost import Cost
 from tare.execute.call_stacks import Depth
 from tare.report.frames import cost_view, depth_view
-from tare.trace.call_cost import Cost
 
 ROOT = Path(__file__).parents[2]
 

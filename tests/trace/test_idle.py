@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from traces import TraceBuilder
 
 from tare.trace.breakdown import breakdown
-from tare.trace.idle import Idle, explain_idle
+from tare.trace.idle import IdleTime, explain_idle
 
 
-def explained(builder: TraceBuilder) -> Idle:
+def explained(builder: TraceBuilder) -> IdleTime:
     trace = builder.build()
     idle, parts = explain_idle(trace), breakdown(trace)
     assert idle is not None
@@ -19,11 +19,11 @@ def explained(builder: TraceBuilder) -> Idle:
     return idle
 
 
-def causes(idle: Idle) -> dict[str, int]:
+def causes(idle: IdleTime) -> dict[str, int]:
     return {cause.cause: cause.idle // 1000 for cause in idle.causes if cause.idle}
 
 
-def places(idle: Idle, cause: str) -> dict[str, int]:
+def places(idle: IdleTime, cause: str) -> dict[str, int]:
     return {p.where: p.idle // 1000 for c in idle.causes if c.cause == cause for p in c.places}
 
 

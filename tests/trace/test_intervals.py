@@ -78,7 +78,7 @@ def test_exact_at_epoch_nanoseconds(chosen: Pairs) -> None:
 
 @given(pairs)
 def test_what_overlaps_is_divided_equally(chosen: Pairs) -> None:
-    found = iv.divided([start for start, _ in chosen], [end for _, end in chosen])
+    found = iv.divide_overlaps([start for start, _ in chosen], [end for _, end in chosen])
     covering = {point: sum(start <= point < end for start, end in chosen) for point in points(chosen)}
     assert found.tolist() == pytest.approx(
         [sum(1 / covering[point] for point in range(start, end)) for start, end in chosen]

@@ -6,9 +6,9 @@ import pytest
 from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace.counting import flops, product, touched
-from tare.trace.kernel_names import converts_layout, short_name, tensor_cores
+from tare.trace.counting import bytes_touched, flops, product
 from tare.trace.kernel_table import COLUMNS, Kernel, kernel_table
+from tare.trace.names import converts_layout, short_name, uses_tensor_cores
 from tare.trace.read import read
 from tare.trace.tables import Trace
 
@@ -68,7 +68,7 @@ def test_flops(name: str, dims: Any, values: Any, expected: int | None) -> None:
     ],
 )
 def test_bytes_of_pointwise_operators(name: str, dims: Any, types: Any, expected: int | None) -> None:
-    assert touched(one_operator(name, dims, types), 0) == expected
+    assert bytes_touched(one_operator(name, dims, types), 0) == expected
 
 
 def test_a_product_knows_its_shape_and_type() -> None:
@@ -151,7 +151,7 @@ def test_an_unknown_column_is_refused() -> None:
     ],
 )
 def test_tensor_cores_by_name(name: str, cores: bool | None) -> None:
-    assert tensor_cores(name) is cores
+    assert uses_tensor_cores(name) is cores
 
 
 def test_other_things_that_names_say() -> None:

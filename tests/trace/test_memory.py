@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from traces import RECORDED, TraceBuilder
 
 from tare.trace.memory import HOST, memory_use
-from tare.trace.naming import COLLECTION
+from tare.trace.names import COLLECTION
 from tare.trace.read import read
 
 
@@ -49,7 +49,10 @@ def test_kinds_are_told_from_the_life_of_a_block() -> None:
         ("AddmmBackward0", "gradients", 300),
         ("AddmmBackward0", "temporary", 70),
     }
-    assert {(owner.kind, owner.bytes) for owner in use.left} == {("gradients", 300), ("optimizer state", 300)}
+    assert {(owner.kind, owner.bytes) for owner in use.unreleased} == {
+        ("gradients", 300),
+        ("optimizer state", 300),
+    }
 
 
 def test_what_tare_recorded_of_the_program_divides_what_was_there_before() -> None:
@@ -212,4 +215,4 @@ def test_any_sequence_of_allocations_and_releases_adds_up(moves: list[tuple[bool
         return
     assert sum(use.by_kind.values()) == use.peak_bytes
     assert use.by_kind["resident"] == 10_000
-    assert sum(owner.bytes for owner in use.left) == sum(alive.values())
+    assert sum(owner.bytes for owner in use.unreleased) == sum(alive.values())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tare.trace import nesting
 from tare.trace.intervals import Integers
-from tare.trace.nesting import enclosed, inherit, innermost, nest, order
+from tare.trace.nesting import clip_to_parents, inherit, innermost, nest, order
 
 # Thread, start, length: few moments, so that rows touch, coincide, are empty and outlive those around them.
 rows = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9)), max_size=25)
@@ -36,9 +36,9 @@ def test_parents_and_depths(chosen: list[tuple[int, int, int]], ranked: bool) ->
     thread, start, end = columns(chosen)
     with pytest.MonkeyPatch.context() as patch:
         if ranked:
-            patch.setattr(nesting, "LONGEST_LINE", 0)
+            patch.setattr(nesting, "LONGEST_AXIS", 0)
         parent, depth = nest(thread, start, end)
-    assert (parent.tolist(), depth.tolist(), enclosed(end, parent).tolist()) == walked(thread, start, end)
+    assert (parent.tolist(), depth.tolist(), clip_to_parents(end, parent).tolist()) == walked(thread, start, end)
 
 
 @given(rows, st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 31)), max_size=8))

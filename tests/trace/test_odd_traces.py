@@ -8,9 +8,10 @@ import pytest
 from traces import TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace.explanation import About, Explanation, explain, recorded_gross
+from tare.trace.explanation import About, Explanation, explain
 from tare.trace.kernel_table import kernel_table
 from tare.trace.memory import memory_use
+from tare.trace.metadata import recorded_gross
 from tare.trace.operator_table import operator_table
 from tare.trace.read import read
 
@@ -78,7 +79,7 @@ def test_a_duration_that_is_no_number_is_left_out_and_said(tmp_path: Path) -> No
     builder.op("aten::relu", 80, 90)
     builder.events[-1]["dur"] = "long"
     found = explain(read(builder.write(tmp_path / "t.json")), About(title="odd"))
-    assert "1 events have no usable time and were left out" in found.notes
+    assert "1 events have no usable time and were skipped" in found.notes
 
 
 @pytest.mark.parametrize("odd", [{}, {"args": {"device": [1]}}], ids=["plain", "beside an odd event"])
@@ -88,7 +89,7 @@ def test_spans_of_two_events_are_not_read_and_said_to_be(odd: dict[str, Any]) ->
     builder.events += [{"ph": phase, "cat": "cpu_op", "name": "aten::exp", "ts": 90, "pid": 1} for phase in "BE"]
     builder.events.append({"ph": "X", "cat": "other", "name": "x", "ts": 0, "dur": 1} | odd)
     found = explained(builder)
-    assert "1 spans are begun and ended by two events (ph B and E), which are not read" in found.notes
+    assert "1 spans consist of two events (ph B and E), which are not read" in found.notes
     assert figures(found) == figures(explained(program()))
 
 
@@ -210,4 +211,4 @@ def test_memory_whose_release_was_not_recorded_is_not_counted_twice() -> None:
     assert found.peak_bytes == 1300
     assert min(found.by_kind.values()) >= 0
     assert (found.by_kind["resident"], sum(found.by_kind.values())) == (1000, 1300)
-    assert found.left == []
+    assert found.unreleased == []

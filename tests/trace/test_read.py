@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from traces import TraceBuilder
 
 from tare.errors import BadInput
-from tare.trace import tables, window
+from tare.trace import stream, tables
 from tare.trace.read import read
 
 
@@ -93,7 +93,7 @@ def test_pieces_of_any_size_give_the_same(
     builder.op('}],{"\\', 90, 91)
     builder.op(escape, 92, 93)
     path = builder.write(tmp_path / "t.json")
-    monkeypatch.setattr(window, "CHUNK", size)
+    monkeypatch.setattr(stream, "CHUNK", size)
     trace = read(path)
     # What would steer a terminal is read as a mark for it.
     shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in escape)
@@ -187,10 +187,10 @@ def test_numbers_that_are_none_or_beyond_all_bounds_are_one_line(tmp_path: Path,
 
 def test_an_event_larger_than_the_window(tmp_path: Path) -> None:
     builder = small()
-    builder.op("x" * (5 * window.CHUNK), 90, 91)
+    builder.op("x" * (5 * stream.CHUNK), 90, 91)
     builder.op("after", 92, 93)
     trace = read(builder.write(tmp_path / "t.json"))
-    assert [len(trace.name(trace.operators, row)) for row in (2, 3)] == [5 * window.CHUNK, 5]
+    assert [len(trace.name(trace.operators, row)) for row in (2, 3)] == [5 * stream.CHUNK, 5]
 
 
 def test_a_comma_behind_the_last_event_is_forgiven(tmp_path: Path) -> None:

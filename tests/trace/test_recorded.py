@@ -8,8 +8,8 @@ import pytest
 from tare.records.codec import read_records
 from tare.records.figures import gross
 from tare.trace.breakdown import Breakdown, breakdown
-from tare.trace.hosttime import host_time
-from tare.trace.idle import Idle, explain_idle
+from tare.trace.host_time import host_time
+from tare.trace.idle import IdleTime, explain_idle
 from tare.trace.read import read
 from tare.trace.tables import Trace
 from tare.trace.waterfall import device_waterfall
@@ -20,7 +20,7 @@ NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.jso
 
 
 @cache
-def explained(name: str) -> tuple[Trace, Breakdown, Idle]:
+def explained(name: str) -> tuple[Trace, Breakdown, IdleTime]:
     trace = read(FOLDER / f"{name}.json.gz")
     parts, idle = breakdown(trace), explain_idle(trace)
     assert parts is not None
@@ -85,11 +85,11 @@ def test_many_streams_are_one_device_that_computes_as_long_as_its_graph_takes() 
 @pytest.mark.parametrize(
     ("name", "part", "at_least"),
     [
-        ("habit-starved-loader", "data loading", 0.7),
-        ("habit-python-between-kernels-stack", "python", 0.8),
-        ("habit-pageable-copy", "movement", 0.6),
-        ("habit-fp32-matmul-tf32-off", "active", 0.9),
-        ("habit-recompile", "dispatch", 0.9),
+        ("inefficient-starved-loader", "data loading", 0.7),
+        ("inefficient-python-between-kernels-stack", "python", 0.8),
+        ("inefficient-pageable-copy", "movement", 0.6),
+        ("inefficient-fp32-matmul-tf32-off", "active", 0.9),
+        ("inefficient-recompile", "dispatch", 0.9),
         ("resnet50-train-b32-eager-amp", "dispatch", 0.4),
     ],
 )
@@ -101,9 +101,9 @@ def test_copies_are_told_apart() -> None:
     def of(name: str) -> set[tuple[str, str, int]]:
         return {(c.direction, c.memory, c.bytes) for c in explained(name)[1].copies}
 
-    assert of("habit-pageable-copy") == {("host to device", "pageable", 2 * 64 * 2**20)}
-    assert of("habit-pinned-exposed-copy") == {("host to device", "pinned", 2 * 64 * 2**20)}
-    assert {(direction, memory) for direction, memory, _ in of("habit-parameter-ping-pong")} == {
+    assert of("inefficient-pageable-copy") == {("host to device", "pageable", 2 * 64 * 2**20)}
+    assert of("inefficient-pinned-exposed-copy") == {("host to device", "pinned", 2 * 64 * 2**20)}
+    assert {(direction, memory) for direction, memory, _ in of("inefficient-parameter-ping-pong")} == {
         ("host to device", "pageable"),
         ("device to host", "pageable"),
     }
@@ -112,7 +112,7 @@ def test_copies_are_told_apart() -> None:
 
 
 def test_the_line_that_holds_the_device_up_is_named() -> None:
-    _, _, idle = explained("habit-python-between-kernels-stack")
+    _, _, idle = explained("inefficient-python-between-kernels-stack")
     worst = next(cause for cause in idle.causes if cause.cause == "python").places[0]
     assert worst.where == "record_traces.py(118): python_bound"
     assert worst.idle > 0.8 * idle.idle * 0.9

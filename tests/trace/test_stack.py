@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare.measure.call_stack import Part, Stack, choose, part_of, read_stacks
 from tare.report.frames import short
-from tare.trace.call_stack import Part, Stack, choose, part_of, read_stacks
 
 TORCH = "/site-packages/torch/lib/libtorch_cpu.so"
 OWNERS: list[tuple[str, str, Part]] = [

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.trace.nesting import enclosed, nest, order
-from tare.trace.timeline import NOBODY, flatten
+from tare.trace.nesting import NO_OWNER, clip_to_parents, flatten, nest, order
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)), max_size=12)
 
@@ -13,7 +12,7 @@ spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)), max_size=12)
 def by_hand(starts: list[int], ends: list[int], moment: int) -> int:
     """Rows are in order; one that starts within another is cut at its end; the last that holds is innermost."""
     stack: list[tuple[int, int]] = []
-    owner = NOBODY
+    owner = NO_OWNER
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
         while stack and stack[-1][0] <= start:
             stack.pop()
@@ -31,7 +30,7 @@ def test_owners(chosen: list[tuple[int, int]]) -> None:
     rows = order(start, end)
     start, end = start[rows], end[rows]
     parent, _ = nest(np.zeros(len(start), dtype=np.int64), start, end)
-    line = flatten(np.arange(len(start)), start, enclosed(end, parent), parent)
+    line = flatten(np.arange(len(start)), start, clip_to_parents(end, parent), parent)
     for moment in range(46):
         found = int(line.owner[np.searchsorted(line.start, moment, side="right") - 1])
         assert found == by_hand(start.tolist(), end.tolist(), moment)
@@ -44,7 +43,7 @@ def test_cutting_loses_nothing(chosen: list[tuple[int, int]], wanted: list[tuple
     rows = order(start, end)
     start, end = start[rows], end[rows]
     parent, _ = nest(np.zeros_like(start), start, end)
-    line = flatten(np.arange(len(start)), start, enclosed(end, parent), parent)
+    line = flatten(np.arange(len(start)), start, clip_to_parents(end, parent), parent)
     begin = np.array([at for at, _ in wanted], dtype=np.int64)
     finish = begin + np.array([length for _, length in wanted], dtype=np.int64)
     piece, from_, to, _ = line.cut(begin, finish)

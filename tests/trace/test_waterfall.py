@@ -8,8 +8,8 @@ from traces import TraceBuilder
 from tare.records.work import OperatorWork, Work
 from tare.trace.breakdown import breakdown
 from tare.trace.idle import explain_idle
-from tare.trace.roofline import find_floor
-from tare.trace.waterfall import BUSY, Waterfall, apportion, device_waterfall, difference, lowered
+from tare.trace.roofline import compute_roofline
+from tare.trace.waterfall import BUSY, Waterfall, apportion, device_waterfall, lower_roofline, waterfall_difference
 
 PEAKS = make_peaks("cuda")
 WORK = Work(
@@ -33,8 +33,8 @@ def waterfall(gross: int, work: Work | None = WORK, rung: str = "eager") -> Wate
     parts, idle = breakdown(trace), explain_idle(trace)
     assert parts is not None
     assert idle is not None
-    floor = find_floor(work, PEAKS, "fp32", rung) if work else None
-    made = device_waterfall("test", gross, parts, idle, floor)
+    roofline = compute_roofline(work, PEAKS, "fp32", rung) if work else None
+    made = device_waterfall("test", gross, parts, idle, roofline)
     assert sum(segment.ns for segment in made.segments) == gross
     return made
 
@@ -43,10 +43,10 @@ def times(made: Waterfall) -> dict[str, int]:
     return {segment.name: segment.ns for segment in made.segments}
 
 
-def test_floor_roofline_and_scale() -> None:
+def test_roofline_roofline_and_scale() -> None:
     """FLOPs take 6 us; operator by operator 3 + 3 + 2. Gross is half the profile: only idle shrinks."""
     assert times(waterfall(50_000)) == {
-        "floor": 6000, "kernel inefficiency": 12_000, "unfused traffic": 2000, "movement": 20_000,
+        "roofline": 6000, "kernel inefficiency": 12_000, "unfused traffic": 2000, "movement": 20_000,
         # 10 us of idle time for 60: Python 10, dispatch 10, launch gaps 10, tail 30.
         "python": 1667, "dispatch": 1667, "launch gaps": 1666, "tail": 5000,
     }  # fmt: skip
@@ -73,34 +73,34 @@ def test_a_rung_that_fuses_has_no_unfused_traffic() -> None:
     assert any("fuses" in note for note in made.notes)
 
 
-def test_a_floor_above_the_kernels_is_cut_and_said() -> None:
+def test_a_roofline_above_the_kernels_is_cut_and_said() -> None:
     much = Work(operators=WORK.operators * 10, read=0, written=0, uncounted=["aten::lstm"])
     made = waterfall(50_000, much)
-    assert (made.find("floor"), made.find("kernel inefficiency")) == (20_000, 0)
+    assert (made.find("roofline"), made.find("kernel inefficiency")) == (20_000, 0)
     assert any("more than the kernels took" in note for note in made.notes)
     assert any("aten::lstm" in note for note in made.notes)
 
 
 def test_the_difference_adds_up_to_the_difference_of_gross() -> None:
     one, other = waterfall(50_000), waterfall(45_000, rung="compile")
-    found = difference(one, other)
+    found = waterfall_difference(one, other)
     assert sum(part.removed for part in found) == 5000
     assert {part.name: part.removed for part in found}["unfused traffic"] == 2000
 
 
-def test_a_floor_that_another_rung_went_under_is_the_floor_of_neither() -> None:
+def test_a_roofline_that_another_rung_went_under_is_the_roofline_of_neither() -> None:
     """30 µs of work at the peaks. One rung's kernels took 20 µs of it, another's 40: both stand on 20."""
     much = Work(operators=WORK.operators * 5, read=0, written=0)
-    floor = find_floor(much, PEAKS, "fp32", "eager")
-    assert floor is not None
+    roofline = compute_roofline(much, PEAKS, "fp32", "eager")
+    assert roofline is not None
     fast, slow = waterfall(50_000, much), waterfall(200_000, much)
-    assert (fast.find("floor"), slow.find("floor")) == (20_000, 30_000)
-    shared = lowered(slow, floor, fast.find("floor"))
-    assert (shared.find("floor"), shared.net, shared.gross) == (20_000, slow.net, slow.gross)
+    assert (fast.find("roofline"), slow.find("roofline")) == (20_000, 30_000)
+    shared = lower_roofline(slow, roofline, fast.find("roofline"))
+    assert (shared.find("roofline"), shared.net, shared.gross) == (20_000, slow.net, slow.gross)
     assert sum(segment.ns for segment in shared.segments) == 200_000
-    assert {part.name: part.removed for part in difference(fast, shared)}["floor"] == 0
+    assert {part.name: part.removed for part in waterfall_difference(fast, shared)}["roofline"] == 0
     assert any("0.02 ms" in note for note in shared.notes)
-    assert lowered(fast, floor, 20_000) == fast
+    assert lower_roofline(fast, roofline, 20_000) == fast
 
 
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**12), min_size=1, max_size=9))

@@ -11,14 +11,13 @@ from tare.commands.traces import profile_case
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
-from tare.findings.amounts import Weighed
-from tare.findings.changes import Change, changes, weigh_both
-from tare.findings.context import Scene
+from tare.findings.context import Context
+from tare.findings.trace_diff import StepTimes, TraceChange, diff_traces, step_times_of
 from tare.guard.changes import CaseChange, Differing, Report
 from tare.report.files import replacing
 from tare.system.home import differences_path
 from tare.trace.read import read
-from tare.trace.windows import usual
+from tare.trace.windows import select_steps
 
 # A night that is all red needs no fifty profiles.
 MOST_CASES = 4
@@ -61,31 +60,31 @@ def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> 
     parsed = Case.parse(case.case)
     step = next((change for change in case.changes if change.metric == "gross"), None)
     grosses = (step.a, step.b) if step else (None, None)
-    scenes: tuple[list[Scene], list[Scene]] = ([], [])
+    contexts: tuple[list[Context], list[Context]] = ([], [])
     for number in range(PROFILES):
         # The sides are now and before, the records before and now.
         for (executor, launcher), record, gross, found in zip(
-            reversed(sides), case.records, grosses, scenes, strict=True
+            reversed(sides), case.records, grosses, contexts, strict=True
         ):
             name = f"{record}-{number}" if number else record
             # What an interrupted check has profiled is still there.
             path = profile_case(executor, parsed, name, stacks=False, launcher=launcher, again=False).trace
-            found.append(Scene(usual(read(path)), gross))
+            found.append(Context(select_steps(read(path)), gross))
             if number:
                 spare.append(path)
-    differing = step_differences(*scenes, any(c.unit == "s" for c in case.regressions))
+    differing = step_differences(*contexts, any(c.unit == "s" for c in case.regressions))
     # Without it, a second report only takes longer.
     with contextlib.suppress(OSError), replacing(kept) as partial:
         partial.write_bytes(msgspec.json.encode(differing))
     return differing
 
 
-def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool) -> list[Differing]:
+def step_differences(before: Sequence[Context], now: Sequence[Context], slower: bool) -> list[Differing]:
     """What a step does otherwise than before, and what takes a good part of the time by which it changed, by as
     many profiles of each. Where it is `slower`, what takes more time than before comes first: what takes less is
     not why."""
-    weighed = weigh_both(before, now)
-    found = changes(before[0], now[0], weighed)
+    weighed = step_times_of(before, now)
+    found = diff_traces(before[0], now[0], weighed)
     least = LEAST_OF_CHANGE * abs(found.after_step_s - found.before_step_s)
     slowed = grown(*weighed) if slower else []
     known = {one.name for one in slowed}
@@ -101,12 +100,14 @@ def step_differences(before: Sequence[Scene], now: Sequence[Scene], slower: bool
     return slowed + [_differing(one) for one in listed]
 
 
-def grown(one: Weighed, other: Weighed) -> list[Differing]:
+def grown(one: StepTimes, other: StepTimes) -> list[Differing]:
     """The operators that a user calls, as often as before, and that take a good part of what a step takes longer:
     on a GPU with all that they launch, on a CPU with all that they call. A profile of a few steps is noisy: what
     grew less, or no more than it differs from step to step, is not named."""
     on_gpu = bool(other.kernels)
-    was, now = (one.launched, other.launched) if on_gpu else (one.whole, other.whole)
+    was, now = (
+        (one.device_outermost, other.device_outermost) if on_gpu else (one.host_outermost, other.host_outermost)
+    )
     more = {
         name: now[name].seconds - before.seconds
         for name, before in was.items()
@@ -134,9 +135,9 @@ def _calls(number: float) -> float:
     return round(number, 6)
 
 
-def _differing(change: Change) -> Differing:
+def _differing(change: TraceChange) -> Differing:
     return Differing(
-        what=change.what,
+        what=change.kind,
         name=change.name,
         status=change.status,
         before_calls=_calls(change.before_calls),

@@ -9,21 +9,21 @@ from tare.commands.explained import SAME
 from tare.commands.records import find_records, no_record
 from tare.commands.traces import is_trace
 from tare.errors import BadInput
-from tare.findings.changes import Changes, changes
-from tare.findings.context import Scene
+from tare.findings.context import Context
+from tare.findings.trace_diff import TraceDiff, diff_traces
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
 from tare.system.home import trace_paths
-from tare.trace.explanation import device_name, recorded_gross
+from tare.trace.metadata import device_name, recorded_gross
 from tare.trace.read import read
-from tare.trace.windows import usual
+from tare.trace.windows import select_steps
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
     """`records` for two records, `trace` for two traces, and for two records of which both kept one."""
 
     records: RecordChanges | None = None
-    trace: Changes | None = None
+    trace: TraceDiff | None = None
     notes: list[str] = []
 
     def document(self) -> dict[str, Any]:
@@ -33,11 +33,11 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(before: str, after: str, store: str | None) -> Diff:
     kinds = [is_trace(term) for term in (before, after)]
     if all(kinds):
-        scenes = [_scene(Path(term), None) for term in (before, after)]
-        places = [_place(scene) for scene in scenes]
+        contexts = [_context(Path(term), None) for term in (before, after)]
+        places = [_place(context) for context in contexts]
         differ = places[0] != places[1]
         notes = [f"not the same device: A ran on {places[0]}, B on {places[1]}"] if differ else []
-        return Diff(trace=changes(scenes[0], scenes[1]), notes=notes)
+        return Diff(trace=diff_traces(contexts[0], contexts[1]), notes=notes)
     if any(kinds):
         record = before if kinds[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
@@ -54,7 +54,7 @@ def diff(before: str, after: str, store: str | None) -> Diff:
         return Diff(records=found, notes=troubles + missing)
     times = [next((f for f in found.figures if f.name == "gross"), None)] * 2
     grosses = (times[0].before if times[0] else None, times[1].after if times[1] else None)
-    traces = changes(_scene(kept[0], grosses[0]), _scene(kept[1], grosses[1]))
+    traces = diff_traces(_context(kept[0], grosses[0]), _context(kept[1], grosses[1]))
     return Diff(records=found, trace=traces, notes=troubles)
 
 
@@ -67,16 +67,16 @@ def _trouble(record: Record) -> str:
     return ""
 
 
-def _scene(path: Path, gross_s: float | None) -> Scene:
-    trace = usual(read(path))
+def _context(path: Path, gross_s: float | None) -> Context:
+    trace = select_steps(read(path))
     recorded = recorded_gross(trace)
-    return Scene(trace, gross_s or (recorded / 1e9 if recorded else None))
+    return Context(trace, gross_s or (recorded / 1e9 if recorded else None))
 
 
-def _place(scene: Scene) -> str:
-    if not scene.trace.has_device:
+def _place(context: Context) -> str:
+    if not context.trace.has_device:
         return "the host alone"
-    return device_name(scene.trace) or "a device without a name"
+    return device_name(context.trace) or "a device without a name"
 
 
 def _record(term: str, store: str | None) -> Record:

@@ -15,7 +15,7 @@ from tare.cases.options import Options
 from tare.cases.plan import Plan
 from tare.commands.explained import SAME, Explained, compare
 from tare.commands.peaks import measure_and_keep
-from tare.commands.run import Session, terminable
+from tare.commands.run import Session
 from tare.commands.traces import profile_case, unseen
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
@@ -26,10 +26,11 @@ from tare.protocol.messages import Counted, Probed
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
-from tare.store.run_lock import Claims
-from tare.trace.explanation import About, Explanation, explain, on_one_floor
+from tare.store.run_lock import RunLocks
+from tare.system.processes import interruptible
+from tare.trace.explanation import About, Explanation, explain, share_roofline
 from tare.trace.read import read
-from tare.trace.roofline import find_floor
+from tare.trace.roofline import compute_roofline
 from tare.workloads import get_workload
 
 
@@ -53,13 +54,13 @@ def explain_plan(
     explains it."""
     session = Session(plan, options, quick, store, show_progress, unwanted=unseen)
     with (
-        Claims() as claims,
-        session.measured(wish.resume, False, claims, wish.recorded) as (outcome, executor, probed, tell),
+        RunLocks() as run_locks,
+        session.measured(wish.resume, False, run_locks, wish.recorded) as (run, executor, probed, tell),
     ):
-        if outcome.interrupted:
-            return Explained(explanations=[], diagnoses=[], recorded=outcome.recorded, interrupted=True)
-        made = _Explaining(executor, probed, tell, wish).explain(outcome.records)
-        made.recorded, made.skipped = outcome.recorded, [*outcome.skipped, *made.skipped]
+        if run.interrupted:
+            return Explained(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
+        made = _Explaining(executor, probed, tell, wish).explain(run.records)
+        made.recorded, made.skipped = run.recorded, [*run.skipped, *made.skipped]
         return made
 
 
@@ -77,7 +78,7 @@ class _Explaining:
 
     def explain(self, records: list[Record]) -> Explained:
         try:
-            with terminable():
+            with interruptible():
                 # What is compared comes last, when there is something to compare it with.
                 for record in sorted(records, key=lambda record: record.case.rung == self._wish.against):
                     self._try(record)
@@ -107,10 +108,10 @@ class _Explaining:
         self._made.diagnoses.append(diagnosis)
 
     def _compare(self) -> None:
-        """What takes several rungs: the floor on which they all stand, and what one removed of another."""
+        """What takes several rungs: the roofline on which they all stand, and what one removed of another."""
         made = self._made.explanations
         for rungs in self._same.values():
-            for at, levelled in zip(rungs, on_one_floor([made[i] for i in rungs]), strict=True):
+            for at, levelled in zip(rungs, share_roofline([made[i] for i in rungs]), strict=True):
                 made[at] = levelled
             first, *others = rungs
             for at in others:
@@ -130,8 +131,8 @@ class _Explaining:
             self._counted[case.ladder] = profile.work
         trace, stacks = read(profile.trace), read(profile.stacks) if self._wish.stacks else None
         work = self._work_of(case)
-        floor = find_floor(work, peaks, case.precision, case.rung) if work else None
-        found = explain(trace, about, floor, stacks)
+        roofline = compute_roofline(work, peaks, case.precision, case.rung) if work else None
+        found = explain(trace, about, roofline, stacks)
         if record.parity.status not in SAME:
             differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
             found = msgspec.structs.replace(found, notes=[differs, *found.notes], differs=record.parity.status)
@@ -167,6 +168,6 @@ def _about(record: Record) -> About:
 
 
 def _count(executor: LocalExecutor, case: Case) -> Work | None:
-    """The work of one step; None where it cannot be counted: then there is no floor, and the rest stands."""
+    """The work of one step; None where it cannot be counted: then there is no roofline, and the rest stands."""
     counted = executor.ask(CountJob(case=case), Counted, Options(), case.device)
     return None if isinstance(counted, Failure) else counted.work

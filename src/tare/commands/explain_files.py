@@ -11,10 +11,10 @@ from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.measure.peak_store import peaks_of_gpu
 from tare.records.work import Peaks
 from tare.report.terminal import make_console
-from tare.trace.explanation import About, Explanation, device_name, explain, recorded_gross
+from tare.trace.explanation import About, Explanation, explain
+from tare.trace.metadata import RecordingInfo, device_name, recorded_gross, recording_info
 from tare.trace.read import read
-from tare.trace.recording_info import Own, own_marks
-from tare.trace.roofline import Floor, find_floor
+from tare.trace.roofline import Roofline, compute_roofline
 from tare.trace.tables import Trace
 from tare.workloads import all_workloads
 
@@ -38,8 +38,8 @@ def explain_files(paths: list[str], against: str | None = None) -> Explained:
             if device not in ceilings:
                 ceilings[device] = peaks_of_gpu(device) if device else None
             peaks = ceilings[device]
-            mine = own_marks(trace)
-            one = explain(trace, _about(mine, name, gross_ns), _floor(mine, peaks))
+            mine = recording_info(trace)
+            one = explain(trace, _about(mine, name, gross_ns), _roofline(mine, peaks))
             diagnosis = diagnose(trace, gross_ns / 1e9 if gross_ns else None, peaks, before=before)
             found.append(_priced(one, diagnosis, peaks))
             diagnoses.append(diagnosis)
@@ -62,7 +62,7 @@ def _titles(paths: list[str]) -> list[str]:
     ]
 
 
-def _about(mine: Own | None, title: str, gross_ns: int | None) -> About:
+def _about(mine: RecordingInfo | None, title: str, gross_ns: int | None) -> About:
     """What a trace says of itself, if it is one of tare's."""
     if mine is None:
         return About(title=title, gross=gross_ns)
@@ -78,13 +78,13 @@ def _about(mine: Own | None, title: str, gross_ns: int | None) -> About:
     )
 
 
-def _floor(mine: Own | None, peaks: Peaks | None) -> Floor | None:
-    return find_floor(mine.work, peaks, mine.precision, mine.rung) if mine and mine.work and peaks else None
+def _roofline(mine: RecordingInfo | None, peaks: Peaks | None) -> Roofline | None:
+    return compute_roofline(mine.work, peaks, mine.precision, mine.rung) if mine and mine.work and peaks else None
 
 
 def _priced(one: Explanation, diagnosis: Diagnosis, peaks: Peaks | None) -> Explanation:
     """Says by which peaks a trace is priced: they need not be those of its machine."""
-    if peaks is None or not (diagnosis.findings or one.floor):
+    if peaks is None or not (diagnosis.findings or one.roofline):
         return one
     where = peaks.environment.circumstances.get("host", "an unnamed machine")
     note = f"prices by the peaks of the {one.device} of {where}, measured on {peaks.created[:10]} (tare peaks)"

@@ -9,8 +9,8 @@ from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks
 from tare.report.overview import ReusedRecords
 from tare.trace.explanation import Explanation
-from tare.trace.group import Breakdowns, group
-from tare.trace.waterfall import Against, difference
+from tare.trace.group import GroupBreakdown, group_breakdowns
+from tare.trace.waterfall import WaterfallDifference, waterfall_difference
 
 # What a rung's parity says where it computes what the others do, as far as anybody knows.
 SAME = ("same", "unchecked")
@@ -25,7 +25,7 @@ class Explained(msgspec.Struct, kw_only=True):
     failed: dict[str, str] = {}
     # Combinations that are impossible here, and rungs that no profiler sees into; and why.
     skipped: list[Skip] = []
-    against: list[Against] = []
+    against: list[WaterfallDifference] = []
     peaks: list[Peaks] = []
     # Where records of earlier runs were asked for.
     recorded: ReusedRecords | None = None
@@ -36,10 +36,10 @@ class Explained(msgspec.Struct, kw_only=True):
         return 130 if self.interrupted else 1 if self.failed or not self.explanations else 0
 
     @property
-    def breakdowns(self) -> Breakdowns | None:
+    def breakdowns(self) -> GroupBreakdown | None:
         """Side by side, where several workloads were explained on a device: a host alone has no such parts."""
         several = len({one.workload or one.title for one in self.explanations}) > 1
-        made = group(self.explanations, self.failed) if several else None
+        made = group_breakdowns(self.explanations, self.failed) if several else None
         return made if made and made.bars else None
 
     def document(self) -> dict[str, Any]:
@@ -49,12 +49,16 @@ class Explained(msgspec.Struct, kw_only=True):
         return fields | {"breakdowns": self.breakdowns, "peaks": self.peaks, "interrupted": self.interrupted}
 
 
-def compare(one: Explanation, other: Explanation) -> list[Against]:
+def compare(one: Explanation, other: Explanation) -> list[WaterfallDifference]:
     """What the other step removed, cause by cause; nothing where a gross is unknown, for then no time is."""
     if one.waterfall.profiled or other.waterfall.profiled:
         return []
     names = [explanation.rung or explanation.title for explanation in (one, other)]
-    return [Against(one=names[0], other=names[1], parts=difference(one.waterfall, other.waterfall))]
+    return [
+        WaterfallDifference(
+            one=names[0], other=names[1], parts=waterfall_difference(one.waterfall, other.waterfall)
+        )
+    ]
 
 
 # FIXME

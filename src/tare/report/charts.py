@@ -8,12 +8,12 @@ from tare.report.explain import percent
 from tare.report.numbers import seconds, unit_of
 from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
 from tare.system.text import ending
-from tare.trace.group import PARTS, Bar
+from tare.trace.group import PARTS, WorkloadShares
 from tare.trace.waterfall import MEANING, ORDER, Waterfall
 
 # Where there is no device, operators do what kernels do on one.
 ON_HOST = {
-    "kernels": "operators compute (no floor: nothing was counted, or no peaks are known)",
+    "kernels": "operators compute (no roofline: nothing was counted, or no peaks are known)",
     "kernel inefficiency": "operators that take longer than their operations and bytes would",
     "unfused traffic": "results written to memory and read again because operators are not fused",
 }
@@ -84,7 +84,7 @@ def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str, on_
     return svg(width, top + plot + foot, body)
 
 
-def breakdown_svg(bars: Sequence[Bar], title: str) -> str:
+def breakdown_svg(bars: Sequence[WorkloadShares], title: str) -> str:
     """One bar a workload, divided into active, movement and idle (figures 1 and 2 of the TorchBench paper)."""
     several = len({one.rung for one in bars}) > 1
     labels = [f"{one.workload} on {one.rung}" if several else one.workload for one in bars]

@@ -2,7 +2,7 @@
 
 # After the palette of Okabe and Ito (2008), with shades of green for what the device computes.
 COLOURS = {
-    "floor": "#00573f",
+    "roofline": "#00573f",
     "kernel inefficiency": "#009e73",
     "unfused traffic": "#7fd6b8",
     "kernels": "#009e73",

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.findings.changes import Change, Changes
+from tare.findings.trace_diff import TraceChange, TraceDiff
 from tare.records.changes import FigureChange, RecordChanges
 from tare.report.findings import finding_rows
 from tare.report.numbers import seconds, size
 from tare.report.table import FittingTable, simple_table
 from tare.system.text import beginning
-from tare.trace.kernel_names import short_name
+from tare.trace.names import short_name
 
 PROFILED = "gross is not known of both: host times are the profiler's, longer than they are without it"
 SHARES = "of the host's time a profiler only knows the shares: host times are those shares of gross"
@@ -19,7 +19,7 @@ STYLE = {"slower": "red", "appeared": "yellow", "vanished": "green", "faster": "
 
 
 def diff_view(
-    records: RecordChanges | None, trace: Changes | None, notes: Sequence[str], rows: int
+    records: RecordChanges | None, trace: TraceDiff | None, notes: Sequence[str], rows: int
 ) -> RenderableType:
     parts: list[RenderableType] = []
     if records:
@@ -55,7 +55,7 @@ def _verdict(figure: FigureChange) -> str:
     return "a clear difference" if figure.clear else "within the noise"
 
 
-def changes_view(found: Changes, rows: int) -> RenderableType:
+def changes_view(found: TraceDiff, rows: int) -> RenderableType:
     head = simple_table("a step", "A", "B", right=slice(1, None))
     whole = "as profiled" if found.profiled else "gross"
     head.add_row(whole, seconds(found.before_step_s), seconds(found.after_step_s))
@@ -70,14 +70,14 @@ def changes_view(found: Changes, rows: int) -> RenderableType:
     return Group(*parts)
 
 
-def _table(title: str, changes: Sequence[Change], rows: int) -> RenderableType:
+def _table(title: str, changes: Sequence[TraceChange], rows: int) -> RenderableType:
     if not changes:
         return Text(f"{title}: no change", style="dim")
     cells = []
     for one in changes[:rows]:
         calls = f"{one.before_calls:.3g}→{one.after_calls:.3g}" if one.before_calls != one.after_calls else ""
         sign = "+" if one.difference_s > 0 else "-"
-        name = short_name(one.name) if one.what == "kernel" else one.name
+        name = short_name(one.name) if one.kind == "kernel" else one.name
         cells.append(
             (
                 Text(one.status, style=STYLE.get(one.status, "")),

@@ -7,11 +7,11 @@ from tare.report.colours import colour
 from tare.report.numbers import seconds, several, size
 from tare.report.table import FittingTable, Sized, fold
 from tare.system.text import ending
-from tare.trace.breakdown import Breakdown, Spread
+from tare.trace.breakdown import Breakdown, ShareRange
 from tare.trace.explanation import Explanation
-from tare.trace.hosttime import HostTime
-from tare.trace.idle import Idle
-from tare.trace.waterfall import Against, Waterfall
+from tare.trace.host_time import HostTime
+from tare.trace.idle import IdleTime
+from tare.trace.waterfall import Waterfall, WaterfallDifference
 
 # The longest and the shortest bar, and what stands beside it in a row.
 BAR, SHORTEST_BAR, BESIDE = 34, 4, 44
@@ -43,8 +43,8 @@ def summary(one: Explanation) -> str:
     said = "a profiled step" if fall.profiled else f"gross {seconds(fall.gross / 1e9)} a step"
     said += f", of which the {'device' if one.breakdown else 'operators'} compute{'s' if one.breakdown else ''} "
     said += percent(fall.net / fall.gross) if fall.gross else "nothing"
-    if one.floor and not one.floor.uncounted and not one.floor.unpriced:
-        said += f"; the floor ({one.floor.bound}-bound) is {percent(fall.find('floor') / fall.gross)}"
+    if one.roofline and not one.roofline.uncounted and not one.roofline.without_peak:
+        said += f"; the roofline ({one.roofline.bound}-bound) is {percent(fall.find('roofline') / fall.gross)}"
     return said
 
 
@@ -113,12 +113,12 @@ def device_view(parts: Breakdown, fall: Waterfall) -> RenderableType:
     return Group(*lines)
 
 
-def idle_view(idle: Idle, named: Idle | None = None) -> RenderableType:
+def idle_view(idle: IdleTime, named: IdleTime | None = None) -> RenderableType:
     rows = [(*row[:3], ending(row[3], WHERE)) for row in idle_rows(idle, named)]
     return FittingTable(IDLE, rows, right=IDLE[1:3], folds={"why idle": 0, "at": 16})
 
 
-def idle_rows(idle: Idle, named: Idle | None = None) -> list[tuple[str, str, str, str]]:
+def idle_rows(idle: IdleTime, named: IdleTime | None = None) -> list[tuple[str, str, str, str]]:
     """The causes, and for each the places that hold most of it; from the trace with stacks where there is one."""
     rows = []
     for cause in sorted(idle.causes, key=lambda one: -one.idle):
@@ -145,12 +145,12 @@ def host_view(time: HostTime) -> RenderableType:
     return FittingTable(heads, rows, right=heads[1:], folds={heads[0]: 12})
 
 
-def against_view(found: Against) -> RenderableType:
+def against_view(found: WaterfallDifference) -> RenderableType:
     """What the other step removed, segment by segment."""
     return Sized(lambda width: _against(found, max((width - 38) // 2, 8)))
 
 
-def _against(found: Against, widest: int) -> FittingTable:
+def _against(found: WaterfallDifference, widest: int) -> FittingTable:
     heads, cells = against_cells(found)
     one, other = (fold(ending(name, 30), widest) for name in heads[1:3])
     rows: list[tuple[str | Text, ...]] = [*cells[:-1], tuple(Text(text, style="bold") for text in cells[-1])]
@@ -158,7 +158,7 @@ def _against(found: Against, widest: int) -> FittingTable:
     return FittingTable(fitting, rows, right=fitting[1:], folds={heads[0]: 0})
 
 
-def against_cells(found: Against) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def against_cells(found: WaterfallDifference) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The segments of both steps, and gross as the last row."""
     rows = [(part.name, *_times(part.ns, part.against, part.removed)) for part in found.parts]
     total = [sum(getattr(part, field) for part in found.parts) for field in ("ns", "against", "removed")]
@@ -170,7 +170,7 @@ def _times(ns: int, against: int, removed: int) -> tuple[str, str, str]:
     return one, other, f"-{less}" if removed < 0 else less
 
 
-def spread(shares: Spread) -> str:
+def spread(shares: ShareRange) -> str:
     if shares.most - shares.least < 0.0005:
         return percent(shares.median)
     return f"{percent(shares.median)} ({percent(shares.least)} to {percent(shares.most)})"

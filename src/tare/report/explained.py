@@ -18,13 +18,13 @@ from tare.report.table import Cell, FittingTable, Sized, fold
 from tare.report.terminal import make_console, skipped_view
 from tare.system.text import ending
 from tare.trace.explanation import Explanation
-from tare.trace.group import PARTS, UNKNOWN, Bar, Breakdowns, Mean
-from tare.trace.waterfall import ORDER, Against
+from tare.trace.group import PARTS, UNKNOWN, DomainShares, GroupBreakdown, WorkloadShares
+from tare.trace.waterfall import ORDER, WaterfallDifference
 
 # So many rungs fit side by side; the others follow in further tables.
 MOST_COLUMNS = 6
 # Where the first letter of a segment is another's too.
-LETTERS = {"floor": "F", "kernel inefficiency": "i", "data loading": "D"}
+LETTERS = {"roofline": "R", "kernel inefficiency": "i", "data loading": "D"}
 
 
 class Explained(Protocol):
@@ -39,9 +39,9 @@ class Explained(Protocol):
     @property
     def skipped(self) -> list[Skip]: ...
     @property
-    def against(self) -> list[Against]: ...
+    def against(self) -> list[WaterfallDifference]: ...
     @property
-    def breakdowns(self) -> Breakdowns | None: ...
+    def breakdowns(self) -> GroupBreakdown | None: ...
     @property
     def recorded(self) -> ReusedRecords | None: ...
     @property
@@ -136,16 +136,16 @@ def stacked(parts: Mapping[str, float], width: int) -> Text:
     return line
 
 
-def group_view(found: Breakdowns) -> RenderableType:
+def group_view(found: GroupBreakdown) -> RenderableType:
     """The shares of each workload, and their means by domain."""
     return Sized(lambda width: _group(found, max(min(24, width - 72), 8)))
 
 
-def _group(found: Breakdowns, room: int) -> RenderableType:
+def _group(found: GroupBreakdown, room: int) -> RenderableType:
     # Traces of other people's have neither.
     known = [name for name in ("rung", "mode") if any(getattr(one, name) for one in found.bars)]
 
-    def shares(one: Bar | Mean) -> list[str]:
+    def shares(one: WorkloadShares | DomainShares) -> list[str]:
         return [percent(getattr(one, part)) for part in PARTS]
 
     rows: list[list[Cell]] = []

@@ -7,16 +7,17 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.findings.diagnosis import Diagnosis
-from tare.findings.finding import Finding, bound_of
+from tare.findings.finding import Finding
 from tare.report.numbers import seconds, several, short_size, size
 from tare.report.sorting import check_column, memory, sorted_by
 from tare.report.table import FittingTable, Sized
 from tare.system.text import beginning, ending
-from tare.trace.kernel_names import short_name
 from tare.trace.kernel_table import Kernel
 from tare.trace.memory import HOST, MemoryUse
+from tare.trace.names import short_name
 from tare.trace.operator_table import Operator
 
+BOUNDS = {"": "", "at most": "≤ ", "at least": "≥ "}
 STYLE = {"high": "bold red", "medium": "yellow", "low": "dim"}
 MOST_ROWS = 15
 MOST_PLACES = 3
@@ -47,7 +48,7 @@ def findings_view(found: Diagnosis) -> RenderableType:
         return Text("no findings", style="green")
     step = "profiled step" if found.profiled else "step"
     head = (
-        f"findings: what fixing gives back of a {step} of {seconds(found.step_s)} (gains overlap, do not add them)"
+        f"findings: what fixing each saves of a {step} of {seconds(found.step_s)} (savings overlap: do not add them)"
     )
     return Group(Text(head, style="dim"), finding_rows(found.findings))
 
@@ -59,25 +60,25 @@ def finding_rows(findings: Sequence[Finding]) -> Table:
     table.add_column()
     for finding in findings:
         severity = Text(finding.severity, style=STYLE[finding.severity])
-        table.add_row(severity, gain(finding), Group(*_finding(finding)))
+        table.add_row(severity, saving(finding), Group(*_finding(finding)))
     return table
 
 
 def _finding(finding: Finding) -> list[Text]:
     lines = [Text(finding.rule, style="bold").append(f": {finding.summary}", style="not bold")]
     lines.append(Text(f"→ {finding.remedy}"))
-    for place in finding.places[:MOST_PLACES]:
+    for place in finding.locations[:MOST_PLACES]:
         often = f" ({place.count:.3g} a step)" if place.count else ""
         lines.append(Text(f"at {ending(place.where, PLACE - len(often))}{often}", style="dim"))
-    if len(finding.places) > MOST_PLACES:
-        lines.append(Text(f"and {len(finding.places) - MOST_PLACES} more places", style="dim"))
+    if len(finding.locations) > MOST_PLACES:
+        lines.append(Text(f"and {len(finding.locations) - MOST_PLACES} more places", style="dim"))
     return lines
 
 
-def gain(finding: Finding) -> str:
-    if finding.gain_s is None or finding.gain_share is None:
-        return "not priced"
-    return f"{bound_of(finding, '≤ ', '≥ ')}{seconds(finding.gain_s)} {finding.gain_share:.0%}"
+def saving(finding: Finding) -> str:
+    if finding.saving_s is None or finding.saving_share is None:
+        return "unknown"
+    return f"{BOUNDS[finding.bound]}{seconds(finding.saving_s)} {finding.saving_share:.0%}"
 
 
 def operators_view(operators: Sequence[Operator], steps: int, rows: int = MOST_ROWS) -> RenderableType:

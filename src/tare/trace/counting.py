@@ -1,8 +1,6 @@
-"""How much an operator computes and touches, where its recorded shapes say so: FLOPs and bytes, None where they
-do not.
+"""The FLOPs and bytes of an operator, from the shapes that the profiler recorded (record_shapes=True).
 
-A multiply and an add are two FLOPs. Shapes are the profiler's (record_shapes=True); nothing is guessed without
-them.
+A multiply and an add are two FLOPs. The result is None where the shapes do not determine it.
 """
 
 from math import prod
@@ -10,12 +8,12 @@ from typing import Any, NamedTuple
 
 from tare.trace.tables import Trace
 
-ITEM = {
+ITEM_BYTES = {
     "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "short": 2,
     "bool": 1, "unsigned char": 1, "signed char": 1, "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1,
     "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
-# Where the two factors of a matrix product stand among the inputs.
+# The position of the first of the two factors of a matrix product among the inputs.
 _FACTORS = {
     "aten::mm": 0, "aten::bmm": 0, "aten::_int_mm": 0, "aten::_scaled_mm": 0, "aten::addmm": 1, "aten::baddbmm": 1,
     "aten::_addmm_activation": 1,
@@ -23,7 +21,7 @@ _FACTORS = {
 PRODUCTS = tuple(_FACTORS)
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward", "aten::cudnn_convolution")
 RECURRENT = ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
-# Each element of the inputs is read once and each of the (broadcast) output written once.
+# Each element of the inputs is read once and each element of the (broadcast) output is written once.
 _POINTWISE_NAMES = (
     "add", "sub", "mul", "div", "relu", "clamp", "clamp_min", "clamp_max", "sigmoid", "tanh", "gelu", "silu",
     "exp", "log", "sqrt", "rsqrt", "neg", "abs", "pow", "where", "maximum", "minimum", "eq", "ne", "lt", "gt",
@@ -36,7 +34,7 @@ _WRITING = {"aten::fill_", "aten::zero_"}
 
 
 class Product(NamedTuple):
-    """A matrix product of `batch` times (m x k) by (k x n), its element type, and the strides of its factors."""
+    """`batch` matrix products (m x k) by (k x n), their element type, and the strides of the factors."""
 
     batch: int
     m: int
@@ -51,7 +49,7 @@ class Product(NamedTuple):
 
 
 def product(trace: Trace, row: int) -> Product | None:
-    """The matrix product that an operator is."""
+    """The shape of an operator that is a matrix product; None for any other."""
     table = trace.operators
     first = _FACTORS.get(trace.name(table, row))
     dims, kinds = shapes(trace, row), types(trace, row)
@@ -67,9 +65,9 @@ def product(trace: Trace, row: int) -> Product | None:
 
 
 def flops(trace: Trace, row: int) -> int | None:
-    """Of a matrix product, a convolution or a recurrent layer."""
-    if found := product(trace, row):
-        return found.flops
+    """The FLOPs of a matrix product, a convolution or a recurrent layer."""
+    if matrix_product := product(trace, row):
+        return matrix_product.flops
     name = trace.name(trace.operators, row)
     if name not in CONVOLUTIONS + RECURRENT:
         return None
@@ -90,20 +88,19 @@ def _forward(name: str, x: list[int], weight: list[int], values: Any) -> int | N
     if name == "aten::convolution" and str(values[6:7]) not in ("['False']", "[]"):
         return None
     stride, padding, dilation = (3, 4, 5) if name == "aten::convolution" else (3, 2, 4)
-    lists = [_numbers(values[at], len(x) - 2) for at in (stride, padding, dilation)]
-    if any(one is None for one in lists):
+    strides, pads, dilations = (_numbers(values[at], len(x) - 2) for at in (stride, padding, dilation))
+    if strides is None or pads is None or dilations is None:
         return None
-    steps, pads, spreads = (one or [] for one in lists)
-    out = [
+    output = [
         (size + 2 * pad - spread * (kernel - 1) - 1) // step + 1
-        for size, kernel, step, pad, spread in zip(x[2:], weight[2:], steps, pads, spreads, strict=True)
+        for size, kernel, step, pad, spread in zip(x[2:], weight[2:], strides, pads, dilations, strict=True)
         if step > 0
     ]
-    return 2 * x[0] * prod(out) * prod(weight)
+    return 2 * x[0] * prod(output) * prod(weight)
 
 
 def _backward(dims: list[list[int]], values: Any) -> int | None:
-    """The gradients of input and weight cost as much as the forward each, from the output's gradient's shape."""
+    """The gradients of input and weight cost as much as the forward pass each."""
     grad, weight = dims[0], dims[2]
     if len(grad) < 3 or len(weight) != len(grad):
         return None
@@ -113,10 +110,10 @@ def _backward(dims: list[list[int]], values: Any) -> int | None:
 
 
 def _recurrent(name: str, x: list[int], dims: Any, values: Any) -> int | None:
-    """Every weight meets every item of every step: once forward; backward once for the inputs, and once more where
-    the weights' gradients are wanted, which is the last part of the mask."""
+    """Every weight is multiplied with every item of every time step: once forward, once backward for the inputs,
+    and once more if the last entry of the output mask asks for the weights' gradients."""
     weights = dims[1] if isinstance(dims, list) and len(dims) > 1 and isinstance(dims[1], list) else []
-    matrices = [shape for one in weights if len(shape := _shape(one)) == 2]
+    matrices = [shape for weight in weights if len(shape := _shape(weight)) == 2]
     if len(x) < 2 or not matrices:
         return None
     mask = str(values[-1]) if isinstance(values, list) and values else "[True]"
@@ -124,27 +121,27 @@ def _recurrent(name: str, x: list[int], dims: Any, values: Any) -> int | None:
     return 2 * prod(x[:-1]) * sum(map(prod, matrices)) * (2 if wanted else 1)
 
 
-def touched(trace: Trace, row: int) -> int | None:
-    """Bytes that a pointwise operator must read and write at least."""
+def bytes_touched(trace: Trace, row: int) -> int | None:
+    """The bytes that a pointwise operator must at least read and write."""
     name = trace.name(trace.operators, row)
     if name not in _POINTWISE and name not in _WRITING:
         return None
     dims, kinds = shapes(trace, row), types(trace, row)
     if len(kinds) != len(dims):
         return None
-    tensors = [(shape, ITEM[kind]) for shape, kind in zip(dims, kinds, strict=True) if kind in ITEM]
+    tensors = [(shape, ITEM_BYTES[kind]) for shape, kind in zip(dims, kinds, strict=True) if kind in ITEM_BYTES]
     if not tensors:
         return None
     largest = max(prod(shape) * item for shape, item in tensors)
     if name in _WRITING:
         return largest
-    if name in ("aten::copy_",):
+    if name == "aten::copy_":
         return sum(prod(shape) * item for shape, item in tensors[:2])
     return sum(prod(shape) * item for shape, item in tensors) + largest
 
 
 def shapes(trace: Trace, row: int) -> list[list[int]]:
-    """The shapes of an operator's inputs; empty where the profiler did not record them."""
+    """The shapes of an operator's inputs; empty where they were not recorded."""
     return _shapes(trace, int(trace.operators.dims[row])) or []
 
 
@@ -155,20 +152,18 @@ def types(trace: Trace, row: int) -> list[str]:
 
 
 def _shapes(trace: Trace, text: int) -> list[list[int]] | None:
-    """A list of lists of numbers, or None: a trace is anybody's file. What is no tensor has the shape []."""
+    """The shapes in a text, checked, since any tool may have written the trace. No tensor has the shape []."""
     value = trace.value(text)
-    if not isinstance(value, list):
-        return None
-    return [_shape(one) for one in value]
+    return [_shape(entry) for entry in value] if isinstance(value, list) else None
 
 
 def _shape(value: Any) -> list[int]:
-    sound = isinstance(value, list) and all(isinstance(n, int) and 0 <= n < 2**40 for n in value)
-    return value if sound else []
+    valid = isinstance(value, list) and all(isinstance(n, int) and 0 <= n < 2**40 for n in value)
+    return value if valid else []
 
 
 def _numbers(text: Any, length: int) -> list[int] | None:
-    """'[1, 1]' as numbers; one number stands for all dimensions."""
+    """The numbers in '[1, 1]'. A single number stands for all dimensions."""
     parts = [part.strip() for part in str(text).strip("[]").split(",")]
     if not all(part.lstrip("-").isdecimal() and len(part) < 10 for part in parts):
         return None

@@ -5,38 +5,14 @@ from collections.abc import Sequence
 import msgspec
 
 from tare.errors import BadInput
-from tare.system.text import printable
 from tare.trace.breakdown import Breakdown, breakdown
-from tare.trace.hosttime import HostTime, host_time
-from tare.trace.idle import Idle, explain_idle
-from tare.trace.recording_info import marked_time, own_marks
-from tare.trace.roofline import Floor
+from tare.trace.host_time import HostTime, host_time
+from tare.trace.idle import IdleTime, explain_idle
+from tare.trace.metadata import device_name, recording_info
+from tare.trace.roofline import Roofline
 from tare.trace.tables import Trace
-from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lowered
-from tare.trace.windows import main_device, other_stepping, typical, usual
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """`breakdown` and `idle` for a device, `host` alone where there is none. `places` are the causes of idleness
-    in a second trace, recorded with stacks: their names are exact, their shares distorted by recording them."""
-
-    title: str
-    trace: str
-    case: str | None = None
-    workload: str | None = None
-    mode: str | None = None
-    domain: str | None = None
-    rung: str | None = None
-    device: str = ""
-    breakdown: Breakdown | None
-    idle: Idle | None
-    host: HostTime
-    places: Idle | None = None
-    floor: Floor | None = None
-    waterfall: Waterfall
-    notes: list[str] = []
-    # The status of its parity, where it computes something else than the reference.
-    differs: str = ""
+from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lower_roofline
+from tare.trace.windows import drop_outlier_steps, other_step_threads, select_steps
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,76 +27,85 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     rung: str | None = None
 
 
-def explain(trace: Trace, about: About, floor: Floor | None = None, stacks: Trace | None = None) -> Explanation:
-    """Everything there is to say; BadInput where the trace holds no step and no event."""
-    trace = usual(trace)
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """`breakdown` and `idle` for a device; `host` alone without one. `places` are the causes of idle time in a
+    second trace, recorded with stacks: its places are exact, its shares are distorted by the recording."""
+
+    title: str
+    trace: str
+    case: str | None = None
+    workload: str | None = None
+    mode: str | None = None
+    domain: str | None = None
+    rung: str | None = None
+    device: str = ""
+    breakdown: Breakdown | None
+    idle: IdleTime | None
+    host: HostTime
+    places: IdleTime | None = None
+    roofline: Roofline | None = None
+    waterfall: Waterfall
+    notes: list[str] = []
+    # The status of the parity check, where the rung does not compute what the reference computes.
+    differs: str = ""
+
+
+def explain(
+    trace: Trace, about: About, roofline: Roofline | None = None, stacks: Trace | None = None
+) -> Explanation:
+    """Explains a trace; BadInput if it holds no step and no event."""
+    trace = select_steps(trace)
     host = host_time(trace)
     if host is None or host.window == 0:
         unusable = f" ({trace.skipped} events have no usable time)" if trace.skipped else ""
         raise BadInput(
             f"the trace {trace.source} holds no operator, no call and no kernel: nothing to explain{unusable}"
         )
-    parts = breakdown(trace)
-    idle = explain_idle(trace)
-    places = explain_idle(typical(stacks)) if stacks is not None else None
+    parts, idle = breakdown(trace), explain_idle(trace)
+    profiled = about.gross is None
     gross = about.gross
-    profiled = gross is None
     if gross is None:
-        window = parts.window if parts else host.window
-        gross = round(window / host.steps)
+        gross = round((parts.window if parts else host.window) / host.steps)
     if parts is not None and idle is not None:
-        fall = device_waterfall(about.title, gross, parts, idle, floor, profiled)
+        waterfall = device_waterfall(about.title, gross, parts, idle, roofline, profiled)
     else:
-        fall = host_waterfall(about.title, gross, host, floor, profiled)
-    known = {name: getattr(about, name) for name in ("case", "workload", "mode", "domain", "rung")}
+        waterfall = host_waterfall(about.title, gross, host, roofline, profiled)
     return Explanation(
         title=about.title,
         trace=trace.source,
+        case=about.case,
+        workload=about.workload,
+        mode=about.mode,
+        domain=about.domain,
+        rung=about.rung,
         device=device_name(trace),
         breakdown=parts,
         idle=idle,
         host=host,
-        places=places,
-        floor=floor,
-        waterfall=fall,
+        places=explain_idle(drop_outlier_steps(stacks)) if stacks is not None else None,
+        roofline=roofline,
+        waterfall=waterfall,
         notes=_notes(trace, parts, profiled),
-        **known,
     )
 
 
-def on_one_floor(rungs: Sequence[Explanation]) -> list[Explanation]:
-    """Rungs that compute the same stand on the same floor: where the kernels of one took less than the counted
-    work needs at the measured peaks, that is the floor of all."""
-    floors = [_proven(one.waterfall, one.breakdown is None) for one in rungs if one.floor is not None]
+def share_roofline(rungs: Sequence[Explanation]) -> list[Explanation]:
+    """Gives rungs with the same work one roofline: if the kernels of one took less than the counted work needs at
+    the measured peaks, its time is the roofline of all."""
+    proven = [_proven_roofline(rung) for rung in rungs if rung.roofline is not None]
     return [
-        msgspec.structs.replace(one, waterfall=lowered(one.waterfall, one.floor, min(floors)))
-        if one.floor is not None
-        else one
-        for one in rungs
+        msgspec.structs.replace(rung, waterfall=lower_roofline(rung.waterfall, rung.roofline, min(proven)))
+        if rung.roofline is not None
+        else rung
+        for rung in rungs
     ]
 
 
-def _proven(fall: Waterfall, on_host: bool) -> int:
-    """The floor that a step has shown. On a host what runs in no operator may compute as well (code that was
-    compiled ahead), and so no less than both together is proven."""
-    return fall.find("floor") + (fall.find("python") if on_host else 0)
-
-
-def recorded_gross(trace: Trace) -> int | None:
-    """The gross that whoever recorded the trace wrote into it (`tare_recorded`), if it is a number."""
-    gross = marked_time(trace, "tare_recorded", "gross_ns")
-    return None if gross is None else round(gross)
-
-
-def device_name(trace: Trace) -> str:
-    """Of the device that the trace is explained for; empty where there is none, or nobody named it."""
-    devices, main = trace.metadata.get("deviceProperties"), main_device(trace)
-    if main is None or not isinstance(devices, list):
-        return ""
-    for one in devices:
-        if isinstance(one, dict) and one.get("id") == main:
-            return printable(str(one.get("name", "")), 80)
-    return ""
+def _proven_roofline(rung: Explanation) -> int:
+    """The time that the work certainly fits in. On a host, time outside operators may be computing too (code that
+    was compiled ahead of time), so it counts."""
+    unseen = rung.waterfall.find("python") if rung.breakdown is None else 0
+    return rung.waterfall.find("roofline") + unseen
 
 
 def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
@@ -129,42 +114,37 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("gross is not known: shares of the profiled step, which is slower than a step is")
     if trace.has_stacks:
         notes.append("recorded with stacks, which slow the host: idle shares are too large")
-    own = own_marks(trace)
-    if own is not None and not own.shapes:
+    info = recording_info(trace)
+    if info is not None and not info.shapes:
         notes.append("recorded without shapes: to know them, torch's profiler keeps every tensor of such a step")
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
-    elsewhere = other_stepping(trace)
-    if elsewhere:
+    other_threads = other_step_threads(trace)
+    if other_threads:
         notes.append(
-            f"steps are marked on {elsewhere + 1} threads, as in traces put together: only those of "
+            f"steps are marked on {other_threads + 1} threads, as in merged traces: only those of "
             f"{trace.threads[int(trace.steps.thread[0])]} (process/thread) count; explain each trace by itself"
         )
-    left_out = len(trace.steps) - int(trace.steps.counted.sum())
-    if left_out:
-        notes.append(
-            f"left out, because far longer than the others: {left_out} of {len(trace.steps)} profiled steps"
-        )
+    outliers = len(trace.steps) - int(trace.steps.counted.sum())
+    if outliers:
+        notes.append(f"skipped as outliers, far longer than the others: {outliers} of {len(trace.steps)} steps")
     if trace.skipped:
-        notes.append(f"{trace.skipped} events have no usable time and were left out")
+        notes.append(f"{trace.skipped} events have no usable time and were skipped")
     if trace.begun:
-        notes.append(f"{trace.begun} spans are begun and ended by two events (ph B and E), which are not read")
+        notes.append(f"{trace.begun} spans consist of two events (ph B and E), which are not read")
     if parts is None:
-        notes.append("no device: the host's time by operator")
-        return notes
+        return [*notes, "no device: the host's time by operator"]
     if parts.orphans:
         notes.append(
-            f"{parts.orphans} pieces of device work have no launching call (it came before the trace began, or "
-            "was not recorded)"
+            f"{parts.orphans} kernels or copies have no launching call (it came before the trace began, or was "
+            "not recorded)"
         )
     if not len(trace.operators) and not len(trace.calls):
         notes.append("no operator and no call of the host was recorded: why the device is idle is not known")
     if parts.lost_launches:
         notes.append(f"{parts.lost_launches} launches have no kernel: the profiler lost some of the device's side")
     if parts.launched_before:
-        notes.append(
-            f"{parts.launched_before} pieces of device work ran in a later step than they were launched in"
-        )
+        notes.append(f"{parts.launched_before} kernels or copies ran in a later step than they were launched in")
     if parts.other_devices:
         notes.append(f"device {parts.device} only; also in the trace: {', '.join(map(str, parts.other_devices))}")
     return notes

@@ -1,7 +1,7 @@
-"""Breakdowns of a group of workloads: each one's shares, and their means by domain.
+"""Breakdowns of a group of workloads: the shares of each, and their means by domain.
 
-The form of "TorchBench" (Hao et al. 2023): figures 1 and 2 (a bar a workload, training and inference apart) and
-table 2 (means by domain). A mean says over how many workloads it goes; one that failed is in none.
+The form of "TorchBench" (Hao et al. 2023): figures 1 and 2 (a bar per workload, training and inference apart) and
+table 2 (means by domain). A mean states its number of workloads; a workload that failed is in none.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ PARTS = ("active", "movement", "idle")
 UNKNOWN = "unknown"
 
 
-class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload in one mode. Shares of gross where that is known, since the profiler stretches the idle part;
-    otherwise the medians of the profiled steps' shares, scaled to add up to one."""
+class WorkloadShares(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload in one mode: shares of gross or, where gross is not known, the medians of the profiled steps'
+    shares, scaled to add up to one. The profiler stretches the idle part."""
 
     workload: str
     rung: str
@@ -28,8 +28,8 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
     idle: float
 
 
-class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """Over so many workloads on one rung, in one mode."""
+class DomainShares(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean over `workloads` workloads on one rung, in one mode."""
 
     domain: str
     rung: str
@@ -40,61 +40,54 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     idle: float
 
 
-class Breakdowns(msgspec.Struct, frozen=True, kw_only=True):
-    bars: list[Bar]
-    domains: list[Mean]
-    overall: list[Mean]
+class GroupBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+    bars: list[WorkloadShares]
+    domains: list[DomainShares]
+    overall: list[DomainShares]
     # Workloads of the group that have no breakdown, and why.
     missing: dict[str, str] = {}
 
 
-def group(explanations: Iterable[Explanation], missing: dict[str, str] | None = None) -> Breakdowns:
-    bars = [bar for one in explanations if (bar := _bar(one)) is not None]
+def group_breakdowns(explanations: Iterable[Explanation], missing: dict[str, str] | None = None) -> GroupBreakdown:
+    bars = [bar for explanation in explanations if (bar := _shares(explanation)) is not None]
     domains = sorted({bar.domain for bar in bars})
-    # A mean over two rungs would be one of neither. The modes as they are spelt backwards, the rungs as they came.
+    # Means are within one rung and mode: training first, the rungs in the order given.
     rungs = list(dict.fromkeys(bar.rung for bar in bars))
-    alike = [
-        mine
+    groups = [
+        group
         for mode in sorted({bar.mode for bar in bars}, reverse=True)
         for rung in rungs
-        if (mine := [bar for bar in bars if (bar.mode, bar.rung) == (mode, rung)])
+        if (group := [bar for bar in bars if (bar.mode, bar.rung) == (mode, rung)])
     ]
-    means = [_mean(name, [b for b in mine if b.domain == name]) for mine in alike for name in domains]
-    return Breakdowns(
+    by_domain = [(name, [bar for bar in group if bar.domain == name]) for group in groups for name in domains]
+    return GroupBreakdown(
         bars=bars,
-        domains=[mean for mean in means if mean],
-        overall=[mean for mine in alike if (mean := _mean("all", mine))],
+        domains=[_mean(name, group) for name, group in by_domain if group],
+        overall=[_mean("all", group) for group in groups],
         missing=missing or {},
     )
 
 
-def _bar(one: Explanation) -> Bar | None:
-    if one.breakdown is None or one.breakdown.window == 0:
+def _shares(explanation: Explanation) -> WorkloadShares | None:
+    if explanation.breakdown is None or explanation.breakdown.window == 0:
         return None
-    fall = one.waterfall
-    if fall.profiled:
-        shares = {part: one.breakdown.share(part).median for part in PARTS}
+    waterfall = explanation.waterfall
+    if waterfall.profiled:
+        shares = [explanation.breakdown.share(part).median for part in PARTS]
     else:
-        moved = fall.find("movement")
-        shares = {
-            "active": float(fall.net),
-            "movement": float(moved),
-            "idle": float(fall.gross - fall.net - moved),
-        }
-    whole = sum(shares.values())
-    return Bar(
-        workload=one.workload or one.title,
-        rung=one.rung or "",
-        mode=one.mode or "",
-        domain=one.domain or UNKNOWN,
-        **{part: share / whole for part, share in shares.items()},
+        moved = waterfall.find("movement")
+        shares = [float(waterfall.net), float(moved), float(waterfall.gross - waterfall.net - moved)]
+    return WorkloadShares(
+        workload=explanation.workload or explanation.title,
+        rung=explanation.rung or "",
+        mode=explanation.mode or "",
+        domain=explanation.domain or UNKNOWN,
+        **{part: share / sum(shares) for part, share in zip(PARTS, shares, strict=True)},
     )
 
 
-def _mean(domain: str, bars: list[Bar]) -> Mean | None:
-    """Of bars of one rung and mode; a workload may have several, at several batches for one."""
-    if not bars:
-        return None
+def _mean(domain: str, bars: list[WorkloadShares]) -> DomainShares:
+    """The mean of bars of one rung and mode. A workload may have several, for example at several batch sizes."""
     means = {part: fmean(getattr(bar, part) for bar in bars) for part in PARTS}
     workloads = len({bar.workload for bar in bars})
-    return Mean(domain=domain, rung=bars[0].rung, mode=bars[0].mode, workloads=workloads, **means)
+    return DomainShares(domain=domain, rung=bars[0].rung, mode=bars[0].mode, workloads=workloads, **means)

@@ -1,4 +1,4 @@
-"""The host's side of a trace: every event of every thread, what it means for an idle device, where it stands."""
+"""The host's side of a trace: the events of every thread, the idle time they cause, and where they come from."""
 
 import re
 import sys
@@ -8,9 +8,18 @@ from functools import cached_property
 import numpy as np
 
 from tare.trace.intervals import Integers
-from tare.trace.nesting import enclosed, inherit, innermost, nest, order
-from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Frames, Spans, Trace
-from tare.trace.timeline import BEGINNING, NOBODY, Timeline, flatten
+from tare.trace.nesting import (
+    BEGINNING,
+    NO_OWNER,
+    Timeline,
+    clip_to_parents,
+    flatten,
+    inherit,
+    innermost,
+    nest,
+    order,
+)
+from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Spans, Trace
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
 CAUSES = (
@@ -23,20 +32,20 @@ CAUSES = (
     "device-side waiting",
     "tail",
 )
-# By `Calls.kind`.
+# Indexed by `RuntimeCalls.kind`.
 _CAUSE_OF_CALL = np.full(OTHER + 1, DISPATCH)
 _CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
 _CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
-# Kinds of frames.
-LINE, MODULE, LOADER, LIBRARY = range(4)
-_MODULE = "nn.Module: "
+MODULE_PREFIX = "nn.Module: "
+# Kinds of Python frames.
+USER_LINE, MODULE, LOADER, LIBRARY = range(4)
 _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
 _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
-class Host:
-    """Operators, calls and data loaders' annotations in one table, in order, with what each is the cause of."""
+class HostEvents:
+    """Operators, runtime calls and annotations of data loaders in one table, each with its cause of idle time."""
 
     trace: Trace
     start: Integers
@@ -46,70 +55,67 @@ class Host:
     depth: Integers
     name: Integers
     cause: Integers
-    # The outermost row around each (itself, where nothing is).
+    # The row of the outermost event around each row, or the row itself.
     top: Integers
-    # The row of Trace.operators, or -1 for a call or an annotation.
+    # The row in Trace.operators, or -1 for a call or an annotation.
     operator: Integers
 
     def timeline(self, thread: int) -> Timeline:
         rows = np.flatnonzero(self.thread == thread)
-        return flatten(rows, self.start, self._enclosed, self.parent)
+        return flatten(rows, self.start, self._clipped_end, self.parent)
 
-    def reasons(self, thread: int) -> Timeline:
-        """The timeline, as far as it matters why the device is idle. Without stacks a place is an outermost event:
-        neighbours within one and of one cause are then one segment."""
-        if thread not in self._reasons:
-            line = self.timeline(thread)
+    def cause_timeline(self, thread: int) -> Timeline:
+        """The timeline as far as causes differ. Without stacks an event is located by its outermost operator, so
+        neighbours with the same outermost operator and cause are merged."""
+        if thread not in self._cause_timelines:
+            timeline = self.timeline(thread)
             if not self.trace.has_stacks and len(self.top):
-                kind = self.top[line.owner] * len(CAUSES) + self.cause[line.owner]
-                line = line.merged(np.where(line.owner >= 0, kind, NOBODY))
-            self._reasons[thread] = line
-        return self._reasons[thread]
+                kind = self.top[timeline.owner] * len(CAUSES) + self.cause[timeline.owner]
+                timeline = timeline.merge(np.where(timeline.owner >= 0, kind, NO_OWNER))
+            self._cause_timelines[thread] = timeline
+        return self._cause_timelines[thread]
 
     @cached_property
-    def _reasons(self) -> dict[int, Timeline]:
+    def _cause_timelines(self) -> dict[int, Timeline]:
         return {}
 
     @cached_property
-    def _enclosed(self) -> Integers:
-        return enclosed(self.end, self.parent)
+    def _clipped_end(self) -> Integers:
+        return clip_to_parents(self.end, self.parent)
 
     def latest_end(self, thread: int, at: Integers) -> Integers:
-        """For each moment, the latest end of what began on the thread before it."""
+        """For each moment, the latest end of the thread's events that began before it."""
         rows = np.flatnonzero(self.thread == thread)
         reached = np.maximum.accumulate(np.concatenate([[BEGINNING], self.end[rows]]))
         return reached[np.searchsorted(self.start[rows], at)]
 
     @cached_property
-    def places(self) -> "Places":
-        return Places(self.trace)
+    def frames(self) -> "FrameIndex":
+        return FrameIndex(self.trace)
 
 
-def host_of(trace: Trace) -> Host:
-    loaders = [code for code, name in enumerate(trace.names) if _loads(name)]
+def host_events(trace: Trace) -> HostEvents:
+    loaders = [code for code, name in enumerate(trace.names) if _is_loader(name)]
     marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
     tables: tuple[Spans, ...] = (trace.operators, trace.calls, marked)
     start, end, name, thread = (
         np.concatenate([getattr(table, column) for table in tables])
         for column in ("start", "end", "name", "thread")
     )
-    own = np.concatenate(
-        [
-            np.full(len(trace.operators), DISPATCH),
-            _CAUSE_OF_CALL[trace.calls.kind],
-            np.full(len(marked), LOADING),
-        ]
+    causes = (
+        np.full(len(trace.operators), DISPATCH),
+        _CAUSE_OF_CALL[trace.calls.kind],
+        np.full(len(marked), LOADING),
     )
     operator = np.concatenate([np.arange(len(trace.operators)), np.full(len(trace.calls) + len(marked), -1)])
     rows = order(start, end)
     start, end, name, thread = (column.take(rows) for column in (start, end, name, thread))
     parent, depth = nest(thread, start, end)
-    cause = own[rows]
+    cause = np.concatenate(causes)[rows]
     if loaders:
         loading = inherit(np.where(np.isin(name, loaders), LOADING, -1), parent)
         cause = np.where(loading >= 0, loading, cause)
-    top = inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent)
-    return Host(
+    return HostEvents(
         trace=trace,
         start=start,
         end=end,
@@ -118,25 +124,22 @@ def host_of(trace: Trace) -> Host:
         depth=depth,
         name=name,
         cause=cause,
-        top=top,
+        top=inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent),
         operator=operator[rows].astype(np.int64),
     )
 
 
-class Places:
-    """Where a frame stands: the nearest line of the user's own code, the nearest module, the data loader."""
+class FrameIndex:
+    """For each Python frame the nearest enclosing line of the user's code, module, and data loader."""
 
     def __init__(self, trace: Trace) -> None:
-        frames: Frames = trace.frames
-        self._trace = trace
+        self._trace, frames = trace, trace.frames
         codes, inverse = np.unique(frames.name, return_inverse=True)
-        own = np.array([_frame_kind(trace.names[code]) for code in codes], dtype=np.int64)[inverse]
+        kinds = np.array([_frame_kind(trace.names[code]) for code in codes], dtype=np.int64)[inverse]
         rows = np.arange(len(frames))
-
-        def nearest(kind: int) -> Integers:
-            return inherit(np.where(own == kind, rows, -1), frames.parent)
-
-        self.line, self.module, self.loading = nearest(LINE), nearest(MODULE), nearest(LOADER)
+        self.line, self.module, self.loading = (
+            inherit(np.where(kinds == kind, rows, -1), frames.parent) for kind in (USER_LINE, MODULE, LOADER)
+        )
 
     def frame_at(self, thread: Integers, at: Integers) -> Integers:
         """The innermost frame at each moment of a thread, or -1."""
@@ -144,7 +147,7 @@ class Places:
         return innermost(frames.thread, frames.start, frames.end, frames.parent, thread, at)
 
     def forward_frame(self, operator: int) -> int:
-        """The frame in which the forward operator ran that a backward operator goes back over, or -1."""
+        """The frame of the forward operator that belongs to a backward operator, or -1."""
         operators = self._trace.operators
         row = operator
         while row >= 0:
@@ -156,7 +159,7 @@ class Places:
 
     @cached_property
     def _forward_frames(self) -> dict[int, int]:
-        """The frame of every operator of the forward pass, found at once: one by one takes a sort each."""
+        """The frame of every forward operator, in one pass: each single search takes a sort."""
         operators = self._trace.operators
         rows = np.array(list(self.forward.values()), dtype=np.int64)
         frames = self.frame_at(operators.thread[rows], operators.start[rows])
@@ -164,26 +167,26 @@ class Places:
 
     @cached_property
     def forward(self) -> dict[int, int]:
-        """Sequence number -> the operator of the forward pass that bears it: autograd's link between the two."""
+        """Autograd's sequence number -> the row of the forward operator."""
         operators = self._trace.operators
         rows = np.flatnonzero((operators.sequence >= 0) & (operators.forward_thread <= 0))
         return dict(zip(operators.sequence[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _loads(name: str) -> bool:
+def _is_loader(name: str) -> bool:
     return "DataLoader" in name or "torch/utils/data/" in name
 
 
 def _frame_kind(name: str) -> int:
-    if name.startswith(_MODULE):
+    if name.startswith(MODULE_PREFIX):
         return MODULE
-    if _loads(name):
+    if _is_loader(name):
         return LOADER
-    found = _LINE.fullmatch(name)
-    if not found or name.startswith("<"):
+    match = _LINE.fullmatch(name)
+    if not match or name.startswith("<"):
         return LIBRARY
-    parts = found["file"].replace("\\", "/").lstrip("/").split("/")
+    parts = match["file"].replace("\\", "/").lstrip("/").split("/")
     root = parts[0].removesuffix(".py")
     installed = "lib" in parts and any(part.startswith("python3") for part in parts)
     library = installed or root in sys.stdlib_module_names or any(part in _LIBRARIES for part in parts)
-    return LIBRARY if library else LINE
+    return LIBRARY if library else USER_LINE

@@ -1,26 +1,24 @@
-"""The table of kernels: how often, how long, how launched, and what they achieve where that can be counted.
+"""The kernel table: how often, how long, how launched, and which rates the kernels achieve.
 
-FLOP/s and bytes/s are counted from the shapes of the operator that launched the kernel (counting.py), so only
-where the profiler recorded shapes and the operator launched one kernel of the kind; tensor cores are told by the
-kernel's name.
+FLOP/s and bytes/s come from the shapes of the operator that launched the kernel (counting.py). They are known only
+where the profiler recorded shapes and the operator launched one kernel of the kind.
 """
 
 import msgspec
 import numpy as np
 
 from tare.errors import unknown
-from tare.trace.counting import flops, touched
+from tare.trace.counting import bytes_touched, flops
 from tare.trace.intervals import contains, make
-from tare.trace.kernel_names import matrix, tensor_cores, transformed
+from tare.trace.names import is_matrix, is_transformed, uses_tensor_cores
 from tare.trace.tables import COPY, KERNEL, Integers, Trace
 from tare.trace.windows import main_device, windows
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """One name. Times in ns; `share` is of all device time; grid and block are those of its longest launch.
-
-    `tensor_cores` is told by the name: None where that says nothing.
-    """
+    """All launches of one name. Times in ns. `share` is of all device time. Grid, block, registers and shared
+    memory are those of the longest launch. `counted` launches have known rates. `tensor_cores` is inferred from
+    the name."""
 
     name: str
     calls: int
@@ -42,9 +40,10 @@ COLUMNS = tuple(name for name in Kernel.__struct_fields__ if name not in ("grid"
 
 
 def kernel_table(trace: Trace, sort: str = "total", counted: bool = False) -> list[Kernel]:
-    """Kernels, copies and memsets by name, sorted by any column, greatest first.
+    """Kernels, copies and memsets by name, sorted by any column in descending order.
 
-    Of the whole trace; `counted` of the steps that count, on the main device, as the breakdown has it."""
+    `counted` restricts the table to the counted steps and the main device, as in the breakdown.
+    """
     if sort not in COLUMNS:
         raise unknown("column", sort, COLUMNS, "the table of kernels")
     device = trace.device
@@ -53,72 +52,71 @@ def kernel_table(trace: Trace, sort: str = "total", counted: bool = False) -> li
         main = main_device(trace)
         window = windows(trace, main)
         chosen = contains(make(window[:, 1], window[:, 2]), device.start) & (device.device == main)
-    whole = max(int(device.duration[chosen].sum()), 1)
-    counts = _counted(trace)
-    found = []
-    for code in np.unique(device.name[chosen]):
-        rows = np.flatnonzero(chosen & (device.name == code))
-        found.append(_kernel(trace, rows, counts, whole))
+    device_time = max(int(device.duration[chosen].sum()), 1)
+    counts = _counts(trace)
+    names = np.unique(device.name[chosen])
+    table = [_kernel(trace, np.flatnonzero(chosen & (device.name == code)), counts, device_time) for code in names]
     if sort == "name":
-        return sorted(found, key=lambda kernel: kernel.name)
-    return sorted(found, key=lambda kernel: -(getattr(kernel, sort) or 0))
+        return sorted(table, key=lambda kernel: kernel.name)
+    return sorted(table, key=lambda kernel: -(getattr(kernel, sort) or 0))
 
 
-def _kernel(trace: Trace, rows: Integers, counts: tuple[dict[int, int], dict[int, int]], whole: int) -> Kernel:
+def _kernel(
+    trace: Trace, rows: Integers, counts: tuple[dict[int, int], dict[int, int]], device_time: int
+) -> Kernel:
     device = trace.device
     name = trace.name(device, int(rows[0]))
-    taken = int(device.duration[rows].sum())
+    total = int(device.duration[rows].sum())
     longest = int(rows[np.argmax(device.duration[rows])])
     is_kernel = int(device.kind[longest]) == KERNEL
-    rates, counted = zip(*(_rate(trace, rows, one) for one in counts), strict=True)
+    (flop_rate, flop_launches), (byte_rate, byte_launches) = (_rate(trace, rows, count) for count in counts)
     return Kernel(
         name=name,
         calls=len(rows),
-        total=taken,
-        mean=taken / len(rows),
-        share=taken / whole,
+        total=total,
+        mean=total / len(rows),
+        share=total / device_time,
         grid=_triple(device.grid[longest]) if is_kernel else None,
         block=_triple(device.block[longest]) if is_kernel else None,
         grids=len(np.unique(device.grid[rows], axis=0)) if is_kernel else 0,
-        registers=_known(device.registers[longest]),
-        shared=_known(device.shared[longest]),
-        tensor_cores=tensor_cores(name) if is_kernel else None,
-        flops_per_s=rates[0],
-        bytes_per_s=rates[1],
-        counted=max(counted),
+        registers=_recorded(device.registers[longest]),
+        shared=_recorded(device.shared[longest]),
+        tensor_cores=uses_tensor_cores(name) if is_kernel else None,
+        flops_per_s=flop_rate,
+        bytes_per_s=byte_rate,
+        counted=max(flop_launches, byte_launches),
     )
 
 
 def _rate(trace: Trace, rows: Integers, counts: dict[int, int]) -> tuple[float | None, int]:
-    """Over the launches that could be counted, and how many those are."""
+    """The rate over the launches with known counts, and the number of those."""
     known = [row for row in rows.tolist() if row in counts]
-    taken = int(trace.device.duration[known].sum()) if known else 0
-    return (sum(counts[row] for row in known) / taken * 1e9 if taken else None), len(known)
+    time = int(trace.device.duration[known].sum()) if known else 0
+    return (sum(counts[row] for row in known) / time * 1e9 if time else None), len(known)
 
 
-def _counted(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
-    """FLOPs and bytes of each row of device work, where they are known."""
-    device, calls, table = trace.device, trace.calls, trace.operators
-    work: dict[int, int] = {}
-    moved = {
-        int(row): int(device.bytes[row]) for row in np.flatnonzero((device.kind == COPY) & (device.bytes > 0))
-    }
+def _counts(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
+    """The FLOPs and the bytes of each row of device work, where they are known."""
+    device, calls, operators = trace.device, trace.calls, trace.operators
+    computed: dict[int, int] = {}
+    copies = np.flatnonzero((device.kind == COPY) & (device.bytes > 0))
+    moved = dict(zip(copies.tolist(), device.bytes[copies].tolist(), strict=True))
     launched: dict[int, list[int]] = {}
     for row in np.flatnonzero(device.kernels & (device.call >= 0)).tolist():
         operator = int(calls.operator[device.call[row]])
         while operator >= 0:
             launched.setdefault(operator, []).append(row)
-            operator = int(table.parent[operator])
+            operator = int(operators.parent[operator])
     for operator, rows in launched.items():
-        # A product may need kernels beside the one that multiplies; with several that multiply nobody knows the
-        # split.
-        multiplying = [row for row in rows if matrix(trace.name(device, row))]
-        alone = len(multiplying) == 1 and not transformed(trace.name(device, multiplying[0]))
-        if alone and (amount := flops(trace, operator)):
-            work[multiplying[0]] = amount
-        if len(rows) == 1 and (amount := touched(trace, operator)):
-            moved[rows[0]] = amount
-    return work, moved
+        # A product may launch other kernels beside the one that multiplies. With several that multiply, the split
+        # is unknown.
+        products = [row for row in rows if is_matrix(trace.name(device, row))]
+        single = len(products) == 1 and not is_transformed(trace.name(device, products[0]))
+        if single and (count := flops(trace, operator)):
+            computed[products[0]] = count
+        if len(rows) == 1 and (count := bytes_touched(trace, operator)):
+            moved[rows[0]] = count
+    return computed, moved
 
 
 def _triple(numbers: Integers) -> tuple[int, int, int] | None:
@@ -126,5 +124,5 @@ def _triple(numbers: Integers) -> tuple[int, int, int] | None:
     return (x, y, z) if x >= 0 else None
 
 
-def _known(number: int) -> int | None:
+def _recorded(number: int) -> int | None:
     return int(number) if number >= 0 else None

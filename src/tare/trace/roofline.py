@@ -1,80 +1,80 @@
-"""The physical floor of a step: its operations and bytes against the peaks that were measured on this machine.
+"""The roofline of a step: its FLOPs and bytes against the peaks that were measured on this machine.
 
-Floor = max(FLOPs / matrix rate, bytes / bandwidth) of the whole step, where the bytes are those that must pass
-if everything were fused. Operator by operator the same formula (Williams et al., Roofline, CACM 2009) gives what
-perfect kernels would take that each read and write memory; what lies between the two is unfused traffic.
+Roofline = max(FLOPs / matrix rate, bytes / bandwidth) of the whole step, where the bytes are those that must be
+moved if everything were fused. The same formula operator by operator (Williams et al., Roofline, CACM 2009) gives
+the time of perfect kernels that each read and write memory. The difference of the two is unfused traffic.
 """
 
 import msgspec
 
 from tare.records.work import Peaks, Work
 
-# An unfused share is only known where a rung runs the operators one by one, as they were counted.
+# Rungs that run the counted operators one by one. Unfused traffic is known only for them.
 UNFUSED_RUNGS = ("eager", "cudagraph")
 
 
-class Floor(msgspec.Struct, frozen=True, kw_only=True):
-    """Nanoseconds of one step: the floor, and the sum of the operators' rooflines (None where a rung fuses)."""
+class Roofline(msgspec.Struct, frozen=True, kw_only=True):
+    """Nanoseconds of one step: fused, and as the sum over the operators (None where a rung fuses)."""
 
-    fused: int
-    operators: int | None
+    ns: int
+    unfused_ns: int | None
     bound: str
     flops: int
     bytes: int
+    # Operators without a FLOP formula, and operators whose precision has no measured peak.
     uncounted: list[str]
-    unpriced: list[str]
+    without_peak: list[str]
 
     def split(self, kernels: int) -> dict[str, int]:
-        """The device's computing time divided into floor, unfused traffic and inefficiency."""
-        floor = min(self.fused, kernels)
-        unfused = 0 if self.operators is None else min(max(self.operators - floor, 0), kernels - floor)
+        """The device's computing time divided into roofline, unfused traffic and inefficiency."""
+        roofline = min(self.ns, kernels)
+        unfused = 0 if self.unfused_ns is None else min(max(self.unfused_ns - roofline, 0), kernels - roofline)
         return {
-            "floor": floor,
+            "roofline": roofline,
             "unfused traffic": unfused,
-            "kernel inefficiency": kernels - floor - unfused,
+            "kernel inefficiency": kernels - roofline - unfused,
         }
 
-    def notes(self, found: dict[str, int]) -> list[str]:
-        said = []
-        kernels = found["floor"] + found["unfused traffic"] + found["kernel inefficiency"]
-        if self.fused > kernels:
-            said.append(
-                f"the counted work needs {self.fused / 1e6:.3g} ms at the measured peaks, more than the kernels "
+    def notes(self, kernels: int) -> list[str]:
+        notes = []
+        if self.ns > kernels:
+            notes.append(
+                f"the counted work needs {self.ns / 1e6:.3g} ms at the measured peaks, more than the kernels "
                 "took: they compute less than was counted (Winograd, sparsity), a cache serves them, or the "
                 "peaks are too low"
             )
         if self.uncounted:
-            said.append(f"not counted, so the floor is a lower bound: {', '.join(self.uncounted)}")
-        if self.unpriced:
-            said.append(f"no measured peak for the precision of: {', '.join(self.unpriced)}")
-        if self.operators is None:
-            said.append("this rung fuses operators: its unfused traffic is part of kernel inefficiency")
-        return said
+            notes.append(f"not counted, so the roofline is a lower bound: {', '.join(self.uncounted)}")
+        if self.without_peak:
+            notes.append(f"no measured peak for the precision of: {', '.join(self.without_peak)}")
+        if self.unfused_ns is None:
+            notes.append("this rung fuses operators: its unfused traffic is part of kernel inefficiency")
+        return notes
 
 
-def find_floor(work: Work, peaks: Peaks, precision: str, rung: str) -> Floor | None:
-    """None where this machine's peaks lack what the step needs. `precision` is the case's: tf32 is fp32's."""
+def compute_roofline(work: Work, peaks: Peaks, precision: str, rung: str) -> Roofline | None:
+    """None where no bandwidth was measured. With the case's precision tf32, fp32 operators have the tf32 peak."""
     bandwidth = peaks.find("bandwidth")
     if not bandwidth:
         return None
-    seconds_of_flops = 0.0
-    operators = 0.0
-    unpriced = set()
-    for one in work.operators:
-        name = "tf32" if one.precision == "fp32" and precision == "tf32" else one.precision
+    compute_s = 0.0
+    unfused_s = 0.0
+    without_peak = set()
+    for operator in work.operators:
+        name = "tf32" if operator.precision == "fp32" and precision == "tf32" else operator.precision
         rate = peaks.find(f"matrix:{name}")
-        if one.flops and not rate:
-            unpriced.add(one.name)
-        seconds = one.flops / rate if rate else 0.0
-        seconds_of_flops += one.count * seconds
-        operators += one.count * max(seconds, one.bytes / bandwidth)
-    seconds_of_bytes = (work.read + work.written) / bandwidth
-    return Floor(
-        fused=round(max(seconds_of_flops, seconds_of_bytes) * 1e9),
-        operators=round(operators * 1e9) if rung.partition(":")[0] in UNFUSED_RUNGS else None,
-        bound="compute" if seconds_of_flops >= seconds_of_bytes else "memory",
+        if operator.flops and not rate:
+            without_peak.add(operator.name)
+        seconds = operator.flops / rate if rate else 0.0
+        compute_s += operator.count * seconds
+        unfused_s += operator.count * max(seconds, operator.bytes / bandwidth)
+    memory_s = (work.read + work.written) / bandwidth
+    return Roofline(
+        ns=round(max(compute_s, memory_s) * 1e9),
+        unfused_ns=round(unfused_s * 1e9) if rung.partition(":")[0] in UNFUSED_RUNGS else None,
+        bound="compute" if compute_s >= memory_s else "memory",
         flops=work.flops,
         bytes=work.read + work.written,
         uncounted=work.uncounted,
-        unpriced=sorted(unpriced),
+        without_peak=sorted(without_peak),
     )

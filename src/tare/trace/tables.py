@@ -1,35 +1,34 @@
-"""The tables of a trace: frozen, one numpy array a column, times in integer nanoseconds of the trace's own clock.
+"""The tables of a trace: frozen, one numpy array per column, times in integer nanoseconds of the trace's clock.
 
-Row i of a table is entry i of each of its columns. `name` holds numbers of `Trace.names`; -1 in any other column
-means that the profiler did not say. Tables are sorted by start.
+Row i of a table is entry i of each column, and rows are sorted by start. `name` holds indices into `Trace.names`.
+In any other column -1 means that the profiler did not record the value.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from tare.trace.intervals import Integers as Integers
 from tare.trace.intervals import Intervals, make
+from tare.trace.intervals import Mask as Mask
 
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-# Device work, `Device.kind`.
+# Values of `DeviceSpans.kind`.
 KERNEL, COPY, MEMSET = 0, 1, 2
-# `Device.direction` of a copy; PEER is one between two devices.
+# Values of `DeviceSpans.direction`, for copies. PEER is a copy between two devices.
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, HOST_TO_HOST, PEER = 0, 1, 2, 3, 4
 DIRECTIONS = ("host to device", "device to host", "device to device", "host to host", "device to other device")
-# `Device.memory` of a copy: the host's side of it.
+# Values of `DeviceSpans.memory`, for copies: the host memory that the copy reads or writes.
 PAGEABLE, PINNED = 0, 1
-# `Calls.kind`: what a call of the CUDA runtime or driver does.
+# Values of `RuntimeCalls.kind`: what a call of the CUDA runtime or driver does.
 LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL, SYNC, ALLOCATE, OTHER = 0, 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
 class Spans:
-    """What every table has."""
+    """The columns of every table."""
 
     start: Integers
     end: Integers
@@ -43,19 +42,20 @@ class Spans:
         return self.end - self.start
 
     def intervals(self, where: Any = slice(None)) -> Intervals:
-        """The union of the rows chosen by a mask or by indices."""
+        """The union of the rows selected by a mask or by indices."""
         return make(self.start[where], self.end[where])
 
     def take(self, rows: Any) -> "Spans":
-        """The same table with these rows only. Columns that hold row numbers of a table keep them."""
+        """The table with these rows only. Columns that hold row numbers keep their values."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 @dataclass(frozen=True)
-class Steps(Spans):
-    """The steps of the workload: annotations ProfilerStep#N, or tare's own, or the whole trace as one.
+class StepSpans(Spans):
+    """The steps: annotations ProfilerStep#N or tare's own, or the whole trace as one step.
 
-    `counted` is 0 for a step that is left out of all figures (tare.trace.windows.typical)."""
+    `counted` is 0 for an outlier that no figure includes (windows.drop_outlier_steps).
+    """
 
     number: Integers
     thread: Integers
@@ -63,15 +63,15 @@ class Steps(Spans):
 
 
 @dataclass(frozen=True)
-class Operators(Spans):
-    """Host operators (cpu_op). `parent` is the row of the operator around it on its thread, or -1."""
+class OperatorSpans(Spans):
+    """Host operators (cpu_op). `parent` is the row of the enclosing operator on the same thread, or -1."""
 
     thread: Integers
     parent: Integers
     depth: Integers
     sequence: Integers
     forward_thread: Integers
-    # Numbers of Trace.texts: the JSON of the inputs' shapes, types, values and strides; use Trace.value().
+    # Indices into Trace.texts: the JSON of the inputs' shapes, types, values and strides. Read with Trace.value().
     dims: Integers
     types: Integers
     concrete: Integers
@@ -80,15 +80,15 @@ class Operators(Spans):
 
 @dataclass(frozen=True)
 class Annotations(Spans):
-    """Ranges that a user or a library marked (record_function); `device` is 1 for its image on the device."""
+    """record_function ranges. `device` is 1 for the range's image on the device (gpu_user_annotation)."""
 
     thread: Integers
     device: Integers
 
 
 @dataclass(frozen=True)
-class Frames(Spans):
-    """Python frames, builtins and modules' forwards; only with_stack. `parent` is a row of this table, or -1."""
+class FrameSpans(Spans):
+    """Python frames, builtins and nn.Module forwards, recorded only with_stack. `parent` is a row here, or -1."""
 
     thread: Integers
     parent: Integers
@@ -96,8 +96,8 @@ class Frames(Spans):
 
 
 @dataclass(frozen=True)
-class Calls(Spans):
-    """Calls of the CUDA (or HIP) runtime and driver; `operator` and `frame` are the innermost rows around them."""
+class RuntimeCalls(Spans):
+    """Calls of the CUDA or HIP runtime and driver, with the rows of the innermost operator and frame around."""
 
     thread: Integers
     kind: Integers
@@ -107,8 +107,8 @@ class Calls(Spans):
 
 
 @dataclass(frozen=True)
-class Device(Spans):
-    """Kernels, copies and memsets. `call` is the row of the call that launched it, or -1: an orphan."""
+class DeviceSpans(Spans):
+    """Kernels, copies and memsets. `call` is the row of the launching call, or -1 for an orphan."""
 
     kind: Integers
     device: Integers
@@ -134,8 +134,8 @@ class Device(Spans):
 
 
 @dataclass(frozen=True)
-class Memory(Spans):
-    """Allocations (bytes > 0) and releases (bytes < 0); `cuda` is 1 for the device's memory, 0 for the host's."""
+class MemoryEvents(Spans):
+    """Allocations (bytes > 0) and releases (bytes < 0). `cuda` is 1 for device memory, 0 for host memory."""
 
     thread: Integers
     bytes: Integers
@@ -155,32 +155,28 @@ class Trace:
     names: Sequence[str]
     texts: Sequence[bytes]
     threads: Sequence[str]
-    steps: Steps
-    operators: Operators
+    steps: StepSpans
+    operators: OperatorSpans
     annotations: Annotations
-    frames: Frames
-    calls: Calls
-    device: Device
-    memory: Memory
-    # How many events were read in all, and how many of a known category had no usable time.
+    frames: FrameSpans
+    calls: RuntimeCalls
+    device: DeviceSpans
+    memory: MemoryEvents
+    # All events of the file; those skipped for want of a usable time; those with phase B, which are not read.
     events: int
     skipped: int
-    # Spans that are begun and ended by two events, and so were not read.
     begun: int = 0
 
     def name(self, table: Spans, row: int) -> str:
         code = int(table.name[row])
         return self.names[code] if code >= 0 else ""
 
-    def named(self, table: Spans, *wanted: str) -> Mask:
-        """The rows that bear one of these names."""
-        codes = [code for code, name in enumerate(self.names) if name in wanted]
-        return np.isin(table.name, codes)
+    def named(self, table: Spans, *names: str) -> Mask:
+        """The rows with one of these names."""
+        return np.isin(table.name, [code for code, name in enumerate(self.names) if name in names])
 
     def value(self, text: int) -> Any:
-        """The JSON value behind a number in a column of texts; None where there is none."""
-        import msgspec
-
+        """The JSON value at an index into `texts`; None for -1."""
         return msgspec.json.decode(self.texts[text]) if text >= 0 else None
 
     @property

@@ -1,9 +1,9 @@
-"""The waterfall of a step: from what physics asks for, layer by layer, up to what a clock measured outside.
+"""The waterfall of a step: from the roofline, segment by segment, up to gross.
 
-Gross is measured without a profiler; the trace only says how it divides. Profiling stretches the host's time and
-not the device's, which is stamped by the device itself. So where the profiled step was slower than gross, device
-time keeps its length, and idle time, divided as its causes were, is what is left of gross: nothing, where the
-device was busy for longer than that. A profiled step that was faster than gross is scaled as a whole.
+Gross is measured without a profiler; the trace says only how it divides. Profiling stretches the host's time and
+not the device's, which the device itself stamps. So where the profiled step was slower than gross, device time
+keeps its length, and the rest of gross is idle time, divided in proportion to its causes. Where the device was
+busy for longer than gross there is no idle time. A profiled step that was faster than gross is scaled as a whole.
 """
 
 from collections.abc import Mapping
@@ -11,30 +11,16 @@ from collections.abc import Mapping
 import msgspec
 
 from tare.trace.breakdown import Breakdown
-from tare.trace.hosttime import HostTime
-from tare.trace.idle import Idle
-from tare.trace.roofline import Floor
+from tare.trace.host_time import HostTime
+from tare.trace.idle import IdleTime
+from tare.trace.roofline import Roofline
 
-# From the bottom up. Allocation, data loading and the tail appear only where there is some.
-ORDER = (
-    "floor",
-    "kernel inefficiency",
-    "unfused traffic",
-    "kernels",
-    "launch gaps",
-    "dispatch",
-    "allocation",
-    "python",
-    "data loading",
-    "synchronisation",
-    "movement",
-    "tail",
-)
+# The segments from the bottom up.
 MEANING = {
-    "floor": "the counted operations and bytes at this machine's measured peaks",
+    "roofline": "the counted operations and bytes at this machine's measured peaks",
     "kernel inefficiency": "kernels that take longer than their operations and bytes would",
     "unfused traffic": "results written to memory and read again because each operator has a kernel of its own",
-    "kernels": "the device computes (no floor: nothing was counted, or no peaks are known)",
+    "kernels": "the device computes (no roofline: nothing was counted, or no peaks are known)",
     "launch gaps": "the device waits while a launch is under way, or for its own queue",
     "dispatch": "the host chooses and prepares kernels",
     "allocation": "the host asks the driver for memory",
@@ -44,12 +30,14 @@ MEANING = {
     "movement": "copies between host and device beside which nothing is computed",
     "tail": "after the last kernel, until the step ends",
 }
+ORDER = tuple(MEANING)
+NET = ORDER[:4]
 UNSEEN = (
-    "the operators took less than the counted work needs, and most of the step is in none: what is compiled ahead "
-    "computes there unseen, and stands as python"
+    "the operators took less than the counted work needs, and most of the step is outside operators: code that "
+    "was compiled ahead of time computes there unseen, and is shown as python"
 )
-BUSY = "the device was busy for longer under the profiler than a step takes without: it stands as never idle"
-_OF_CAUSE = {"launch call": "launch gaps", "device-side waiting": "launch gaps"}
+BUSY = "the device was busy for longer under the profiler than a step takes without it: no idle time is shown"
+_SEGMENT_OF_CAUSE = {"launch call": "launch gaps", "device-side waiting": "launch gaps"}
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +46,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
-    """`gross` is the sum of the segments, to the nanosecond. Where it is `profiled`, only shares may be shown."""
+    """`gross` is the sum of the segments, to the nanosecond. If it is `profiled`, only shares may be shown."""
 
     title: str
     gross: int
@@ -71,12 +59,11 @@ class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def net(self) -> int:
-        """What the device computed."""
-        return sum(self.find(n) for n in ("floor", "kernel inefficiency", "unfused traffic", "kernels"))
+        return sum(self.find(name) for name in NET)
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment on two rungs; `removed` is how much less the other has of it."""
+class SegmentDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment in two waterfalls; `removed` is how much less the other has of it."""
 
     name: str
     ns: int
@@ -84,87 +71,88 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
 
 
-class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """What is different between two steps: `parts` adds up to the difference of their gross times."""
+class WaterfallDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """The difference between two steps. `parts` add up to the difference of their gross times."""
 
     one: str
     other: str
-    parts: list[Difference]
+    parts: list[SegmentDifference]
 
 
 def device_waterfall(
-    title: str, gross: int, parts: Breakdown, idle: Idle, floor: Floor | None, profiled: bool = False
+    title: str, gross: int, parts: Breakdown, idle: IdleTime, roofline: Roofline | None, profiled: bool = False
 ) -> Waterfall:
-    """The waterfall of a step on a device."""
     steps = max(len(parts.steps), 1)
     busy = {"kernels": parts.active, "movement": parts.movement}
     waiting: dict[str, int] = {}
     for cause in idle.causes:
-        name = _OF_CAUSE.get(cause.cause, cause.cause)
+        name = _SEGMENT_OF_CAUSE.get(cause.cause, cause.cause)
         waiting[name] = waiting.get(name, 0) + cause.idle
-    busy_ns: list[int] = [round(value / steps) for value in busy.values()]
+    busy_per_step = {name: round(value / steps) for name, value in busy.items()}
+    busy_ns = sum(busy_per_step.values())
     notes = []
-    if sum(busy_ns) > gross:
-        found = apportion(gross, busy)
+    if busy_ns > gross:
+        segments = apportion(gross, busy)
         notes.append(BUSY)
     elif parts.window / steps >= gross and parts.idle > 0:
-        found = dict(zip(busy, busy_ns, strict=True)) | apportion(gross - sum(busy_ns), waiting)
+        segments = busy_per_step | apportion(gross - busy_ns, waiting)
     else:
-        found = apportion(gross, busy | waiting)
-    return _finish(title, gross, found, floor, notes, profiled)
+        segments = apportion(gross, busy | waiting)
+    return _waterfall(title, gross, segments, roofline, notes, profiled)
 
 
 def host_waterfall(
-    title: str, gross: int, time: HostTime, floor: Floor | None, profiled: bool = False
+    title: str, gross: int, time: HostTime, roofline: Roofline | None, profiled: bool = False
 ) -> Waterfall:
-    """The waterfall of a step on the CPU: operators compute, and what only calls them dispatches."""
-    weights = {"kernels": time.computed, "dispatch": time.around, "python": time.outside}
-    found = apportion(gross, weights)
-    notes = [UNSEEN] if floor is not None and found["kernels"] < min(floor.fused, found["python"]) else []
-    return _finish(title, gross, found, floor, notes, profiled)
+    """The waterfall of a step on the CPU, where operators compute and dispatch."""
+    weights = {"kernels": time.computed, "dispatch": time.dispatch, "python": time.outside}
+    segments = apportion(gross, weights)
+    unseen = roofline is not None and segments["kernels"] < min(roofline.ns, segments["python"])
+    return _waterfall(title, gross, segments, roofline, [UNSEEN] if unseen else [], profiled)
 
 
-def difference(one: Waterfall, other: Waterfall) -> list[Difference]:
-    """Segment by segment; what was removed adds up to the difference of the two gross times."""
-    names = [name for name in ORDER if one.find(name) or other.find(name)]
-    found = [(name, one.find(name), other.find(name)) for name in names]
-    return [Difference(name=name, ns=a, against=b, removed=a - b) for name, a, b in found]
+def waterfall_difference(one: Waterfall, other: Waterfall) -> list[SegmentDifference]:
+    """Segment by segment. What was removed adds up to the difference of the two gross times."""
+    times = [(name, one.find(name), other.find(name)) for name in ORDER]
+    return [SegmentDifference(name=name, ns=a, against=b, removed=a - b) for name, a, b in times if a or b]
 
 
-def lowered(fall: Waterfall, floor: Floor, undercut: int) -> Waterfall:
-    """The waterfall on a floor that another step, which computes the same, has proved to be lower."""
-    if fall.find("floor") <= undercut:
-        return fall
-    parts = {segment.name: segment.ns for segment in fall.segments}
-    parts |= msgspec.structs.replace(floor, fused=undercut).split(fall.net)
+def lower_roofline(waterfall: Waterfall, roofline: Roofline, proven: int) -> Waterfall:
+    """The waterfall with a roofline that a faster step with the same work has proven to be lower."""
+    if waterfall.find("roofline") <= proven:
+        return waterfall
+    segments = {segment.name: segment.ns for segment in waterfall.segments}
+    segments |= msgspec.structs.replace(roofline, ns=proven).split(waterfall.net)
     note = (
-        f"the same work took another rung's kernels {undercut / 1e6:.3g} ms: that is the floor here, for the "
-        f"{floor.fused / 1e6:.3g} ms of the measured peaks is none"
+        f"the same work took another rung's kernels {proven / 1e6:.3g} ms, less than the "
+        f"{roofline.ns / 1e6:.3g} ms at the measured peaks: its time replaces the roofline"
     )
-    return msgspec.structs.replace(fall, segments=_in_order(parts), notes=[*fall.notes, note])
+    return msgspec.structs.replace(waterfall, segments=_in_order(segments), notes=[*waterfall.notes, note])
 
 
 def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """`total` divided in proportion to the weights into integers that add up to it (largest remainders)."""
-    whole = sum(weights.values())
-    if whole == 0:
-        # Nothing to divide by: the whole of it goes to the first.
+    """`total` divided in proportion to the weights into integers that add up to it (largest remainders).
+
+    If all weights are zero, everything goes to the first.
+    """
+    weight_sum = sum(weights.values())
+    if weight_sum == 0:
         return {name: total if i == 0 else 0 for i, name in enumerate(weights)}
-    parts = {name: total * weight // whole for name, weight in weights.items()}
-    left = total - sum(parts.values())
-    for name in sorted(weights, key=lambda n: -(total * weights[n] % whole))[:left]:
+    parts = {name: total * weight // weight_sum for name, weight in weights.items()}
+    remainder = total - sum(parts.values())
+    for name in sorted(weights, key=lambda name: -(total * weights[name] % weight_sum))[:remainder]:
         parts[name] += 1
     return parts
 
 
-def _finish(
-    title: str, gross: int, found: dict[str, int], floor: Floor | None, notes: list[str], profiled: bool
+def _waterfall(
+    title: str, gross: int, segments: dict[str, int], roofline: Roofline | None, notes: list[str], profiled: bool
 ) -> Waterfall:
-    if floor is not None:
-        found = found | floor.split(found.pop("kernels"))
-        notes = notes + floor.notes(found)
-    return Waterfall(title=title, gross=gross, profiled=profiled, segments=_in_order(found), notes=notes)
+    if roofline is not None:
+        notes = notes + roofline.notes(segments["kernels"])
+        segments = segments | roofline.split(segments.pop("kernels"))
+    return Waterfall(title=title, gross=gross, profiled=profiled, segments=_in_order(segments), notes=notes)
 
 
-def _in_order(found: Mapping[str, int]) -> list[Segment]:
-    return [Segment(name=name, ns=found[name]) for name in ORDER if found.get(name)]
+def _in_order(segments: Mapping[str, int]) -> list[Segment]:
+    return [Segment(name=name, ns=segments[name]) for name in ORDER if segments.get(name)]

@@ -14,11 +14,10 @@ from typing import IO, Any, cast
 import numpy as np
 
 from tare.errors import BadInput
-from tare.findings.finding import Finding, bound_of
+from tare.findings.finding import Finding
 from tare.report.files import replacing
-from tare.trace.host import CAUSES, host_of
-from tare.trace.idle import cut_gaps
-from tare.trace.places import describe
+from tare.trace.host import CAUSES, host_events
+from tare.trace.idle import cut_gaps, describe
 from tare.trace.tables import Trace
 from tare.trace.windows import main_device, windows
 
@@ -76,7 +75,7 @@ def _idle(trace: Trace) -> Iterator[dict[str, Any]]:
     device = main_device(trace)
     if device is None:
         return
-    host = host_of(trace)
+    host = host_events(trace)
     _, pieces = cut_gaps(trace, device, windows(trace, device), host)
     texts, where = describe(trace, host, pieces)
     order = np.argsort(pieces.start, kind="stable")
@@ -103,9 +102,8 @@ def _findings(trace: Trace, findings: Sequence[Finding]) -> Iterator[dict[str, A
     steps = [(start, end) for start, end in windows(trace, main_device(trace))[:, 1:3].tolist() if end > start]
     for index, finding in enumerate(findings):
         args: dict[str, Any] = {"summary": finding.summary, "remedy": finding.remedy, "severity": finding.severity}
-        if finding.gain_s is not None:
-            bound = bound_of(finding, "at most ", "at least ")
-            args["gives back a step"] = f"{bound}{finding.gain_s * 1e6:.1f} µs"
+        if finding.saving_s is not None:
+            args["saves a step"] = f"{finding.bound} {finding.saving_s * 1e6:.1f} µs".strip()
         for start, end in finding.spans or steps:
             yield _event(finding.rule, start, end, FIRST_FINDING_TRACK + index, args)
 

@@ -1,11 +1,11 @@
-"""Rungs on one floor: what a faster one has proven, and what only looks like it."""
+"""Rungs on one roofline: what a faster one has proven, and what only looks like it."""
 
 from builders import make_peaks
 from traces import TraceBuilder
 
 from tare.records.work import OperatorWork, Work
-from tare.trace.explanation import About, Explanation, explain, on_one_floor
-from tare.trace.roofline import find_floor
+from tare.trace.explanation import About, Explanation, explain, share_roofline
+from tare.trace.roofline import compute_roofline
 
 # One product of 30 µs at the peak.
 WORK = Work(
@@ -21,22 +21,22 @@ def on_a_host(computing: float, step: float) -> Explanation:
     builder = TraceBuilder()
     builder.step(0, step)
     builder.op("aten::mm", 0, computing)
-    floor = find_floor(WORK, PEAKS, "fp32", "eager")
-    return explain(builder.build(), About(title="host", gross=round(step * 1000)), floor)
+    roofline = compute_roofline(WORK, PEAKS, "fp32", "eager")
+    return explain(builder.build(), About(title="host", gross=round(step * 1000)), roofline)
 
 
-def floors(*rungs: Explanation) -> list[int]:
-    return [one.waterfall.find("floor") for one in on_one_floor(rungs)]
+def rooflines(*rungs: Explanation) -> list[int]:
+    return [one.waterfall.find("roofline") for one in share_roofline(rungs)]
 
 
-def test_a_rung_that_computed_in_less_lowers_the_floor_of_the_others() -> None:
-    assert floors(on_a_host(50, 60), on_a_host(20, 20)) == [20_000, 20_000]
+def test_a_rung_that_computed_in_less_lowers_the_roofline_of_the_others() -> None:
+    assert rooflines(on_a_host(50, 60), on_a_host(20, 20)) == [20_000, 20_000]
 
 
 def test_time_in_no_operator_may_be_computing_and_so_proves_nothing() -> None:
     """As of code that was compiled ahead, of which the profiler sees nothing."""
     unseen = on_a_host(10, 100)
-    assert floors(on_a_host(50, 60), unseen) == [30_000, 10_000]
+    assert rooflines(on_a_host(50, 60), unseen) == [30_000, 10_000]
     assert any("computes there unseen" in note for note in unseen.waterfall.notes)
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
-from tare.trace.hosttime import OUTSIDE, host_time
+from tare.trace.host_time import OUTSIDE, host_time
 
 
 def test_self_times_of_nested_operators_and_another_thread() -> None:
@@ -19,7 +19,7 @@ def test_self_times_of_nested_operators_and_another_thread() -> None:
     # The other thread counts only while the stepping one runs nothing: 50-80.
     assert times == {OUTSIDE: 30, "aten::linear": 15, "aten::addmm": 25, "aten::mul": 30}
     assert {one.name: one.calls for one in found.operators}["aten::mul"] == 1
-    assert (found.computed, found.around, found.outside) == (55_000, 15_000, 30_000)
+    assert (found.computed, found.dispatch, found.outside) == (55_000, 15_000, 30_000)
 
 
 spans = st.tuples(st.integers(0, 150), st.integers(0, 60), st.sampled_from([100, 200, 300]))
@@ -35,7 +35,7 @@ def test_self_times_add_up_to_the_steps(operators: list[tuple[int, int, int]]) -
     found = host_time(builder.build())
     assert found is not None
     assert sum(one.self_time for one in found.operators) == found.window == 140_000
-    assert found.computed + found.around + found.outside == found.window
+    assert found.computed + found.dispatch + found.outside == found.window
 
 
 def test_an_operator_that_prepares_its_operands_still_computes() -> None:
@@ -50,7 +50,7 @@ def test_an_operator_that_prepares_its_operands_still_computes() -> None:
     found = host_time(builder.build())
     assert found is not None
     # 75 of the operator, less 1 of aten::empty, which touches nothing.
-    assert (found.computed, found.around, found.outside) == (74_000, 16_000, 10_000)
+    assert (found.computed, found.dispatch, found.outside) == (74_000, 16_000, 10_000)
 
 
 def recurrent(layer: int, add: int = 3) -> TraceBuilder:
@@ -70,7 +70,7 @@ def test_a_layer_that_adds_its_biases_on_the_way_computes() -> None:
     found = host_time(recurrent(layer=900).build())
     assert found is not None
     # The layer but for its aten::empty, and aten::zeros but for its own; aten::lstm has 35 of its own.
-    assert (found.computed, found.around, found.outside) == (898_000 + 3_000, 35_000 + 4_000, 60_000)
+    assert (found.computed, found.dispatch, found.outside) == (898_000 + 3_000, 35_000 + 4_000, 60_000)
 
 
 def test_what_calls_can_cost_is_dispatch_and_so_is_what_is_handed_on() -> None:

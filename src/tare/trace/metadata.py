@@ -1,0 +1,55 @@
+"""What a trace document says beside its events: what tare recorded (tare.worker.profiling), and the device."""
+
+import msgspec
+
+from tare.records.work import Work
+from tare.system.text import printable
+from tare.trace.tables import Trace
+from tare.trace.windows import main_device
+
+
+class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The case of a trace that tare recorded. `work` is what one step computes, where it was counted. `shapes`
+    says whether the shapes of operators were recorded."""
+
+    case: str
+    workload: str
+    mode: str
+    precision: str
+    rung: str
+    work: Work | None = None
+    shapes: bool = True
+
+
+def recording_info(trace: Trace) -> RecordingInfo | None:
+    """None for a trace that tare did not record, or whose entry is malformed."""
+    try:
+        return msgspec.convert(trace.metadata.get("tare_profiled"), RecordingInfo)
+    except msgspec.ValidationError:
+        return None
+
+
+def metadata_time(trace: Trace, key: str, name: str, below: float = 1e18) -> float | None:
+    """A time in nanoseconds from the metadata; None if it is absent, no number or not plausible."""
+    entry = trace.metadata.get(key)
+    time = entry.get(name) if isinstance(entry, dict) else None
+    if not isinstance(time, int | float) or isinstance(time, bool):
+        return None
+    return time if 1 <= time < below else None
+
+
+def recorded_gross(trace: Trace) -> int | None:
+    """The gross (ns) that was measured for the same program and written into the trace."""
+    gross = metadata_time(trace, "tare_recorded", "gross_ns")
+    return None if gross is None else round(gross)
+
+
+def device_name(trace: Trace) -> str:
+    """The name of the device that the trace is explained for; empty where there is no device or no name."""
+    devices, main = trace.metadata.get("deviceProperties"), main_device(trace)
+    if main is None or not isinstance(devices, list):
+        return ""
+    for device in devices:
+        if isinstance(device, dict) and device.get("id") == main:
+            return printable(str(device.get("name", "")), 80)
+    return ""
