@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tare.cases.case import CHOICES
 from tare.errors import BadInput
 
 # No count has more. Python itself refuses to read a number of more than 4300 digits.
@@ -48,17 +49,19 @@ OutputOption = Annotated[
 Texts = list[str] | None
 
 
-def _choice(option: str, help: str) -> Any:
+def _choice(option: str, help: str = "") -> Any:
+    """An option that takes the words of its help; by default, those that a case allows for this field."""
+    help = help or f"{', '.join(CHOICES[option.removeprefix('--')])}."
     return typer.Option(option, help=help, autocompletion=complete_words(help))
 
 
-ModeOption = Annotated[Texts, _choice("--mode", "infer, train.")]
+ModeOption = Annotated[Texts, _choice("--mode")]
 DeviceOption = Annotated[Texts, _choice("--device", "auto, cpu, cuda, cuda:1, mps, xpu, all.")]
-PrecisionOption = Annotated[Texts, _choice("--precision", "fp32, tf32, bf16, fp16, amp-bf16, amp-fp16.")]
+PrecisionOption = Annotated[Texts, _choice("--precision")]
 SizeOption = Annotated[Texts, typer.Option("--size", help="Sizes of the workload: NAME=N[,N].")]
-FeedOption = Annotated[Texts, _choice("--feed", "device, pinned, pageable.")]
-LayoutOption = Annotated[Texts, _choice("--layout", "contiguous, channels-last.")]
-OptimizerOption = Annotated[Texts, _choice("--optimizer", "sgd, adam, adamw.")]
+FeedOption = Annotated[Texts, _choice("--feed")]
+LayoutOption = Annotated[Texts, _choice("--layout")]
+OptimizerOption = Annotated[Texts, _choice("--optimizer")]
 SmokeOption = Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")]
 BatchOption = Annotated[Texts, typer.Option("--batch", help="Batch sizes, or auto (default: the workload's).")]
 ThreadsOption = Annotated[Texts, typer.Option("--threads", help="CPU threads (default: torch's).")]
