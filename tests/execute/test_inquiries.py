@@ -11,7 +11,8 @@ from builders import make_case
 from tare.cases.options import Options
 from tare.commands.traces import profile_case
 from tare.errors import TareError
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import make_launcher
 from tare.execute.launch import SpawnLauncher
 from tare.execute.peaks import measure_peak
 from tare.protocol.jobs import CountJob, PeakJob, ProfileJob
@@ -19,7 +20,7 @@ from tare.protocol.messages import Capacity, Counted, Measured, Profiled
 from tare.trace.memory import memory_use
 from tare.trace.read import read
 from tare.worker import profiling
-from tare.worker.counting import count
+from tare.worker.handlers import count_eager_step
 
 CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})
 
@@ -36,7 +37,7 @@ def test_a_profiling_worker_leaves_two_traces(
 def leaves_two_traces(executor: LocalExecutor, tmp_path: Path) -> None:
     traces = [tmp_path / "plain.json.gz", tmp_path / "stacks.json.gz"]
     job = ProfileJob(case=CASE, trace=str(traces[0]), stacks=str(traces[1]))
-    heard = executor.inquire(job, Options(), "cpu")
+    heard = executor.request(job, Options(), "cpu")
     steps = next(m.steps for m in heard if isinstance(m, Profiled))
     plain, stacks = (read(path) for path in traces)
     assert len(plain.steps) == len(stacks.steps) == steps
@@ -56,12 +57,12 @@ def test_a_profiling_worker_counts_the_work_on_the_way(tmp_path: Path, monkeypat
     profile = profile_case(executor, CASE, "one", stacks=False, count=True)
     assert profile.trace.exists()
     assert not profile.stacks.exists()
-    assert profile.work == count(CASE).work
+    assert profile.work == count_eager_step(CASE).work
     assert profile_case(executor, CASE, "one", stacks=False, again=False, count=True).work is None
 
 
 def test_counting_is_the_same_for_every_rung() -> None:
-    found = [count(make_case(rung=rung, batch=4, sizes=CASE.sizes)) for rung in ("eager", "compile")]
+    found = [count_eager_step(make_case(rung=rung, batch=4, sizes=CASE.sizes)) for rung in ("eager", "compile")]
     assert all(isinstance(one, Counted) for one in found)
     assert found[0].work.flops == found[1].work.flops == 2 * 4 * (16 * 32 + 32 * 32 + 32 * 10)
 
@@ -77,7 +78,7 @@ def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
     executor = LocalExecutor(SpawnLauncher(), tmp_path)
     with pytest.raises(TareError, match=r"count failed: exception, .*no_such"):
-        executor.inquire(CountJob(case=make_case(workload="no_such")), Options(), "cpu")
+        executor.request(CountJob(case=make_case(workload="no_such")), Options(), "cpu")
 
 
 def test_the_host_s_time_of_a_step_is_without_what_the_device_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import torch
 from spin import Spin
 
 from tare.measure.clock import CudaClock, WallClock
-from tare.measure.sampler import Limits, sample
+from tare.measure.sampler import SamplingLimits, sample
 from tare.records.record import Series
 from tare.worker.audit import left_running
 
@@ -44,7 +44,7 @@ def measure(milliseconds: float) -> tuple[float, dict[str, Series]]:
         torch.cuda.synchronize()
     spin.forget()
     kept: list[Series] = []
-    sample(spin, CudaClock(torch.device("cuda")), Limits(3.0, 0.001), kept.append)
+    sample(spin, CudaClock(torch.device("cuda")), SamplingLimits(3.0, 0.001), kept.append)
     return spin.true_s, {series.kind: series for series in kept}
 
 

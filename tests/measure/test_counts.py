@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 
-from tare.measure.counts import count_step, kernels_among
+from tare.measure.counts import count_step
 
 CPU = torch.device("cpu")
 
@@ -57,45 +56,3 @@ def test_a_step_that_raises_does_not_leave_the_counting_on() -> None:
 def test_operators_are_counted_by_name() -> None:
     x = torch.randn(3)
     assert count_step(lambda: (x + 1 + 2).clone(), CPU).operators == {"aten::add": 2, "aten::clone": 1}
-
-
-def test_kernels_are_what_the_device_ran_but_for_copies_and_annotations() -> None:
-    """As torch.profiler lists a step: the host's side, copies and annotations stand beside the kernels."""
-    host, device = "DeviceType.CPU", "DeviceType.CUDA"
-    events = [
-        Event("aten::mm", host),
-        Event("gemm", device),
-        Event("relu", device),
-        Event("relu", device),
-        Event("Memcpy HtoD (Pageable -> Device)", device),
-        Event("Memset (Device)", device),
-        Event("ProfilerStep#1", device),
-        Event("my region", device, annotation=True),
-    ]
-    assert kernels_among(events) == {"gemm": 1, "relu": 2}
-
-
-def test_the_profiler_s_events_answer_what_is_asked_of_them() -> None:
-    """Its own list is not documented: this is where a torch shows that has changed it."""
-    with profile(activities=[ProfilerActivity.CPU]) as seen:
-        torch.ones(2).add(1)
-    events = seen.profiler.kineto_results.events()
-    assert {"aten::ones", "aten::add"} <= {event.name() for event in events}
-    assert {str(event.device_type()) for event in events} == {"DeviceType.CPU"}
-    assert kernels_among(events) == {}
-
-
-class Event:
-    """An event as the profiler keeps it."""
-
-    def __init__(self, name: str, device: str, annotation: bool = False) -> None:
-        self._name, self._device, self._annotation = name, device, annotation
-
-    def name(self) -> str:
-        return self._name
-
-    def device_type(self) -> str:
-        return self._device
-
-    def is_user_annotation(self) -> bool:
-        return self._annotation

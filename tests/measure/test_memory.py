@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable
 from multiprocessing import get_context
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from tare.measure.memory import DeviceMeter, HostMeter
+from tare.measure.memory import DeviceMeter, HostMeter, MemoryTracer, TorchAllocator
 
 MB = 1_000_000
 # The kernel counts pages in batches per processor, and the test process frees some of its own meanwhile.
@@ -67,14 +67,17 @@ def test_where_the_peak_cannot_be_reset_the_method_says_so(monkeypatch: pytest.M
     assert found.peak >= 1 * MB
 
 
-class FakeAllocator:
-    """The memory functions of a torch device module, with a peak that a reset brings down to what is held."""
+class FakeMemory:
+    """The memory functions of a torch device module; a reset brings the peak down to what is held."""
 
     def __init__(self) -> None:
         self.held = 100
         self.peak = 700
         self.reserved = 1024
         self.emptied = 0
+
+    def memory_allocated(self, _device: Any) -> int:
+        return self.held
 
     def max_memory_allocated(self, _device: Any) -> int:
         return self.peak
@@ -89,43 +92,48 @@ class FakeAllocator:
         self.emptied += 1
 
 
-def make_meter(monkeypatch: pytest.MonkeyPatch, device: str, module: Any, seen: Any = None) -> DeviceMeter:
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(**({device: module} if module else {})))
-    return DeviceMeter(SimpleNamespace(type=device), lambda: seen)
-
-
-def test_a_cpu_has_no_device_memory_rather_than_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    meter = make_meter(monkeypatch, "cpu", FakeAllocator(), (5, "process"))
+def test_a_cpu_has_no_device_memory_rather_than_zero_bytes() -> None:
+    assert TorchAllocator.of(torch.device("cpu")) is None
+    meter = DeviceMeter(None, lambda: None)
     meter.mark_prepared()
     assert meter.read() is None
 
 
-def test_the_three_figures_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    allocator = FakeAllocator()
-    meter = make_meter(monkeypatch, "cuda", allocator, (4096, "process"))
-    allocator.peak = 900
+def test_the_three_figures_of_a_device() -> None:
+    memory = FakeMemory()
+    meter = DeviceMeter(TorchAllocator(memory, "cuda"), lambda: (4096, "process"))
+    memory.peak = 900
     meter.mark_prepared()
-    assert allocator.emptied == 1
-    allocator.peak = 300
-    found = meter.read()
-    assert found is not None
-    assert (found.prepare_allocated_peak, found.allocated_peak, found.reserved_peak) == (900, 300, 1024)
-    assert (found.nvml, found.nvml_method) == (4096, "process")
+    assert memory.emptied == 1
+    memory.peak = 300
+    usage = meter.read()
+    assert usage is not None
+    assert (usage.prepare_allocated_peak, usage.allocated_peak, usage.reserved_peak) == (900, 300, 1024)
+    assert (usage.nvml, usage.nvml_method) == (4096, "process")
 
 
-def test_what_was_allocated_before_the_meter_is_the_preparations(monkeypatch: pytest.MonkeyPatch) -> None:
-    meter = make_meter(monkeypatch, "cuda", FakeAllocator())
+def test_what_was_allocated_before_the_meter_belongs_to_the_preparation() -> None:
+    meter = DeviceMeter(TorchAllocator(FakeMemory(), "cuda"), lambda: None)
     meter.mark_prepared()
-    found = meter.read()
-    assert found is not None
-    assert (found.prepare_allocated_peak, found.allocated_peak) == (700, 100)
+    usage = meter.read()
+    assert usage is not None
+    assert (usage.prepare_allocated_peak, usage.allocated_peak) == (700, 100)
 
 
-@pytest.mark.parametrize("module", [None, SimpleNamespace()])
-def test_figures_that_nobody_gives_are_absent(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
-    meter = make_meter(monkeypatch, "mps", module)
+def test_a_program_without_an_allocator_has_what_nvml_sees() -> None:
+    meter = DeviceMeter(None, lambda: (5, "process"))
     meter.mark_prepared()
-    found = meter.read()
-    assert found is not None
-    assert (found.allocated_peak, found.reserved_peak, found.prepare_allocated_peak) == (None, None, None)
-    assert (found.nvml, found.nvml_method) == (None, None)
+    usage = meter.read()
+    assert usage is not None
+    assert (usage.allocated_peak, usage.reserved_peak, usage.prepare_allocated_peak) == (None, None, None)
+    assert (usage.nvml, usage.nvml_method) == (5, "process")
+
+
+def test_a_trace_has_a_reading_of_host_and_device_for_every_mark() -> None:
+    tracer = MemoryTracer(TorchAllocator(FakeMemory(), "cuda"))
+    tracer.mark()
+    tracer.mark()
+    trace = tracer.read()
+    assert trace.device == [100, 100]
+    assert len(trace.host) == 2
+    assert MemoryTracer(None).read().device is None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.measure.parity import compare, errors, load_reference, save_reference, save_yardstick
+from tare.measure.parity import compare, errors, load_reference, save_reference, save_eager_errors
 from tare.records.record import Parity
 
 RNG = np.random.default_rng(11)
@@ -14,9 +14,9 @@ OUTPUT = RNG.standard_normal((4, 10))
 
 
 def verdict(
-    reference: dict[str, Any], candidate: dict[str, Any], precision: str = "fp32", **yardstick: float
+    reference: dict[str, Any], candidate: dict[str, Any], precision: str = "fp32", **eager_errors: float
 ) -> Parity:
-    named = {name.replace("__", "/"): error for name, error in yardstick.items()}
+    named = {name.replace("__", "/"): error for name, error in eager_errors.items()}
     return compare(reference, candidate, precision, named, "the test")
 
 
@@ -64,9 +64,9 @@ def test_a_nan_counts_even_where_eager_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("candidate", [{}, {"output/1": OUTPUT}, {"output/0": OUTPUT.T}, {"output/0": OUTPUT[:2]}])
-@pytest.mark.parametrize("yardstick", [0.0, 0.9])
-def test_a_missing_or_misshapen_tensor_is_different(candidate: dict[str, Any], yardstick: float) -> None:
-    found = verdict({"output/0": OUTPUT}, candidate, output__0=yardstick)
+@pytest.mark.parametrize("eager_errors", [0.0, 0.9])
+def test_a_missing_or_misshapen_tensor_is_different(candidate: dict[str, Any], eager_errors: float) -> None:
+    found = verdict({"output/0": OUTPUT}, candidate, output__0=eager_errors)
     assert (found.status, found.worst, found.error) == ("different", "output/0", 1e300)
 
 
@@ -105,7 +105,7 @@ def test_both_parts_of_complex_numbers_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("yardstick", "tolerance"),
+    ("eager_errors", "tolerance"),
     [
         (0.0, 1e-4),  # the precision's own
         (1e-5, 1e-4),  # four times eager's error, but never under the precision's own
@@ -114,12 +114,12 @@ def test_both_parts_of_complex_numbers_are_compared() -> None:
         (0.34, 0.68),  # twice, where eager's own error is large
     ],
 )
-def test_the_tolerance_follows_eagers_own_error_up_to_a_cap(yardstick: float, tolerance: float) -> None:
+def test_the_tolerance_follows_eagers_own_error_up_to_a_cap(eager_errors: float, tolerance: float) -> None:
     below, above = (1 + 0.99 * tolerance) * OUTPUT, (1 + 1.01 * tolerance) * OUTPUT
-    found = verdict({"output/0": OUTPUT}, {"output/0": below}, output__0=yardstick)
+    found = verdict({"output/0": OUTPUT}, {"output/0": below}, output__0=eager_errors)
     assert found.status == "same"
     assert found.tolerance == pytest.approx(tolerance)
-    assert verdict({"output/0": OUTPUT}, {"output/0": above}, output__0=yardstick).status == "different"
+    assert verdict({"output/0": OUTPUT}, {"output/0": above}, output__0=eager_errors).status == "different"
 
 
 def test_tensors_in_which_eager_is_noise_are_counted_and_prove_nothing() -> None:
@@ -145,14 +145,14 @@ def test_a_reference_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert loaded is not None
     assert list(loaded.arrays) == list(arrays)
     assert all(np.array_equal(loaded.arrays[name], arrays[name]) for name in arrays)
-    assert loaded.yardstick == {"output/0": 1e-7, "a/b c": 1e300}
+    assert loaded.eager_errors == {"output/0": 1e-7, "a/b c": 1e300}
     assert loaded.described == "eager float64 on cpu"
     assert not loaded.widened
-    save_yardstick(tmp_path / "new", {"output/0": 1e-3, "a/b c": 0.0})
+    save_eager_errors(tmp_path / "new", {"output/0": 1e-3, "a/b c": 0.0})
     wider = load_reference(tmp_path / "new")
     assert wider is not None
     assert wider.widened
-    assert wider.yardstick == {"output/0": 1e-3, "a/b c": 0.0}
+    assert wider.eager_errors == {"output/0": 1e-3, "a/b c": 0.0}
     assert wider.described == loaded.described
 
 

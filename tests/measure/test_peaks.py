@@ -1,10 +1,10 @@
-"""The ceilings' steps: how large a product is where its precision has a unit, and where it has none."""
+"""The steps of the peaks: how large a product is where its precision has a unit, and where it has none."""
 
 from itertools import accumulate
 
 import pytest
 
-from tare.measure.peaks import LONGEST_PRODUCT_S, MATRIX, SMALL_MATRIX, Load, bearable
+from tare.measure.peaks import LONGEST_PRODUCT_S, MATRIX, SMALL_MATRIX, Load, affordable
 
 LARGE = MATRIX["cpu"]
 # How much longer the large product takes.
@@ -24,5 +24,5 @@ def test_a_product_is_small_only_where_the_large_one_would_take_too_long(seconds
     ends = accumulate(seconds)
     begun = [0.0, *accumulate(seconds)]
     times = iter([moment for pair in zip(begun, ends, strict=False) for moment in pair])
-    made = bearable(lambda size: Load(lambda: None, float(size)), LARGE, lambda: next(times))
+    made = affordable(lambda size: Load(lambda: None, float(size)), LARGE, lambda: next(times))
     assert made.amount == size

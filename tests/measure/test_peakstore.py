@@ -8,7 +8,7 @@ from builders import ENVIRONMENT, STARTED
 
 from tare.errors import BadInput
 from tare.measure.peak_store import load_peaks, peaks_of_gpu, save_peaks
-from tare.measure.peaks import ceilings
+from tare.measure.peaks import benchmarks
 from tare.records.work import Peak, Peaks
 
 PEAKS = Peaks(
@@ -50,10 +50,10 @@ def test_what_is_not_peaks_is_one_line(text: bytes) -> None:
 
 
 def test_a_gpu_has_all_the_ceilings_of_the_issue() -> None:
-    names = {one.name for one in ceilings("cuda")}
+    names = {one.name for one in benchmarks("cuda")}
     assert {"matrix:fp32", "matrix:tf32", "matrix:bf16", "matrix:fp16", "bandwidth", "launch", "dispatch"} <= names
     assert sum(name.startswith("copy:") for name in names) == 4
-    assert "launch" not in {one.name for one in ceilings("cpu")}
+    assert "launch" not in {one.name for one in benchmarks("cpu")}
 
 
 def test_peaks_are_found_by_the_name_of_the_gpu() -> None:

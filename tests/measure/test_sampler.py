@@ -8,12 +8,12 @@ import pytest
 from simulated import SimulatedClock, Timed
 
 from tare.measure import sampler
-from tare.measure.sampler import FEWEST_BLOCKS, MOST_BLOCKS, PIPELINE_STEPS, SHORTEST, Limits, sample
+from tare.measure.sampler import FEWEST_BLOCKS, MOST_BLOCKS, PIPELINE_STEPS, SHORTEST, SamplingLimits, sample
 from tare.records.record import Series
 from tare.stats.intervals import median_interval
 
-LIMITS = Limits(budget_s=4.0, width=0.01)
-# What Limits gives each series of a budget of 4 s.
+LIMITS = SamplingLimits(budget_s=4.0, width=0.01)
+# What SamplingLimits gives each series of a budget of 4 s.
 WARM_UP_S, PIPELINED_S, LATENCY_S = 1.0, 2.25, 0.75
 
 
@@ -22,7 +22,7 @@ def _resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "resolution_ns", lambda: 50)
 
 
-def take(clock: SimulatedClock, limits: Limits = LIMITS) -> tuple[Series, Series, Series]:
+def take(clock: SimulatedClock, limits: SamplingLimits = LIMITS) -> tuple[Series, Series, Series]:
     found: list[Series] = []
     sample(lambda: None, clock, limits, found.append, clock.now)
     warm, pipelined, latency = found
@@ -84,7 +84,7 @@ def test_a_series_that_stopped_at_its_width_has_that_width() -> None:
 
 def test_short_steps_fill_the_time_and_not_the_memory() -> None:
     """A hundred seconds of microseconds: blocks get longer, so that a limited number of them lasts."""
-    noisy = Limits(budget_s=100, width=0.01)
+    noisy = SamplingLimits(budget_s=100, width=0.01)
     warm, pipelined, _ = take(wobble(1e-6, 1.5e-6), noisy)
     assert len(warm.wall_ns) <= MOST_BLOCKS
     assert 0.5 * MOST_BLOCKS <= len(pipelined.wall_ns) <= MOST_BLOCKS
@@ -119,13 +119,13 @@ def test_blocks_are_long_enough_for_the_clock(step_s: float, overlaps: bool, ste
 
 @pytest.mark.parametrize(("step_s", "steps"), [(1e-6, 1000), (30e-6, 34), (1e-3, 1)])
 def test_a_block_on_the_host_lasts_a_millisecond(step_s: float, steps: int) -> None:
-    _, pipelined, _ = take(SimulatedClock(lambda _: step_s), Limits(budget_s=0.1, width=0.01))
+    _, pipelined, _ = take(SimulatedClock(lambda _: step_s), SamplingLimits(budget_s=0.1, width=0.01))
     assert set(pipelined.steps) == {steps}
 
 
 def test_a_block_lasts_two_thousand_resolutions_of_a_coarse_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "resolution_ns", lambda: 1000)
-    _, pipelined, _ = take(SimulatedClock(lambda _: 1e-6), Limits(budget_s=0.1, width=0.01))
+    _, pipelined, _ = take(SimulatedClock(lambda _: 1e-6), SamplingLimits(budget_s=0.1, width=0.01))
     assert set(pipelined.steps) == {2000}
 
 

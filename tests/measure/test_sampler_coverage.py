@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from simulated import SimulatedClock
 
 from tare.measure import sampler
-from tare.measure.sampler import Limits, sample
+from tare.measure.sampler import SamplingLimits, sample
 from tare.records.record import Series
 from tare.stats.intervals import median_interval
 
@@ -86,7 +86,7 @@ def test_the_stopping_rule_does_not_cost_coverage(
         noise = make(rng)
         clock = SimulatedClock(noise.step_s)
         found: list[Series] = []
-        sample(lambda: None, clock, Limits(budget_s=budget_s, width=0.01), found.append, clock.now)
+        sample(lambda: None, clock, SamplingLimits(budget_s=budget_s, width=0.01), found.append, clock.now)
         pipelined = found[1]
         interval = median_interval(pipelined.step_seconds())
         held += interval.low <= noise.truth(pipelined) <= interval.high
@@ -100,7 +100,7 @@ def test_the_stopping_rule_was_at_work() -> None:
     for _ in range(50):
         clock = SimulatedClock(skewed(rng, 0.03).step_s)
         found: list[Series] = []
-        sample(lambda: None, clock, Limits(budget_s=0.3, width=0.01), found.append, clock.now)
+        sample(lambda: None, clock, SamplingLimits(budget_s=0.3, width=0.01), found.append, clock.now)
         stops.add(found[1].stop)
         lengths.add(len(found[1].wall_ns))
     assert "width" in stops

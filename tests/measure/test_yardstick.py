@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tare.measure.rounding_paths import errors_of_pair, widest
+from tare.measure.parity import errors_of_pair, widest
 
 RNG = np.random.default_rng(5)
 WANTED = RNG.standard_normal((8, 16))

@@ -9,8 +9,7 @@ from tare.protocol.jobs import reference_case
 from tare.records.record import Parity
 from tare.rungs import get_rung
 from tare.rungs.torch.numerics import pin_flags
-from tare.worker.parity_check import prove
-from tare.worker.reference import make_reference
+from tare.worker.reference import check_parity, make_reference
 from tare.workloads import get_workload
 
 # Sizes at which every workload takes a moment on two cores.
@@ -46,6 +45,6 @@ def check(case: Case, folder: Path) -> Parity:
     try:
         for _ in range(3):
             program.step()
-        return prove(program.evidence, folder, case)
+        return check_parity(program.evidence, folder, case)
     finally:
         program.close()

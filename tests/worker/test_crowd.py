@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tare.cases.case import Case
-from tare.worker.cpu_limits import may_build_on_one_core, one_core
+from tare.worker.preparation import may_build_on_one_core, one_core
 
 
 def test_one_core_while_wanted_and_all_of_them_after() -> None:
@@ -29,7 +29,7 @@ def test_who_is_alone_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("imported", ["", "import torch._inductor.config;"])
 def test_a_compiler_has_no_more_processes_than_it_may(imported: str) -> None:
     program = (
-        f"{imported}from tare.worker.cpu_limits import limit_compilers; limit_compilers(3);"
+        f"{imported}from tare.worker.preparation import limit_compilers; limit_compilers(3);"
         "import torch._inductor.config as config; print(config.compile_threads)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

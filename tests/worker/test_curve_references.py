@@ -7,9 +7,9 @@ from builders import make_case
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import make_launcher
+from tare.execute.launch import make_launcher
 from tare.execute.launch import Launcher
-from tare.execute.tasks import ErrandExecutor
+from tare.execute.executor import LocalExecutor
 from tare.measure.parity import save_reference
 from tare.protocol.jobs import CurveJob, Job, ReferenceJob
 from tare.records.record import Failure
@@ -19,7 +19,7 @@ CASES = [make_case(rung=rung, mode="train", optimizer="sgd") for rung in ("eager
 LATE = Failure(cause="timeout", message="stopped after 9 s")
 
 
-class Pretending(ErrandExecutor):
+class Pretending(LocalExecutor):
     """Every rung's loss is a hundredth off. References fail where `failing` says so of their `widen`."""
 
     def __init__(self, scratch: Path, *failing: bool) -> None:
@@ -40,7 +40,7 @@ class Pretending(ErrandExecutor):
 
 def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_path: Path) -> None:
     executor = Pretending(tmp_path, False)
-    curves = [executor.follow_curve(case, "digits", 1, Options()) for case in CASES]
+    curves = [follow_curve(executor, case, "digits", 1, Options()) for case in CASES]
     said = ("unchecked", "the reference failed: timeout, stopped after 9 s")
     assert [(curve.parity.status, curve.parity.reason) for curve in curves] == [said, said]
     assert [curve.failure for curve in curves] == [None, None]
@@ -49,7 +49,7 @@ def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_
 
 def test_a_yardstick_that_cannot_be_widened_is_said_beside_the_verdict(tmp_path: Path) -> None:
     executor = Pretending(tmp_path, True)
-    curves = [executor.follow_curve(case, "digits", 1, Options()) for case in CASES]
+    curves = [follow_curve(executor, case, "digits", 1, Options()) for case in CASES]
     why = "judged by one run of eager, since more failed: timeout, stopped after 9 s"
     assert [(curve.parity.status, curve.parity.reason) for curve in curves] == [("different", why)] * 2
     assert sum(isinstance(job, ReferenceJob) and job.widen for job in executor.jobs) == 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from tare.worker.profiler_memory import held_for_shapes
+from tare.worker.profiling import shapes_leak
 
 MIB = 2**20
 
@@ -33,9 +33,9 @@ def test_what_torch_func_wraps_is_held(function: Callable[[Any], None], held: bo
     for _ in range(4):
         # Until what the C library keeps for itself no longer grows.
         step()
-    assert held_for_shapes(step, lambda: None, lambda: int(resident().rss), 32 * MIB) == held
+    assert shapes_leak(step, lambda: None, lambda: int(resident().rss), 32 * MIB) == held
 
 
 def test_a_leak_is_no_fault_of_the_profiler() -> None:
     kept: list[int] = []
-    assert not held_for_shapes(lambda: kept.append(4096), lambda: None, lambda: sum(kept))
+    assert not shapes_leak(lambda: kept.append(4096), lambda: None, lambda: sum(kept))

@@ -1,4 +1,4 @@
-"""The yardstick of a step: it knows that a ReLU may flip, and hides no fault for it."""
+"""The eager_errors of a step: it knows that a ReLU may flip, and hides no fault for it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tare.rungs.base import Arrays
 from tare.rungs.torch.numerics import Numerics, reference_numerics
 from tare.rungs.torch.program import TorchProgram
 from tare.worker import reference
-from tare.worker.parity_check import prove
+from tare.worker.reference import check_parity
 from tare.workloads import get_workload
 from tare.workloads.base import Batch, Workload
 
@@ -86,15 +86,15 @@ def on_side(shift: float) -> Callable[[TorchProgram], None]:
 
 def test_whichever_side_of_zero_a_rung_takes_it_is_the_same(edge: Workload, tmp_path: Path) -> None:
     case = Case(workload="edge", rung="eager", mode="train", batch=4, sizes={}, optimizer="sgd")
-    wanted, yardstick = known(case, tmp_path)
+    wanted, eager_errors = known(case, tmp_path)
     sides = [evidence(edge, case, on_side(shift)) for shift in (1e-6, -1e-6)]
     assert errors(sides[0], sides[1])["gradient/0.weight"] > 1e-2, "nothing flips here"
     own = errors(wanted, evidence(edge, case))
     by_one_run = [compare(wanted, side, "fp32", own, "").status for side in sides]
     assert sorted(by_one_run) == ["different", "same"], "eager has luck here, and need not"
-    assert [compare(wanted, side, "fp32", yardstick, "").status for side in sides] == ["same", "same"]
+    assert [compare(wanted, side, "fp32", eager_errors, "").status for side in sides] == ["same", "same"]
     # What lies behind the ReLU does not flip, and has not become more lenient.
-    assert yardstick["gradient/2.weight"] < 1e-6
+    assert eager_errors["gradient/2.weight"] < 1e-6
 
 
 def test_without_room_for_float64_a_reference_alone_is_of_float32_and_one_beside_others_waits(
@@ -121,10 +121,10 @@ def test_without_room_for_float64_a_reference_alone_is_of_float32_and_one_beside
 def proved(
     workload: Workload, case: Case, folder: Path, spoil: Callable[[TorchProgram], None]
 ) -> tuple[str, bool]:
-    """The verdict on a rung that does what `spoil` does to eager, and whether it took a wider yardstick."""
+    """The verdict on a rung that does what `spoil` does to eager, and whether it took a wider eager_errors."""
     if load_reference(folder) is None:
         reference.make_reference(case, folder)
-    status = prove(lambda: evidence(workload, case, spoil), folder, case).status
+    status = check_parity(lambda: evidence(workload, case, spoil), folder, case).status
     found = load_reference(folder)
     assert found is not None
     return status, found.widened
@@ -174,8 +174,8 @@ FAULTS = [scale_gradients, scale_one_gradient, forget_a_bias, change_momentum]
 def judge(case: Case, folder: Path, spoil: Callable[[TorchProgram], None] = lambda _: None) -> Parity:
     """The verdict on a rung that does what `spoil` does to eager; the reference is made once."""
     found = load_reference(folder)
-    wanted, yardstick = found[:2] if found else known(case, folder)
-    return compare(wanted, evidence(get_workload(case.workload), case, spoil), "fp32", yardstick, "")
+    wanted, eager_errors = found[:2] if found else known(case, folder)
+    return compare(wanted, evidence(get_workload(case.workload), case, spoil), "fp32", eager_errors, "")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -209,11 +209,11 @@ def flip_the_last_relu(program: TorchProgram) -> None:
 def test_resnet_where_an_h200_flips_a_relu_and_where_it_is_wrong(tmp_path: Path) -> None:
     """cuDNN took the other side of zero in the last ReLU: 0.003 in the gradients before it, and all is right."""
     case = make("resnet50", "eager", "train", batch=8)
-    wanted, yardstick = known(case, tmp_path)
+    wanted, eager_errors = known(case, tmp_path)
     flipped = evidence(get_workload("resnet50"), case, flip_the_last_relu)
     own = errors(wanted, evidence(get_workload("resnet50"), case))
     assert compare(wanted, flipped, "fp32", own, "").status == "different", "one run of eager shows it"
-    assert compare(wanted, flipped, "fp32", yardstick, "").status == "same"
+    assert compare(wanted, flipped, "fp32", eager_errors, "").status == "same"
     assert judge(case, tmp_path, scale_one_gradient).status == "different"
 
 
@@ -224,16 +224,16 @@ def test_where_nothing_flips_the_yardstick_is_eager_s_own_error(
     workload: str, precision: Any, tmp_path: Path
 ) -> None:
     case = make(workload, "eager", "train", precision)
-    wanted, yardstick = known(case, tmp_path)
+    wanted, eager_errors = known(case, tmp_path)
     own = errors(wanted, evidence(get_workload(workload), case))
     for name, error in own.items():
-        assert error <= yardstick[name] <= max(1.2 * error, 1e-6), name
+        assert error <= eager_errors[name] <= max(1.2 * error, 1e-6), name
 
 
 def test_an_inference_is_measured_by_one_path(tmp_path: Path) -> None:
     case = make("mnist_cnn", "eager", "infer")
-    wanted, yardstick = known(case, tmp_path)
-    assert yardstick == errors(wanted, evidence(get_workload("mnist_cnn"), case))
+    wanted, eager_errors = known(case, tmp_path)
+    assert eager_errors == errors(wanted, evidence(get_workload("mnist_cnn"), case))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -244,7 +244,7 @@ def test_a_pair_s_weights_lie_on_both_sides_of_what_they_were(precision: Any) ->
     for towards in (step, -step):
         program = TorchProgram(get_workload("mlp"), case)
         before = {name: tensor.double() for name, tensor in program._initial.items()}
-        program.nudge(0, towards)
+        program.perturb_weights(0, towards)
         moved.append({name: (program._initial[name].double() / before[name] - 1) / step for name in before})
     for name, up in moved[0].items():
         assert (up.sign() == -moved[1][name].sign()).all()
@@ -258,7 +258,7 @@ def test_jitter_moves_what_every_layer_returns_and_mirrors_it() -> None:
     losses = []
     for step in (2.0**-10, 0.0, -(2.0**-10)):
         program = TorchProgram(get_workload("mlp"), case)
-        program.jitter(0, step)
+        program.perturb_outputs(0, step)
         losses.append(float(program.evidence()["loss/1"]))
     up, middle, down = losses
     assert up != middle
@@ -278,7 +278,7 @@ def test_two_names_of_one_tensor_are_moved_as_one(edge: Workload) -> None:
     tied = replace(edge, definition=Tied())
     case = Case(workload="edge", rung="eager", mode="train", batch=4, sizes={}, optimizer="sgd")
     plain = evidence(tied, case)
-    moved = evidence(tied, case, lambda program: program.nudge(0, 2.0**-21))
+    moved = evidence(tied, case, lambda program: program.perturb_weights(0, 2.0**-21))
     # The update is counted from the weights that the model really had.
     assert errors(plain, moved)["update/0.weight"] < 1e-3
     assert not np.array_equal(plain["gradient/0.weight"], moved["gradient/0.weight"])
@@ -289,5 +289,5 @@ def test_layers_that_are_called_under_vmap_are_moved_too(workload: str, tmp_path
     found = get_workload(workload)
     sizes, batch = found.smoke_sizes, found.smoke.get("batch", found.batch)
     case = Case(workload=workload, rung="eager", mode="train", batch=batch, sizes=sizes, optimizer="sgd")
-    _, yardstick = known(case, tmp_path)
-    assert yardstick
+    _, eager_errors = known(case, tmp_path)
+    assert eager_errors

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from tare.worker.resident import by_module, resident_bytes
+from tare.worker.profiling import by_module, resident_bytes
 
 
 class Held:

@@ -1,4 +1,4 @@
-"""Clocks: a block of steps timed by the wall clock, synchronised, and on a GPU by device events as well."""
+"""Clocks: a synchronised block of steps timed by the wall clock and, on a GPU, by device events as well."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Step = Callable[[], Any]
 
 
 class Block(NamedTuple):
-    """One timed block; `result` is what its last step returned."""
+    """One timed block; `result` is the return value of its last step."""
 
     at_ns: int
     wall_ns: int
@@ -18,7 +18,7 @@ class Block(NamedTuple):
 
 
 class Clock(Protocol):
-    """`overlaps` says that steps run ahead of the device, so that a pipelined block needs several of them."""
+    """`overlaps`: steps return before their work has finished, so that a pipelined block needs several of them."""
 
     overlaps: bool
 
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The wall clock around a block; `synchronize` waits for what the steps left running."""
+    """The wall clock around a block; `synchronize` waits for the work of all steps."""
 
     def __init__(self, synchronize: Callable[[], None], overlaps: bool) -> None:
         self.synchronize = synchronize
@@ -44,7 +44,7 @@ class WallClock:
 
 
 class CudaClock:
-    """Device events on the current stream inside the wall clock: both figures of the same block."""
+    """Device events on the current stream inside the wall clock: two times of the same block."""
 
     overlaps = True
 
@@ -73,11 +73,24 @@ class CudaClock:
 
 
 def resolution_ns() -> int:
-    """The smallest step that the wall clock was seen to take."""
-    seen = []
+    """The smallest observed increment of the wall clock."""
+    increments = []
     for _ in range(50):
         start = now = time.perf_counter_ns()
         while now == start:
             now = time.perf_counter_ns()
-        seen.append(now - start)
-    return min(seen)
+        increments.append(now - start)
+    return min(increments)
+
+
+def spin_ns(loops: int = 20_000, repeats: int = 7) -> int:
+    """Nanoseconds of a fixed loop, the best of a few. Taken before and after sampling, it shows throttling and
+    noisy neighbours on machines that do not report a clock frequency (virtual machines, most containers)."""
+    best = 1 << 62
+    for _ in range(repeats):
+        start = time.perf_counter_ns()
+        total = 0
+        for i in range(loops):
+            total += i
+        best = min(best, time.perf_counter_ns() - start)
+    return best

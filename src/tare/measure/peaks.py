@@ -1,6 +1,6 @@
-"""The ceilings of a machine, each as a step for the sampler: how fast it multiplies, copies, launches.
+"""The peaks of a machine, each a step for the sampler: matrix products, copies, launches.
 
-Measured, not looked up: tables of data sheets lack devices, count sparsity, and know nothing of clocks and limits.
+They are measured, because data sheets lack devices, count sparsity, and ignore clock and power limits.
 """
 
 import time
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 # Large enough to be limited by the unit that is measured, small enough for a second of sampling.
 MATRIX = {"cuda": 8192, "cpu": 1024, "other": 4096}
-# Where a product of that size takes longer than this, there is no unit for its precision. A loop in its place
-# is as fast on a small matrix: bf16 on two aarch64 cores, 1.156 GFLOP/s at 1024 and, in a 64th of the time, 1.151.
+# Where a product of that size takes longer than this, the CPU has no unit for its precision, and a small matrix is
+# as fast: bf16 on two aarch64 cores reached 1.156 GFLOP/s at 1024 and 1.151 at 256.
 LONGEST_PRODUCT_S = 0.5
 SMALL_MATRIX = 256
 COPIED = {"cuda": 1 << 30, "cpu": 1 << 28, "other": 1 << 28}
@@ -21,14 +21,14 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "flo
 
 
 class Load(NamedTuple):
-    """One step of a peak, and how much of it a step does; for a latency the amount is 1."""
+    """One step, and the FLOPs or bytes it takes; 1 where the time itself is the peak."""
 
     step: Callable[[], Any]
     amount: float
 
 
-class Ceiling(NamedTuple):
-    """What is measured: its name, its unit, what makes its step, and what one should know of it."""
+class PeakBenchmark(NamedTuple):
+    """A peak to measure; `make` prepares its step on a device."""
 
     name: str
     unit: str
@@ -36,24 +36,24 @@ class Ceiling(NamedTuple):
     meaning: str
 
 
-def ceilings(device: str) -> list[Ceiling]:
-    """The ceilings that a kind of device has."""
+def benchmarks(device: str) -> list[PeakBenchmark]:
+    """The peaks that a kind of device has."""
     kind = device.partition(":")[0]
-    found = [
-        Ceiling(f"matrix:{precision}", FLOPS, _matrix(precision), f"square matrix product, {precision}")
+    peaks = [
+        PeakBenchmark(f"matrix:{precision}", FLOPS, _matrix(precision), f"square matrix product, {precision}")
         for precision in DTYPES
         if kind == "cuda" or precision in ("fp32", "bf16")
     ]
-    found.append(Ceiling("bandwidth", BYTES, _bandwidth, "copy within the device's memory, read plus written"))
-    found.append(Ceiling("dispatch", SECONDS, _dispatch, "one tiny eager operator, back to back"))
+    peaks.append(PeakBenchmark("bandwidth", BYTES, _bandwidth, "copy within the device, read plus written"))
+    peaks.append(PeakBenchmark("dispatch", SECONDS, _dispatch, "one tiny eager operator, back to back"))
     if kind != "cuda":
-        return found
-    found.append(Ceiling("launch", SECONDS, _launch, "one empty kernel from Python, back to back"))
+        return peaks
+    peaks.append(PeakBenchmark("launch", SECONDS, _launch, "one empty kernel from Python, back to back"))
     for way in ("host-to-device", "device-to-host"):
         for memory in ("pinned", "pageable"):
             name = f"copy:{way}:{memory}"
-            found.append(Ceiling(name, BYTES, _transfer(way, memory == "pinned"), f"{way}, {memory} memory"))
-    return found
+            peaks.append(PeakBenchmark(name, BYTES, _transfer(way, memory == "pinned"), f"{way}, {memory} memory"))
+    return peaks
 
 
 def _kind(device: str) -> str:
@@ -75,16 +75,16 @@ def _matrix(precision: str) -> Callable[[str], Load]:
             return Load(lambda: torch.mm(left, right, out=out), 2.0 * size**3)
 
         kind = _kind(device)
-        return bearable(product, MATRIX[kind]) if kind == "cpu" else product(MATRIX[kind])
+        return affordable(product, MATRIX[kind]) if kind == "cpu" else product(MATRIX[kind])
 
     return make
 
 
-def bearable(product: Callable[[int], Load], size: int, now: Callable[[], float] = time.perf_counter) -> Load:
-    """The product of that size, or a small one where the small one says that the other would take too long."""
+def affordable(product: Callable[[int], Load], size: int, now: Callable[[], float] = time.perf_counter) -> Load:
+    """The product of that size, or a small one where its time predicts that the other takes too long."""
     small = product(SMALL_MATRIX)
     taken = []
-    # The first prepares; of the others the quicker was disturbed less.
+    # The first call prepares and is not used.
     for _ in range(3):
         began = now()
         small.step()

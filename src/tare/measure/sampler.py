@@ -1,4 +1,4 @@
-"""The sampler: warm up until steady, then time blocks until the median is known well enough or time is up."""
+"""The sampler: warms up until steady, then times blocks until the median is precise or the budget is spent."""
 
 import math
 import time
@@ -10,36 +10,42 @@ from tare.measure.clock import Block, Clock, Step, resolution_ns
 from tare.records.record import Series, SeriesKind, Stop
 from tare.stats.intervals import median_interval
 
-# A block is this many times longer than the clock's resolution, so that reading it costs under 0.1 %.
+# A block lasts this many times the clock's resolution, so that reading the clock costs under 0.1 %.
 RESOLUTIONS = 2000
-# What is done between two blocks leaves caches and predictors that the first step of the next fills again: 3 us on
-# two x86-64 cores. A block this long keeps that to a third of a percent.
+# The work between two blocks evicts caches and predictors, which the next block fills again: 3 us on two x86-64
+# cores. A block this long keeps that to a third of a percent.
 HOST_BLOCK_NS = 1_000_000
-# Filling and draining a device's queue costs 20 us a block at best; 250 us were seen on a virtual machine whose
-# CPU had dozed off while it waited. A block this long keeps that to half a percent.
+# Filling and draining a device's queue costs 20 us a block at best, and took 250 us on a virtual machine whose CPU
+# went idle while it waited. A block this long keeps that to half a percent.
 DEVICE_BLOCK_NS = 50_000_000
-# Steps a pipelined block holds at least where the host runs ahead of the device.
+# Fewest steps of a pipelined block where the host runs ahead of the device.
 PIPELINE_STEPS = 10
-# Blocks that fit into the budget at least, before blocks are made shorter than one would like.
+# Blocks are made shorter than the above if fewer than this many would fit into the budget.
 WANTED_BLOCKS = 10
 MOST_BLOCKS = 2000
 FEWEST_BLOCKS = 3
-# A series lasts at least this share of its budget: a moment can be calm by luck.
+# A series lasts at least this share of its budget, because a short time can be calm by chance.
 SHORTEST = 0.1
+DEVICE_WARMUP_S = 0.3
 # Two successive windows of blocks that agree this well are steady.
 WINDOW = 5
 STEADY = 0.02
 
 
-class Limits(NamedTuple):
-    """`budget_s` is divided between warm-up, pipelined blocks and latency; `width` ends a series early."""
+class SamplingLimits(NamedTuple):
+    """`budget_s` is divided between warm-up, pipelined blocks and latency. A series ends early once the relative
+    interval of its median is narrower than `width`."""
 
     budget_s: float
     width: float
     warmup_share: float = 0.25
     latency_share: float = 0.25
-    # A GPU leaves its idle clock only after some work: nothing is steady before that.
     warmup_at_least_s: float = 0.0
+
+    @classmethod
+    def of_clock(cls, budget_s: float, width: float, clock: Clock) -> "SamplingLimits":
+        """An idle GPU needs some time under load before it reaches its clock frequency."""
+        return cls(budget_s, width, warmup_at_least_s=DEVICE_WARMUP_S if clock.overlaps else 0.0)
 
     @property
     def warmup_s(self) -> float:
@@ -58,8 +64,10 @@ Report = Callable[[Series], None]
 Now = Callable[[], float]
 
 
-def sample(step: Step, clock: Clock, limits: Limits, report: Report, now: Now = time.perf_counter) -> object:
-    """Measures a step, hands each series to `report` as it ends, and returns what the last step returned."""
+def sample(
+    step: Step, clock: Clock, limits: SamplingLimits, report: Report, now: Now = time.perf_counter
+) -> object:
+    """Measures a step, passes each series to `report` as it ends, and returns what the last step returned."""
     warm = _Blocks("warmup")
     steps = _warm_up(step, clock, limits, warm, now)
     report(warm.series)
@@ -84,7 +92,7 @@ class _Blocks:
 
     def take(self, step: Step, clock: Clock, steps: int) -> Block:
         block = clock.time(step, steps)
-        # The result may hold device memory: only the newest is kept, and not in here.
+        # A result may hold device memory, so it is not kept here.
         self.blocks.append(block._replace(result=None))
         self.steps.append(steps)
         self.per_step.append(block.wall_ns / steps)
@@ -103,8 +111,8 @@ class _Blocks:
         )
 
 
-def _warm_up(step: Step, clock: Clock, limits: Limits, warm: _Blocks, now: Now) -> int:
-    """Runs until two windows of blocks agree; returns how many steps a pipelined block should hold."""
+def _warm_up(step: Step, clock: Clock, limits: SamplingLimits, warm: _Blocks, now: Now) -> int:
+    """Runs until two successive windows of blocks agree; returns the number of steps of a pipelined block."""
     began = now()
     steps = 1
     warm.take(step, clock, 1)
@@ -120,9 +128,9 @@ def _warm_up(step: Step, clock: Clock, limits: Limits, warm: _Blocks, now: Now) 
             return steps
 
 
-def _block_steps(step_ns: float, clock: Clock, limits: Limits) -> int:
+def _block_steps(step_ns: float, clock: Clock, limits: SamplingLimits) -> int:
     step_ns = max(step_ns, 1.0)
-    # MOST_BLOCKS last as long as the series may: it ends for want of time, never for want of room.
+    # MOST_BLOCKS blocks last as long as the budget, so that a series never ends because it is full.
     wanted_ns = max(RESOLUTIONS * resolution_ns(), HOST_BLOCK_NS, limits.pipelined_s * 1e9 / MOST_BLOCKS)
     fewest = 1
     if clock.overlaps:
@@ -143,18 +151,18 @@ def _is_steady(per_step: list[float]) -> bool:
 def _fill(into: _Blocks, step: Step, clock: Clock, steps: int, budget_s: float, width: float, now: Now) -> Block:
     """Takes blocks until the interval of their median is narrow or the budget is spent.
 
-    The interval is looked at only when the number of blocks has doubled: looking after every block would stop
-    on a lucky streak and report an interval that covers less often than it says. (tests/measure simulates it.)
+    The interval is tested only when the number of blocks has doubled. Testing after every block would stop on a
+    lucky streak, and the interval would cover the median less often than it claims (tests/measure simulates this).
     """
     began = now()
-    look = 8
+    next_test = 8
     while True:
         last = into.take(step, clock, steps)
         taken, spent = len(into.blocks), now() - began
         full = taken >= MOST_BLOCKS
-        # Latency has a step a block, so that a fast step fills the series long before its shortest time.
-        if full or (taken >= look and spent >= SHORTEST * budget_s):
-            look = 2 * taken
+        # Latency has one step a block, so that a fast step may fill the series before its shortest time.
+        if full or (taken >= next_test and spent >= SHORTEST * budget_s):
+            next_test = 2 * taken
             if median_interval(into.per_step).width <= width:
                 into.stop = "width"
                 return last

@@ -1,23 +1,71 @@
 """Watching the machine during a round, from the parent process: nothing here runs in the measured one."""
 
+import contextlib
 import time
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
 from tare.measure.nvml import GpuReading
 from tare.records.record import MemoryTrace, Round, Series, SeriesKind, Telemetry
 
-# psutil and NVML take well under a millisecond; ten readings a second see every throttle of interest.
+# A reading takes well under a millisecond; ten a second see every throttling of interest.
 PERIOD_S = 0.1
+# The kernel counts CPU time in ticks of 10 ms: shares of a shorter time would be mostly rounding.
+SHORTEST_S = 0.25
 
 ReadGpu = Callable[[], GpuReading]
+Timed = TypeVar("Timed", bound=tuple[Any, ...])
 
 
 class Reading(NamedTuple):
     at_ns: int
     gpu: GpuReading | None
+
+
+class CpuReading(NamedTuple):
+    """Seconds of all the machine's cores so far, and those of them in the measured process and in tare."""
+
+    total: float
+    idle: float
+    steal: float
+    own: float = 0.0
+
+
+def read_cpu(own_s: float = 0.0) -> CpuReading:
+    times = psutil.cpu_times()
+    # Guest time is part of user time already.
+    counted = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    total = sum(getattr(times, name, 0.0) for name in counted)
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return CpuReading(total, idle, getattr(times, "steal", 0.0), own_s)
+
+
+class CpuShares(NamedTuple):
+    """Shares of the machine's cores between two readings: busy at all, busy for other processes, stolen."""
+
+    busy: float
+    others: float
+    steal: float
+
+
+def cpu_shares(before: CpuReading, after: CpuReading) -> CpuShares | None:
+    """None where the machine does not count its CPU time."""
+    total = after.total - before.total
+    if total <= 0:
+        return None
+    steal, own = after.steal - before.steal, after.own - before.own
+    unused = after.idle - before.idle + steal
+    return CpuShares(*(min(max(part / total, 0.0), 1.0) for part in (total - unused, total - unused - own, steal)))
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """CPU time of a process and of this one; None where the process has ended."""
+    with contextlib.suppress(psutil.Error):
+        processes = (psutil.Process(pid), psutil.Process())
+        return sum(sum(process.cpu_times()[:2]) for process in processes)
+    return None
 
 
 class Watch:
@@ -29,49 +77,55 @@ class Watch:
         now_ns: Callable[[], int] = time.perf_counter_ns,
         read_memory: Callable[[], int | None] = lambda: None,
         read_host: Callable[[], int | None] = lambda: None,
+        read_own_cpu: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._read_gpu = read_gpu
         self._now_ns = now_ns
         self._read_memory = read_memory
         self._read_host = read_host
-        # (time, host memory, device memory), as far as they can be read.
-        self._held: list[tuple[int, int | None, int | None]] = []
-        # The most that NVML was seen to count for the worker: for workers that cannot ask it themselves.
-        self.memory_peak: int | None = None
-        self._due = 0
+        self._read_own_cpu = read_own_cpu
+        self._next_ns = 0
         self.readings: list[Reading] = []
-        # Seconds of the machine's cores, all in all and idle, at the first reading and at the last.
-        self._cores: list[tuple[float, float]] = []
+        # (time, host memory, device memory), None where they cannot be read.
+        self._memory: list[tuple[int, int | None, int | None]] = []
+        # The peak that NVML attributes to the worker, for workers that cannot ask NVML themselves.
+        self.memory_peak: int | None = None
+        self._cpu: list[tuple[int, CpuReading]] = []
 
     def poll(self) -> None:
         now = self._now_ns()
-        if now >= self._due:
-            self._due = now + int(PERIOD_S * 1e9)
-            self.readings.append(Reading(now, self._read_gpu() if self._read_gpu else None))
-            used = self._read_memory()
-            if used is not None:
-                self.memory_peak = max(used, self.memory_peak or 0)
-            self._held.append((now, self._read_host(), used))
-            times = psutil.cpu_times()
-            self._cores[1:] = [(sum(times), times.idle + getattr(times, "iowait", 0.0))]
+        if now < self._next_ns:
+            return
+        self._next_ns = now + int(PERIOD_S * 1e9)
+        self.readings.append(Reading(now, self._read_gpu() if self._read_gpu else None))
+        used = self._read_memory()
+        if used is not None:
+            self.memory_peak = max(used, self.memory_peak or 0)
+        self._memory.append((now, self._read_host(), used))
+        own_s = self._read_own_cpu()
+        if own_s is None:
+            # A process that has ended keeps its last known time.
+            own_s = self._cpu[-1][1].own if self._cpu else 0.0
+        self._cpu.append((now, read_cpu(own_s)))
 
     def memory_trace(self, series: list[Series]) -> MemoryTrace | None:
         """The worker's memory while its steps were sampled; None where it could not be read."""
-        spans = [(s.at_ns[0], s.at_ns[-1] + s.wall_ns[-1]) for s in series if s.kind != "warmup" and s.at_ns]
-        inside = [(at, h, d) for at, h, d in self._held if h and any(a <= at <= b for a, b in spans)]
+        inside = [(at, host, device) for at, host, device in _while_sampling(self._memory, series) if host]
         if not inside:
             return None
-        device = [d for _, _, d in inside if d is not None]
+        device = [device for _, _, device in inside if device is not None]
         return MemoryTrace(
             at_ns=[at for at, _, _ in inside],
-            host=[h for _, h, _ in inside if h],
+            host=[host for _, host, _ in inside if host],
             device=device if len(device) == len(inside) else None,
         )
 
     def summary(self, done: Round, ours: Collection[int]) -> Telemetry:
-        """The readings as a record keeps them; energy and clocks only from while the steps were sampled. The
-        worker and those of this run that wait for their turn are `ours`."""
-        gpu = self._while_sampling(done.series)
+        """The readings as a record keeps them: `cpu_load` over the whole round, the rest while steps were sampled.
+        `ours` are the processes of this run."""
+        gpu = [reading.gpu for reading in _while_sampling(self.readings, done.series) if reading.gpu]
+        shares = _shares(_while_sampling(self._cpu, done.series), SHORTEST_S)
+        whole = _shares(self._cpu, 0.0)
         return Telemetry(
             samples=len(self.readings),
             sm_clock_mhz=_spread([g.sm_clock_mhz for g in gpu]),
@@ -83,51 +137,52 @@ class Watch:
             other_gpu_processes=max(
                 (len(set(g.processes).difference(ours)) for g in gpu if g.processes is not None), default=None
             ),
-            cpu_load=self._load(),
+            cpu_load=whole.busy if whole else None,
+            cpu_other_load=shares.others if shares else None,
+            cpu_steal=shares.steal if shares else None,
             cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,
         )
 
-    def _load(self) -> float | None:
-        """The share of the machine's cores that were busy between the first reading and the last. Not psutil's own
-        figure, which everybody in a process shares: several may watch at a time."""
-        if len(self._cores) < 2:
-            return None
-        (all_before, idle_before), (all_after, idle_after) = self._cores
-        passed = all_after - all_before
-        return min(max(1 - (idle_after - idle_before) / passed, 0.0), 1.0) if passed > 0 else None
-
     def throttled(self, series: list[Series]) -> dict[SeriesKind, list[int]]:
-        """For each series, its blocks that overlap a reading (and the period around it) under throttling."""
-        half = int(PERIOD_S * 1e9)
-        bad = [(r.at_ns - half, r.at_ns + half) for r in self.readings if r.gpu and r.gpu.throttle]
+        """For each series, the blocks that overlap a throttled reading or the period around it."""
+        period = int(PERIOD_S * 1e9)
+        bad = [(r.at_ns - period, r.at_ns + period) for r in self.readings if r.gpu and r.gpu.throttle]
         marked: dict[SeriesKind, list[int]] = {}
-        for one in series:
-            hit = [
+        for each in series:
+            blocks = [
                 i
-                for i, (at, wall) in enumerate(zip(one.at_ns, one.wall_ns, strict=True))
+                for i, (at, wall) in enumerate(zip(each.at_ns, each.wall_ns, strict=True))
                 if any(at < high and at + wall > low for low, high in bad)
             ]
-            if hit:
-                marked[one.kind] = hit
+            if blocks:
+                marked[each.kind] = blocks
         return marked
 
-    def _while_sampling(self, series: list[Series]) -> list[GpuReading]:
-        spans = [(s.at_ns[0], s.at_ns[-1] + s.wall_ns[-1]) for s in series if s.kind != "warmup" and s.at_ns]
-        return [r.gpu for r in self.readings if r.gpu and any(a <= r.at_ns <= b for a, b in spans)]
+
+def _while_sampling(readings: Iterable[Timed], series: list[Series]) -> list[Timed]:
+    """The readings, whose first field is their time, that were taken during the timed series."""
+    spans = [(s.at_ns[0], s.at_ns[-1] + s.wall_ns[-1]) for s in series if s.kind != "warmup" and s.at_ns]
+    return [reading for reading in readings if any(start <= reading[0] <= end for start, end in spans)]
+
+
+def _shares(readings: list[tuple[int, CpuReading]], shortest_s: float) -> CpuShares | None:
+    if len(readings) < 2 or readings[-1][0] - readings[0][0] < shortest_s * 1e9:
+        return None
+    return cpu_shares(readings[0][1], readings[-1][1])
 
 
 def _spread(values: list[float | None]) -> list[float] | None:
-    """Least, middle and greatest of the readings; None where there were none."""
+    """Minimum, median and maximum of the readings; None where there were none."""
     known = sorted(v for v in values if v is not None)
     return [known[0], known[len(known) // 2], known[-1]] if known else None
 
 
 def _energy(readings: list[Reading], series: list[Series]) -> float | None:
-    """Joules of one pipelined step, from the counter's readings inside that series; None if it has too few."""
-    one = next((s for s in series if s.kind == "pipelined" and s.at_ns), None)
-    if one is None:
+    """Joules of one pipelined step by the energy counter; None with fewer than three readings in that series."""
+    pipelined = next((s for s in series if s.kind == "pipelined" and s.at_ns), None)
+    if pipelined is None:
         return None
-    begin, end = one.at_ns[0], one.at_ns[-1] + one.wall_ns[-1]
+    begin, end = pipelined.at_ns[0], pipelined.at_ns[-1] + pipelined.wall_ns[-1]
     inside = [
         (r.at_ns, r.gpu.energy_j)
         for r in readings
@@ -137,4 +192,4 @@ def _energy(readings: list[Reading], series: list[Series]) -> float | None:
         return None
     (first_ns, first_j), (last_ns, last_j) = inside[0], inside[-1]
     watts = (last_j - first_j) / ((last_ns - first_ns) / 1e9)
-    return watts * (end - begin) / 1e9 / sum(one.steps)
+    return watts * (end - begin) / 1e9 / sum(pipelined.steps)

@@ -46,7 +46,7 @@ def count_work(step: Callable[[], Any]) -> Work:
 
     def note(func: Any, args: Any, kwargs: Any, result: Any, flops: int | None) -> None:
         name = func._schema.name
-        if FREE.match(name) or _is_view(func):
+        if FREE.match(name) or is_view(func):
             return
         before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((args, kwargs))}
         after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(result)}
@@ -95,7 +95,7 @@ def _bytes(tensor: Any) -> int:
     return int(elements * tensor.element_size())
 
 
-def _is_view(func: Any) -> bool:
+def is_view(func: Any) -> bool:
     """An operator whose results are other names for its inputs."""
     returns = func._schema.returns
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)

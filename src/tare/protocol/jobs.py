@@ -18,8 +18,8 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     # For a worker that is an executable: what was staged for it, and where to leave what parity compares.
     stage: str | None = None
     evidence: str | None = None
-    # Whether to name the kernels of a step at the end, where a profiler can see them.
-    kernels: bool = False
+    # Whether to profile a few steps at the end, for net and the names of the kernels.
+    profile: bool = False
     # When other cases are prepared at the same time: the pipe from which the worker reads a byte before it
     # samples, and how many processes its compiler may start.
     gate: str | None = None
@@ -29,8 +29,8 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
 
 class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
     """Compute what a case should give, in float64 or what `storage` says, into a folder. With `steps`, the curve
-    of losses over that many batches of `data`. With `widen`, make the yardstick of the reference that is there
-    know flips. When cases are prepared in `parallel`, others hold memory of the device, so a float64 reference
+    of losses over that many batches of `data`. With `widen`, make the errors of eager in the reference
+    wider. When cases are prepared in `parallel`, others hold memory of the device, so a float64 reference
     that does not fit fails instead of falling back to float32."""
 
     case: Case
@@ -117,10 +117,11 @@ class CoverJob(msgspec.Struct, frozen=True, kw_only=True, tag="cover", tag_field
 
 
 class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="kind"):
-    """Measure one ceiling of this machine (tare.measure.peaks)."""
+    """Measure one peak of this machine (tare.measure.peaks); without `threads`, with torch's default number."""
 
     name: str
     device: str
+    threads: int | None = None
     budget_s: float
     width: float
 

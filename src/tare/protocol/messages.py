@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from tare.records.environment import Environment
-from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Number, Parity, Series
+from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Net, Number, Parity, Series
 from tare.records.work import Work
 
 # The environment variable that names the descriptor for a worker started as a program of its own.
@@ -50,10 +50,11 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed", tag_fiel
     operators: dict[str, Number] = {}
 
 
-class Launched(msgspec.Struct, frozen=True, tag="launched", tag_field="kind"):
-    """How often a step launched each kernel."""
+class StepProfile(msgspec.Struct, frozen=True, kw_only=True, tag="step-profile", tag_field="kind"):
+    """From a few profiled steps after the timing: net, and how often a step launches each kernel."""
 
-    kernels: dict[str, Number]
+    net: Net
+    kernels: dict[str, Number] = {}
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked", tag_field="kind"):
@@ -89,6 +90,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, tag="capacity", tag_fi
     """How much one step of a peak does (FLOPs or bytes, or 1 where its time is the figure)."""
 
     amount: float
+    threads: int | None = None
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", tag_field="kind"):
@@ -149,7 +151,7 @@ Message = (
     | Prepared
     | Measured
     | Weighed
-    | Launched
+    | StepProfile
     | Checked
     | Probed
     | Profiled

@@ -1,4 +1,4 @@
-"""Distrust of the step that was just timed: does it give numbers, and had it finished when the clock stopped?"""
+"""The audit of a step that was just timed: had its work finished when the clock stopped?"""
 
 import time
 from typing import Any
@@ -7,22 +7,22 @@ from tare.measure.clock import Clock
 from tare.rungs.base import Program
 
 TRIES = 3
-# Work that goes on after the clock has stopped is an error if it is this much of the block, and no mere jitter.
+# Work after the clock has stopped is an error if it exceeds this share of the block, and these nanoseconds.
 SHARE = 0.10
 JITTER_NS = 50_000
 
 
 def left_running(program: Program, clock: Clock, steps: int) -> str | None:
-    """Whether looking at the result right after the synchronised block waits for something.
+    """Describes the work that a synchronised block left running, or None.
 
-    Nothing can be seen before it exists. If the first look takes much longer than a second one, the block's
-    synchronisation did not wait for the work, and the times are too short.
+    A result cannot be read before it exists. If the first read after the block takes much longer than a second
+    one, the block's synchronisation did not wait for the work, and its time is too short.
     """
     worst: tuple[int, int] | None = None
     for _ in range(TRIES):
         block = clock.time(program.step, steps)
-        first = _look_ns(program, block.result)
-        extra = first - _look_ns(program, block.result)
+        first = _read_ns(program, block.result)
+        extra = first - _read_ns(program, block.result)
         if block.device_ns is not None and block.device_ns > 1.05 * block.wall_ns + JITTER_NS:
             return (
                 f"the device was busy for {block.device_ns / 1e6:.3g} ms of a block timed as "
@@ -38,7 +38,7 @@ def left_running(program: Program, clock: Clock, steps: int) -> str | None:
     )
 
 
-def _look_ns(program: Program, result: Any) -> int:
+def _read_ns(program: Program, result: Any) -> int:
     start = time.perf_counter_ns()
     program.has_nan(result)
     return time.perf_counter_ns() - start

@@ -1,4 +1,5 @@
-"""The stack of a rung that runs in Python: the preloaded counter takes the C frames, Python says its own."""
+"""The call stack of a rung that runs in Python: the preloaded counter records the C frames, this the Python
+ones."""
 
 import ctypes
 import json
@@ -8,34 +9,34 @@ from types import FrameType
 from typing import Any
 
 from tare.errors import TareError
-from tare.measure.devices import make_clock
 from tare.protocol.jobs import FramesJob
 from tare.rungs import get_rung
 from tare.rungs.torch.numerics import pin_flags
 from tare.workloads import get_workload
 
 PYTHON_FRAMES = "python.json"
-# Libraries choose algorithms and reorder weights in the first steps; native/worker/worker.hpp makes as many.
+# Libraries choose algorithms and reorder weights in the first steps; native/worker/worker.hpp runs as many.
 STEPS_BEFORE = 3
 
 
 def count(job: FramesJob) -> None:
-    """Makes one step as the user's call. The counter writes its own report; the Python frames go beside it."""
+    """Runs one step as the user's call. The counter writes its own report; the Python frames go beside it."""
     pin_flags(job.case)
     program = get_rung(job.case.rung).prepare(get_workload(job.case.workload), job.case)
-    make_clock(program.device).time(program.step, STEPS_BEFORE)
-    found: dict[int, list[dict[str, Any]]] = {}
+    clock = program.clock()
+    clock.time(program.step, STEPS_BEFORE)
+    frames_of_hit: dict[int, list[dict[str, Any]]] = {}
     here = sys._getframe()
 
-    def look(index: int) -> None:
-        found[index] = _frames(sys._getframe(1), here)
+    def record_frames(index: int) -> None:
+        frames_of_hit[index] = _frames(sys._getframe(1), here)
 
     counter = _counter()
-    # Called at each hit on this thread; ctypes takes the interpreter's lock, which most calls of torch have left.
-    callback = ctypes.CFUNCTYPE(None, ctypes.c_long)(look)
+    # Called at each hit on this thread; ctypes acquires the GIL, which most calls into torch have released.
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_long)(record_frames)
     counter.tare_frames_on_hit(callback)
-    make_clock(program.device).time(lambda: counter.tare_frames_call_python(program.step), 1)
-    (Path(job.folder) / PYTHON_FRAMES).write_text(json.dumps(found))
+    clock.time(lambda: counter.tare_frames_call_python(program.step), 1)
+    (Path(job.folder) / PYTHON_FRAMES).write_text(json.dumps(frames_of_hit))
     program.close()
 
 
@@ -50,7 +51,7 @@ def _counter() -> Any:
 
 
 def _frames(frame: FrameType | None, harness: FrameType) -> list[dict[str, Any]]:
-    """From the innermost to the user's call. Between that and the harness stand the clock and a lambda."""
+    """From the innermost frame to the user's call. Between that and the harness are the clock and a lambda."""
     frames = []
     while frame is not None and frame is not harness:
         code = frame.f_code

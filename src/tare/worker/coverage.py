@@ -1,4 +1,4 @@
-"""The worker's side of coverage: one step of a case under interception, and the registries to hold it against."""
+"""Coverage: what a step of a case calls, and torch's registries to compare it with."""
 
 from collections.abc import Callable
 
@@ -24,8 +24,8 @@ def registries() -> Registered:
 
 
 def cover(case: Case) -> Covered:
-    """What a step calls. Each mode has a program of its own: some functions (attention's fast path) look whether
-    one for Python functions is active, and then run other operators."""
+    """What a step calls. Operators and functions are intercepted in two programs, because some functions
+    (attention's fast path) run other operators while Python functions are intercepted."""
     pin_flags(case)
     operators, functions = _calls(case, operator_calls), _calls(case, api_calls)
     api, aten = set(api_registry()), set(aten_registry())
@@ -37,10 +37,10 @@ def cover(case: Case) -> Covered:
     )
 
 
-def _calls(case: Case, seen_in: Callable[[Callable[[], object]], set[str]]) -> set[str]:
+def _calls(case: Case, intercept: Callable[[Callable[[], object]], set[str]]) -> set[str]:
     program = get_rung(case.rung).prepare(get_workload(case.workload), case)
     try:
-        # The first step may do what others do not: an optimizer makes its state, a cache is filled.
-        return seen_in(program.step) | seen_in(program.step)
+        # The first step may call more than later ones: an optimizer creates its state, a cache is filled.
+        return intercept(program.step) | intercept(program.step)
     finally:
         program.close()

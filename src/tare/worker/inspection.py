@@ -1,4 +1,4 @@
-"""The worker's side of `tare show workload`: parameters, and the FLOPs of one step with what was not counted."""
+"""For `tare show workload`: parameters, and the FLOPs of one step with the operators that were not counted."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ SHAPES, RUN = "from shapes, nothing was computed", "counted while it ran"
 
 
 def inspect(case: Case) -> Inspected:
-    """Builds the model on the CPU; its steps are counted from shapes alone where its code allows that."""
+    """Builds the model on the CPU. Steps are counted on fake tensors where the model's code allows it."""
     workload = get_workload(case.workload)
     model, batch = workload.build(case.sizes), workload.inputs(case.batch, case.sizes)
     parameters = list(model.parameters())
@@ -45,11 +45,11 @@ def _train(workload: Workload, model: Any, batch: Any) -> None:
 def _count(step: Callable[[], None]) -> Flops:
     try:
         return _counted(step, fake=True)
-    except Exception as error:  # noqa: BLE001 - whatever the model's code does with values that are not there
+    except Exception as error:  # noqa: BLE001 - the model's code may do anything with a value that a fake tensor has not
         first = error
     try:
         return _counted(step, fake=False)
-    except Exception as error:  # noqa: BLE001 - reported: a model that cannot run has no FLOPs, and says why
+    except Exception as error:  # noqa: BLE001 - reported as the reason
         why = f"{type(error).__name__}: {error}" if str(error) else repr(first)
         return Flops(reason=" ".join(why.split())[:300])
 
@@ -58,14 +58,14 @@ def _counted(step: Callable[[], None], fake: bool) -> Flops:
     total = 0
     calls: dict[str, list[int]] = {}
 
-    def note(func: Any, _: Any, __: Any, made: Any, flops: int | None) -> None:
+    def note(func: Any, _: Any, __: Any, result: Any, flops: int | None) -> None:
         nonlocal total
         total += flops or 0
         if flops is not None or func.is_view:
             return
         entry = calls.setdefault(str(func._schema.name).removeprefix("aten::"), [0, 0])
         entry[0] += 1
-        entry[1] += sum(t.numel() for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor))
+        entry[1] += sum(t.numel() for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
 
     with ExitStack() as modes:
         if fake:
@@ -78,5 +78,5 @@ def _counted(step: Callable[[], None], fake: bool) -> Flops:
     return Flops(
         total=total,
         how=SHAPES if fake else RUN,
-        uncounted=sorted(uncounted, key=lambda one: -one.elements),
+        uncounted=sorted(uncounted, key=lambda operator: -operator.elements),
     )

@@ -1,4 +1,4 @@
-"""Curves of losses in the worker: many training steps on real data, each with a batch of its own."""
+"""Loss curves: many training steps on real data, each on its own batch."""
 
 import json
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ def arrays_of(case: Case, data: str, steps: int) -> list[list[NDArray[np.float32
 
 
 def batches_of(case: Case, data: str, steps: int) -> list[Batch]:
-    """The same as tensors; a target of class numbers has the type that the workload's own target has."""
+    """The same as tensors; the target gets the type of the workload's own target."""
     import torch
 
     kind = get_workload(case.workload).inputs(case.batch, case.sizes).target.dtype
-    made = []
-    for *args, target in arrays_of(case, data, steps):
-        made.append(Batch(tuple(map(torch.from_numpy, args)), torch.from_numpy(target).to(kind)))
-    return made
+    return [
+        Batch(tuple(map(torch.from_numpy, args)), torch.from_numpy(target).to(kind))
+        for *args, target in arrays_of(case, data, steps)
+    ]
 
 
 def stage_batches(case: Case, data: str, steps: int, folder: Path) -> None:
@@ -49,10 +49,10 @@ def stage_batches(case: Case, data: str, steps: int, folder: Path) -> None:
 
 
 def follow(job: CurveJob) -> None:
-    """The losses of a rung that runs in Python, left where an executable would leave them."""
+    """Writes the losses of a rung that runs in Python, as an executable would."""
     case = job.case
     pin_flags(case)
-    program: Any = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
     try:
         write_evidence(Path(job.evidence), program.curve(batches_of(case, job.data, job.steps)))
     finally:
@@ -60,7 +60,7 @@ def follow(job: CurveJob) -> None:
 
 
 def write_evidence(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """As native/worker/npy.hpp does: the names come last."""
+    """The format of native/worker/npy.hpp: names.json comes last, so that a partial folder is never read."""
     folder.mkdir(parents=True, exist_ok=True)
     for i, values in enumerate(arrays.values()):
         np.save(folder / f"{i}.npy", values, allow_pickle=False)
@@ -68,6 +68,6 @@ def write_evidence(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_evidence(folder: Path) -> Arrays:
-    """What an executable or `write_evidence` wrote; nothing in it is ever unpickled."""
+    """Reads what an executable or `write_evidence` wrote, without unpickling."""
     names = json.loads((folder / "names.json").read_text())
     return {name: thinned(np.load(folder / f"{i}.npy", allow_pickle=False)) for i, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""The measured process: takes one job, sends what it finds, ends. Started by the fork server or as a program."""
+"""The measured process: takes one job, sends messages, ends. The fork server forks it, or it runs as a program."""
 
 import gc
 import os
@@ -8,9 +8,8 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
-
-import msgspec
 
 from tare.cases.case import Case
 from tare.errors import TareError, Unsupported, first_line
@@ -21,25 +20,22 @@ from tare.protocol.messages import (
     Checked,
     Done,
     Failed,
-    Launched,
     Measured,
     Prepared,
     Stage,
+    StepProfile,
     Weighed,
 )
-from tare.records.record import Cause, Failure, Series
+from tare.records.record import Cause, Failure, Net, Series
+from tare.rungs.base import Program, Rung
 from tare.system.processes import die_with_parent
 from tare.worker.audit import left_running
-from tare.worker.compiler_cache import use_cache
-from tare.worker.cpu_limits import limit_compilers, may_build_on_one_core, one_core
-from tare.worker.handlers import DUTIES
-from tare.worker.parity_check import prove
+from tare.worker.handlers import HANDLERS
+from tare.worker.preparation import limit_compilers, may_build_on_one_core, one_core, use_cache
 
 Send = Callable[[Any], None]
 
-# A GPU at rest needs about this long under load before its clock is up.
-DEVICE_WARMUP_S = 0.3
-# Where a wrong device or a full memory shows itself in an exception's text.
+# Texts by which an exception shows that memory ran out.
 DEVICE_MEMORY = ("CUDA out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED",
                  "cudaErrorMemoryAllocation", "MPS backend out of memory")  # fmt: skip
 HOST_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory")
@@ -55,7 +51,7 @@ def run_job(job: Job, send: Send) -> int:
                 send(Failed(failure))
                 return 1
         else:
-            DUTIES[type(job)](job, send)
+            HANDLERS[type(job)](job, send)
         send(Done())
         return 0
     except BaseException as error:  # noqa: BLE001 - recorded as a failure, also a SystemExit with a text
@@ -64,13 +60,14 @@ def run_job(job: Job, send: Send) -> int:
 
 
 def measure_round(job: RoundJob, send: Send) -> Failure | None:
-    """Prepares, samples, weighs and checks one case; a Failure where the figures cannot be trusted."""
-    from tare.measure.cpu_speed import pace, spin_ns
-    from tare.measure.devices import make_clock, open_gpu
-    from tare.measure.memory import DeviceMeter, HostMeter, Trace
-    from tare.measure.sampler import Limits, sample
+    """Prepares, samples, weighs and checks one case; returns a Failure where the figures cannot be trusted."""
+    from tare.measure.clock import spin_ns
+    from tare.measure.devices import open_gpu
+    from tare.measure.memory import DeviceMeter, HostMeter, MemoryTracer
+    from tare.measure.sampler import SamplingLimits, sample
     from tare.rungs import get_rung
     from tare.rungs.torch.numerics import pin_flags
+    from tare.worker.reference import check_parity
     from tare.workloads import get_workload
 
     case = job.case
@@ -78,7 +75,7 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
     flags = pin_flags(case)
     cache = use_cache(job.cache if rung.caches else None)
     host = HostMeter()
-    nvml = _nvml_reader(open_gpu(case.device))
+    read_nvml = _nvml_reader(open_gpu(case.device))
     spin_before = spin_ns()
     send(Stage("build"))
     began = time.perf_counter()
@@ -86,58 +83,56 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
         limit_compilers(job.compile_threads)
     with one_core(job.gate is not None and may_build_on_one_core(case)):
         program = rung.prepare(get_workload(case.workload), case)
-    clock = make_clock(program.device)
-    device = DeviceMeter(program.device, nvml)
+    clock = program.clock()
+    device = DeviceMeter(program.allocator(), read_nvml)
     send(Stage("prepare"))
-    # Compiling and autotuning happen in the first call: it belongs to the preparation.
+    # The first call compiles and autotunes, so it is part of the preparation.
     clock.time(program.step, 1)
     prepare_s = max(time.perf_counter() - began - program.build_s, 0.0)
     host.mark_prepared()
     device.mark_prepared()
-    send(Prepared(build_s=program.build_s, prepare_s=prepare_s, cache=cache, flags=flags, notes=program.notes))
+    notes = list(program.notes)
+    send(Prepared(build_s=program.build_s, prepare_s=prepare_s, cache=cache, flags=flags, notes=notes))
 
-    # What was made so far lives to the end: the collector need not look at it in every step.
+    # Objects made so far live to the end: the garbage collector need not visit them during the steps.
     gc.collect()
     gc.freeze()
     if job.gate:
         send(Stage("gate"))
         wait_at_gate(Path(job.gate))
-        # The processor's pace while others were prepared is not that of the steps.
+        # The CPU was shared until now.
         spin_before = spin_ns()
     send(Stage("sample"))
-    taken: list[Series] = []
+    series: list[Series] = []
+    memory = MemoryTracer(program.allocator())
 
-    trace = Trace(program.device)
+    def report(finished: Series) -> None:
+        series.append(finished)
+        send(Measured(finished))
+        memory.mark()
 
-    def report(series: Series) -> None:
-        taken.append(series)
-        send(Measured(series))
-        trace.mark()
-
-    at_least = DEVICE_WARMUP_S if clock.overlaps else 0.0
-    limits = Limits(budget_s=job.budget_s, width=job.width, warmup_at_least_s=at_least)
-    last = sample(program.step, clock, limits, report)
-    weighed = Weighed(
-        host=host.read(), device=device.read(), cpu_pace=pace(spin_before, spin_ns()), memory=trace.read()
-    )
-    # Behind the meters: what counting allocates is no part of what the steps held.
+    last = sample(program.step, clock, SamplingLimits.of_clock(job.budget_s, job.width, clock), report)
+    used = {"host": host.read(), "device": device.read(), "memory": memory.read()}
+    cpu_pace = spin_before / max(spin_ns(), 1)
+    # After the meters, because counting allocates memory of its own.
     counts, operators = _count(rung, program, case)
-    send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
+    send(Weighed(**used, cpu_pace=cpu_pace, counts=counts, operators=operators))
 
     send(Stage("audit"))
     if program.has_nan(last):
         return Failure(cause="nan", message="the result is not a number after sampling", stage="audit")
-    waiting = left_running(program, clock, max(taken[1].steps))
-    if waiting:
-        return Failure(cause="unsynchronised", message=waiting, stage="audit")
+    unfinished = left_running(program, clock, max(series[1].steps))
+    if unfinished:
+        return Failure(cause="unsynchronised", message=unfinished, stage="audit")
+    if job.profile:
+        send(Stage("profile"))
+        send(_profile(program, median(series[1].step_seconds())))
     if job.gate:
-        # The rest can be done beside others.
+        # What follows may run while another case is measured.
         send(Stage("report"))
     if job.reference:
         send(Stage("parity"))
-        send(Checked(prove(program.evidence, Path(job.reference), case)))
-    if job.kernels and case.device_type == "cuda":
-        _name_kernels(program, clock, send)
+        send(Checked(check_parity(program.evidence, Path(job.reference), case)))
     program.close()
     return None
 
@@ -166,9 +161,9 @@ def classify(error: BaseException) -> Failure:
     return Failure(cause=cause, message=message[:500], exception=name, detail=detail)
 
 
-def _count(rung: Any, program: Any, case: Case) -> tuple[dict[str, int], dict[str, int]]:
-    """What can be counted, and how often each operator was called; nothing where the program does not bear being
-    looked at, or a torch keeps its books elsewhere: the figures measured are worth more."""
+def _count(rung: Rung, program: Any, case: Case) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts of one step, and its calls of each operator. Both are empty where counting fails, which may happen
+    with another version of torch: the measured figures are worth more than the counts."""
     from tare.measure.counts import count_step
 
     figures: dict[str, int] = {}
@@ -181,15 +176,15 @@ def _count(rung: Any, program: Any, case: Case) -> tuple[dict[str, int], dict[st
     return figures, {}
 
 
-def _name_kernels(program: Any, clock: Any, send: Send) -> None:
-    from tare.measure.counts import count_kernels
-
-    with suppress(Exception):
-        send(Launched(count_kernels(program.step, clock.synchronize)))
+def _profile(program: Program, step_s: float) -> StepProfile:
+    try:
+        return program.profile(step_s)
+    except Exception as error:  # noqa: BLE001 - recorded as the reason why there is no net
+        return StepProfile(net=Net(reason=f"profiling failed: {type(error).__name__}: {first_line(error)}"[:300]))
 
 
 def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
-    """This process's memory by NVML; where that is hidden, how much more of the device is used than before."""
+    """This process's memory by NVML; where that is hidden, the growth of the device's memory since now."""
     before = gpu.used() if gpu else None
 
     def read() -> tuple[int, str] | None:
@@ -207,7 +202,7 @@ def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
 
 
 def main() -> int:
-    """As a program: the job on standard input, the messages on the descriptor in TARE_FD."""
+    """The job comes on standard input; messages go to the descriptor in TARE_FD."""
     die_with_parent()
     channel = Channel(int(os.environ.pop(DESCRIPTOR)))
     return run_job(read_job(sys.stdin.buffer.read()), channel.send)

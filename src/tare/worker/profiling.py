@@ -1,38 +1,42 @@
-"""The profiling worker: prepares a case like a round does, and records traces of it. It times only the host."""
+"""The profiling worker: prepares a case as a round does, and records traces of some steps."""
 
 import gc
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from statistics import median
 from typing import Any
 
 import msgspec
 
+from tare.errors import Unsupported
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Counted, Profiled, Stage
 from tare.records.work import Work
-from tare.worker.profiler_memory import held_for_shapes
-from tare.worker.resident import resident_bytes
 
-# Steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it sees.
+# Seconds of steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it
+# sees.
 WARM_S = 0.5
 WARMUP_STEPS = 3
-# As many steps as last this long, within these bounds: enough for a spread, and a trace of bearable size.
+# As many steps as last this long, within these bounds: enough for a spread, and the trace stays small.
 WANTED_S = 0.1
 FEWEST_STEPS, MOST_STEPS = 4, 12
 HOST_STEPS = 5
+# What two steps leave allocated may differ by less than this.
+LEAST_BYTES = 1024
+# Of a model with more modules, the largest are listed.
+MOST_MODULES = 100
 
 
 def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     import torch
 
-    from tare.measure.devices import make_clock
     from tare.rungs import get_rung
     from tare.rungs.torch.numerics import pin_flags
-    from tare.worker.compiler_cache import use_cache
+    from tare.rungs.torch.program import TorchProgram
+    from tare.worker.preparation import use_cache
     from tare.workloads import get_workload
 
     case = job.case
@@ -41,7 +45,9 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
     use_cache(job.cache if rung.caches else None)
     send(Stage("build"))
     program = rung.prepare(get_workload(case.workload), case)
-    clock = make_clock(program.device)
+    if not isinstance(program, TorchProgram):
+        raise Unsupported(f"torch's profiler does not see into {case.rung}")
+    clock = program.clock()
     send(Stage("prepare"))
     clock.time(program.step, 1)
     send(Stage("warm-up"))
@@ -58,7 +64,7 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
         marks["host_ns"] = host_time(program.step, clock.synchronize)
     shapes = True
     if program.device.type == "cuda":
-        shapes = not held_for_shapes(program.step, clock.synchronize, torch.cuda.memory_allocated)
+        shapes = not shapes_leak(program.step, clock.synchronize, torch.cuda.memory_allocated)
     marks["shapes"] = shapes
     known = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
     for path, stacks in ((job.trace, False), (job.stacks, True)):
@@ -70,7 +76,7 @@ def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
 
 
 def _counted(step: Callable[[], Any]) -> Work | None:
-    """The work of a step; None where it cannot be counted, which is no reason not to profile it."""
+    """None where the step cannot be counted: it is profiled all the same."""
     from tare.measure.work import count_work
 
     with suppress(Exception):
@@ -79,16 +85,16 @@ def _counted(step: Callable[[], Any]) -> Work | None:
 
 
 def host_time(step: Callable[[], Any], synchronize: Callable[[], None]) -> int:
-    """Nanoseconds that the host is busy with one step, which it only hands to the device: where the device is the
-    slower of the two, neither gross nor a profile tells."""
-    found = []
+    """Nanoseconds of host time that launching one step takes. Where the device is slower than the host, gross does
+    not show it."""
+    taken = []
     for _ in range(HOST_STEPS):
         synchronize()
         began = time.perf_counter_ns()
         step()
-        found.append(time.perf_counter_ns() - began)
+        taken.append(time.perf_counter_ns() - began)
     synchronize()
-    return round(median(found))
+    return round(median(taken))
 
 
 def record(
@@ -101,14 +107,14 @@ def record(
     marks: dict[str, dict[str, Any]],
     shapes: bool = True,
 ) -> None:
-    """A trace of so many steps, run back to back as they are measured; the device is empty before and after. The
-    marks are written into it, by their names."""
+    """Writes a trace of `steps` steps, run back to back as they are measured, with the device idle before and
+    after. `marks` are written into it as metadata."""
     from torch.profiler import ProfilerActivity, record_function
 
     from tare.measure.profiler import recording, write_trace
 
     activities = [ProfilerActivity.CPU]
-    # A device whose side the profiler cannot see (mps) is profiled from the host.
+    # A device that the profiler does not support (mps) is profiled from the host.
     if device != "cpu" and hasattr(ProfilerActivity, device.upper()):
         activities.append(getattr(ProfilerActivity, device.upper()))
     with recording(
@@ -122,8 +128,90 @@ def record(
             if i in (WARMUP_STEPS - 1, WARMUP_STEPS + steps - 1):
                 synchronize()
             if i == WARMUP_STEPS + steps - 1:
-                # What this releases was garbage in cycles: no leak, however much of it each step has left.
+                # Marked in the trace, because memory that this releases was garbage in cycles and not a leak.
                 with record_function("tare::collection"):
                     gc.collect()
             profiler.step()
     write_trace(profiler, path)
+
+
+def shapes_leak(
+    step: Callable[[], Any],
+    synchronize: Callable[[], None],
+    allocated: Callable[[], int],
+    least: int = LEAST_BYTES,
+) -> bool:
+    """True where steps leave more memory allocated under a profiler that records shapes than without one.
+
+    Such a profiler keeps weak references to tensors, and those that torch.func wraps are then never freed (torch
+    2.10 and 2.11): each step of functorch_maml_omniglot leaked 11 GB.
+    """
+    from torch.profiler import ProfilerActivity
+
+    from tare.measure.profiler import recording
+
+    def growth() -> int:
+        gc.collect()
+        before = allocated()
+        step()
+        synchronize()
+        gc.collect()
+        return allocated() - before
+
+    plain = max(growth(), growth())
+    with recording([ProfilerActivity.CPU], 1, 1, record_shapes=True) as profiler:
+        growth()
+        profiler.step()
+        profiled = min(growth(), growth())
+    return profiled - plain >= least
+
+
+def resident_bytes(program: Any) -> dict[str, Any]:
+    """Bytes of weights (with buffers) and optimizer state on the device, in total and by module, which a trace
+    cannot show because they are older than it. Empty for a program without a torch model."""
+    model: Any = getattr(program, "model", None)
+    if not (hasattr(model, "named_parameters") and hasattr(model, "named_buffers")):
+        return {}
+    device = program.device.type
+    classes = {path: _class(module) for path, module in model.named_modules()}
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    named = [(_label(name.rpartition(".")[0], classes), tensor) for name, tensor in tensors]
+    modules = {"weights": by_module(named, device)}
+    optimizer = getattr(program, "optimizer", None)
+    if optimizer is not None:
+        states = getattr(optimizer, "state", {}).items()
+        owner = {id(tensor): name for name, tensor in named}
+        held = [(owner.get(id(key), "no module"), value) for key, state in states for value in state.values()]
+        modules["optimizer state"] = by_module(held, device)
+    sums = {kind: sum(sizes.values()) for kind, sizes in modules.items()}
+    return {**sums, "device": device, "modules": {kind: _largest(sizes) for kind, sizes in modules.items()}}
+
+
+def by_module(held: Iterable[tuple[str, Any]], device: str) -> dict[str, int]:
+    """Bytes of the tensors on the device. A shared storage counts once, for its first owner; numbers and tensors
+    on other devices (an optimizer's step counts) do not count."""
+    sizes: dict[str, int] = {}
+    seen = set()
+    for name, value in held:
+        if not hasattr(value, "untyped_storage") or value.device.type != device:
+            continue
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            sizes[name] = sizes.get(name, 0) + storage.nbytes()
+    return sizes
+
+
+def _label(path: str, classes: dict[str, str]) -> str:
+    """`layer1.0.conv1 (Conv2d)`; torch.compile wraps the model in another."""
+    name = path.removeprefix("_orig_mod").removeprefix(".")
+    return f"{name} ({classes[path]})" if name else classes[path]
+
+
+def _class(module: Any) -> str:
+    """A scripted module keeps the name of its original class."""
+    return str(getattr(module, "original_name", type(module).__name__))
+
+
+def _largest(sizes: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(sizes.items(), key=lambda item: -item[1])[:MOST_MODULES])

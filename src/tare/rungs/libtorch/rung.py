@@ -1,7 +1,7 @@
 """LibTorch: C++ programs on the frontend or on a TorchScript archive. No Python in the measured process."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
 from tare.workloads.objective import objective
 
-# The networks that native/torch/modules.hpp has.
+# The networks in modules.hpp.
 WRITTEN = ("conv_chain", "lstm", "mnist_cnn", "resnet50")
 
 
@@ -30,6 +30,9 @@ class LibTorch(NativeRung):
             return "LibTorch has no gradient scaler, so float16 autocast does not train there"
         # The archive is a trace, as on the rung of that name.
         return workload.refusal({case.mode, "torchscript"}) if _scripted(case) else None
+
+    def optimisations(self, case: Case) -> Sequence[str]:
+        return ("frozen, batch norm folded",) if _scripted(case) and case.mode == "infer" else ()
 
     def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
         return (str(executable("tare-script" if _scripted(case) else self.program, on_build)),)
@@ -53,7 +56,7 @@ def _scripted(case: Case) -> bool:
 
 
 def _save_weights(program: Any, folder: Path) -> list[str]:
-    """The state of the Python model with its names, by which the C++ network takes it."""
+    """Saves the weights and returns their names, by which the C++ network finds them."""
     import torch
 
     state = program.model.state_dict()
@@ -66,12 +69,11 @@ def _save_archive(program: Any, folder: Path) -> None:
 
     batch = program.feed()
     with warnings.catch_warnings():
-        # Deprecated upstream; being measured until it is gone is the point here.
+        # Deprecated in torch.
         warnings.simplefilter("ignore")
         if program.trains:
-            # Model and loss in one: C++ needs to know neither.
-            whole = objective(program.workload, program.model)
-            graph = torch.jit.trace(whole, (*batch.args, batch.target), check_trace=False)
+            model_and_loss = objective(program.workload, program.model)
+            graph = torch.jit.trace(model_and_loss, (*batch.args, batch.target), check_trace=False)
         else:
             graph = torch.jit.freeze(torch.jit.trace(program.model, batch.args, check_trace=False))
         torch.jit.save(graph, str(folder / "model.pt"))

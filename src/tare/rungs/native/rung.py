@@ -1,4 +1,4 @@
-"""Rungs whose worker is an executable: Python stages what it needs ahead of time, and is not in the process."""
+"""Rungs whose worker is an executable. Python stages the model for it and is not in the measured process."""
 
 import json
 from abc import abstractmethod
@@ -13,7 +13,7 @@ from tare.workloads.base import Workload
 
 
 class NativeRung(Rung):
-    """`stage` runs once a case in a Python worker, and counts as preparation. `program` names the executable."""
+    """`stage` runs once per case in a Python worker, and counts as preparation. `program` names the executable."""
 
     program: str
 
@@ -24,14 +24,14 @@ class NativeRung(Rung):
         return None
 
     def is_executable(self, case: Case) -> bool:  # noqa: ARG002
-        """Whether this variant is one; the others are prepared in Python like any rung."""
+        """Whether this variant is an executable; the others are prepared in Python like any rung."""
         return True
 
     def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
         return (str(executable(self.program, on_build)),)
 
     def staged_as(self, case: Case) -> Case:
-        """The case whose staged files this one runs on: another's, where both read the very same."""
+        """The case whose staged files this one uses; another case's, where both need the same files."""
         return case
 
     @abstractmethod
@@ -43,7 +43,7 @@ class NativeRung(Rung):
 
 
 def stage_batch(program: Any, folder: Path, **settings: object) -> None:
-    """The batch and the settings that every LibTorch executable reads (native/torch/torch_program.hpp)."""
+    """The batch and the settings that every LibTorch executable reads (libtorch/torch_program.hpp)."""
     import torch
 
     from tare.rungs.torch.optimizers import learning_rate

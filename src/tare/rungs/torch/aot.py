@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class Aot(NativeRung):
     caches = True
 
     def available(self, device_type: str) -> Missing | None:
-        # Its kernels come from Inductor, which needs what torch.compile needs.
+        # Inductor generates its kernels, and needs what torch.compile needs.
         return get_rung("compile").available(device_type) or super().available(device_type)
 
     def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
@@ -34,24 +35,30 @@ class Aot(NativeRung):
             return "an exported graph has no autocast: use bf16 or fp16"
         return None
 
+    def optimisations(self, case: Case) -> Sequence[str]:  # noqa: ARG002
+        return ("operators fused by Inductor", "weights frozen")
+
     def is_executable(self, case: Case) -> bool:
         return split_name(case.rung)[1] != "python"
 
     def prepare(self, workload: Workload, case: Case) -> Program:
         from torch._inductor import aoti_load_package
 
+        from tare.rungs.torch.compile import HIDDEN_KERNELS
         from tare.rungs.torch.program import TorchProgram
         from tare.rungs.torch.vector_check import note_vector_checks
 
         program = TorchProgram(workload, case)
         note_vector_checks(program.notes)
-        # The worker has pointed Inductor's cache at a folder of the case's own: a later process finds the package.
+        if case.device_type == "cpu":
+            program.hides_kernels = HIDDEN_KERNELS
+        # Inductor's cache folder belongs to this case, so that a later process finds the package.
         path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "model.pt2"
         if not path.exists():
             _package(program, path)
         # Loading a package needs this module, and does not import it itself.
         import_module("torch._inductor.codecache")
-        _share_torch_s_symbols()
+        _share_torch_symbols()
         index = -1 if program.device.type == "cpu" else program.device.index or 0
         program.forward = aoti_load_package(str(path), device_index=index)
         program.step = program.plain_step()
@@ -68,10 +75,9 @@ class Aot(NativeRung):
             program.close()
 
 
-def _share_torch_s_symbols() -> None:
-    """A package built by another compiler than torch brings parts of the C++ library that do not fit the process's
-    own, and crashed in std::regex as it was loaded (torch 2.11, Ubuntu's g++ 13). Where it sees torch's parts it
-    takes those, as in a C++ program; Python hides them."""
+def _share_torch_symbols() -> None:
+    """Makes torch's C++ symbols global. A package built by another compiler than torch otherwise brings its own
+    parts of the C++ library, and crashed in std::regex while it was loaded (torch 2.11, Ubuntu's g++ 13)."""
     if sys.platform != "linux":
         return
     import torch
@@ -86,9 +92,9 @@ def _package(program: Any, path: Path) -> None:
     from torch._dynamo import config
     from torch._inductor import aoti_compile_and_package
 
-    # Export takes no tensors made under inference mode, and needs no gradients. While it traces, cuDNN is off, and
-    # without cuDNN a convolution of channels-last tensors is contiguous. torch remembers that answer, and Inductor
-    # would read what cuDNN writes in the wrong order, silently (torch 2.11). So nothing is remembered.
+    # Export takes no tensors made under inference mode, and needs no gradients. cuDNN is off while it traces, and
+    # without cuDNN the result of a channels-last convolution is contiguous. torch caches that layout, and Inductor
+    # would silently read cuDNN's output in the wrong order (torch 2.11), so the cache is off.
     with torch.inference_mode(False), torch.no_grad(), config.patch(fake_tensor_cache_enabled=False):
         exported = torch.export.export(program.model, program.feed().args)
         aoti_compile_and_package(exported, package_path=str(path))

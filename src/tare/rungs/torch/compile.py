@@ -1,10 +1,14 @@
 """torch.compile: Dynamo captures the graph, Inductor generates kernels for it."""
 
+from collections.abc import Sequence
+
 from tare.cases.case import Case
 from tare.rungs.base import Missing, Program, Rung
 from tare.rungs.native.build import compiler
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
+
+HIDDEN_KERNELS = "torch's profiler does not see Inductor's C++ kernels"
 
 
 @rung
@@ -36,18 +40,24 @@ class Compile(Rung):
             return "reduce-overhead is CUDA graphs, which need a CUDA device"
         return None
 
+    def optimisations(self, case: Case) -> Sequence[str]:
+        variant = split_name(case.rung)[1]
+        found = ["operators fused by Inductor"]
+        found += ["kernels searched"] if variant == "max-autotune" else []
+        return [*found, "launches replayed"] if variant and case.device_type == "cuda" else found
+
     def counts(self, case: Case) -> dict[str, int]:
-        """Graph breaks by Dynamo's own count; a function that it gave up because of one counts as well. On a CPU,
-        where no profiler sees a kernel, the kernels that Inductor generated and its calls of libraries; a cached
-        program brings its numbers along."""
+        """Graph breaks by Dynamo's own count, with the functions that it gave up. On a CPU, where no profiler
+        sees a kernel, also the kernels that Inductor generated and its calls of libraries; a cached program has
+        both."""
         from torch._dynamo.utils import counters
         from torch._inductor import metrics
 
         breaks = (*counters["graph_break"].values(), *counters["unimplemented"].values())
-        found = {"graph_breaks": sum(breaks)}
+        figures = {"graph_breaks": sum(breaks)}
         if case.device_type == "cpu":
-            found["kernels"] = metrics.generated_kernel_count + counters["inductor"]["extern_calls"]
-        return found
+            figures["kernels"] = metrics.generated_kernel_count + counters["inductor"]["extern_calls"]
+        return figures
 
     def prepare(self, workload: Workload, case: Case) -> Program:
         import torch
@@ -57,6 +67,8 @@ class Compile(Rung):
 
         program = TorchProgram(workload, case)
         note_vector_checks(program.notes)
+        if case.device_type == "cpu":
+            program.hides_kernels = HIDDEN_KERNELS
         mode = split_name(case.rung)[1] or None
         if program.trains:
             program.objective = torch.compile(program._objective, mode=mode)
@@ -64,7 +76,7 @@ class Compile(Rung):
             program.forward = torch.compile(program.model, mode=mode)
         plain = program.plain_step()
         if mode and case.device_type == "cuda":
-            # Both modes replay CUDA graphs, whose outputs live until the next step begins: say when it does.
+            # Both modes replay CUDA graphs, whose outputs live until the next step is marked.
             begin = torch.compiler.cudagraph_mark_step_begin
 
             def step() -> object:

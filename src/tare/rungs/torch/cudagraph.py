@@ -1,6 +1,6 @@
 """CUDA graphs by hand: the eager step recorded once and replayed, inference and the whole training step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -11,7 +11,7 @@ from tare.rungs.base import Missing, Program, Rung
 from tare.rungs.registry import rung
 from tare.workloads.base import Workload
 
-# Libraries choose algorithms and allocate workspaces in the first steps: those cannot be captured.
+# Libraries choose algorithms and allocate workspaces in the first steps, which cannot be captured.
 STEPS_BEFORE_CAPTURE = 3
 
 
@@ -29,6 +29,9 @@ class CudaGraph(Rung):
 
     def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
         return None if case.device_type == "cuda" else "CUDA graphs need a CUDA device"
+
+    def optimisations(self, case: Case) -> Sequence[str]:  # noqa: ARG002
+        return ("launches replayed",)
 
     def prepare(self, workload: Workload, case: Case) -> Program:
         from tare.rungs.torch.feeds import copy_into, copy_to, pinned
@@ -63,13 +66,13 @@ def _capture(step: Callable[[], Any], device: Any) -> Callable[[], Any]:
             step()
     torch.cuda.current_stream(device).wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    broken: list[Exception] = []
+    errors: list[Exception] = []
     try:
         with torch.cuda.graph(graph):
-            result = _noting(step, broken)
+            result = _keep_error(step, errors)
     except RuntimeError as error:
-        # Ending a broken capture raises as well, and says only that it is broken.
-        raise why_not(broken[0] if broken else error) from None
+        # Ending a failed capture raises an error of its own, without the cause.
+        raise why_not(errors[0] if errors else error) from None
 
     def replay() -> Any:
         graph.replay()
@@ -78,16 +81,16 @@ def _capture(step: Callable[[], Any], device: Any) -> Callable[[], Any]:
     return replay
 
 
-def _noting(step: Callable[[], Any], broken: list[Exception]) -> Any:
+def _keep_error(step: Callable[[], Any], errors: list[Exception]) -> Any:
     try:
         return step()
     except Exception as error:
-        broken.append(error)
+        errors.append(error)
         raise
 
 
 def why_not(error: Exception) -> Exception:
-    """Of a step that does what no graph can hold, the line that does it; any other error as it is."""
+    """Unsupported, with the offending line, for a step that cannot be captured; any other error as it is."""
     if "captur" not in str(error):
         return error
     frames = extract_tb(error.__traceback__)

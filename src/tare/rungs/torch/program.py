@@ -1,6 +1,6 @@
-"""The step that all torch rungs share: same weights, same batch, same optimizer, same precision.
+"""The program that all torch rungs share: same weights, same batch, same optimizer, same precision.
 
-A rung changes as little as it must: `forward` (the model), `objective` (model and loss), or the whole `step`.
+A rung replaces as little as possible: `forward` (the model), `objective` (model and loss), or the whole `step`.
 """
 
 import time
@@ -14,7 +14,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tare.cases.case import Case
-from tare.rungs.base import Arrays
+from tare.measure.clock import Clock
+from tare.measure.devices import make_clock
+from tare.measure.memory import TorchAllocator
+from tare.measure.profiler import profile_steps
+from tare.protocol.messages import StepProfile
+from tare.records.record import Net
+from tare.rungs.base import Arrays, Program
 from tare.rungs.torch.evidence import thinned
 from tare.rungs.torch.feeds import copy_into, make_feed, move
 from tare.rungs.torch.numerics import PRECISIONS, Numerics, dtype
@@ -27,7 +33,7 @@ EVIDENCE_STEPS = 3
 LOSS_SCALE = 1024.0
 
 
-class TorchProgram:
+class TorchProgram(Program):
     def __init__(
         self, workload: Workload, case: Case, numerics: Numerics | None = None, capturable: bool = False
     ) -> None:
@@ -39,6 +45,8 @@ class TorchProgram:
         if self.device.index is not None:
             torch.cuda.set_device(self.device)
         self.notes: list[str] = []
+        # Why torch's profiler cannot see the kernels of this program, if it cannot.
+        self.hides_kernels = ""
         self.trains = case.mode == "train"
         self.model = self._build_model()
         self.host_batch = move(workload.inputs(case.batch, case.sizes), "cpu", self.numerics, case.layout)
@@ -53,7 +61,7 @@ class TorchProgram:
         else:
             self._scope.enter_context(torch.inference_mode())
         self.step = self.plain_step()
-        self._synchronize()
+        self.synchronize()
         self.build_s = time.perf_counter() - began
 
     def plain_step(self) -> Any:
@@ -76,8 +84,23 @@ class TorchProgram:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=dtype(kind), cache_enabled=cache)
 
+    def clock(self) -> Clock:
+        return make_clock(self.device)
+
+    def synchronize(self) -> None:
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).synchronize()
+
+    def allocator(self) -> TorchAllocator | None:
+        return TorchAllocator.of(self.device)
+
+    def profile(self, step_s: float) -> StepProfile:
+        if self.hides_kernels:
+            return StepProfile(net=Net(reason=self.hides_kernels))
+        return profile_steps(self.step, self.synchronize, self.device.type, step_s)
+
     def has_nan(self, result: Any) -> bool:
-        # Where the tensors are: half a gigabyte of logits takes a second to the host.
+        # On the device: copying half a gigabyte of logits to the host takes a second.
         numbers = (leaf for leaf in _tensors(result) if leaf.is_floating_point() or leaf.is_complex())
         return any(bool(torch.isnan(leaf).any()) for leaf in numbers)
 
@@ -85,42 +108,42 @@ class TorchProgram:
         if not self.trains:
             return {f"output/{i}": _to_host(leaf) for i, leaf in enumerate(_tensors(self.step()))}
         self.reset()
-        found: Arrays = {}
+        evidence: Arrays = {}
         for i in range(1, EVIDENCE_STEPS + 1):
-            found[f"loss/{i}"] = _to_host(self.step())
+            evidence[f"loss/{i}"] = _to_host(self.step())
             if i == 1:
-                found |= self._first_step()
-        return found
+                evidence |= self._gradients_and_updates()
+        return evidence
 
     def curve(self, batches: Iterable[Batch]) -> Arrays:
-        """The loss of every step from the initial weights on, each step with a batch of its own."""
         self.reset()
-        found: Arrays = {}
+        losses: Arrays = {}
         for i, batch in enumerate(batches, 1):
-            # Into the tensors that the step reads already: a captured graph keeps its addresses.
+            # Into the tensors that the step reads already, because a captured graph keeps their addresses.
             copy_into(self.feed(), move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
-            found[f"loss/{i}"] = _to_host(self.step())
-        return found
+            losses[f"loss/{i}"] = _to_host(self.step())
+        return losses
 
-    def nudge(self, seed: int, step: float) -> None:
-        """Moves every initial number by that share of its size, up or down by chance; by the negative share, in
-        exactly the other direction."""
-        chance = torch.Generator().manual_seed(seed)
+    def perturb_weights(self, seed: int, step: float) -> None:
+        """Changes every initial weight by the share `step`, up or down at random; the negative share changes
+        each in exactly the opposite direction."""
+        generator = torch.Generator().manual_seed(seed)
         for name, tensor in self._initial.items():
             if tensor.is_floating_point():
-                towards = torch.randint(0, 2, tensor.shape, generator=chance, dtype=torch.float64) * 2 - 1
-                self._initial[name] = (tensor.double() * (1 + step * towards)).to(tensor.dtype)
+                sign = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
+                self._initial[name] = (tensor.double() * (1 + step * sign)).to(tensor.dtype)
         self.reset()
-        # Two names of one tensor were moved apart, and the model has the last.
+        # A tensor with two names was changed twice: keep what the model has.
         self._initial = self._weights()
 
-    def jitter(self, seed: int, step: float) -> None:
-        """Moves what every layer returns likewise, in every step alike: as a layer that sums in another order."""
+    def perturb_outputs(self, seed: int, step: float) -> None:
+        """Changes what every layer returns likewise, the same in every step: as if it summed in another order."""
         for i, layer in enumerate(module for module in self.model.modules() if not list(module.children())):
-            layer.register_forward_hook(partial(_move_output, seed + (i << 8), step))
+            layer.register_forward_hook(partial(_perturb_output, seed + (i << 8), step))
 
     def reset(self) -> None:
-        """The initial weights and optimizer state, in place: a captured graph keeps its addresses."""
+        """Restores the initial weights and optimizer state in place, because a captured graph keeps their
+        addresses."""
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(self._initial[name])
@@ -137,7 +160,8 @@ class TorchProgram:
         if self.case.layout == "channels-last":
             model = model.to(memory_format=torch.channels_last)
         model = model.train(self.trains)
-        # What a workload has frozen (a target network, the first stages of a detector) stays so in training.
+        # Parameters that a workload has frozen (a target network, a detector's first stages) stay frozen in
+        # training.
         return model if self.trains else model.requires_grad_(False)
 
     def _weights(self) -> dict[str, torch.Tensor]:
@@ -174,30 +198,25 @@ class TorchProgram:
 
         return step
 
-    def _first_step(self) -> Arrays:
-        found: Arrays = {}
+    def _gradients_and_updates(self) -> Arrays:
+        evidence: Arrays = {}
+        # In half precision an update is mostly the rounding of the weight, and proves nothing.
+        exact = (None, "float32", "float64")
+        updates = self.numerics.rounded_to in exact and self.numerics.storage in exact
         for name, parameter in self.model.named_parameters():
             if parameter.grad is not None:
-                found[f"gradient/{name}"] = _to_host(parameter.grad)
-            # In half precision an update is mostly the rounding of the weight, and proves nothing.
-            if self.numerics.rounded_to in (None, "float32") and self.numerics.storage in (
-                "float32",
-                "float64",
-            ):
-                found[f"update/{name}"] = _to_host(parameter) - _to_host(self._initial[name])
-        return found
-
-    def _synchronize(self) -> None:
-        if self.device.type != "cpu":
-            getattr(torch, self.device.type).synchronize()
+                evidence[f"gradient/{name}"] = _to_host(parameter.grad)
+            if updates:
+                evidence[f"update/{name}"] = _to_host(parameter) - _to_host(self._initial[name])
+        return evidence
 
 
-def _move_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any) -> Any:
+def _perturb_output(seed: int, step: float, _layer: Any, _inputs: Any, output: Any) -> Any:
     if not isinstance(output, torch.Tensor) or not output.is_floating_point():
         return output
-    # Not torch's own chance, which a layer may not ask under `vmap`.
-    towards = np.random.default_rng(seed).integers(0, 2, tuple(output.shape), dtype=np.int8)
-    return output * (1 + step * (torch.from_numpy(towards).to(output.device, output.dtype) * 2 - 1))
+    # NumPy's generator, because torch's may not be used under `vmap`.
+    sign = np.random.default_rng(seed).integers(0, 2, tuple(output.shape), dtype=np.int8)
+    return output * (1 + step * (torch.from_numpy(sign).to(output.device, output.dtype) * 2 - 1))
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:

@@ -1,6 +1,7 @@
 """TorchScript: the model recorded or compiled into a graph that runs without Python between operators."""
 
 import warnings
+from collections.abc import Sequence
 
 from tare.cases.case import Case
 from tare.rungs.base import Program, Rung
@@ -15,6 +16,9 @@ class TorchScript(Rung):
     variants = {"script": "compiled from the model's source instead of traced"}
     not_by_default = {"script": "most models do not script; ask for torchscript:script"}
 
+    def optimisations(self, case: Case) -> Sequence[str]:
+        return ("frozen, batch norm folded",) if case.mode == "infer" else ()
+
     def prepare(self, workload: Workload, case: Case) -> Program:
         import torch
 
@@ -22,15 +26,15 @@ class TorchScript(Rung):
 
         program = TorchProgram(workload, case)
         with warnings.catch_warnings():
-            # Deprecated upstream; being measured until it is gone is the point here.
+            # Deprecated in torch.
             warnings.simplefilter("ignore")
             if split_name(case.rung)[1] == "script":
                 graph = torch.jit.script(program.model)
             else:
-                # A cached cast would be recorded as a constant.
+                # The trace would record a cached cast as a constant.
                 with program.autocast(cache=False):
-                    # Tracing a training-mode batch norm twice would show its own running statistics as a
-                    # difference, so the tracer's check is off: parity is our check.
+                    # The tracer's check runs the model twice, and would report the running statistics of a batch
+                    # norm in training mode as a difference. Parity is checked instead.
                     graph = torch.jit.trace(program.model, program.feed().args, check_trace=False)
             program.forward = graph if program.trains else torch.jit.freeze(graph)
         program.step = program.plain_step()

@@ -1,0 +1,58 @@
+"""Caches and limits while a case is prepared."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from tare.cases.case import Case
+
+# The size of Inductor's pool of processes; by default there are as many as cores.
+COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
+
+
+def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
+    """Points the compilers at the cache folder of a case, and returns whether it has content."""
+    if folder is None:
+        return "none"
+    path = Path(folder)
+    warm = path.exists() and any(path.iterdir())
+    path.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    os.environ["TRITON_CACHE_DIR"] = str(path / "triton")
+    return "warm" if warm else "cold"
+
+
+def limit_compilers(processes: int) -> None:
+    """Set here rather than inherited: an inherited variable would be part of the environment that a record
+    names."""
+    os.environ[COMPILE_THREADS] = str(processes)
+    # Inductor reads the variable when it is imported.
+    if config := sys.modules.get("torch._inductor.config"):
+        config.compile_threads = processes  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def one_core(wanted: bool) -> Iterator[None]:
+    """Limits torch to one thread. Sixteen workers with sixteen threads each on sixteen cores wait for one
+    another in every loop: filling the weights of sixteen language models took minutes, and takes seconds with
+    one thread."""
+    if not wanted:
+        # Even setting the current number would stop MKL from choosing its own.
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def may_build_on_one_core(case: Case) -> bool:
+    """Code compiled for a CPU contains the number of threads it was compiled with."""
+    return case.device_type != "cpu"
