@@ -67,10 +67,10 @@ class Mine:
     name = 'eager'
 """
 RULE = """
-from tare.findings.registry import rule
+from tare.findings.finding import rule
 
 @rule('launch-bound', sees='nothing', remedy='none')
-def look(scene): return []
+def look(context): return []
 """
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commandline import planted_tare, tare
-from record_habits import gross_ns
+from record_inefficiencies import gross_ns
 from side_by_side import own_home
 
 from tare.system.home import home, home_folder

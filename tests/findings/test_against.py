@@ -11,7 +11,7 @@ from tare.commands.explain_files import explain_files
 from tare.commands.explained import Explained
 
 EAGER = RECORDED / "resnet50-infer-b1-eager.json.gz"
-PRODUCTS = RECORDED / "habit-fp32-matmul-tf32-off.json.gz"
+PRODUCTS = RECORDED / "inefficient-fp32-matmul-tf32-off.json.gz"
 
 
 def faster(folder: Path) -> Path:

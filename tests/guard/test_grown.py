@@ -8,7 +8,7 @@ from traces import TraceBuilder
 from tare.commands.check_profiles import grown, step_differences
 from tare.findings.context import Context
 from tare.findings.trace_diff import step_times_of
-from tare.guard.changes import Differing
+from tare.guard.changes import CallChange
 from tare.trace.read import read
 from tare.trace.windows import select_steps
 
@@ -25,7 +25,7 @@ def made(**lengths: float) -> Context:
     return Context(trace.build())
 
 
-def both(before: Context, now: Context) -> list[Differing]:
+def both(before: Context, now: Context) -> list[CallChange]:
     return grown(*step_times_of([before], [now]))
 
 
@@ -133,7 +133,7 @@ def launching(steady: float, work: float) -> Context:
 def test_on_a_gpu_the_operator_is_named_by_all_that_it_launches() -> None:
     """3 % of the step, by a kernel that others launch as well and that is no tenth slower."""
     found = step_differences([launching(480, 480)], [launching(480, 510)], slower=True)
-    assert [(one.what, one.name, one.status) for one in found] == [
+    assert [(one.kind, one.name, one.status) for one in found] == [
         ("operator", "planted::work", "slower"), ("kernel", "sin", "slower"), ("operator", "aten::sin_", "slower"),
     ]  # fmt: skip
     assert [found[0].before_s, found[0].after_s] == pytest.approx([480e-6, 510e-6])
@@ -155,5 +155,5 @@ def test_three_per_cent_in_one_operator_on_an_h200_are_named() -> None:
     assert found[0].before_s
     assert found[0].after_s
     assert found[0].after_s / found[0].before_s == pytest.approx(1.06, abs=0.01)
-    assert [one.name for one in found if one.what == "operator"] == ["planted::work", "aten::sin_"]
+    assert [one.name for one in found if one.kind == "operator"] == ["planted::work", "aten::sin_"]
     assert step_differences([before], [before], slower=True) == []

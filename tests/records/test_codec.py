@@ -177,7 +177,7 @@ def test_no_preparation_takes_less_than_nothing() -> None:
 
 
 def test_a_trace_in_the_place_of_records_is_called_so() -> None:
-    path = RECORDED / "habit-leak.json.gz"
+    path = RECORDED / "inefficient-leak.json.gz"
     with pytest.raises(BadInput) as caught:
         read_records(path)
     assert str(caught.value) == f"{path} is a trace, not a file of records: tare explain {path}"

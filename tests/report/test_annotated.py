@@ -9,9 +9,8 @@ import pytest
 from traces import RECORDED, TraceBuilder
 
 from tare.errors import BadInput
-from tare.findings.context import Scene
-from tare.findings.find import find
-from tare.findings.finding import Finding
+from tare.findings.context import Context
+from tare.findings.finding import Finding, find
 from tare.report.formats.annotated_trace import PROCESS, write_annotated
 from tare.trace.breakdown import breakdown
 from tare.trace.idle import explain_idle
@@ -21,7 +20,7 @@ from tare.trace.read import read
 def annotated(source: Path, target: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[Finding]]:
     """The document that was written, our events in it, and the findings."""
     trace = read(source)
-    findings = find(Scene(trace))
+    findings = find(Context(trace))
     write_annotated(trace, source, target, findings)
     data = target.read_bytes()
     document = json.loads(gzip.decompress(data) if target.suffix == ".gz" else data)
@@ -29,7 +28,7 @@ def annotated(source: Path, target: Path) -> tuple[dict[str, Any], list[dict[str
     return document, ours, findings
 
 
-@pytest.mark.parametrize("name", ["habit-scalar-copies", "resnet50-infer-b1-cudagraph", "habit-starved-loader"])
+@pytest.mark.parametrize("name", ["inefficient-scalar-copies", "resnet50-infer-b1-cudagraph", "inefficient-starved-loader"])
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
 def test_the_original_is_all_there(tmp_path: Path, name: str, ending: str) -> None:
     source = RECORDED / f"{name}.json.gz"
@@ -40,7 +39,7 @@ def test_the_original_is_all_there(tmp_path: Path, name: str, ending: str) -> No
 
 
 def test_gaps_and_findings_are_in_place(tmp_path: Path) -> None:
-    source = RECORDED / "habit-scalar-copies.json.gz"
+    source = RECORDED / "inefficient-scalar-copies.json.gz"
     _, ours, findings = annotated(source, tmp_path / "out.json")
     trace = read(source)
     idle, parts = explain_idle(trace), breakdown(trace)

@@ -10,8 +10,8 @@ from rich.console import Console
 from traces import RECORDED
 
 from tare.errors import BadInput
+from tare.findings import Finding, Location
 from tare.findings.diagnosis import diagnose, with_lines
-from tare.findings.finding import Finding, Place
 from tare.report.findings import diagnosis_view, findings_view, gain, sparkline
 from tare.report.numbers import several
 from tare.report.sorting import check_column, sorted_by
@@ -83,9 +83,9 @@ def test_grids_and_blocks_sort_by_how_much_they_hold() -> None:
 
 def test_a_price_says_whether_it_is_a_bound() -> None:
     fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
-    assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25)) == "2.5 ms 25%"
-    assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25, at_most=True)) == "≤ 2.5 ms 25%"
-    assert gain(Finding(**fields, gain_s=2.5e-3, gain_share=0.25, at_least=True)) == "≥ 2.5 ms 25%"
+    assert gain(Finding(**fields, saving_s=2.5e-3, saving_share=0.25)) == "2.5 ms 25%"
+    assert gain(Finding(**fields, saving_s=2.5e-3, saving_share=0.25, at_most=True)) == "≤ 2.5 ms 25%"
+    assert gain(Finding(**fields, saving_s=2.5e-3, saving_share=0.25, at_least=True)) == "≥ 2.5 ms 25%"
     assert gain(Finding(**fields)) == "not priced"
 
 
@@ -99,12 +99,12 @@ def test_nothing_found_is_said() -> None:
 
 def test_lines_come_from_the_recording_with_stacks() -> None:
     fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
-    plain = Finding(**fields, places=[Place(where="aten::item", count=1, seconds=0)], gain_s=1.0)
+    plain = Finding(**fields, locations=[Location(where="aten::item", count=1, seconds=0)], saving_s=1.0)
     fields["remedy"] = "m at train.py."
-    named = Finding(**fields, places=[Place(where="train.py(3): step", count=1, seconds=0)], gain_s=2.0)
+    named = Finding(**fields, locations=[Location(where="train.py(3): step", count=1, seconds=0)], saving_s=2.0)
     joined = with_lines([plain], [named])
-    assert [place.where for place in joined[0].places] == ["train.py(3): step"]
-    assert (joined[0].gain_s, joined[0].remedy) == (1.0, "m at train.py.")
+    assert [place.where for place in joined[0].locations] == ["train.py(3): step"]
+    assert (joined[0].saving_s, joined[0].remedy) == (1.0, "m at train.py.")
     assert with_lines([plain], []) == [plain]
 
 

@@ -12,15 +12,17 @@ from rich.console import Console, Group, RenderableType
 from traces import RECORDED
 
 from tare.commands.explain_files import explain_files
+from tare.execute.call_cost import Price, compare_prices
 from tare.execute.call_stacks import Depth
-from tare.execute.tasks import Curve
-from tare.findings.changes import changes
-from tare.findings.context import Scene
+from tare.execute.curves import Curve
+from tare.findings.context import Context
+from tare.findings.trace_diff import diff_traces
 from tare.guard.calibrate import calibrate
-from tare.guard.changes import CaseChange, Change, Report
+from tare.guard.changes import CaseChange, MetricChange, Report
 from tare.guard.history import record_histories
 from tare.guard.metrics import get_metric
 from tare.guard.thresholds import Thresholds
+from tare.measure.call_stack import Frame, Stack
 from tare.measure.health import Check
 from tare.protocol.messages import Covered, Probed, Registered
 from tare.records.changes import record_changes
@@ -40,8 +42,6 @@ from tare.report.noise import noise_view
 from tare.report.peaks import peaks_view
 from tare.report.terminal import key_text
 from tare.stats.intervals import Interval
-from tare.trace.call_cost import Price, compare_prices
-from tare.trace.call_stack import Frame, Stack
 from tare.trace.read import read
 
 WIDTHS = (60, 65, 70, 75, 80, 90, 100)
@@ -73,8 +73,8 @@ def tables() -> RenderableType:
 
 
 def two_traces() -> RenderableType:
-    before, after = (Scene(read(RECORDED / f"mlp-train-{rung}.json.gz")) for rung in ("eager-stack", "compile"))
-    return diff_view(None, changes(before, after), [], 15)
+    before, after = (Context(read(RECORDED / f"mlp-train-{rung}.json.gz")) for rung in ("eager-stack", "compile"))
+    return diff_view(None, diff_traces(before, after), [], 15)
 
 
 def two_records() -> RenderableType:
@@ -83,7 +83,7 @@ def two_records() -> RenderableType:
 
 
 def compared() -> RenderableType:
-    change = Change(
+    change = MetricChange(
         metric="gross", unit="s", exact=False, a=1.234e-3, b=1.345e-3, ratio=1.09, low=1.0812, high=1.1012, p=1e-4,
         adjusted_p=1e-3, rounds_a=20, rounds_b=20, threshold=0.07, margin=0.02, verdict="slower", worse=True,
         regression=True, stage="confirmed",
@@ -120,7 +120,7 @@ def histories() -> RenderableType:
         for i in range(60)
     ]
     (history,) = record_histories(records, get_metric("gross"))
-    assert history.steps
+    assert history.change_points
     return Group(histories_view([history]), histories_view([history, history]))
 
 

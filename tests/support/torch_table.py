@@ -1,4 +1,4 @@
-"""torch's own table of operators (key_averages), as record_habits keeps it, beside ours."""
+"""torch's own table of operators (key_averages), as record_inefficiencies keeps it, beside ours."""
 
 from typing import Any
 

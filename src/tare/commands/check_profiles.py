@@ -13,7 +13,7 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
 from tare.findings.context import Context
 from tare.findings.trace_diff import StepTimes, TraceChange, diff_traces, step_times_of
-from tare.guard.changes import CaseChange, Differing, Report
+from tare.guard.changes import CaseChange, CallChange, Report
 from tare.report.files import replacing
 from tare.system.home import differences_path
 from tare.trace.read import read
@@ -40,8 +40,8 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
         spare: list[Path] = []
         tell(f"profiling what changed in {case.case.partition('/')[0]} ({number} of {min(len(bad), MOST_CASES)})")
         try:
-            case.differing = _profile(case, sides, spare)
-            case.differing_by = "profile"
+            case.call_changes = _profile(case, sides, spare)
+            case.call_changes_by = "profile"
         except TareError as error:
             report.notes.append(f"{case.case} could not be profiled: {error}")
         # Not before: a check that is interrupted finds them when it goes on.
@@ -51,12 +51,12 @@ def add_profiles(report: Report, sides: Sequence[Profiled], tell: Callable[[str]
         report.notes.append(f"only {MOST_CASES} of {len(bad)} regressed cases were profiled")
 
 
-def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> list[Differing]:
+def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> list[CallChange]:
     """What changed in the step of one case; profiles that are of no use afterwards are added to `spare`. What was
     found stays: who asks for the same report in another format waits for no profile."""
     kept = differences_path(*case.records)
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(kept.read_bytes(), type=list[Differing])
+        return msgspec.json.decode(kept.read_bytes(), type=list[CallChange])
     parsed = Case.parse(case.case)
     step = next((change for change in case.changes if change.metric == "gross"), None)
     grosses = (step.a, step.b) if step else (None, None)
@@ -79,7 +79,7 @@ def _profile(case: CaseChange, sides: Sequence[Profiled], spare: list[Path]) -> 
     return differing
 
 
-def step_differences(before: Sequence[Context], now: Sequence[Context], slower: bool) -> list[Differing]:
+def step_differences(before: Sequence[Context], now: Sequence[Context], slower: bool) -> list[CallChange]:
     """What a step does otherwise than before, and what takes a good part of the time by which it changed, by as
     many profiles of each. Where it is `slower`, what takes more time than before comes first: what takes less is
     not why."""
@@ -100,7 +100,7 @@ def step_differences(before: Sequence[Context], now: Sequence[Context], slower: 
     return slowed + [_differing(one) for one in listed]
 
 
-def grown(one: StepTimes, other: StepTimes) -> list[Differing]:
+def grown(one: StepTimes, other: StepTimes) -> list[CallChange]:
     """The operators that a user calls, as often as before, and that take a good part of what a step takes longer:
     on a GPU with all that they launch, on a CPU with all that they call. A profile of a few steps is noisy: what
     grew less, or no more than it differs from step to step, is not named."""
@@ -116,8 +116,8 @@ def grown(one: StepTimes, other: StepTimes) -> list[Differing]:
     share = DEVICE_SHARE if on_gpu else LEAST_SHARE
     least = max(share * one.step_s, (other.step_s - one.step_s) / 3)
     return [
-        Differing(
-            what="operator",
+        CallChange(
+            kind="operator",
             name=name,
             status="slower",
             before_calls=_calls(was[name].calls),
@@ -135,9 +135,9 @@ def _calls(number: float) -> float:
     return round(number, 6)
 
 
-def _differing(change: TraceChange) -> Differing:
-    return Differing(
-        what=change.kind,
+def _differing(change: TraceChange) -> CallChange:
+    return CallChange(
+        kind=change.kind,
         name=change.name,
         status=change.status,
         before_calls=_calls(change.before_calls),

@@ -1,7 +1,7 @@
-"""Findings: named, located, priced inefficiencies with their remedies. One small file a rule, in rules/."""
+"""Findings: named, located inefficiencies with their remedies and savings. One small file a rule, in rules/."""
 
-from tare.findings.context import Scene
-from tare.findings.finding import Finding, Hit, Place
-from tare.findings.registry import rule
+from tare.findings.context import Context, Location, as_spans, spans_of
+from tare.findings.finding import Evidence, Finding, Match, rule
+from tare.findings.replay import Span, WhatIf
 
-__all__ = ["Finding", "Hit", "Place", "Scene", "rule"]
+__all__ = ["Context", "Evidence", "Finding", "Location", "Match", "Span", "WhatIf", "as_spans", "rule", "spans_of"]

@@ -1,26 +1,23 @@
-"""Two traces side by side, per step: operators of one name and shape, their host time and kernels; all kernels
-by name."""
+"""What the rules over two traces share: operators by name and shape, and kernels by name, in figures per step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from tare.findings.context import Scene, merged, spans_of
-from tare.findings.finding import Hit, Place
-from tare.findings.replay import Edit
-from tare.trace.nesting import inherit, own_time
+from tare.findings import Context, Location, Match, WhatIf, spans_of
+from tare.trace.nesting import inherit, self_times
 from tare.trace.tables import Integers, Trace
 
-# Autograd's nodes and dispatcher's wrappers repeat what the operator in them does.
+# Autograd's nodes and the dispatcher's wrappers repeat the operators within them.
 WRAPPERS = ("autograd::", "ProfilerStep", "Torch-Compiled", "TorchDynamo", "AOTDispatcher", "Pregraph")
 
 
 @dataclass
-class Operation:
-    """One operator at one shape: how often a step calls it, its host time without children (with them, where only
-    outermost operators are counted), how many kernels it launches a step, and their time."""
+class ShapedOperator:
+    """One operator at one shape, in figures per step. `self_s` is its host time without children (with them, where
+    only outermost operators are counted)."""
 
     name: str
     shape: str
@@ -43,106 +40,114 @@ class Operation:
         return f"{self.name} {self.shape}" if self.shape else self.name
 
 
-def operations(scene: Scene, whole: bool = False) -> dict[tuple[str, str], Operation]:
+def shaped_operators(context: Context, outermost_only: bool = False) -> dict[tuple[str, str], ShapedOperator]:
     """The operators of a trace's steps by name and shape; a kernel belongs to the innermost operator around it.
 
-    With `whole`, only the operators that a user calls, with all that they launch: aten::conv2d, whatever library
-    computes it.
+    With `outermost_only`, the operators that a user calls, each with all that it launches: aten::conv2d, whatever
+    library computes it.
     """
-    trace, table = scene.trace, scene.trace.operators
-    found: dict[tuple[str, str], Operation] = {}
-    owner = outermost(scene.trace) if whole else np.arange(len(table))
-    own = table.duration if whole else own_time(table.start, table.end, table.parent)
-    of_row: dict[int, Operation] = {}
-    for row in np.flatnonzero(scene.inside(table) & (owner == np.arange(len(table)))).tolist():
+    trace, table = context.trace, context.trace.operators
+    by_shape: dict[tuple[str, str], ShapedOperator] = {}
+    owner = outermost(trace) if outermost_only else np.arange(len(table))
+    own = table.duration if outermost_only else self_times(table.start, table.end, table.parent)
+    of_row: dict[int, ShapedOperator] = {}
+    for row in np.flatnonzero(context.inside(table) & (owner == np.arange(len(table)))).tolist():
         name = trace.name(table, row)
         if name.startswith(WRAPPERS):
             continue
         text = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
         # Writers of traces put blanks in different places.
         shape = "".join(text.split())
-        entry = found.setdefault((name, shape), Operation(name, shape))
-        entry.calls += 1 / scene.steps
-        entry.self_s += float(own[row]) / scene.steps / 1e9
-        entry.rows.append(row)
-        of_row[row] = entry
+        operator = by_shape.setdefault((name, shape), ShapedOperator(name, shape))
+        operator.calls += 1 / context.steps
+        operator.self_s += float(own[row]) / context.steps / 1e9
+        operator.rows.append(row)
+        of_row[row] = operator
     device, calls = trace.device, trace.calls
-    for work in np.flatnonzero(device.kernels & np.isin(device.call, list(scene.script.call_at))).tolist():
-        operator = int(calls.operator[device.call[work]])
-        launching = of_row.get(int(owner[operator])) if operator >= 0 else None
-        if launching is not None:
-            kernel = trace.name(device, work)
-            taken = float(device.duration[work]) / scene.steps / 1e9
-            launching.launches += 1 / scene.steps
-            launching.kernels[kernel] = launching.kernels.get(kernel, 0.0) + taken
-    return found
+    for kernel in np.flatnonzero(device.kernels & context.launched).tolist():
+        launching = int(calls.operator[device.call[kernel]])
+        launcher = of_row.get(int(owner[launching])) if launching >= 0 else None
+        if launcher is not None:
+            name = trace.name(device, kernel)
+            launcher.launches += 1 / context.steps
+            launcher.kernels[name] = launcher.kernels.get(name, 0.0) + context.seconds(device, kernel)
+    return by_shape
 
 
 def outermost(trace: Trace) -> Integers:
-    """For each operator the outermost around it that is no wrapper."""
+    """For each operator the outermost one around it that is no wrapper."""
     table = trace.operators
     wrapping = np.array([name.startswith(WRAPPERS) for name in trace.names] or [False], dtype=bool)
-    above = table.parent
-    free = (above < 0) | wrapping[table.name[np.maximum(above, 0)]] if len(table) else above < 0
+    parent = table.parent
+    free = (parent < 0) | wrapping[table.name[np.maximum(parent, 0)]] if len(table) else parent < 0
     return inherit(np.where(free, np.arange(len(table)), -1), table.parent)
 
 
-def kernel_times(scene: Scene) -> dict[str, tuple[float, float]]:
-    """Launches and seconds a step of every kernel."""
-    device = scene.trace.device
-    found: dict[str, tuple[float, float]] = {}
-    for work in np.flatnonzero(device.kernels & np.isin(device.call, list(scene.script.call_at))).tolist():
-        count, seconds = found.get(scene.trace.name(device, work), (0.0, 0.0))
-        taken = float(device.duration[work]) / 1e9
-        found[scene.trace.name(device, work)] = (count + 1 / scene.steps, seconds + taken / scene.steps)
-    return found
+def kernel_times(context: Context) -> dict[str, tuple[float, float]]:
+    """Launches and seconds per step of every kernel."""
+    device = context.trace.device
+    times: dict[str, tuple[float, float]] = {}
+    for row in np.flatnonzero(device.kernels & context.launched).tolist():
+        name = context.trace.name(device, row)
+        count, seconds = times.get(name, (0.0, 0.0))
+        times[name] = (count + 1 / context.steps, seconds + context.seconds(device, row))
+    return times
 
 
-def pairs(before: Scene, after: Scene) -> Iterator[tuple[Operation, Operation]]:
-    """The operators that a user calls and that launch kernels, before and now, of one name and shape."""
-    old = operations(before, whole=True)
-    for key, now in operations(after, whole=True).items():
-        was = old.get(key)
+def paired(before: Context, after: Context) -> Iterator[tuple[ShapedOperator, ShapedOperator]]:
+    """The operators that a user calls and that launch kernels in both traces, of the same name and shape."""
+    earlier = shaped_operators(before, outermost_only=True)
+    for key, now in shaped_operators(after, outermost_only=True).items():
+        was = earlier.get(key)
         if was is not None and was.kernels and now.kernels:
             yield was, now
 
 
-class Left(NamedTuple):
-    """What an operator took before, as shares of what it takes now: of its kernels' time and of its host time."""
+class FormerShare(NamedTuple):
+    """What an operator took before, as shares of what it takes now: of its device time and of its host time."""
 
     device: float
     host: float = 1.0
 
 
-def left(was: Operation, now: Operation) -> Left:
+def former_share(was: ShapedOperator, now: ShapedOperator) -> FormerShare:
     """Per call. Host time under a profiler is unsteady: it counts only where there are more launches than before,
     which take host time for certain."""
     device = was.device_s_per_call / now.device_s_per_call
     if now.launches / now.calls < was.launches / was.calls + 1 or now.self_s <= 0:
-        return Left(device)
-    return Left(device, min((was.self_s / was.calls) / (now.self_s / now.calls), 1.0))
+        return FormerShare(device)
+    return FormerShare(device, min((was.self_s / was.calls) / (now.self_s / now.calls), 1.0))
 
 
-def slower_hit(after: Scene, summary: str, places: list[Place], shares: dict[int, Left]) -> Hit:
-    """Operators that take longer than before, by row."""
-    return Hit(
-        summary=summary,
-        evidence={"operators": len(places), "device_s_per_step": sum(place.seconds for place in places)},
-        places=places,
-        gain_s=_price(after, shares),
-        spans=spans_of(after.trace.device, after.works_of(after.calls_under(np.array(list(shares))))),
-    )
-
-
-def _price(scene: Scene, shares: dict[int, Left]) -> float:
-    """Seconds of a step that are given back if these operators took what they took before."""
-    table, at = scene.trace.operators, scene.script.work_at
-    works = scene.works_by(np.array(sorted(shares), dtype=np.int64))
-    # Which part of the operator's host time goes does not matter: its launches come out of what is left.
-    gone = [
+def slower_operators(
+    before: Context,
+    after: Context,
+    describe: Callable[[ShapedOperator, ShapedOperator], str | None],
+    summary: str,
+) -> Match | None:
+    """The match for the operators that take longer than before. `describe` returns where an operator is and how it
+    changed, or None for one that is not slower."""
+    table = after.trace.operators
+    shares: dict[int, FormerShare] = {}
+    locations = []
+    for was, now in paired(before, after):
+        if where := describe(was, now):
+            shares |= dict.fromkeys(now.rows, former_share(was, now))
+            locations.append(Location(where=where, count=now.calls, seconds=now.device_s))
+    if not locations:
+        return None
+    rows = np.array(sorted(shares), dtype=np.int64)
+    # Which part of an operator's host time is removed does not matter: its launches come out of what remains.
+    removed = [
         (int(table.start[row] + share.host * table.duration[row]), int(table.end[row]))
         for row, share in shares.items()
         if share.host < 1
     ]
-    factors = {at[work]: shares[row].device for row, found in works.items() for work in found if work in at}
-    return scene.price(Edit(removed=merged(gone), factors=factors))
+    factors = {a: shares[row].device for row, launched in after.activities_by(rows).items() for a in launched}
+    return Match(
+        summary=f"{len(locations)} operators run {summary}",
+        evidence={"operators": len(locations), "device_s_per_step": sum(one.seconds for one in locations)},
+        locations=locations,
+        saving_s=after.saving(WhatIf(removed=removed, factors=factors)),
+        spans=spans_of(after.trace.device, after.activities_of(after.calls_under(rows))),
+    )

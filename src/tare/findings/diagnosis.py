@@ -1,24 +1,23 @@
-"""Everything beside the waterfall that a trace says: findings, the tables of operators and kernels, memory."""
+"""Everything that a trace tells besides the waterfall: findings, tables of operators and kernels, memory."""
 
 import msgspec
 
-from tare.findings.context import Scene
-from tare.findings.find import find
-from tare.findings.finding import Finding
+from tare.findings.context import Context
+from tare.findings.finding import Finding, find
 from tare.records.work import Peaks
 from tare.trace.kernel_table import Kernel, kernel_table
 from tare.trace.memory import MemoryUse, memory_use
 from tare.trace.operator_table import Operator, operator_table
 from tare.trace.tables import Trace
-from tare.trace.windows import usual
+from tare.trace.windows import select_steps
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """`step_s` is the step that gains are shares of; `profiled` where that is the profiled one, gross being
+    """`step_s` is the step that savings are shares of: gross, or the profiled step (`profiled`) where gross is
     unknown."""
 
     trace: str
-    # How many steps findings were looked for in, and how many the tables cover.
+    # The number of steps in which findings were searched, and the number that the tables cover.
     steps: int
     recorded_steps: int
     step_s: float
@@ -36,21 +35,21 @@ def diagnose(
     stacks: Trace | None = None,
     before: Trace | None = None,
 ) -> Diagnosis:
-    """`stacks` is a second recording of the same program that knows the lines; `before` an earlier one to
-    compare."""
-    trace, before = usual(trace), usual(before) if before is not None else None
+    """`stacks` is a second recording of the same program that has source lines; `before` an earlier version, for
+    the rules that compare two traces."""
+    trace, before = select_steps(trace), select_steps(before) if before is not None else None
     rates = {peak.name: peak.value for peak in peaks.peaks} if peaks else {}
-    scene = Scene(trace, gross_s, rates)
-    found = find(scene, Scene(before) if before is not None else None)
+    context = Context(trace, gross_s, rates)
+    findings = find(context, Context(before) if before is not None else None)
     if stacks is not None:
-        found = with_lines(found, find(Scene(stacks, gross_s, rates)))
+        findings = with_lines(findings, find(Context(stacks, gross_s, rates)))
     return Diagnosis(
         trace=trace.source,
-        steps=scene.steps,
+        steps=context.steps,
         recorded_steps=max(int(trace.steps.counted.sum()), 1),
-        step_s=scene.whole_s,
+        step_s=context.reported_step_s,
         profiled=gross_s is None,
-        findings=found,
+        findings=findings,
         operators=operator_table(trace, "device_self" if trace.has_device else "host_self", counted=True),
         kernels=kernel_table(trace, counted=True),
         # The recording with stacks knows the modules.
@@ -58,13 +57,12 @@ def diagnose(
     )
 
 
-def with_lines(found: list[Finding], named: list[Finding]) -> list[Finding]:
-    """The same findings with the places of a recording that kept stacks: there the lines are known, also those
-    that a remedy speaks of."""
-    known = {finding.rule: finding for finding in named if finding.places}
+def with_lines(findings: list[Finding], located: list[Finding]) -> list[Finding]:
+    """The findings with the locations and remedies of a recording that kept stacks, where it has the same ones."""
+    by_rule = {finding.rule: finding for finding in located if finding.locations}
     return [
-        msgspec.structs.replace(finding, places=line.places, remedy=line.remedy)
-        if (line := known.get(finding.rule))
+        msgspec.structs.replace(finding, locations=line.locations, remedy=line.remedy)
+        if (line := by_rule.get(finding.rule))
         else finding
-        for finding in found
+        for finding in findings
     ]

@@ -1,46 +1,56 @@
-"""What would a step take if something in it were gone: the recorded calls and works played again under changed
-terms.
+"""How long a recorded step would take if something in it were different.
 
-The time that a fix gives back is not the time that its symptom takes: a wait costs nothing while the device is
-busy, and a launch that is saved costs nothing while the queue is full. So the recorded timeline is played again.
-The host goes from call to call; a work on the device begins when it has been launched and what it waited for has
-ended; a waiting call returns when the device has come so far. What bound each work and each wait is read from the
-recording (the constraint that was met last), in the manner of critical-path replays (Zhu et al., Daydream, USENIX
-ATC 2020).
+The time that a fix saves is not the time that its symptom takes: a wait costs nothing while the device is busy,
+and a launch costs nothing while the queue is full. So the recorded timeline is replayed. The host goes from call
+to call; a device activity starts when it has been launched and what it waited for has ended; a waiting call
+returns when the device has reached that point. What each activity and each wait depended on is read from the
+recording: the condition that was met last, as in critical-path replays (Zhu et al., Daydream, USENIX ATC 2020).
 
-A profiler slows the host and hardly the device. `calibrate` finds the one factor on host time with which the
-recording takes what was measured without a profiler; all prices are then in unprofiled time. Where the device
-alone fills the step, what was measured says nothing of the host, and its usual factor is taken.
+A profiler slows down the host and hardly the device. `calibrate` finds the one factor on host time with which the
+replay takes as long as the step without a profiler; all savings are then in unprofiled time. Where the device
+alone fills the step, the measured time says nothing about the host, and the usual factor is taken.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from tare.findings.host import HostTime, Left, as_intervals
-from tare.trace.intervals import Intervals, divided, make, total
+from tare.trace.intervals import Integers, Intervals, covered_length, divide_overlaps, make, total
+from tare.trace.tables import COPY_CALL, PAGEABLE, SYNC, Mask, Trace
 
-# Between the end of a work and the start of the next that waited for it, at most (ns); a longer pause has
+Span = tuple[int, int]
+
+# The longest pause between the end of an activity and the start of one that waited for it (ns); a longer pause has
 # another cause.
 LONGEST_HANDOVER = 10_000
-# From the launching call to the start of the work on an idle device without a profiler (ns).
+# From the launching call to the start of the activity on an idle device without a profiler (ns).
 USUAL_LATENCY = 5_000
-# Where calibration looks for the factor on host time.
+# The range in which calibration searches the factor on host time, and its precision.
 SLOWEST_HOST = 2.0
 CLOSE_ENOUGH = 1e-4
-# What it usually is: the median of the steps recorded beside an H200 that wait for their host. It stays where the
-# step then takes what was measured, to this share, or where the device was busy for that share of the recording.
+# The median factor of the steps recorded beside an H200 that wait for their host. It is kept where the replayed
+# step takes the measured time within ALIKE, or where the device was busy for the share FILLED of the recording.
 USUAL_FACTOR = 0.5
 ALIKE, FILLED = 0.03, 0.9
+# A replay takes about a microsecond a call: this many calls of a long trace are enough for a saving.
+MOST_CALLS = 20_000
+# What recording one Python frame costs the host at its call and again at its return (ns), in Python code only, not
+# in the operators that it calls. Beside an H200: 270 in a hot loop and 520 in formatting tracebacks (profiled step
+# minus unprofiled step), 800 in ResNet-50 (with stacks minus without). The smallest is taken.
+FRAME_NS = 270
+# Calls that hold the host until the device is done, besides those of the kind SYNC.
+_BLOCKING = ("cudaFree", "cudaMemcpy", "hipFree", "hipMemcpy", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2")
+_DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize")
 
 
-class Call(NamedTuple):
-    """A call of the device's runtime, in recorded nanoseconds. `waits`: it may hold the host until the device is
+class RuntimeCall(NamedTuple):
+    """A call of the CUDA runtime, in recorded nanoseconds. `waits`: it may hold the host until the device is
     done."""
 
     start: int
@@ -48,8 +58,8 @@ class Call(NamedTuple):
     waits: bool = False
 
 
-class Work(NamedTuple):
-    """A kernel, copy or memset; `call` is the index of the call that launched it, -1 if it is not in the
+class Activity(NamedTuple):
+    """A kernel, copy or memset; `call` is the index of the call that launched it, -1 for one outside the
     window."""
 
     start: int
@@ -58,238 +68,372 @@ class Work(NamedTuple):
     call: int
 
 
-class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is different: host intervals that vanish (sorted, disjoint), calls that no longer wait, factors on the
-    duration of works (0 drops one), works that run beside the others on a stream of their own, and how long a work
-    waits at most from the end of what it waited for (ns)."""
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """A hypothetical change of the recording. In a rule, calls and activities are rows of `trace.calls` and
+    `trace.device`; in a Replay they are indices of its own lists."""
 
-    removed: list[tuple[int, int]] = []
+    # Stretches of host time that vanish.
+    removed: list[Span] = []
+    # Calls that no longer wait.
     unwaited: frozenset[int] = frozenset()
+    # Factors on the durations of activities; 0 drops one.
     factors: Mapping[int, float] = {}
-    apart: frozenset[int] = frozenset()
+    # Activities that run on a stream of their own, beside the others.
+    detached: frozenset[int] = frozenset()
+    # The longest pause between the end of an activity and the start of one that waits for it (ns).
     handover: int = LONGEST_HANDOVER
 
 
-NOTHING = Edit()
+UNCHANGED = WhatIf()
 
 
-class _Bound(NamedTuple):
-    """What a work waited for: so long after its call, so long after the one before it, perhaps another
-    stream's. It began before the end of that one where `other_handover` is negative."""
+class _Dependency(NamedTuple):
+    """When an activity could start: so long after its call, so long after the previous one on its stream, and so
+    long after one of another stream (negative: before the end of that one). -1 stands for none."""
 
     latency: int
-    before: int
+    previous: int
     handover: int
     other: int
     other_handover: int
 
 
-class Timeline:
-    """One recorded window. Calls are sorted by start, and so are works; `end` is where the host's part of it ends.
+class _HostPeriods(NamedTuple):
+    """Nanoseconds of the host: before each call, within it (after the wait, if it waited), after the last call."""
 
-    `outside` are stretches of host time (sorted, disjoint) that belong to no step and take none here.
+    before: list[int]
+    inside: list[int]
+    after: int
+
+
+class Replay:
+    """One recorded window. `calls` and `activities` are sorted by start; `end` is where the host's part ends.
+
+    `excluded` are stretches of host time (sorted, disjoint) that belong to no step and take no time here.
     """
 
     def __init__(
         self,
         start: int,
         end: int,
-        calls: list[Call],
-        works: list[Work],
-        outside: Sequence[tuple[int, int]] = (),
+        calls: list[RuntimeCall],
+        activities: list[Activity],
+        excluded: Sequence[Span] = (),
     ) -> None:
-        self.start, self.end, self.outside = start, end, list(outside)
-        self.calls, self.works = calls, works
+        self.start, self.end, self.excluded = start, end, list(excluded)
+        self.calls, self.activities = calls, activities
         self.host_factor = 1.0
-        self._outside = as_intervals(self.outside)
         self._latency = self._usual_latency()
-        self._bounds = self._read_bounds()
-        self._targets = self._read_targets()
-        self._host = self._host_time(self._outside)
-        starts, ends = [max(work.start, start) for work in works], [work.end for work in works]
+        self._dependencies = self._read_dependencies()
+        self._awaited = self._read_awaited()
+        self._host = self._host_periods([])
+        starts, ends = [max(activity.start, start) for activity in activities], [a.end for a in activities]
         self._busy = total(make(starts, ends))
-        # Each work's part of that: streams that run at once share it.
-        self._parts: list[float] = divided(starts, ends).tolist()
+        # The share of that for which each activity accounts: streams that run at once divide it.
+        self._busy_parts: list[float] = divide_overlaps(starts, ends).tolist()
 
     def calibrate(self, measured: float, host: float | None = None) -> None:
-        """Finds the factor on host time that makes the unchanged replay last `measured` ns, as far as one does.
-        `host` is what the host took without a profiler, if that is known: it tells the usual factor."""
-        filled = self._busy >= FILLED * self.replay()
+        """Finds the factor on host time with which the unchanged replay takes `measured` ns, as far as any does.
+        `host` is what the host took without a profiler, if known: it gives the usual factor."""
+        filled = self._busy >= FILLED * self.run()
         recorded = sum(self._host.before) + sum(self._host.inside) + self._host.after
         usual = min(host / recorded, 1.0) if host and recorded else USUAL_FACTOR
         self.host_factor = usual
-        more = self.replay() / max(measured, 1.0) - 1
-        if more > ALIKE:
-            self._search(measured, 0.0, usual)
-        elif more < -ALIKE and not filled:
-            self._search(measured, usual, SLOWEST_HOST)
+        excess = self.run() / max(measured, 1.0) - 1
+        if excess > ALIKE:
+            self._search_factor(measured, 0.0, usual)
+        elif excess < -ALIKE and not filled:
+            self._search_factor(measured, usual, SLOWEST_HOST)
 
-    def _search(self, measured: float, low: float, high: float) -> None:
+    def _search_factor(self, measured: float, low: float, high: float) -> None:
         while high - low > CLOSE_ENOUGH:
             self.host_factor = (low + high) / 2
-            if self.replay() < measured:
+            if self.run() < measured:
                 low = self.host_factor
             else:
                 high = self.host_factor
 
-    def gain(self, edit: Edit) -> float:
-        """Nanoseconds of the window that the edit gives back."""
-        return max(self.replay() - self.replay(edit), 0.0)
+    def saving(self, what_if: WhatIf) -> float:
+        """Nanoseconds of the window that the change saves."""
+        return max(self.run() - self.run(what_if), 0.0)
 
-    def replay(self, edit: Edit = NOTHING) -> float:
-        """How long the window takes under the edit, in ns."""
-        taken = self._host
-        if edit.removed:
-            taken = self._host_time(np.concatenate([as_intervals(edit.removed), self._outside]))
-        ends = [float(work.end - self.start) if work.call < 0 else 0.0 for work in self.works]
-        # The host is ahead of the device: works end when somebody waits for them, the rest when all is launched.
-        left = deque(index for index, work in enumerate(self.works) if work.call >= 0)
-        began: list[float] = []
+    def run(self, what_if: WhatIf = UNCHANGED) -> float:
+        """How long the window takes under the change, in ns."""
+        periods = self._host_periods(what_if.removed) if what_if.removed else self._host
+        ends = [float(a.end - self.start) if a.call < 0 else 0.0 for a in self.activities]
+        # The host runs ahead: the end of an activity is computed when a call waits for it, or at the very end.
+        pending = deque(index for index, activity in enumerate(self.activities) if activity.call >= 0)
+        call_starts: list[float] = []
         host = 0.0
-        for index, before in enumerate(taken.before):
-            began.append(host + before * self.host_factor)
-            if self.calls[index].waits and index not in edit.unwaited:
-                self._play(left, self._targets[index], began, ends, edit)
-            host = self._return(index, began[-1], ends, edit, taken.inside[index] * self.host_factor)
-        host += taken.after * self.host_factor
-        self._play(left, len(self.works), began, ends, edit)
-        return max(host, max(ends, default=0.0), self._left_to_do(edit))
+        for index, before in enumerate(periods.before):
+            call_starts.append(host + before * self.host_factor)
+            if self.calls[index].waits and index not in what_if.unwaited:
+                self._advance(pending, self._awaited[index], call_starts, ends, what_if)
+            inside = periods.inside[index] * self.host_factor
+            host = self._return_time(index, call_starts[-1], ends, what_if, inside)
+        host += periods.after * self.host_factor
+        self._advance(pending, len(self.activities), call_starts, ends, what_if)
+        return max(host, max(ends, default=0.0), self._least_device_time(what_if))
 
-    def _play(self, left: deque[int], last: int, began: list[float], ends: list[float], edit: Edit) -> None:
-        """Ends the works up to this one, of those launched by now, in the order in which they began: what a work
-        waited for had begun before it, but may have been launched after it, on another stream."""
-        later: list[int] = []
-        while left and left[0] <= last:
-            index = left.popleft()
-            call = self.works[index].call
-            if call < len(began):
-                ends[index] = self._work_end(index, began[call], ends, edit)
+    def _advance(
+        self, pending: deque[int], last: int, call_starts: list[float], ends: list[float], what_if: WhatIf
+    ) -> None:
+        """Computes the ends of the activities up to `last` that are launched by now, in the order of their
+        recorded starts: what an activity waited for started before it, but may have been launched after it on
+        another stream."""
+        not_launched: list[int] = []
+        while pending and pending[0] <= last:
+            index = pending.popleft()
+            call = self.activities[index].call
+            if call < len(call_starts):
+                ends[index] = self._end_time(index, call_starts[call], ends, what_if)
             else:
-                later.append(index)
-        left.extendleft(reversed(later))
+                not_launched.append(index)
+        pending.extendleft(reversed(not_launched))
 
-    def _left_to_do(self, edit: Edit) -> float:
-        """What the device needs at least: it still does what the edit leaves, and no more of it at a time than it
-        did. Of what a work waited for only the last is known, and streams would run ahead of each other."""
-        spared = sum(self._parts[index] * (1 - factor) for index, factor in edit.factors.items())
-        hidden = sum(self._parts[index] for index in edit.apart if index not in edit.factors)
-        return self._busy - spared - hidden
+    def _least_device_time(self, what_if: WhatIf) -> float:
+        """The device still has to do what the change leaves, with no more overlap than was recorded. Without this
+        bound streams would run ahead of each other, since only the last dependency of an activity is known."""
+        saved = sum(self._busy_parts[index] * (1 - factor) for index, factor in what_if.factors.items())
+        hidden = sum(self._busy_parts[index] for index in what_if.detached if index not in what_if.factors)
+        return self._busy - saved - hidden
 
-    def _length(self, index: int) -> int:
-        return self.works[index].end - self.works[index].start
+    def _host_periods(self, removed: Sequence[Span]) -> _HostPeriods:
+        """Host time as recorded, without `removed` and without what belongs to no step."""
+        absent: Intervals = np.array([*removed, *self.excluded], dtype=np.int64).reshape(-1, 2)
 
-    def _host_time(self, removed: Intervals) -> HostTime:
-        """Host time as it was recorded, but for what vanishes."""
+        def remaining(starts: Integers, ends: Integers) -> list[int]:
+            ends = np.maximum(starts, ends)
+            periods: list[int] = (ends - starts - covered_length(absent, starts, ends)).tolist()
+            return periods
+
         starts = np.array([call.start for call in self.calls], dtype=np.int64)
         ends = np.array([call.end for call in self.calls], dtype=np.int64)
-        # The host is in one call at a time: what begins within another goes on from its end.
+        # The host is in one call at a time: a call that starts within another continues from the end of that one.
         reached = np.maximum.accumulate(np.concatenate([[self.start], ends]))
         waited = np.array([self._waited_until(index) for index in range(len(self.calls))], dtype=np.int64)
-        left = Left(removed)
-        before = left.of(reached, np.append(starts, self.end))
-        inside = left.of(np.maximum(starts, np.minimum(waited, ends)), ends)
-        return HostTime(before[:-1], inside, before[-1])
+        before = remaining(reached, np.append(starts, self.end))
+        inside = remaining(np.maximum(starts, np.minimum(waited, ends)), ends)
+        return _HostPeriods(before[:-1], inside, before[-1])
 
     def _waited_until(self, index: int) -> int:
-        """When what a waiting call waited for had ended; of any other call, its start."""
-        call, target = self.calls[index], self._targets[index]
-        return self.works[target].end if call.waits and target >= 0 else call.start
+        """When the awaited activity had ended; for a call that does not wait, the start of the call."""
+        call, awaited = self.calls[index], self._awaited[index]
+        return self.activities[awaited].end if call.waits and awaited >= 0 else call.start
 
-    def _work_end(self, index: int, launched: float, ends: list[float], edit: Edit) -> float:
-        bound = self._bounds[index]
-        factor = edit.factors.get(index, 1.0)
+    def _end_time(self, index: int, launched: float, ends: list[float], what_if: WhatIf) -> float:
+        dependency = self._dependencies[index]
+        factor = what_if.factors.get(index, 1.0)
         if factor == 0:
-            # Nothing is left of it but its place in the order.
-            return ends[bound.before] if bound.before >= 0 else launched
-        # A device takes its time to begin, whatever a profiler does to the host.
-        physical = min(bound.latency, USUAL_LATENCY)
-        start = launched + physical + (bound.latency - physical) * self.host_factor
-        # One that runs apart waits only for its like, and the others not for it but for what it waited for.
-        alone = index in edit.apart
-        before, other = self._ahead(bound.before, alone, edit), self._ahead(bound.other, alone, edit)
-        if before >= 0:
-            start = max(start, ends[before] + min(bound.handover, edit.handover))
+            # Only its position in the order of the stream is left.
+            return ends[dependency.previous] if dependency.previous >= 0 else launched
+        # The device's own part of the latency does not depend on how fast the host is.
+        physical = min(dependency.latency, USUAL_LATENCY)
+        start = launched + physical + (dependency.latency - physical) * self.host_factor
+        # A detached activity waits only for detached ones; the others wait for what it waited for.
+        alone = index in what_if.detached
+        previous = self._predecessor(dependency.previous, alone, what_if)
+        other = self._predecessor(dependency.other, alone, what_if)
+        if previous >= 0:
+            start = max(start, ends[previous] + min(dependency.handover, what_if.handover))
         if other >= 0:
-            handover: float = bound.other_handover
+            handover: float = dependency.other_handover
             if handover < 0:
-                # What it did not wait for of a kernel shrinks with that; of any other it waits for the whole.
-                handover *= edit.factors.get(other, 1.0) if other == bound.other else 0.0
-            start = max(start, ends[other] + min(handover, edit.handover))
-        return start + self._length(index) * factor
+                # An overlap with a kernel shrinks with that kernel; a different predecessor is waited for
+                # entirely.
+                handover *= what_if.factors.get(other, 1.0) if other == dependency.other else 0.0
+            start = max(start, ends[other] + min(handover, what_if.handover))
+        return start + (self.activities[index].end - self.activities[index].start) * factor
 
-    def _ahead(self, work: int, alone: bool, edit: Edit) -> int:
-        """This work, or the nearest one ahead of it in its stream that is (or is not) apart."""
-        while work >= 0 and (work in edit.apart) != alone:
-            work = self._bounds[work].before
-        return work
+    def _predecessor(self, index: int, alone: bool, what_if: WhatIf) -> int:
+        """This activity, or the nearest one before it on its stream that is detached (or is not)."""
+        while index >= 0 and (index in what_if.detached) != alone:
+            index = self._dependencies[index].previous
+        return index
 
-    def _return(self, index: int, began: float, ends: list[float], edit: Edit, inside: float) -> float:
-        call, target = self.calls[index], self._targets[index]
+    def _return_time(self, index: int, start: float, ends: list[float], what_if: WhatIf, inside: float) -> float:
+        call, awaited = self.calls[index], self._awaited[index]
         if not call.waits:
-            return began + inside
-        if index in edit.unwaited:
-            return began
-        if target < 0:
-            return began + inside
-        if self.works[target].end <= call.start:
-            # The device was done: the call cost only itself, but under an edit the device may be late.
-            return max(began + inside, ends[target])
-        return max(began, ends[target]) + inside
+            return start + inside
+        if index in what_if.unwaited:
+            return start
+        if awaited < 0:
+            return start + inside
+        if self.activities[awaited].end <= call.start:
+            # The device was done before the call, but may be late under the change.
+            return max(start + inside, ends[awaited])
+        return max(start, ends[awaited]) + inside
 
     def _usual_latency(self) -> int:
-        found = []
-        busy = 0
-        for work in self.works:
-            if work.call >= 0 and self.calls[work.call].start >= busy:
-                found.append(work.start - self.calls[work.call].start)
-            busy = max(busy, work.end)
-        found = sorted(latency for latency in found if latency >= 0)
-        return found[len(found) // 2] if found else USUAL_LATENCY
+        latencies = []
+        busy_until = 0
+        for activity in self.activities:
+            if activity.call >= 0 and self.calls[activity.call].start >= busy_until:
+                latencies.append(activity.start - self.calls[activity.call].start)
+            busy_until = max(busy_until, activity.end)
+        latencies = sorted(latency for latency in latencies if latency >= 0)
+        return latencies[len(latencies) // 2] if latencies else USUAL_LATENCY
 
-    def _read_bounds(self) -> list[_Bound]:
-        bounds = []
-        last_on: dict[int, int] = {}
-        # Those that still run, by their end, and the one that ended last.
+    def _read_dependencies(self) -> list[_Dependency]:
+        dependencies = []
+        last_on_stream: dict[int, int] = {}
+        # Activities that are still running, by end; and the one that ended last.
         running: list[tuple[int, int]] = []
         ended = -1
-        for index, work in enumerate(self.works):
-            while running and running[0][0] <= work.start:
+        for index, activity in enumerate(self.activities):
+            while running and running[0][0] <= activity.start:
                 _, ended = heappop(running)
             ending = running[0][1] if running else -1
-            bounds.append(self._bound(work, last_on.get(work.stream, -1), ended, ending))
-            last_on[work.stream] = index
-            heappush(running, (work.end, index))
-        return bounds
+            previous = last_on_stream.get(activity.stream, -1)
+            dependencies.append(self._dependency(activity, previous, ended, ending))
+            last_on_stream[activity.stream] = index
+            heappush(running, (activity.end, index))
+        return dependencies
 
-    def _bound(self, work: Work, before: int, ended: int, ending: int) -> _Bound:
-        """`before`: the one before it on its stream; of all, `ended`: the one that had ended last, and `ending`:
-        of those that still ran, the one that ended first."""
-        launched = self.calls[work.call].start if work.call >= 0 else work.start
-        delay = max(work.start - launched, 0)
-        pause = work.start - self.works[before].end if before >= 0 else LONGEST_HANDOVER + 1
-        if 0 <= pause <= LONGEST_HANDOVER and self.works[before].end >= launched:
-            # It stood in its stream's queue; on an idle device it would have started after the usual latency.
-            return _Bound(min(delay, self._latency), before, pause, -1, 0)
+    def _dependency(self, activity: Activity, previous: int, ended: int, ending: int) -> _Dependency:
+        """`previous` is the last one on its stream. Of all streams, `ended` is the one that had ended last, and
+        `ending` the first to end of those that were running."""
+        launched = self.calls[activity.call].start if activity.call >= 0 else activity.start
+        delay = max(activity.start - launched, 0)
+        pause = activity.start - self.activities[previous].end if previous >= 0 else LONGEST_HANDOVER + 1
+        if 0 <= pause <= LONGEST_HANDOVER and self.activities[previous].end >= launched:
+            # It was queued on its stream; on an idle device it would have started after the usual latency.
+            return _Dependency(min(delay, self._latency), previous, pause, -1, 0)
         handover = min(max(pause, 0), 1_000)
-        # Launched long before, it waited for another stream, or for room: a large kernel leaves none until its
-        # last blocks run.
+        # Launched long before its start, it waited for another stream, or for room: a large kernel leaves none
+        # until its last blocks run.
         for other in (ended, ending) if delay > 2 * self._latency else ():
-            since = work.start - self.works[other].end
-            if other >= 0 and other != before and since <= LONGEST_HANDOVER:
-                return _Bound(min(delay, self._latency), before, handover, other, since)
-        return _Bound(delay, before, handover, -1, 0)
+            since = activity.start - self.activities[other].end
+            if other >= 0 and other != previous and since <= LONGEST_HANDOVER:
+                return _Dependency(min(delay, self._latency), previous, handover, other, since)
+        return _Dependency(delay, previous, handover, -1, 0)
 
-    def _read_targets(self) -> list[int]:
-        """For each waiting call, the work launched by then whose end it saw last."""
-        order = sorted(range(len(self.works)), key=lambda i: self.works[i].end)
-        ended = [self.works[i].end for i in order]
-        targets = []
+    def _read_awaited(self) -> list[int]:
+        """For each waiting call, the last activity to end before it returned, of those launched by then."""
+        order = sorted(range(len(self.activities)), key=lambda i: self.activities[i].end)
+        ends = [self.activities[i].end for i in order]
+        awaited = []
         for index, call in enumerate(self.calls):
             target = -1
             if call.waits:
-                at = bisect_right(ended, call.end) - 1
-                while at >= 0 and self.works[order[at]].call > index:
+                at = bisect_right(ends, call.end) - 1
+                while at >= 0 and self.activities[order[at]].call > index:
                     at -= 1
                 target = order[at] if at >= 0 else -1
-            targets.append(target)
-        return targets
+            awaited.append(target)
+        return awaited
+
+
+@dataclass(frozen=True)
+class TraceReplay:
+    """The replay of a trace's steps. `call_index` and `activity_index` map rows of `trace.calls` and
+    `trace.device` to the replay's indices."""
+
+    replay: Replay
+    steps: int
+    call_index: dict[int, int]
+    activity_index: dict[int, int]
+    # Rows of the calls with which a profiler waits for the device at the end of each step. They do not wait in the
+    # replay: without a profiler nothing waits there.
+    profiler_syncs: frozenset[int]
+
+
+def replay_of(trace: Trace, keep_profiler_syncs: bool = False) -> TraceReplay:
+    """The counted steps of a trace, up to MOST_CALLS calls, as one window."""
+    first, last, steps = _window(trace)
+    calls, device = trace.calls, trace.device
+    rows = np.flatnonzero((calls.start >= first) & (calls.start < last))
+    call_index = {row: index for index, row in enumerate(rows.tolist())}
+    syncs: frozenset[int] = frozenset() if keep_profiler_syncs else _profiler_syncs(trace, first, last)
+    waits = blocking_calls(trace)
+    replayed_calls = [
+        RuntimeCall(int(calls.start[row]), int(calls.end[row]), bool(waits[row]) and row not in syncs)
+        for row in rows.tolist()
+    ]
+    activities: list[Activity] = []
+    activity_index: dict[int, int] = {}
+    launched = np.isin(device.call, rows)
+    # What was launched before the window runs in it as recorded.
+    running = ~launched & (device.start < last) & (device.end > first)
+    for row in np.flatnonzero(launched | running).tolist():
+        activity_index[row] = len(activities)
+        # Streams of two devices may have the same number.
+        stream = int(device.stream[row]) + (int(device.device[row]) << 32)
+        call = call_index.get(int(device.call[row]), -1)
+        activities.append(Activity(int(device.start[row]), int(device.end[row]), stream, call))
+    excluded = [(int(calls.start[row]), int(calls.end[row])) for row in sorted(syncs)]
+    excluded += _between_steps(trace, first, last) + _frame_recording(trace, first, last)
+    united = make([start for start, _ in excluded], [end for _, end in excluded])
+    replay = Replay(first, last, replayed_calls, activities, [(int(start), int(end)) for start, end in united])
+    return TraceReplay(replay, steps, call_index, activity_index, syncs)
+
+
+def blocking_calls(trace: Trace) -> Mask:
+    """Calls that may hold the host: synchronisations, copies of pageable memory, and those that wait
+    implicitly."""
+    calls, device = trace.calls, trace.device
+    blocking = np.zeros(len(calls), dtype=bool)
+    blocking[device.call[(device.memory == PAGEABLE) & (device.call >= 0)]] = True
+    blocking &= calls.kind == COPY_CALL
+    blocking |= (calls.kind == SYNC) | trace.named(calls, *_BLOCKING)
+    return blocking
+
+
+def _window(trace: Trace) -> tuple[int, int, int]:
+    """Start, end and number of steps of the longest run of consecutive counted steps."""
+    steps = trace.steps
+    if len(steps) == 0:
+        return 0, 0, 1
+    begin, count = _longest_run(steps.counted.tolist())
+    first = int(steps.start[begin])
+    for index in range(begin + 1, begin + count):
+        inside = (trace.calls.start >= first) & (trace.calls.start < steps.end[index])
+        if int(inside.sum()) > MOST_CALLS:
+            count = index - begin
+            break
+    return first, int(steps.end[begin + count - 1]), count
+
+
+def _longest_run(counted: list[int]) -> tuple[int, int]:
+    """First step and length of the longest run of counted steps; all steps where none counts."""
+    best, begin = (0, 0), 0
+    for index, value in enumerate([*counted, 0]):
+        if not value:
+            if index - begin > best[1]:
+                best = (begin, index - begin)
+            begin = index + 1
+    return best if best[1] else (0, len(counted))
+
+
+def _between_steps(trace: Trace, first: int, last: int) -> list[Span]:
+    steps = trace.steps
+    ends, starts = steps.end[:-1], steps.start[1:]
+    return [(int(e), int(s)) for e, s in zip(ends, starts, strict=True) if first <= e < s <= last]
+
+
+def _frame_recording(trace: Trace, first: int, last: int) -> list[Span]:
+    """Host time that the profiler took to record Python frames: after each call and return, until the next
+    event."""
+    frames, threads = trace.frames, np.unique(trace.steps.thread)
+    if len(frames) == 0:
+        return []
+    hooks = np.concatenate([times[np.isin(frames.thread, threads)] for times in (frames.start, frames.end)])
+    hooks = np.unique(hooks[(hooks >= first) & (hooks < last)])
+    moments = [hooks, np.array([last])]
+    for table in (trace.operators, trace.calls):
+        same_thread = np.isin(table.thread, threads)
+        moments += [table.start[same_thread], table.end[same_thread]]
+    edges = np.unique(np.concatenate(moments))
+    until = np.minimum(hooks + FRAME_NS, edges[np.searchsorted(edges, hooks, side="right")])
+    return [(int(start), int(end)) for start, end in zip(hooks, until, strict=True) if start < end]
+
+
+def _profiler_syncs(trace: Trace, first: int, last: int) -> frozenset[int]:
+    calls = trace.calls
+    device_syncs = trace.named(calls, *_DEVICE_SYNC)
+    rows = set()
+    for start, end in zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True):
+        inside = np.flatnonzero((calls.start >= start) & (calls.start < end) & (first <= start) & (end <= last))
+        if len(inside) and device_syncs[inside[-1]]:
+            rows.add(int(inside[-1]))
+    return frozenset(rows)

@@ -9,7 +9,7 @@ from rich.text import Text
 from tare.cases.case import Case
 from tare.cases.plan import open_names
 from tare.errors import unknown
-from tare.findings.registry import all_rules, get_rule
+from tare.findings.finding import all_rules, get_rule
 from tare.measure.work import is_heavy
 from tare.protocol.messages import Absent, Flops, Inspected, Probed
 from tare.records.figures import gross

@@ -10,7 +10,7 @@ from tare.report.charts import waterfall_svg
 from tare.report.explain import IDLE, against_cells, idle_rows, summary
 from tare.report.explained import Explained
 from tare.report.files import write_whole
-from tare.report.findings import gain, kernel_cells, kinds_at_peak, operator_cells
+from tare.report.findings import kernel_cells, kinds_at_peak, operator_cells, saving
 from tare.report.numbers import seconds, size
 from tare.report.pictures import overviews
 from tare.report.svg import DARK, FAINT, GRID, INK, PAPER
@@ -70,16 +70,16 @@ def _findings(found: Diagnosis) -> list[str]:
     if not found.findings:
         return ["<h3>Findings</h3>", "<p>None.</p>"]
     step = f"a {'profiled step' if found.profiled else 'step'} of {seconds(found.step_s)}"
-    head = f"<h3>Findings: what fixing gives back of {escape(step)} (gains overlap)</h3>"
+    head = f"<h3>Findings: what fixing each saves of {escape(step)} (savings overlap)</h3>"
     rows = "".join(_finding(one) for one in found.findings)
     return [head, f"<div class='wide'><table>{rows}</table></div>"]
 
 
 def _finding(one: Finding) -> str:
-    places = "".join(f"<div class='place'>at {escape(place.where)}</div>" for place in one.places[:ROWS])
+    places = "".join(f"<div class='place'>at {escape(place.where)}</div>" for place in one.locations[:ROWS])
     said = f"<b>{escape(one.rule)}</b>: {escape(one.summary)}<br>→ {escape(one.remedy)}{places}"
     severity = f"<td style='color:{SEVERITY[one.severity]}'><b>{one.severity}</b></td>"
-    return f"<tr>{severity}<td>{escape(gain(one))}</td><td class='left'>{said}</td></tr>"
+    return f"<tr>{severity}<td>{escape(saving(one))}</td><td class='left'>{said}</td></tr>"
 
 
 def _memory(use: MemoryUse) -> list[str]:

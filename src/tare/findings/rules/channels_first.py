@@ -1,13 +1,9 @@
-"""cuDNN turns a channels-first tensor round before and after its convolutions, in kernels of their own."""
-
-from collections.abc import Iterator
+"""cuDNN converts channels-first tensors before and after its convolutions, in kernels of their own."""
 
 import numpy as np
 
-from tare.findings.context import Scene, spans_of
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
-from tare.trace.kernel_names import converts_layout
+from tare.findings import Context, Match, rule, spans_of
+from tare.trace.names import converts_layout
 
 LEAST_SHARE = 0.02
 
@@ -17,27 +13,23 @@ LEAST_SHARE = 0.02
     sees="cuDNN converts between channels-first and channels-last for 2 % of the step or more.",
     remedy="Put model and input into memory_format=torch.channels_last.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    device = scene.trace.device
-    codes = [code for code, name in enumerate(scene.trace.names) if converts_layout(name)]
-    works = np.flatnonzero(np.isin(device.name, codes) & np.isin(device.call, list(scene.script.call_at)))
-    if len(works) == 0 or scene.device_share(works) < LEAST_SHARE:
-        return
-    calls = np.unique(device.call[works])
-    yield Hit(
-        summary=f"kernels only turn tensors round for cuDNN: {scene.per_step(len(works)):.3g} a step",
-        evidence={"device_share": scene.device_share(works), "kernels_per_step": scene.per_step(len(works))},
-        places=[
-            Place(
-                where=where,
-                count=scene.per_step(len(rows)),
-                seconds=scene.device_s(scene.works_of(np.array(rows))),
-            )
-            for where, rows in scene.places.of_calls(calls).items()
+def look(context: Context) -> Match | None:
+    device = context.trace.device
+    codes = [code for code, name in enumerate(context.trace.names) if converts_layout(name)]
+    kernels = np.flatnonzero(np.isin(device.name, codes) & context.launched)
+    share = context.device_share(kernels)
+    if share < LEAST_SHARE:
+        return None
+    calls = np.unique(device.call[kernels])
+    return Match(
+        summary=f"kernels only convert layouts for cuDNN: {context.per_step(len(kernels)):.3g} a step",
+        evidence={"device_share": share, "kernels_per_step": context.per_step(len(kernels))},
+        locations=[
+            context.device_location(where, context.activities_of(np.array(rows)))
+            for where, rows in context.locator.of_calls(calls).items()
         ],
-        gain_s=scene.price(scene.drop(calls)),
-        # The convolutions and norms themselves are faster in channels-last as well: no trace of the slow way says
-        # by how much.
-        at_least=True,
-        spans=spans_of(device, works),
+        saving_s=context.saving(context.without(calls)),
+        # Convolutions and norms are faster in channels-last as well, by how much this trace does not show.
+        bound="at least",
+        spans=spans_of(device, kernels),
     )

@@ -1,12 +1,8 @@
-"""A bias added by a convolution and taken away again by the batch norm behind it."""
-
-from collections.abc import Iterator
+"""A convolution adds a bias that the batch norm behind it subtracts again."""
 
 import numpy as np
 
-from tare.findings.context import Scene, spans_of
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
+from tare.findings import Context, Location, Match, rule, spans_of
 from tare.trace.counting import shapes
 from tare.trace.tables import Integers
 
@@ -16,68 +12,61 @@ from tare.trace.tables import Integers
     sees="A convolution with bias whose result goes straight into a batch norm.",
     remedy="Build the convolution with bias=False: the norm subtracts the mean, and its own bias does the rest.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    guilty = pairs(scene)
-    if len(guilty) == 0:
-        return
-    table, device = scene.trace.operators, scene.trace.device
-    adding = np.flatnonzero(scene.under(guilty) & scene.trace.named(table, "aten::add_"))
-    channels = {int(_bias(scene, row)) for row in guilty.tolist()}
-    works = scene.works_of(np.union1d(scene.calls_under(adding), scene.calls_under(_backward(scene, channels))))
-    calls = np.unique(device.call[works])
-    yield Hit(
-        summary=f"convolutions add a bias that a batch norm removes: {scene.per_step(len(guilty)):.3g} a step",
-        evidence={
-            "convolutions_per_step": scene.per_step(len(guilty)),
-            "device_s_per_step": scene.device_s(works),
-        },
-        places=[Place(where=scene.places.of_operator(row), count=1 / scene.steps, seconds=0.0) for row in guilty],
-        gain_s=scene.price(scene.drop(calls)),
-        spans=spans_of(device, works),
+def look(context: Context) -> Match | None:
+    convolutions = _biased_before_norm(context)
+    if len(convolutions) == 0:
+        return None
+    table, device, locator = context.trace.operators, context.trace.device, context.locator
+    additions = np.flatnonzero(context.under(convolutions) & context.trace.named(table, "aten::add_"))
+    channels = {_bias_channels(context, row) for row in convolutions.tolist()}
+    bias_operators = np.union1d(additions, _bias_gradients(context, channels))
+    activities = context.activities_of(context.calls_under(bias_operators))
+    count = context.per_step(len(convolutions))
+    return Match(
+        summary=f"convolutions add a bias that a batch norm removes: {count:.3g} a step",
+        evidence={"convolutions_per_step": count, "device_s_per_step": context.device_s(activities)},
+        locations=[
+            Location(where=locator.of_operator(row), count=1 / context.steps, seconds=0.0) for row in convolutions
+        ],
+        saving_s=context.saving(context.without(np.unique(device.call[activities]))),
+        spans=spans_of(device, activities),
     )
 
 
-def pairs(scene: Scene) -> Integers:
+def _biased_before_norm(context: Context) -> Integers:
     """Outermost convolutions with a bias, followed by a batch norm of as many channels on the same thread."""
-    table = scene.trace.operators
-    first = scene.operators("aten::conv1d", "aten::conv2d", "aten::conv3d")
-    found = []
-    for row in first[table.parent[first] < 0].tolist():
-        channels = _bias(scene, row)
-        if not channels:
-            continue
-        after = _next_root(scene, row)
-        name = scene.trace.name(table, after) if after >= 0 else ""
-        dims = shapes(scene.trace, after) if after >= 0 else []
-        if name == "aten::batch_norm" and dims and dims[0][1:2] == [channels]:
-            found.append(row)
-    return np.array(found, dtype=np.int64)
+    table = context.trace.operators
+    candidates = context.operators("aten::conv1d", "aten::conv2d", "aten::conv3d")
+    rows = []
+    for row in candidates[table.parent[candidates] < 0].tolist():
+        channels = _bias_channels(context, row)
+        following = _next_root(context, row) if channels else -1
+        if following >= 0 and context.trace.name(table, following) == "aten::batch_norm":
+            dims = shapes(context.trace, following)
+            if dims and dims[0][1:2] == [channels]:
+                rows.append(row)
+    return np.array(rows, dtype=np.int64)
 
 
-def _bias(scene: Scene, row: int) -> int:
-    dims = shapes(scene.trace, row)
-    return dims[2][0] if len(dims) > 2 and len(dims[2]) == 1 else 0
+def _bias_channels(context: Context, row: int) -> int:
+    dims = shapes(context.trace, row)
+    return int(dims[2][0]) if len(dims) > 2 and len(dims[2]) == 1 else 0
 
 
-def _next_root(scene: Scene, row: int) -> int:
-    """The next outermost operator of the same thread, casts and counters aside."""
-    table = scene.trace.operators
-    for after in range(row + 1, min(row + 200, len(table))):
-        if table.parent[after] < 0 and table.thread[after] == table.thread[row]:
-            name = scene.trace.name(table, after)
+def _next_root(context: Context, row: int) -> int:
+    """The next outermost operator of the same thread, except casts and counters; or -1."""
+    table = context.trace.operators
+    for following in range(row + 1, min(row + 200, len(table))):
+        if table.parent[following] < 0 and table.thread[following] == table.thread[row]:
+            name = context.trace.name(table, following)
             if name not in ("aten::to", "aten::add_", "aten::add", "aten::empty"):
-                return after
+                return following
     return -1
 
 
-def _backward(scene: Scene, channels: set[int]) -> Integers:
+def _bias_gradients(context: Context, channels: set[int]) -> Integers:
     """Sums over all but the channels within a convolution's backward: the gradients of the biases."""
-    table = scene.trace.operators
-    within = scene.under(scene.operators("aten::convolution_backward"))
-    sums = np.flatnonzero(within & scene.trace.named(table, "aten::sum"))
-    kept = []
-    for row in sums.tolist():
-        dims = shapes(scene.trace, row)
-        if dims and set(dims[0][1:2]) <= channels:
-            kept.append(row)
-    return np.array(kept, dtype=np.int64)
+    within = context.under(context.operators("aten::convolution_backward"))
+    sums = np.flatnonzero(within & context.trace.named(context.trace.operators, "aten::sum"))
+    rows = [row for row in sums.tolist() if (dims := shapes(context.trace, row)) and set(dims[0][1:2]) <= channels]
+    return np.array(rows, dtype=np.int64)

@@ -1,14 +1,9 @@
-"""The TorchBench paper, PR 87855: exceptions in a hot path. What raises and catches in silence leaves no mark in
-one trace (host-work-grew compares two); what also formats a traceback, as logging.exception does, is seen here."""
-
-from collections.abc import Iterator
+"""Exceptions in a hot path (the TorchBench paper, PR 87855). Raising and catching silently leaves no mark in one
+trace (host-work-grew compares two); formatting a traceback, as logging.exception does, is seen here."""
 
 import numpy as np
 
-from tare.findings.context import Scene, spans_of
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
-from tare.findings.replay import Edit
+from tare.findings import Context, Location, Match, WhatIf, rule, spans_of
 
 FEWEST = 5
 _FORMATTING = r"(?:^|/)traceback\.py\(\d+\): (?:format_exc|print_exc|format_exception|print_exception|extract_tb)$"
@@ -20,27 +15,24 @@ _FORMATTING = r"(?:^|/)traceback\.py\(\d+\): (?:format_exc|print_exc|format_exce
     remedy="Do not raise for what happens in every step: test first (key in table, hasattr), or catch without "
     "formatting.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    frames = scene.trace.frames
-    rows = scene.matching(frames, _FORMATTING)
+def look(context: Context) -> Match | None:
+    frames = context.trace.frames
+    rows = context.matching(frames, _FORMATTING)
     outer = rows[~np.isin(frames.parent[rows], rows)]
-    if scene.per_step(len(outer)) < FEWEST:
-        return
-    places: dict[str, list[int]] = {}
+    count = context.per_step(len(outer))
+    if count < FEWEST:
+        return None
+    locations: dict[str, list[int]] = {}
     for row in outer.tolist():
-        where = scene.places.at(int(frames.thread[row]), int(frames.start[row])) or "Python"
-        places.setdefault(where, []).append(row)
-    yield Hit(
-        summary=f"tracebacks are formatted: {scene.per_step(len(outer)):.3g} a step",
-        evidence={"tracebacks_per_step": scene.per_step(len(outer))},
-        places=[
-            Place(
-                where=where,
-                count=scene.per_step(len(found)),
-                seconds=float(frames.duration[found].sum()) / scene.steps / 1e9,
-            )
-            for where, found in places.items()
+        where = context.locator.at(int(frames.thread[row]), int(frames.start[row])) or "Python"
+        locations.setdefault(where, []).append(row)
+    return Match(
+        summary=f"tracebacks are formatted: {count:.3g} a step",
+        evidence={"tracebacks_per_step": count},
+        locations=[
+            Location(where=where, count=context.per_step(len(group)), seconds=context.seconds(frames, group))
+            for where, group in locations.items()
         ],
-        gain_s=scene.price(Edit(removed=spans_of(frames, outer, most=len(outer)))),
+        saving_s=context.saving(WhatIf(removed=spans_of(frames, outer))),
         spans=spans_of(frames, outer),
     )

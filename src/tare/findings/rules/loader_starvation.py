@@ -1,11 +1,6 @@
 """The device waits for the next batch."""
 
-from collections.abc import Iterator
-
-from tare.findings.context import Scene, merged, spans_of
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
-from tare.findings.replay import Edit
+from tare.findings import Context, Location, Match, WhatIf, rule, spans_of
 
 
 @rule(
@@ -14,19 +9,19 @@ from tare.findings.replay import Edit
     remedy="Give the DataLoader more workers (num_workers, persistent_workers, prefetch_factor) or cheaper "
     "samples.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    for table in (scene.trace.annotations, scene.trace.operators):
-        rows = scene.matching(table, r"^enumerate\(DataLoader\)#")
+def look(context: Context) -> Match | None:
+    # Versions of the profiler file the mark under annotations or under operators.
+    for table in (context.trace.annotations, context.trace.operators):
+        rows = context.matching(table, r"^enumerate\(DataLoader\)#")
         if len(rows) == 0:
             continue
-        spans = spans_of(table, rows, most=len(rows))
-        seconds = float(table.duration[rows].sum()) / scene.steps / 1e9
-        name = scene.trace.name(table, int(rows[0])).partition("#")[2]
-        yield Hit(
-            summary=f"the device waits for batches: {scene.per_step(len(rows)):.3g} a step",
-            evidence={"batches_per_step": scene.per_step(len(rows)), "loading_s_per_step": seconds},
-            places=[Place(where=name, count=scene.per_step(len(rows)), seconds=seconds)],
-            gain_s=scene.price(Edit(removed=merged(spans))),
-            spans=spans[:200],
+        batches, seconds = context.per_step(len(rows)), context.seconds(table, rows)
+        name = context.trace.name(table, int(rows[0])).partition("#")[2]
+        return Match(
+            summary=f"the device waits for batches: {batches:.3g} a step",
+            evidence={"batches_per_step": batches, "loading_s_per_step": seconds},
+            locations=[Location(where=name, count=batches, seconds=seconds)],
+            saving_s=context.saving(WhatIf(removed=spans_of(table, rows))),
+            spans=spans_of(table, rows),
         )
-        return
+    return None

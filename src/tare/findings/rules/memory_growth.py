@@ -1,15 +1,11 @@
-"""More memory is allocated after every step than after the one before."""
-
-from collections.abc import Iterator
+"""After every step more memory is allocated than after the one before."""
 
 import numpy as np
 
-from tare.findings.context import Scene
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
+from tare.findings import Context, Location, Match, rule
 from tare.trace.memory import after_steps, memory_use
 
-# So many steps in a row must each have left more than the one before, at least this many bytes.
+# So many steps in a row must each leave at least this many bytes more than the one before.
 FEWEST_STEPS = 4
 LEAST_BYTES = 1024
 CYCLES = (
@@ -24,32 +20,32 @@ CYCLES = (
     remedy="Let go of what a step made: detach what is kept (loss.item() or .detach()), clear lists and "
     "workspaces.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    held = after_steps(scene.trace)
+def look(context: Context) -> Match | None:
+    held = after_steps(context.trace)
     if len(held) < FEWEST_STEPS or np.diff(held).min() < LEAST_BYTES:
-        return
-    use = memory_use(scene.trace)
+        return None
+    use = memory_use(context.trace)
     if use is None or use.growth is None:
-        return
-    rise = use.growth
-    garbage = use.garbage is not None and use.garbage >= held[-1] - held[0]
-    until = ", until Python's collector comes" if garbage else ""
-    yield Hit(
-        summary=f"every step leaves {rise.mid / 2**20:.3g} MiB more allocated{until}",
+        return None
+    growth = use.growth
+    collectable = use.garbage is not None and use.garbage >= held[-1] - held[0]
+    until = ", until Python's collector comes" if collectable else ""
+    return Match(
+        summary=f"every step leaves {growth.mid / 2**20:.3g} MiB more allocated{until}",
         evidence={
-            "bytes_per_step": rise.mid,
-            "bytes_per_step_low": rise.low,
-            "bytes_per_step_high": rise.high,
+            "bytes_per_step": growth.mid,
+            "bytes_per_step_low": growth.low,
+            "bytes_per_step_high": growth.high,
             "steps": len(use.after_step),
         },
-        places=[
-            Place(
+        locations=[
+            Location(
                 where=f"{owner.where} ({owner.kind}, {owner.bytes / 2**20:.3g} MiB)",
                 count=owner.blocks / len(use.after_step),
                 seconds=0.0,
             )
-            for owner in use.left
+            for owner in use.unreleased
         ],
-        severity="low" if garbage else "high" if rise.mid > use.peak_bytes / 100 else "medium",
-        remedy=CYCLES if garbage else None,
+        severity="low" if collectable else "high" if growth.mid > use.peak_bytes / 100 else "medium",
+        remedy=CYCLES if collectable else None,
     )

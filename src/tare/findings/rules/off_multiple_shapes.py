@@ -1,22 +1,15 @@
-"""Matrix products whose rows do not begin at a multiple of 16 bytes: tensor cores are fed with half the width or
+"""Matrix products whose rows do not start at multiples of 16 bytes: tensor cores read them at half the width or
 less."""
-
-from collections.abc import Iterator
 
 import numpy as np
 
-from tare.findings.context import Scene, spans_of
-from tare.findings.finding import Hit, Place
-from tare.findings.products import product_place, reaches
-from tare.findings.registry import rule
-from tare.findings.replay import Edit
-from tare.trace.counting import ITEM, PRODUCTS, Product, product
-from tare.trace.tables import Integers
+from tare.findings import Context, Evidence, Location, Match, WhatIf, rule, spans_of
+from tare.trace.counting import ITEM_BYTES, PRODUCTS, Product, product
 
 # Tensor cores want leading dimensions of a multiple of 16 bytes (cuBLAS documentation, tensor core usage).
-BYTES = 16
+ALIGNMENT = 16
 LEAST_SHARE = 0.05
-RATE = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
+PRECISION = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
 
 
 @rule(
@@ -24,64 +17,61 @@ RATE = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
     sees="Half-precision matrix products, 5 % of the step or more, with a dimension that is no multiple of 8.",
     remedy="Pad the dimension to a multiple of 8 (better 64): vocabulary, classes, channels, sequence.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    guilty: dict[str, list[int]] = {}
-    good_rate = 0.0
-    launched = scene.works_by(scene.operators(*PRODUCTS))
-    for row, mine in launched.items():
-        found = product(scene.trace, row)
-        if found is None or found.type not in RATE:
+def look(context: Context) -> Match | None:
+    device = context.trace.device
+    by_location: dict[str, list[int]] = {}
+    misaligned: dict[int, Product] = {}
+    aligned_rate = 0.0
+    launched = context.activities_by(context.operators(*PRODUCTS))
+    for row, kernels in launched.items():
+        shape = product(context.trace, row)
+        if shape is None or shape.type not in PRECISION:
             continue
-        if not misaligned(found):
-            taken = float(scene.trace.device.duration[mine].sum())
-            good_rate = max(good_rate, found.flops / taken * 1e9 if taken else 0.0)
-        elif mine:
-            guilty.setdefault(product_place(scene, row, mine[0]), []).append(row)
-    rows = np.array(sorted(row for rows in guilty.values() for row in rows), dtype=np.int64)
-    works = np.array([work for row in rows.tolist() for work in launched[row]], dtype=np.int64)
-    share = scene.device_share(works)
+        if not is_misaligned(shape):
+            ns = float(device.duration[kernels].sum())
+            aligned_rate = max(aligned_rate, shape.flops / ns * 1e9 if ns else 0.0)
+        elif kernels:
+            misaligned[row] = shape
+            by_location.setdefault(context.product_location(row, kernels[0]), []).append(row)
+    activities = np.array([kernel for row in misaligned for kernel in launched[row]], dtype=np.int64)
+    share = context.device_share(activities)
     if share < LEAST_SHARE:
-        return
-    kind = product(scene.trace, int(rows[0]))
-    assert kind is not None
-    peak = scene.rates.get(f"matrix:{RATE[kind.type]}")
-    rate = peak or good_rate
-    counted = [found.flops for row in rows.tolist() if (found := product(scene.trace, row))]
-    gain = _gain(scene, sum(counted), works, rate) if rate else None
-    evidence: dict[str, float | int | str] = {"device_share": share, "type": kind.type}
-    yield Hit(
-        summary=f"matrix products have dimensions off the multiple of 8: {scene.per_step(len(rows)):.3g} a step",
+        return None
+    dtype = next(iter(misaligned.values())).type
+    peak = context.rates.get(f"matrix:{PRECISION[dtype]}")
+    rate = peak or aligned_rate
+    counts = [shape.flops for shape in misaligned.values()]
+    saving = None
+    if rate:
+        remaining = min(sum(counts) / rate / context.steps / context.device_s(activities), 1.0)
+        saving = context.saving(WhatIf(factors=dict.fromkeys(activities.tolist(), remaining)))
+    evidence: Evidence = {"device_share": share, "type": dtype}
+    count = context.per_step(len(misaligned))
+    return Match(
+        summary=f"matrix products have dimensions off the multiple of 8: {count:.3g} a step",
         evidence=evidence | ({"flops_per_s": rate} if rate else {}),
-        places=[
-            Place(
+        locations=[
+            Location(
                 where=where,
-                count=scene.per_step(len(mine)),
-                seconds=scene.device_s(np.array([work for row in mine for work in launched[row]])),
+                count=context.per_step(len(rows)),
+                seconds=context.device_s(np.array([kernel for row in rows for kernel in launched[row]])),
             )
-            for where, mine in guilty.items()
+            for where, rows in by_location.items()
         ],
-        gain_s=gain,
-        at_most=gain is not None and not reaches(counted, peak),
-        severity=None if gain is not None else ("medium" if share >= 0.2 else "low"),
-        spans=spans_of(scene.trace.device, works),
+        saving_s=saving,
+        bound="at most" if saving is not None and not context.reaches_peak(counts, peak) else "",
+        severity=None if saving is not None else ("medium" if share >= 0.2 else "low"),
+        spans=spans_of(device, activities),
     )
 
 
-def misaligned(found: Product) -> bool:
-    """A factor's or the result's rows are no multiple of 16 bytes apart."""
-    item = ITEM.get(found.type, 4)
-    leading = [found.n]
-    if found.strides:
+def is_misaligned(shape: Product) -> bool:
+    """Whether the rows of a factor or of the result are not multiples of 16 bytes apart."""
+    item = ITEM_BYTES.get(shape.type, 4)
+    leading = [shape.n]
+    if shape.strides:
         # The stride that is not 1: the distance between rows, or between columns of a transposed factor.
-        leading += [max(stride[-2:]) for stride in found.strides if len(stride) >= 2]
+        leading += [max(stride[-2:]) for stride in shape.strides if len(stride) >= 2]
     else:
-        leading += [found.k]
-    return any(one > 1 and one * item % BYTES for one in leading)
-
-
-def _gain(scene: Scene, flops: int, works: Integers, rate: float) -> float:
-    """At the rate of well-shaped products."""
-    left = min(flops / rate / scene.steps / scene.device_s(works), 1.0)
-    return scene.price(
-        Edit(factors={scene.script.work_at[w]: left for w in works.tolist() if w in scene.script.work_at})
-    )
+        leading += [shape.k]
+    return any(dimension > 1 and dimension * item % ALIGNMENT for dimension in leading)

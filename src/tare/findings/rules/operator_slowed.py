@@ -1,11 +1,7 @@
-"""The TorchBench paper, PR 71904: the same kernels, or the same work on the CPU, take longer at equal shapes."""
+"""The same kernels take longer at equal shapes (the TorchBench paper, PR 71904)."""
 
-from collections.abc import Iterator
-
-from tare.findings.compared import Left, left, pairs, slower_hit
-from tare.findings.context import Scene
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
+from tare.findings import Context, Match, rule
+from tare.findings.compared import ShapedOperator, slower_operators
 
 SLOWER = 1.3
 LEAST_SHARE = 0.02
@@ -18,16 +14,12 @@ LEAST_SHARE = 0.02
     "clocks, neighbours.",
     pair=True,
 )
-def look(before: Scene, after: Scene) -> Iterator[Hit]:
-    places: list[Place] = []
-    shares: dict[int, Left] = {}
-    for was, now in pairs(before, after):
-        each, then = now.device_s_per_call, was.device_s_per_call
-        same = set(was.kernels) == set(now.kernels)
-        if same and each >= SLOWER * then > 0 and (each - then) * now.calls >= LEAST_SHARE * after.step_s:
-            shares |= dict.fromkeys(now.rows, left(was, now))
-            text = f"{now.label}: {each / then:.1f} times"
-            places.append(Place(where=text, count=now.calls, seconds=now.device_s))
-    if places:
-        summary = f"{len(places)} operators run the same kernels more slowly than before"
-        yield slower_hit(after, summary, places, shares)
+def look(before: Context, after: Context) -> Match | None:
+    def describe(was: ShapedOperator, now: ShapedOperator) -> str | None:
+        seconds, former = now.device_s_per_call, was.device_s_per_call
+        growth_s = (seconds - former) * now.calls
+        if set(was.kernels) != set(now.kernels) or not seconds >= SLOWER * former > 0:
+            return None
+        return f"{now.label}: {seconds / former:.1f} times" if growth_s >= LEAST_SHARE * after.step_s else None
+
+    return slower_operators(before, after, describe, "the same kernels more slowly than before")

@@ -1,20 +1,14 @@
-"""Copies from pageable memory go through a staging buffer, slowly, while the program waits."""
-
-from collections.abc import Iterator
+"""Copies from pageable memory go slowly through a staging buffer, while the program waits."""
 
 import numpy as np
 
-from tare.findings.context import Scene, merged, spans_of
-from tare.findings.copies import copy_places
-from tare.findings.finding import Hit
-from tare.findings.registry import rule
-from tare.findings.replay import Edit
+from tare.findings import Context, Evidence, Match, WhatIf, rule, spans_of
 from tare.findings.rules.parameter_ping_pong import FEWEST, there_and_back
 from tare.trace.tables import COPY, HOST_TO_DEVICE, PAGEABLE, PINNED, Integers
 
-# A smaller copy is taken into the command itself: pinning changes nothing.
+# The driver puts smaller copies into the command itself: pinning changes nothing.
 LEAST_BYTES = 64 << 10
-# Of the call that remains, so much is host time (ns).
+# Host time of the call that remains (ns).
 CALL_NS = 10_000
 
 
@@ -24,51 +18,50 @@ CALL_NS = 10_000
     remedy="Pin the host's side (pin_memory=True in the DataLoader, tensor.pin_memory()) and copy with "
     "non_blocking=True.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    device, calls = scene.trace.device, scene.trace.calls
-    copies = pageable(scene)
-    seconds = scene.device_s(copies)
+def look(context: Context) -> Match | None:
+    device, calls = context.trace.device, context.trace.calls
+    copies = _pageable_copies(context)
+    seconds = context.device_s(copies)
     if seconds == 0:
-        return
+        return None
     launching = np.unique(device.call[copies])
     operators = np.unique(calls.operator[launching])
-    held = scene.waits[np.isin(calls.operator[scene.waits], operators[operators >= 0])]
-    rate = pinned_rate(scene)
-    spans = [(int(calls.start[c]) + CALL_NS, int(calls.end[c])) for c in launching.tolist()]
-    spans += spans_of(calls, held, most=len(held))
-    edit = Edit(
-        removed=merged(spans),
-        unwaited=frozenset(scene.script.call_at[c] for c in (*launching.tolist(), *held.tolist())),
-        factors={scene.script.work_at[w]: _factor(scene, w, rate) for w in copies.tolist()},
+    waits = context.syncs[np.isin(calls.operator[context.syncs], operators[operators >= 0])]
+    rate = _pinned_rate(context)
+    what_if = WhatIf(
+        removed=[(int(calls.start[row]) + CALL_NS, int(calls.end[row])) for row in launching.tolist()]
+        + spans_of(calls, waits),
+        unwaited=frozenset((*launching.tolist(), *waits.tolist())),
+        factors={row: _remaining_share(context, row, rate) for row in copies.tolist()},
     )
-    moved = int(device.bytes[copies].sum()) / scene.steps
-    evidence: dict[str, float | int | str] = {"bytes_per_step": moved, "bytes_per_s": moved / seconds}
-    yield Hit(
-        summary=f"copies touch pageable memory: {scene.per_step(len(copies)):.3g} a step",
+    moved = int(device.bytes[copies].sum()) / context.steps
+    evidence: Evidence = {"bytes_per_step": moved, "bytes_per_s": moved / seconds}
+    return Match(
+        summary=f"copies touch pageable memory: {context.per_step(len(copies)):.3g} a step",
         evidence=evidence | ({"pinned_bytes_per_s": rate} if rate else {}),
-        places=copy_places(scene, copies),
-        gain_s=scene.price(edit),
-        at_most=rate is None,
+        locations=context.copy_locations(copies),
+        saving_s=context.saving(what_if),
+        bound="at most" if rate is None else "",
         spans=spans_of(device, copies),
     )
 
 
-def pageable(scene: Scene) -> Integers:
-    """Large pageable copies, without those that should not be made at all."""
-    device = scene.trace.device
-    known = (device.kind == COPY) & (device.memory == PAGEABLE) & (device.bytes >= LEAST_BYTES)
-    rows = np.flatnonzero(known & np.isin(device.call, list(scene.script.call_at)))
-    back, there = there_and_back(scene)
-    if scene.per_step(len(back)) >= FEWEST:
+def _pageable_copies(context: Context) -> Integers:
+    """Large pageable copies, without those that parameter-ping-pong reports: they should not be made at all."""
+    device = context.trace.device
+    pageable = (device.kind == COPY) & (device.memory == PAGEABLE) & (device.bytes >= LEAST_BYTES)
+    rows = np.flatnonzero(pageable & context.launched)
+    back, there = there_and_back(context)
+    if context.per_step(len(back)) >= FEWEST:
         rows = np.setdiff1d(rows, np.union1d(back, there))
     return rows
 
 
-def pinned_rate(scene: Scene) -> float | None:
-    """Bytes a second of a pinned copy: measured on this machine, or seen in this trace."""
-    if known := scene.rates.get("copy:host-to-device:pinned"):
+def _pinned_rate(context: Context) -> float | None:
+    """Bytes per second of a pinned copy: measured on this machine, or seen in this trace."""
+    if known := context.rates.get("copy:host-to-device:pinned"):
         return known
-    device = scene.trace.device
+    device = context.trace.device
     pinned = (device.memory == PINNED) & (device.bytes >= 1 << 20) & (device.direction == HOST_TO_DEVICE)
     rows = np.flatnonzero(pinned)
     if len(rows) == 0:
@@ -76,9 +69,8 @@ def pinned_rate(scene: Scene) -> float | None:
     return float(np.median(device.bytes[rows] / np.maximum(device.duration[rows], 1)) * 1e9)
 
 
-def _factor(scene: Scene, work: int, rate: float | None) -> float:
-    """How much of the copy would be left."""
-    device = scene.trace.device
+def _remaining_share(context: Context, row: int, rate: float | None) -> float:
+    device = context.trace.device
     if rate is None:
         return 0.0
-    return min(float(device.bytes[work]) / rate * 1e9 / max(float(device.duration[work]), 1.0), 1.0)
+    return min(float(device.bytes[row]) / rate * 1e9 / max(float(device.duration[row]), 1.0), 1.0)

@@ -1,14 +1,10 @@
-"""The TorchBench paper, section 4.1.2 (pig2): what was moved off the device is moved back in every step."""
+"""What was moved off the device is moved back in every step (the TorchBench paper, section 4.1.2: pig2)."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
-from tare.findings.context import Scene, spans_of
-from tare.findings.copies import copy_places
-from tare.findings.finding import Hit
-from tare.findings.registry import rule
+from tare.findings import Context, Match, rule, spans_of
 from tare.trace.tables import COPY, DEVICE_TO_HOST, HOST_TO_DEVICE, Integers
 
 LEAST_BYTES = 4096
@@ -20,51 +16,46 @@ FEWEST = 4
     sees="At least 4 tensors a step, of 4 KiB or more, leave the device and come back in the same sizes.",
     remedy="Keep them on the device if the peak of memory allows it; offload only what does not fit.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    device = scene.trace.device
-    back, there = there_and_back(scene)
-    if scene.per_step(len(back)) < FEWEST:
-        return
-    works = np.union1d(back, there)
-    calls = np.unique(device.call[works])
-    roots = scene.roots(scene.trace.calls.operator[calls])
-    moved = int(device.bytes[works].sum()) / scene.steps
-    yield Hit(
-        summary=f"tensors go to the host and back: {scene.per_step(len(back)):.3g} a step",
+def look(context: Context) -> Match | None:
+    device = context.trace.device
+    back, there = there_and_back(context)
+    tensors = context.per_step(len(back))
+    if tensors < FEWEST:
+        return None
+    copies = np.union1d(back, there)
+    calls = np.unique(device.call[copies])
+    roots = context.roots(context.trace.calls.operator[calls])
+    removed_calls = np.union1d(calls, context.calls_under(roots))
+    return Match(
+        summary=f"tensors go to the host and back: {tensors:.3g} a step",
         evidence={
-            "bytes_per_step": moved,
-            "tensors_per_step": scene.per_step(len(back)),
-            "device_share": scene.device_share(works),
+            "bytes_per_step": int(device.bytes[copies].sum()) / context.steps,
+            "tensors_per_step": tensors,
+            "device_share": context.device_share(copies),
         },
-        places=copy_places(scene, works),
-        gain_s=scene.price(
-            scene.drop(
-                np.union1d(calls, scene.calls_under(roots)),
-                spans_of(scene.trace.operators, roots, most=len(roots)),
-            )
-        ),
-        spans=spans_of(device, works),
+        locations=context.copy_locations(copies),
+        saving_s=context.saving(context.without(removed_calls, spans_of(context.trace.operators, roots))),
+        spans=spans_of(device, copies),
     )
 
 
-def there_and_back(scene: Scene) -> tuple[Integers, Integers]:
-    """Copies to the device and to the host, of which each has one of its size in the other direction."""
-    device = scene.trace.device
-    known = (
-        (device.kind == COPY) & (device.bytes >= LEAST_BYTES) & np.isin(device.call, list(scene.script.call_at))
+def there_and_back(context: Context) -> tuple[Integers, Integers]:
+    """Copies to the device and copies to the host, each of which has one of its size in the other direction."""
+    device = context.trace.device
+    large = (device.kind == COPY) & (device.bytes >= LEAST_BYTES) & context.launched
+    to_device, to_host = (
+        np.flatnonzero(large & (device.direction == d)) for d in (HOST_TO_DEVICE, DEVICE_TO_HOST)
     )
-    rows = {way: np.flatnonzero(known & (device.direction == way)) for way in (HOST_TO_DEVICE, DEVICE_TO_HOST)}
-    sizes = {way: Counter(device.bytes[found].tolist()) for way, found in rows.items()}
-    both = sizes[HOST_TO_DEVICE] & sizes[DEVICE_TO_HOST]
-    return _matched(device.bytes, rows[HOST_TO_DEVICE], both), _matched(device.bytes, rows[DEVICE_TO_HOST], both)
+    common = Counter(device.bytes[to_device].tolist()) & Counter(device.bytes[to_host].tolist())
+    return _matched(device.bytes, to_device, common), _matched(device.bytes, to_host, common)
 
 
 def _matched(sizes: Integers, rows: Integers, wanted: Counter[int]) -> Integers:
-    left = Counter(wanted)
+    remaining = Counter(wanted)
     kept = []
     for row in rows.tolist():
         size = int(sizes[row])
-        if left[size]:
-            left[size] -= 1
+        if remaining[size]:
+            remaining[size] -= 1
             kept.append(row)
     return np.array(kept, dtype=np.int64)

@@ -1,16 +1,13 @@
 """Dynamo compiles within a step that should be warm."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tare.findings.context import Scene
-from tare.findings.finding import Hit, Place
-from tare.findings.registry import rule
+from tare.findings import Context, Location, Match, as_spans, rule
 
 _COMPILING = r"\(dynamo_timed\)$"
-_WHOLE = r"compile_inner \(dynamo_timed\)$"
+_COMPILATION = r"compile_inner \(dynamo_timed\)$"
 
 
 @rule(
@@ -19,30 +16,29 @@ _WHOLE = r"compile_inner \(dynamo_timed\)$"
     remedy="Keep shapes and Python values steady, mark what varies (dynamic=True, mark_dynamic); "
     "TORCH_LOGS=recompiles says why.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    spans = [(int(start), int(end)) for start, end in scene.marked(_COMPILING)]
+def look(context: Context) -> Match | None:
+    spans = as_spans(context.marked(_COMPILING))
     if not spans:
-        return
-    trace = scene.trace
-    marks: Any = trace.annotations if len(scene.matching(trace.annotations, _WHOLE)) else trace.operators
-    whole = scene.matching(marks, _WHOLE)
-    started = [scene.inside(trace.calls) & (trace.calls.start >= s) & (trace.calls.end <= e) for s, e in spans]
-    calls = np.flatnonzero(np.logical_or.reduce(started))
-    yield Hit(
-        summary=f"torch.compile compiles {scene.times(max(len(whole), 1))}",
+        return None
+    trace = context.trace
+    marks: Any = trace.annotations if len(context.matching(trace.annotations, _COMPILATION)) else trace.operators
+    compilations = context.matching(marks, _COMPILATION)
+    during = [context.inside(trace.calls) & (trace.calls.start >= s) & (trace.calls.end <= e) for s, e in spans]
+    calls = np.flatnonzero(np.logical_or.reduce(during))
+    return Match(
+        summary=f"torch.compile compiles {context.times(max(len(compilations), 1))}",
         evidence={
-            "compilations_per_step": scene.per_step(len(whole)),
-            "compiling_s_per_step": sum(end - start for start, end in spans) / scene.steps / 1e9,
+            "compilations_per_step": context.per_step(len(compilations)),
+            "compiling_s_per_step": sum(end - start for start, end in spans) / context.steps / 1e9,
         },
-        places=[
-            Place(
-                where=scene.places.at(int(marks.thread[row]), int(marks.start[row]))
-                or scene.trace.name(marks, row),
-                count=1 / scene.steps,
-                seconds=float(marks.duration[row]) / scene.steps / 1e9,
+        locations=[
+            Location(
+                where=context.locator.at(int(marks.thread[row]), int(marks.start[row])) or trace.name(marks, row),
+                count=1 / context.steps,
+                seconds=context.seconds(marks, row),
             )
-            for row in whole.tolist()
+            for row in compilations.tolist()
         ],
-        gain_s=scene.price(scene.drop(calls, spans)),
-        spans=spans[:200],
+        saving_s=context.saving(context.without(calls, spans)),
+        spans=spans,
     )

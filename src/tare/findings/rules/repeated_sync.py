@@ -1,12 +1,8 @@
-"""The host waits for the device several times a step at one place: a loop, or a check made twice (the TorchBench
-paper, listing 5)."""
+"""The host waits for the device several times a step at one location: a loop, or a check made twice (the
+TorchBench paper, listing 5)."""
 
-from collections.abc import Iterator
-
-from tare.findings.context import Scene
-from tare.findings.finding import Hit
-from tare.findings.registry import rule
-from tare.findings.rules.hidden_sync import by_place, hit
+from tare.findings import Context, Match, rule
+from tare.findings.rules.hidden_sync import fetch_match, fetches_by_location
 
 
 @rule(
@@ -14,7 +10,6 @@ from tare.findings.rules.hidden_sync import by_place, hit
     sees="A value of at most 1 KiB is fetched from the device more than once a step at the same place.",
     remedy="Drop the redundant check, or stack the values on the device and fetch them together.",
 )
-def look(scene: Scene) -> Iterator[Hit]:
-    found = {where: rows for where, rows in by_place(scene).items() if len(rows) > scene.steps}
-    if found:
-        yield hit(scene, found, "is waited for at one place", checks=True)
+def look(context: Context) -> Match | None:
+    repeated = [rows for rows in fetches_by_location(context) if len(rows) > context.steps]
+    return fetch_match(context, repeated, "is waited for at one place", checks=True) if repeated else None

@@ -1,15 +1,14 @@
-"""Rules that compare two traces: each on hand-made ones, of which the second is slower, and on those that are
+"""Rules that compare two traces, on synthetic pairs of which the second is slower, and on pairs where it is
 not."""
 
 from typing import Any
 
 import pytest
-from made import SIMT, TF32, product, seen, steps
+from synthetic import SIMT, TF32, product, seen, steps
 from traces import TraceBuilder
 
-from tare.findings.context import Scene
-from tare.findings.find import find
-from tare.findings.registry import get_rule
+from tare.findings.context import Context
+from tare.findings.finding import find, get_rule
 
 
 def test_kernel_changed() -> None:
@@ -17,14 +16,14 @@ def test_kernel_changed() -> None:
     slow = steps(product((512, 512, 512), "float", SIMT, 700), length=740)
     found = seen("kernel-changed", slow, fast)
     assert found is not None
-    assert found.gain_s == pytest.approx(600e-6, rel=0.05)
-    assert "aten::mm [[512,512],[512,512]]" in found.places[0].where
+    assert found.saving_s == pytest.approx(600e-6, rel=0.05)
+    assert "aten::mm [[512,512],[512,512]]" in found.locations[0].where
     assert seen("kernel-changed", fast, slow) is None
     other_shape = steps(product((256, 512, 512), "float", SIMT, 700), length=740)
     assert seen("kernel-changed", other_shape, fast) is None
 
 
-def test_a_slower_kernel_behind_which_the_host_is_slower_still_costs_nothing() -> None:
+def test_a_slower_kernel_that_does_not_delay_the_step_is_no_finding() -> None:
     fast = steps(product((512, 512, 512), "float", TF32, 10))
     slow = steps(product((512, 512, 512), "float", SIMT, 100))
     assert seen("kernel-changed", slow, fast) is None
@@ -45,8 +44,8 @@ def test_another_library_behind_the_same_operator_is_a_changed_kernel() -> None:
     slow = steps(convolution("aten::_slow_conv2d_forward", "im2col_kernel", 500), length=540)
     found = seen("kernel-changed", slow, fast)
     assert found is not None
-    assert found.places[0].where.startswith("aten::conv2d")
-    assert found.gain_s == pytest.approx(400e-6, rel=0.05)
+    assert found.locations[0].where.startswith("aten::conv2d")
+    assert found.saving_s == pytest.approx(400e-6, rel=0.05)
 
 
 def many_launches(count: int, length: float) -> Any:
@@ -62,12 +61,12 @@ def many_launches(count: int, length: float) -> Any:
     return make
 
 
-def test_many_small_kernels_for_one_are_priced_by_the_launches_that_they_take() -> None:
+def test_many_small_kernels_for_one_cost_their_launches() -> None:
     """Sixteen kernels of 5 µs for one of 20: the device has little more to do, the host has 450 µs more."""
     fast, slow = steps(many_launches(1, 20), length=100), steps(many_launches(16, 5), length=600)
     found = seen("kernel-changed", slow, fast)
     assert found is not None
-    assert found.gain_s == pytest.approx(450e-6, rel=0.05)
+    assert found.saving_s == pytest.approx(450e-6, rel=0.05)
     assert seen("kernel-changed", fast, slow) is None
 
 
@@ -76,7 +75,7 @@ def test_operator_slowed() -> None:
     slow = steps(product((512, 512, 512), "float", TF32, 300), length=340)
     found = seen("operator-slowed", slow, fast)
     assert found is not None
-    assert found.gain_s == pytest.approx(200e-6, rel=0.05)
+    assert found.saving_s == pytest.approx(200e-6, rel=0.05)
     assert seen("operator-slowed", fast, fast) is None
     assert seen("kernel-changed", slow, fast) is None
 
@@ -100,7 +99,7 @@ def test_fused_slower() -> None:
     """Two kernels of 40 µs each against one of 200; one of 50 is what fusing is for."""
     found = seen("fused-slower", steps(fused(200), length=220), steps(parts))
     assert found is not None
-    assert found.gain_s == pytest.approx(120e-6, rel=0.05)
+    assert found.saving_s == pytest.approx(120e-6, rel=0.05)
     assert found.evidence["parts"] == "aten::add, aten::clamp_min"
     assert seen("fused-slower", steps(fused(50)), steps(parts)) is None
 
@@ -118,13 +117,13 @@ def paced(extra: float, pace: float = 1.0) -> Any:
 def test_host_work_grew() -> None:
     found = seen("host-work-grew", steps(paced(400)), steps(paced(0)))
     assert found is not None
-    assert found.gain_s == pytest.approx(400e-6, rel=0.1)
+    assert found.saving_s == pytest.approx(400e-6, rel=0.1)
     assert found.evidence["stretches"] == 1
 
 
-def test_a_host_that_is_slower_as_a_whole_is_no_growth() -> None:
+def test_a_host_that_is_slower_everywhere_is_no_growth() -> None:
     assert seen("host-work-grew", steps(paced(0, 2.0)), steps(paced(0))) is None
 
 
 def test_rules_of_two_traces_need_two() -> None:
-    assert not [finding for finding in find(Scene(steps(parts).build())) if get_rule(finding.rule).pair]
+    assert not [finding for finding in find(Context(steps(parts).build())) if get_rule(finding.rule).pair]

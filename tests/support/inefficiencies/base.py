@@ -1,4 +1,4 @@
-"""What a habit is, how one is registered, and the programs that several of them spoil."""
+"""How an inefficiency is registered, and the programs that several of them share."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 Step = Callable[[], Any]
 
 
-class Habit(NamedTuple):
-    """`rule` is what the first step must be found guilty of; `pair` where that needs the twin's trace beside
-    it."""
+class Inefficiency(NamedTuple):
+    """`rule` must fire on the first step of `make(device)`; with `pair`, it also needs the trace of the fixed
+    one."""
 
     rule: str
     make: Callable[[str], tuple[Step, Step]]
@@ -17,12 +17,12 @@ class Habit(NamedTuple):
     steps: int = 2
 
 
-HABITS: dict[str, Habit] = {}
+INEFFICIENCIES: dict[str, Inefficiency] = {}
 
 
-def habit(name: str, rule: str, **options: Any) -> Callable[[Any], Any]:
+def inefficiency(name: str, rule: str, **options: Any) -> Callable[[Any], Any]:
     def register(make: Any) -> Any:
-        HABITS[name] = Habit(rule, make, **options)
+        INEFFICIENCIES[name] = Inefficiency(rule, make, **options)
         return make
 
     return register

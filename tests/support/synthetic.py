@@ -1,13 +1,11 @@
-"""Hand-made traces with known habits, and what one rule says of them."""
+"""Synthetic traces with known inefficiencies, and what one rule says of them."""
 
 from typing import Any
 
 from traces import TraceBuilder
 
-from tare.findings.context import Scene
-from tare.findings.find import find
-from tare.findings.finding import Finding
-from tare.findings.registry import get_rule
+from tare.findings.context import Context
+from tare.findings.finding import Finding, find, get_rule
 
 PEAKS: dict[str, Any] = {"deviceProperties": [{"id": 0, "name": "Test GPU", "computeMajor": 9}]}
 HALF = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
@@ -17,14 +15,14 @@ TF32 = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32"
 
 def seen(rule: str, after: TraceBuilder, before: TraceBuilder | None = None) -> Finding | None:
     """What one rule says of one trace, or of two."""
-    scene = Scene(before.build()) if before else None
-    found = find(Scene(after.build()), scene, [get_rule(rule)])
+    earlier = Context(before.build()) if before else None
+    found = find(Context(after.build()), earlier, [get_rule(rule)])
     assert len(found) <= 1
     return found[0] if found else None
 
 
 def steps(make: Any, count: int = 2, length: float = 1000, **metadata: Any) -> TraceBuilder:
-    """`make(trace, start)` for each of some steps of so many µs."""
+    """A trace in which `make(trace, start)` fills each step of `length` µs."""
     trace = TraceBuilder(**(PEAKS | metadata))
     for i in range(count):
         trace.step(i * length, (i + 1) * length)

@@ -1,13 +1,13 @@
-"""Habits that make the device wait: for an answer, for Python, for the CPU, for data."""
+"""The device waits: for an answer to the host, for Python, for the CPU, for data."""
 
 import time
 import traceback
 from typing import Any
 
-from habits.base import Step, habit, mlp, trainer
+from inefficiencies.base import Step, inefficiency, mlp, trainer
 
 
-@habit("hidden-item", "hidden-sync", stack=True)
+@inefficiency("hidden-item", "hidden-sync", stack=True)
 def hidden_item(device: str) -> tuple[Step, Step]:
     """The device has a lot to do and the host would be far ahead, if it did not ask how the first part ended."""
     import torch
@@ -33,7 +33,7 @@ def hidden_item(device: str) -> tuple[Step, Step]:
     return bad, good
 
 
-@habit("repeated-item", "repeated-sync", stack=True)
+@inefficiency("repeated-item", "repeated-sync", stack=True)
 def repeated_item(device: str) -> tuple[Step, Step]:
     model, x, y = mlp(device)
 
@@ -48,7 +48,7 @@ def repeated_item(device: str) -> tuple[Step, Step]:
     return trainer(model, x, y, norms), trainer(model, x, y, lazy)
 
 
-@habit("validity-check", "repeated-sync", stack=True)
+@inefficiency("validity-check", "repeated-sync", stack=True)
 def validity_check(device: str) -> tuple[Step, Step]:
     """PR 61056: a distribution checks its parameters with .all() before it may be used.
 
@@ -64,7 +64,7 @@ def validity_check(device: str) -> tuple[Step, Step]:
     return lambda: sample(True), lambda: sample(False)
 
 
-@habit("nonzero", "hidden-sync", stack=True)
+@inefficiency("nonzero", "hidden-sync", stack=True)
 def nonzero(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -83,7 +83,7 @@ def nonzero(device: str) -> tuple[Step, Step]:
     return bad, good
 
 
-@habit("python-between", "host-bound", stack=True)
+@inefficiency("python-between", "host-bound", stack=True)
 def python_between(device: str) -> tuple[Step, Step]:
     model, x, _ = mlp(device)
 
@@ -102,7 +102,7 @@ def python_between(device: str) -> tuple[Step, Step]:
     return bad, good
 
 
-@habit("cpu-operator", "host-bound")
+@inefficiency("cpu-operator", "host-bound")
 def cpu_operator(device: str) -> tuple[Step, Step]:
     """hf_BigBird: part of the model is computed on the CPU while the device waits."""
     import torch
@@ -125,7 +125,7 @@ def cpu_operator(device: str) -> tuple[Step, Step]:
     return bad, good
 
 
-@habit("launch-bound", "launch-bound")
+@inefficiency("launch-bound", "launch-bound")
 def launch_bound(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -142,7 +142,7 @@ def launch_bound(device: str) -> tuple[Step, Step]:
     return eager, graph.replay
 
 
-@habit("starved-loader", "loader-starvation")
+@inefficiency("starved-loader", "loader-starvation")
 def starved_loader(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -166,7 +166,7 @@ def starved_loader(device: str) -> tuple[Step, Step]:
     return lambda: train(next(batches)), lambda: train(ready)
 
 
-@habit("tracebacks", "exceptions", stack=True)
+@inefficiency("tracebacks", "exceptions", stack=True)
 def tracebacks(device: str) -> tuple[Step, Step]:
     model, x, _ = mlp(device)
 

@@ -1,9 +1,9 @@
-"""Habits of moving data: scalars, parameters and batches that travel when they need not."""
+"""Scalars, parameters and batches that are copied needlessly or too slowly."""
 
-from habits.base import Step, habit, mlp
+from inefficiencies.base import Step, inefficiency, mlp
 
 
-@habit("scalar-copies", "scalar-copies", stack=True)
+@inefficiency("scalar-copies", "scalar-copies", stack=True)
 def scalar_copies(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -23,7 +23,7 @@ def scalar_copies(device: str) -> tuple[Step, Step]:
     return bad, good
 
 
-@habit("ping-pong", "parameter-ping-pong")
+@inefficiency("ping-pong", "parameter-ping-pong")
 def ping_pong(device: str) -> tuple[Step, Step]:
     model, x, _ = mlp(device)
 
@@ -35,7 +35,7 @@ def ping_pong(device: str) -> tuple[Step, Step]:
     return bad, lambda: model.to(device)(x)
 
 
-@habit("pageable-copy", "pageable-copies")
+@inefficiency("pageable-copy", "pageable-copies")
 def pageable_copy(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -44,7 +44,7 @@ def pageable_copy(device: str) -> tuple[Step, Step]:
     return lambda: host.to(device) @ w, lambda: pinned.to(device, non_blocking=True) @ w
 
 
-@habit("exposed-copy", "exposed-copies")
+@inefficiency("exposed-copy", "exposed-copies")
 def exposed_copy(device: str) -> tuple[Step, Step]:
     import torch
 

@@ -1,17 +1,17 @@
-"""Habits of computing the same with slower kernels, or with more of them."""
+"""The same result computed with slower kernels, or with more of them."""
 
 from typing import Any
 
-from habits.base import Step, habit, mlp, trainer
+from inefficiencies.base import Step, inefficiency, mlp, trainer
 
 
-@habit("loop-optimizer", "tiny-optimizer-kernels")
+@inefficiency("loop-optimizer", "tiny-optimizer-kernels")
 def loop_optimizer(device: str) -> tuple[Step, Step]:
     bad = trainer(*mlp(device), set_to_none=False, foreach=False)
     return bad, trainer(*mlp(device), foreach=True)
 
 
-@habit("odd-shapes", "off-multiple-shapes")
+@inefficiency("odd-shapes", "off-multiple-shapes")
 def odd_shapes(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -23,7 +23,7 @@ def odd_shapes(device: str) -> tuple[Step, Step]:
     return product(4097, 4093, 4099), product(4104, 4096, 4104)
 
 
-@habit("tf32-off", "tf32-off")
+@inefficiency("tf32-off", "tf32-off")
 def tf32_off(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -56,7 +56,7 @@ def _convolutions(device: str, bias: bool, layout: Any) -> Step:
     return step
 
 
-@habit("conv-bias", "conv-bias-before-norm")
+@inefficiency("conv-bias", "conv-bias-before-norm")
 def conv_bias(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -64,7 +64,7 @@ def conv_bias(device: str) -> tuple[Step, Step]:
     return _convolutions(device, True, last), _convolutions(device, False, last)
 
 
-@habit("channels-first", "channels-first")
+@inefficiency("channels-first", "channels-first")
 def channels_first(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -72,7 +72,7 @@ def channels_first(device: str) -> tuple[Step, Step]:
     return _convolutions(device, False, torch.contiguous_format), _convolutions(device, False, last)
 
 
-@habit("grouped-convolution", "split-convolution")
+@inefficiency("grouped-convolution", "split-convolution")
 def grouped_convolution(device: str) -> tuple[Step, Step]:
     """One of NFNet's, of which cuDNN makes three float32 kernels for every group."""
     import torch

@@ -1,10 +1,9 @@
-"""Whether remedies give back what the zoo's findings promise, on an H200.
+"""Estimated savings of the zoo's findings beside what the remedies saved, on an H200.
 
-python scripts/price_table.py        writes the tables of docs/zoo-prices.md; a test compares
-python scripts/price_table.py RULE   prints the workloads of which the published breakdown has such a finding
+python scripts/saving_table.py        writes the tables of docs/zoo-savings.md; a test compares
+python scripts/saving_table.py RULE   prints the workloads of which the published breakdown has such a finding
 
-What a remedy gave back is measured: the step with it against the step that was explained. (Not against one of the
-remedies' own day: what waits for the host takes as long as the host of that day makes it.)
+The measured saving is that of the step with the remedy against the step that was explained.
 """
 
 import runpy
@@ -22,12 +21,12 @@ from tare.report.formats.markdown import table
 from tare.report.numbers import seconds
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "zoo-prices.md"
+PAGE = ROOT / "docs" / "zoo-savings.md"
 ZOO = ROOT / "results" / "zoo"
 EXPLAINED, MEASURED = (ZOO / f"h200-{name}.json.gz" for name in ("explained-infer", "infer"))
 # Graphs, and TF32 as the eager half of eager against compile.
 REMEDIED = [ZOO / f"h200-{name}.json.gz" for name in ("remedies", "compile")]
-MARK = "<!-- what follows is written by scripts/price_table.py -->\n"
+MARK = "<!-- what follows is written by scripts/saving_table.py -->\n"
 # The rung and the precision with which a finding's advice is followed.
 REMEDIES = {"launch-bound": ("cudagraph", "fp32"), "tf32-off": ("eager", "tf32")}
 PLAIN = ("eager", "fp32")
@@ -35,22 +34,22 @@ PLAIN = ("eager", "fp32")
 LITTLE_IDLE = 0.05
 
 
-class Given(NamedTuple):
+class Saving(NamedTuple):
     """Shares of the step, and the step in seconds."""
 
     rule: str
     workload: str
     step_s: float
-    priced: float
-    given: float
+    estimated: float
+    measured: float
     bound: str
 
     @property
-    def kept(self) -> bool:
+    def holds(self) -> bool:
         """Within a factor of two; a bound may be wrong on the side that it leaves open."""
-        low = self.given / 2 if self.bound != "at least" else 0.0
-        high = self.given * 2 if self.bound != "at most" else 1.0
-        return low <= self.priced <= high
+        low = self.measured / 2 if self.bound != "at least" else 0.0
+        high = self.measured * 2 if self.bound != "at most" else 1.0
+        return low <= self.estimated <= high
 
 
 def steps(records: list[Record]) -> dict[tuple[str, str, str], float]:
@@ -78,16 +77,16 @@ def promises() -> dict[str, dict[str, Any]]:
     return found
 
 
-def given(promised: dict[str, dict[str, Any]], better: list[Record], before: list[Record]) -> list[Given]:
+def savings(promised: dict[str, dict[str, Any]], better: list[Record], before: list[Record]) -> list[Saving]:
     plain, after = steps(before), steps(better)
     found = []
     for rule, (rung, precision) in REMEDIES.items():
         for workload, finding in promised.get(rule, {}).items():
             step = plain.get((workload, *PLAIN))
             remedied_step = after.get((workload, rung, precision))
-            if step and remedied_step and finding.gain_share:
-                bound = "at most" if finding.at_most else "at least" if finding.at_least else ""
-                found.append(Given(rule, workload, step, finding.gain_share, 1 - remedied_step / step, bound))
+            if step and remedied_step and finding.saving_share:
+                share = 1 - remedied_step / step
+                found.append(Saving(rule, workload, step, finding.saving_share, share, finding.bound))
     return found
 
 
@@ -99,7 +98,7 @@ def held_up_by_the_device() -> set[str]:
     }
 
 
-def summary(promised: dict[str, dict[str, Any]], found: list[Given], busy: set[str]) -> str:
+def summary(promised: dict[str, dict[str, Any]], found: list[Saving], busy: set[str]) -> str:
     """A line a rule, and one for those of its workloads that the host has no part in."""
     rows = []
     for rule, (rung, precision) in REMEDIES.items():
@@ -110,21 +109,21 @@ def summary(promised: dict[str, dict[str, Any]], found: list[Given], busy: set[s
         ):
             mine = [one for one in found if one.rule == rule and one.workload in chosen]
             if mine:
-                kept = f"{sum(one.kept for one in mine)} of {len(mine)}"
-                middle = [percent(median(getattr(one, what) for one in mine)) for what in ("priced", "given")]
+                kept = f"{sum(one.holds for one in mine)} of {len(mine)}"
+                middle = [percent(median(getattr(one, what) for one in mine)) for what in ("estimated", "measured")]
                 rows.append((rule + which, f"{rung}, {precision}", f"{len(mine)} of {len(chosen)}", *middle, kept))
-    heads = ("finding", "remedy", "workloads", "priced (median)", "gave back (median)", "within a factor of two")
+    heads = ("finding", "remedy", "workloads", "estimated (median)", "measured (median)", "within a factor of two")
     return table(heads, rows, heads[:2])
 
 
-def details(found: list[Given]) -> str:
+def details(found: list[Saving]) -> str:
     rows = [
-        (one.rule, one.workload, seconds(one.step_s), f"{one.bound} {percent(one.priced)}".strip(),
-         percent(one.given), "" if one.kept else "no")
+        (one.rule, one.workload, seconds(one.step_s), f"{one.bound} {percent(one.estimated)}".strip(),
+         percent(one.measured), "" if one.holds else "no")
         for one in sorted(found, key=lambda one: (one.rule, one.workload.lower()))
     ]  # fmt: skip
     return table(
-        ("finding", "workload", "gross", "priced", "gave back", "kept"), rows, ("finding", "workload", "kept")
+        ("finding", "workload", "gross", "estimated", "measured", "holds"), rows, ("finding", "workload", "holds")
     )
 
 
@@ -135,7 +134,7 @@ def remedied(paths: list[Path]) -> list[Record]:
 
 def page() -> str:
     promised = promises()
-    found = given(promised, remedied(REMEDIED), read_records(MEASURED))
+    found = savings(promised, remedied(REMEDIED), read_records(MEASURED))
     tables = f"\n{summary(promised, found, held_up_by_the_device())}\n{details(found)}"
     return PAGE.read_text().partition(MARK)[0] + MARK + tables
 

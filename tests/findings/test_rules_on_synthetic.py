@@ -1,16 +1,14 @@
-"""Rules that no recorded trace triggers alone: each on a hand-made trace with the habit, and on its twin
+"""Rules that no recorded trace triggers alone: each on a synthetic trace with the inefficiency and on one
 without."""
 
 from typing import Any
 
 import pytest
-from made import HALF, SIMT, TF32, kernels, product, seen, steps
+from synthetic import HALF, SIMT, TF32, kernels, product, seen, steps
 from traces import TraceBuilder
 
-from tare.findings.context import Scene
-from tare.findings.find import find
-from tare.findings.finding import Finding
-from tare.findings.registry import get_rule
+from tare.findings.context import Context
+from tare.findings.finding import Finding, find, get_rule
 
 
 def test_allocator_churn() -> None:
@@ -21,11 +19,11 @@ def test_allocator_churn() -> None:
 
     found = seen("allocator-churn", steps(churn))
     assert found is not None
-    assert found.gain_s == pytest.approx(300e-6, rel=0.05)
+    assert found.saving_s == pytest.approx(300e-6, rel=0.05)
     assert seen("allocator-churn", steps(lambda trace, at: kernels(trace, at))) is None
 
 
-def test_what_happens_in_one_step_of_several_is_no_habit() -> None:
+def test_what_happens_in_one_step_of_several_is_no_finding() -> None:
     def once(trace: TraceBuilder, at: float) -> None:
         kernels(trace, at)
         if at == 0:
@@ -42,7 +40,7 @@ def test_what_happens_in_one_step_of_several_is_no_habit() -> None:
 
 
 @pytest.mark.parametrize(("released", "severity"), [(3, "low"), (2, "high"), (0, "high")])
-def test_what_the_collector_gets_back_is_no_leak(released: int, severity: str) -> None:
+def test_what_the_garbage_collector_releases_is_of_low_severity(released: int, severity: str) -> None:
     """Each of four steps leaves a MiB more than the one before. At the end the collector releases some of it."""
     mib = 2**20
 
@@ -74,13 +72,13 @@ def test_tracebacks() -> None:
     found = seen("exceptions", steps(formatting))
     assert found is not None
     assert found.evidence["tracebacks_per_step"] == 10
-    assert found.gain_s == pytest.approx(400e-6, rel=0.1)
-    assert "train.py" in found.places[0].where
+    assert found.saving_s == pytest.approx(400e-6, rel=0.1)
+    assert "train.py" in found.locations[0].where
     assert seen("exceptions", steps(lambda trace, at: kernels(trace, at))) is None
 
 
 def test_a_wait_while_the_device_is_busy_is_no_finding() -> None:
-    """item() at the end of a step whose device work takes far longer: nothing is gained without it."""
+    """item() at the end of a step whose device activity takes far longer: nothing is gained without it."""
 
     def make(trace: TraceBuilder, at: float) -> None:
         trace.launch(at + 1, at + 2, at + 3, at + 998)
@@ -106,7 +104,7 @@ def test_a_wait_that_lets_the_device_run_dry_is_one() -> None:
 
     found = seen("hidden-sync", steps(make))
     assert found is not None
-    assert found.gain_s == pytest.approx(300e-6, rel=0.1)
+    assert found.saving_s == pytest.approx(300e-6, rel=0.1)
     assert "aten::item" in found.summary
 
 
@@ -122,7 +120,7 @@ def test_copies_to_the_device_that_close_with_a_wait_are_no_hidden_sync() -> Non
     assert seen("hidden-sync", trace) is None
     found = seen("pageable-copies", trace)
     assert found is not None
-    assert found.at_most
+    assert found.bound == "at most"
 
 
 def test_small_pageable_copies_are_left_alone() -> None:
@@ -174,23 +172,25 @@ def test_tf32_off(kernel: str, kind: str, fires: bool) -> None:
     assert (seen("tf32-off", steps(product((512, 512, 512), kind, kernel))) is not None) == fires
 
 
-def priced(rule: str, made: TraceBuilder, **rates: float) -> Finding:
+def finding_with(rule: str, trace: TraceBuilder, **rates: float) -> Finding:
     (found,) = find(
-        Scene(made.build(), rates={f"matrix:{name}": rate for name, rate in rates.items()}), None, [get_rule(rule)]
+        Context(trace.build(), rates={f"matrix:{name}": rate for name, rate in rates.items()}),
+        None,
+        [get_rule(rule)],
     )
     return found
 
 
-def test_small_products_do_not_reach_the_peak_and_their_price_stays_a_bound() -> None:
+def test_small_products_do_not_reach_the_peak_so_their_saving_is_a_bound() -> None:
     """At 1 TFLOP/s 512x511x512 takes 268 µs; at 100 TFLOP/s it would take 2.7, which none of that size does."""
     odd = steps(product((512, 511, 512), "c10::BFloat16", HALF))
-    assert priced("off-multiple-shapes", odd, bf16=1e12).gain_s == pytest.approx(532e-6, rel=0.01)
-    assert not priced("off-multiple-shapes", odd, bf16=1e12).at_most
-    assert priced("off-multiple-shapes", odd, bf16=100e12).at_most
+    assert finding_with("off-multiple-shapes", odd, bf16=1e12).saving_s == pytest.approx(532e-6, rel=0.01)
+    assert finding_with("off-multiple-shapes", odd, bf16=1e12).bound == ""
+    assert finding_with("off-multiple-shapes", odd, bf16=100e12).bound == "at most"
     single = steps(product((512, 512, 512), "float", SIMT))
-    assert not priced("tf32-off", single, tf32=1e12).at_most
-    assert priced("tf32-off", single, tf32=100e12).at_most
-    assert priced("tf32-off", single).at_most
+    assert finding_with("tf32-off", single, tf32=1e12).bound == ""
+    assert finding_with("tf32-off", single, tf32=100e12).bound == "at most"
+    assert finding_with("tf32-off", single).bound == "at most"
 
 
 def test_a_convolution_within_a_convolution_is_counted_once() -> None:
@@ -209,7 +209,7 @@ def test_a_convolution_within_a_convolution_is_counted_once() -> None:
     found = seen("tf32-off", steps(make))
     assert found is not None
     assert found.evidence["flops_per_step"] == 2 * 56 * 56 * 64 * 64 * 9
-    assert [place.where for place in found.places] == ["aten::convolution > aten::cudnn_convolution"]
+    assert [place.where for place in found.locations] == ["aten::convolution > aten::cudnn_convolution"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_of_a_convolution_behind_a_transform_every_kernel_counts(last: str, seen
         trace.call("cudaDeviceSynchronize", at + 45, at + 325)
 
     found = seen("tf32-off", steps(make, length=330))
-    assert (found and sum(place.seconds for place in found.places)) == (seen_s and pytest.approx(seen_s))
+    assert (found and sum(place.seconds for place in found.locations)) == (seen_s and pytest.approx(seen_s))
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_a_trace_of_the_host_alone_has_no_findings_and_breaks_no_rule() -> None:
     trace = TraceBuilder()
     trace.step(0, 100)
     trace.op("aten::mm", 10, 90, **{"Input Dims": [[4, 4], [4, 4]], "Input type": ["float", "float"]})
-    scene = Scene(trace.build())
-    assert find(scene) == []
-    assert find(scene, scene) == []
+    context = Context(trace.build())
+    assert find(context) == []
+    assert find(context, context) == []
 
 
 @pytest.mark.parametrize("dims", [None, "x", [[1, "a"]], [[-1, 2], [2, 3]], {}, [[2, 3]], [[2**70, 1], [1, 1]]])
@@ -279,5 +279,5 @@ def test_odd_shapes_in_a_trace_break_no_rule(dims: Any) -> None:
             trace.op(name, at + 50 * i, at + 50 * i + 20, **odd)
             trace.launch(at + 50 * i + 5, at + 50 * i + 9, at + 50 * i + 10, at + 50 * i + 45, SIMT)
 
-    scene = Scene(steps(make).build())
-    assert isinstance(find(scene, scene), list)
+    context = Context(steps(make).build())
+    assert isinstance(find(context, context), list)

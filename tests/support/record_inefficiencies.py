@@ -1,4 +1,5 @@
-"""Records the traces of every habit and its twin on a GPU. Usage: record_habits.py OUT (writes OUT/habits.tar)
+"""Records traces of every inefficiency and its fixed version on a GPU. Usage: record_inefficiencies.py OUT (writes
+OUT/inefficiencies.tar)
 
 Each document has a key `tare_recorded`: the step without a profiler, and torch's own table of operators."""
 
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from habits import HABITS, Step
+from inefficiencies import INEFFICIENCIES, Step
 from torch.profiler import ProfilerActivity
 
 from tare.measure.profiler import recording
@@ -31,9 +32,9 @@ def gross_ns(
     budget_s: float = 5.0,
     synchronize: Step = torch.cuda.synchronize,
 ) -> list[float]:
-    """What a step takes back to back, for each: in turns, for a machine changes its pace, and of all blocks the
-    one at the first quarter, for what disturbs a host makes it slower, by more than some habits cost. A step that
-    compiles anew each time takes seconds: the blocks end with the budget, if there is one of each."""
+    """The time of each step, back to back. Blocks of the steps alternate, because a machine changes its speed; of
+    all blocks the first quartile counts, because disturbances of the host cost more than some inefficiencies. A
+    step that recompiles each time takes seconds: the blocks end with the budget, after at least one of each."""
     counts = [_count(step, most / blocks, synchronize) for step in steps]
     taken: list[list[float]] = [[] for _ in steps]
     end = time.perf_counter() + budget_s
@@ -83,18 +84,18 @@ def document(p: Any, path: Path, **recorded: Any) -> dict[str, Any]:
 
 
 def main(out: Path) -> None:
-    chosen = sys.argv[2:] or list(HABITS)
-    folder = Path("/tmp/habits")
+    chosen = sys.argv[2:] or list(INEFFICIENCIES)
+    folder = Path("/tmp/inefficiencies")
     folder.mkdir(exist_ok=True)
     for name in chosen:
-        habit = HABITS[name]
+        program = INEFFICIENCIES[name]
         try:
-            bad, good = habit.make("cuda")
-            times = dict(zip(("habit", "twin"), gross_ns((bad, good)), strict=True))
-            for label, step in (("habit", bad), ("twin", good)):
-                p = profiled(step, habit.steps, habit.stack)
+            bad, good = program.make("cuda")
+            times = dict(zip(("inefficient", "fixed"), gross_ns((bad, good)), strict=True))
+            for label, step in (("inefficient", bad), ("fixed", good)):
+                p = profiled(step, program.steps, program.stack)
                 found = document(
-                    p, folder / "x.json", name=name, label=label, gross_ns=times[label], rule=habit.rule
+                    p, folder / "x.json", name=name, label=label, gross_ns=times[label], rule=program.rule
                 )
                 path = folder / f"{label}-{name}.json.gz"
                 path.write_bytes(gzip.compress(json.dumps(found, separators=(",", ":")).encode(), 9))
@@ -109,7 +110,7 @@ def main(out: Path) -> None:
         except Exception as error:  # noqa: BLE001
             print(name, "FAILED", type(error).__name__, str(error)[:300], flush=True)
     (folder / "x.json").unlink()
-    with contextlib.closing(tarfile.open(out / "habits.tar", "w")) as tar:
+    with contextlib.closing(tarfile.open(out / "inefficiencies.tar", "w")) as tar:
         for path in sorted(folder.iterdir()):
             tar.add(path, path.name)
 

@@ -1,14 +1,15 @@
-"""What goes along when a habit goes: each rule's price on a hand-made trace, with an answer worked out by hand."""
+"""What a remedy removes along with its inefficiency: savings on synthetic traces, with answers worked out by
+hand."""
 
 from typing import Any
 
 import pytest
-from made import seen, steps
+from synthetic import seen, steps
 from traces import TraceBuilder
 
 
 def number(trace: TraceBuilder, at: float) -> float:
-    """torch.tensor(2.0, device="cuda"), as recorded: 40 µs. Where it ends."""
+    """torch.tensor(2.0, device="cuda"), as recorded: 40 µs. Returns when it ends."""
     one: dict[str, Any] = {"Input Dims": [[]], "Input type": ["float"]}
     trace.op("aten::empty", at, at + 2)
     trace.op("aten::to", at + 4, at + 34, **one)
@@ -21,13 +22,13 @@ def number(trace: TraceBuilder, at: float) -> float:
 
 
 def launching(trace: TraceBuilder, name: str, at: float, **inputs: Any) -> float:
-    """An operator of 20 µs with a kernel of 2. Where it ends."""
+    """An operator of 20 µs with a kernel of 2. Returns when it ends."""
     trace.op(name, at, at + 20, **inputs)
     trace.launch(at + 10, at + 15, at + 16, at + 18)
     return at + 20
 
 
-def test_with_a_number_on_the_device_goes_all_that_only_serves_it() -> None:
+def test_removing_a_scalar_copy_removes_what_only_uses_the_scalar() -> None:
     """Ten times torch.tensor (40 µs), rsqrt of it (20), a product with it (20), 4 µs apart: the product stays."""
     single: dict[str, Any] = {"Input Dims": [[]], "Input type": ["float"]}
     both: dict[str, Any] = {"Input Dims": [[64, 512], []], "Input type": ["float", "float"]}
@@ -41,13 +42,13 @@ def test_with_a_number_on_the_device_goes_all_that_only_serves_it() -> None:
 
     found = seen("scalar-copies", steps(make))
     assert found is not None
-    assert found.gain_s is not None
-    # 40, 20, the 4 between them; and of the 4 before and behind them the usual, which is 4 or the parts' own 2.
-    assert 10 * 64e-6 <= found.gain_s <= 10 * 68.5e-6
+    assert found.saving_s is not None
+    # 40, 20, the 4 between them, and one usual gap, which is 4 or the 2 between the parts.
+    assert 10 * 64e-6 <= found.saving_s <= 10 * 68.5e-6
 
 
-def test_a_search_in_a_mask_goes_as_a_whole() -> None:
-    """y[mask]: 120 µs of 200 are aten::nonzero, whatever part of it is the wait; the gathering stays."""
+def test_a_search_in_a_mask_is_removed_entirely() -> None:
+    """y[mask]: 120 µs of 200 are aten::nonzero, of which the wait is a part; the gathering stays."""
 
     def make(trace: TraceBuilder, at: float) -> None:
         at = launching(trace, "aten::mul", at + 4) + 4
@@ -63,7 +64,7 @@ def test_a_search_in_a_mask_goes_as_a_whole() -> None:
 
     found = seen("hidden-sync", steps(make))
     assert found is not None
-    assert found.gain_s == pytest.approx(120e-6, abs=5e-6)
+    assert found.saving_s == pytest.approx(120e-6, abs=5e-6)
 
 
 def checking(names: tuple[str, ...], kind: str, times: int = 4) -> Any:
@@ -85,24 +86,24 @@ def checking(names: tuple[str, ...], kind: str, times: int = 4) -> Any:
 @pytest.mark.parametrize(
     ("names", "kind", "each"),
     [
-        # Comparison, all() and the question: 20 + 4 + 20 + 4 + 25, and one way of 4.
+        # Comparison, all() and is_nonzero: 20 + 4 + 20 + 4 + 25, and one gap of 4.
         (("aten::eq", "aten::all"), "bool", 77),
-        # What is no truth value may be somebody else's: only the question goes.
+        # A result that is no truth value may have other users: only is_nonzero is removed.
         (("aten::norm",), "bool", 29),
         (("aten::eq", "aten::norm"), "bool", 29),
         (("aten::eq", "aten::all"), "float", 29),
     ],
 )
-def test_a_check_goes_with_the_comparisons_that_only_serve_it(
+def test_a_check_is_removed_with_the_comparisons_that_only_it_uses(
     names: tuple[str, ...], kind: str, each: float
 ) -> None:
     found = seen("repeated-sync", steps(checking(names, kind)))
     assert found is not None
-    assert found.gain_s == pytest.approx(4 * each * 1e-6, rel=0.05)
+    assert found.saving_s == pytest.approx(4 * each * 1e-6, rel=0.05)
 
 
 def broken(own_us: float) -> Any:
-    """Two compiled regions, the second within the first; between them the program works for so long."""
+    """Two compiled regions, the second within the first; between them the program works for `own_us`."""
 
     def make(trace: TraceBuilder, at: float) -> None:
         trace.op("TorchDynamo Cache Lookup", at + 1, at + 11)
@@ -121,9 +122,9 @@ def broken(own_us: float) -> Any:
 
 
 @pytest.mark.parametrize("own_us", [0, 300])
-def test_a_graph_break_costs_the_way_out_of_one_graph_and_into_the_next(own_us: float) -> None:
+def test_a_graph_break_costs_leaving_one_graph_and_entering_the_next(own_us: float) -> None:
     """15 µs out of the one, 50 into the other, and 5 back from it, whatever the program does between them."""
     found = seen("graph-breaks", steps(broken(own_us)))
     assert found is not None
-    assert found.gain_s == pytest.approx(70e-6, abs=1e-6)
-    assert found.at_least
+    assert found.saving_s == pytest.approx(70e-6, abs=1e-6)
+    assert found.bound == "at least"

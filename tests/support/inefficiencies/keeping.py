@@ -1,11 +1,11 @@
-"""Habits of memory: never giving it back, or giving it back too soon."""
+"""Memory that is never released, or released too soon."""
 
 from typing import Any
 
-from habits.base import Step, habit, mlp
+from inefficiencies.base import Step, inefficiency, mlp
 
 
-@habit("leak", "memory-growth", steps=6)
+@inefficiency("leak", "memory-growth", steps=6)
 def leak(device: str) -> tuple[Step, Step]:
     model, x, _ = mlp(device)
     kept: list[Any] = []
@@ -16,7 +16,7 @@ def leak(device: str) -> tuple[Step, Step]:
     return bad, lambda: model(x).detach().repeat(100, 1)
 
 
-@habit("allocator-churn", "allocator-churn")
+@inefficiency("allocator-churn", "allocator-churn")
 def allocator_churn(device: str) -> tuple[Step, Step]:
     import torch
 

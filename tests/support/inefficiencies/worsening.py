@@ -1,11 +1,11 @@
-"""What only shows beside an earlier trace: the same program, made slower."""
+"""Inefficiencies that only a comparison with an earlier trace shows: the same program, made slower."""
 
 import contextlib
 
-from habits.base import Step, habit, mlp
+from inefficiencies.base import Step, inefficiency, mlp
 
 
-@habit("exceptions", "host-work-grew", stack=True, pair=True)
+@inefficiency("exceptions", "host-work-grew", stack=True, pair=True)
 def exceptions(device: str) -> tuple[Step, Step]:
     """PR 87855: an exception is thrown and caught in a hot path; the device's work is the same."""
     model, x, _ = mlp(device)
@@ -24,7 +24,7 @@ def exceptions(device: str) -> tuple[Step, Step]:
     return lambda: step(True), lambda: step(False)
 
 
-@habit("kernel-changed", "kernel-changed", pair=True)
+@inefficiency("kernel-changed", "kernel-changed", pair=True)
 def kernel_changed(device: str) -> tuple[Step, Step]:
     """PR 65839: the same operator on the same shapes falls off its fast path."""
     import torch
@@ -43,7 +43,7 @@ def kernel_changed(device: str) -> tuple[Step, Step]:
     return lambda: run(False), lambda: run(True)
 
 
-@habit("fused-slower", "fused-slower", pair=True)
+@inefficiency("fused-slower", "fused-slower", pair=True)
 def fused_slower(device: str) -> tuple[Step, Step]:
     """PR 65594 and 72148: one kernel that takes longer than those it replaces; here for want of parallelism."""
     import torch
@@ -53,7 +53,7 @@ def fused_slower(device: str) -> tuple[Step, Step]:
     return lambda: fused_add_relu(x, b), lambda: torch.relu(x + b)
 
 
-@habit("operator-slowed", "operator-slowed", pair=True)
+@inefficiency("operator-slowed", "operator-slowed", pair=True)
 def operator_slowed(device: str) -> tuple[Step, Step]:
     """PR 71904: the same kernel at the same shapes takes longer; here because it reads memory out of order."""
     import torch

@@ -1,11 +1,11 @@
-"""Habits under torch.compile."""
+"""Inefficiencies under torch.compile."""
 
 from typing import Any
 
-from habits.base import Step, habit, mlp
+from inefficiencies.base import Step, inefficiency, mlp
 
 
-@habit("graph-break", "graph-breaks", stack=True)
+@inefficiency("graph-break", "graph-breaks", stack=True)
 def graph_break(device: str) -> tuple[Step, Step]:
     import torch
 
@@ -31,7 +31,7 @@ def graph_break(device: str) -> tuple[Step, Step]:
     return no_grad(lambda: bad(x)), no_grad(lambda: good(x))
 
 
-@habit("recompile", "recompilation", steps=1)
+@inefficiency("recompile", "recompilation", steps=1)
 def recompile(device: str) -> tuple[Step, Step]:
     import torch
 
