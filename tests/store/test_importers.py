@@ -107,17 +107,6 @@ def test_pytest_benchmark_has_its_commit_and_its_date_in_utc() -> None:
     assert list(found.skipped) == ["tests/test_a.py::test_b"]
 
 
-def test_google_benchmark_of_old_knows_aggregates_by_their_names() -> None:
-    rows = [{"name": name, "real_time": time, "time_unit": "us"} for name, time in
-            (("BM_copy/8", 2.0), ("BM_copy/8", 4.0), ("BM_copy/8_mean", 3.0), ("BM_copy/8_stddev", 1.4),
-             ("BM_sum_median", 7.0), ("BM_sum_mean", 9.0))]  # fmt: skip
-    found = read({**GOOGLE, "benchmarks": rows})
-    assert {point.name: point.values for point in found.points} == {
-        "BM_copy/8": pytest.approx([2e-6, 4e-6]),
-        "BM_sum": pytest.approx([7e-6]),
-    }
-
-
 def test_google_benchmark_prefers_repetitions_to_aggregates() -> None:
     found = read(GOOGLE)
     assert {point.name: point.values for point in found.points} == {

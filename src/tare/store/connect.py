@@ -39,48 +39,53 @@ def safe_message(error: object, address: str) -> str:
     return f"{type(error).__name__}, which repeats the password" if any(part in text for part in parts) else text
 
 
-def is_url(address: str) -> bool:
-    return "://" in address
+def file_path(address: str) -> Path | None:
+    """The path of a SQLite file, None for a database URL; BadInput if no file can have that name."""
+    if "://" in address:
+        return None
+    try:
+        path = Path(address).expanduser().resolve()
+        is_folder = path.is_dir()
+    except (OSError, ValueError, RuntimeError) as error:
+        # A name that is too long or has a null character, or a user whom expanduser() does not know.
+        raise _unusable(address, error) from None
+    if is_folder:
+        raise BadInput(f"the store {address} is a folder; name a file in it, such as {path / 'records.db'}")
+    if hide_passwords(address) != address:
+        raise BadInput(f"cannot use {hide_passwords(address)} as a store: a database URL begins with KIND://")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} for the store {address}")
+    return path
 
 
-def connect(address: str) -> Engine:
+def is_read_only(path: Path) -> bool:
+    """Whether it is an existing file that this process cannot write, or in a folder that it cannot write."""
+    return path.is_file() and not all(
+        os.access(each, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        for each in (path, path.parent)
+    )
+
+
+def connect(address: str | Path) -> Engine:
     """An engine for a store that can be written; a SQLite file is created if it does not exist."""
     try:
-        engine = create_engine(address if is_url(address) else _file_url(address))
+        # Not a text, in which a question mark or a percent sign in a path would have a meaning.
+        url = URL.create("sqlite", database=str(address)) if isinstance(address, Path) else address
+        engine = create_engine(url)
         if engine.dialect.name == "sqlite":
             _configure_sqlite(engine)
         with engine.connect():
             return engine
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError, OSError) as error:
-        # ValueError and OSError are Python's: a port that is not a number, a name that is too long.
-        message = safe_message(error, address)
-        raise BadInput(f"cannot use {hide_passwords(address)} as a store: {message}") from None
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        # ValueError is Python's: a port that is not a number.
+        raise _unusable(str(address), error) from None
     except DatabaseError as error:
-        message = safe_message(error.orig, address)
-        raise BadInput(f"cannot open the store {hide_passwords(address)}: {message}") from None
+        message = safe_message(error.orig, str(address))
+        raise BadInput(f"cannot open the store {hide_passwords(str(address))}: {message}") from None
 
 
-def exists(address: str) -> bool:
-    try:
-        return is_url(address) or _path(address).exists()
-    except (OSError, ValueError):
-        # No file can have such a name; opening it gives the error message.
-        return True
-
-
-def is_read_only(address: str) -> bool:
-    """Whether it is an existing file that this process cannot write, or in a folder that it cannot write."""
-    try:
-        path = Path(address).expanduser().resolve()
-        return not is_url(address) and path.is_file() and not (_is_writable(path) and _is_writable(path.parent))
-    except (OSError, ValueError, RuntimeError):
-        # No file can have such a name; opening it gives the error message.
-        return False
-
-
-def connect_read_only(address: str) -> Engine:
+def connect_read_only(path: Path) -> Engine:
     """An engine for a SQLite file that cannot be written: another user's file, or one on a read-only disk."""
-    path = Path(address).expanduser().resolve()
     # While another process writes the store, the -wal and -shm files exist and mode=ro works. Without them nobody
     # writes, the file is complete, and only then is immutable=1 (no locks, no -wal) safe.
     try:
@@ -89,36 +94,20 @@ def connect_read_only(address: str) -> Engine:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         log = path.with_name(f"{path.name}-wal")
         if code not in CANNOT_CREATE:
-            raise BadInput(f"cannot open the store {address}: {error.orig}") from None
+            raise BadInput(f"cannot open the store {path}: {error.orig}") from None
         if log.exists() and log.stat().st_size:
             raise BadInput(
-                f"the store {address} is read-only and its last writes are in {log.name}: "
+                f"the store {path} is read-only and its last writes are in {log.name}: "
                 "copy both to where they can be written"
             ) from None
     try:
         return _open_uri(path, "immutable=1")
     except DatabaseError as error:
-        raise BadInput(f"cannot open the store {address}: {error.orig}") from None
+        raise BadInput(f"cannot open the store {path}: {error.orig}") from None
 
 
-def _path(address: str) -> Path:
-    try:
-        return Path(address).expanduser().resolve()
-    except RuntimeError as error:
-        # expanduser() does not know the user.
-        raise BadInput(f"cannot use {address} as a store: {error}") from None
-
-
-def _file_url(address: str) -> URL:
-    path = _path(address)
-    if path.is_dir():
-        raise BadInput(f"the store {address} is a folder; name a file in it, such as {path / 'records.db'}")
-    if hide_passwords(address) != address:
-        raise BadInput(f"cannot use {hide_passwords(address)} as a store: a database URL begins with KIND://")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} for the store {address}")
-    # Not a text, in which a question mark or a percent sign in the path would have a meaning.
-    return URL.create("sqlite", database=str(path))
+def _unusable(address: str, error: Exception) -> BadInput:
+    return BadInput(f"cannot use {hide_passwords(address)} as a store: {safe_message(error, address)}")
 
 
 def _open_uri(path: Path, parameters: str) -> Engine:
@@ -130,10 +119,6 @@ def _open_uri(path: Path, parameters: str) -> Engine:
     with engine.connect() as connection:
         connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
     return engine
-
-
-def _is_writable(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _configure_sqlite(engine: Engine) -> None:

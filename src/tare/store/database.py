@@ -11,7 +11,7 @@ from tare.errors import BadInput, TareError
 from tare.records.codec import decode_record
 from tare.records.record import Record
 from tare.store import schema
-from tare.store.connect import connect, connect_read_only, exists, hide_passwords, is_read_only
+from tare.store.connect import connect, connect_read_only, file_path, hide_passwords, is_read_only
 from tare.system.home import home
 
 # Databases limit the number of values in one statement.
@@ -32,19 +32,19 @@ class Store:
             raise BadInput("--store names nothing; leave it out for the default")
         address = where or str(home() / "records.db")
         self.where = hide_passwords(address)
-        read_only = is_read_only(address)
+        path = file_path(address)
+        read_only = path is not None and is_read_only(path)
         if read_only and not reading:
             raise BadInput(f"the store {address} is read-only; name another with --store")
-        if where and (existing or reading) and not exists(address):
+        if where and (existing or reading) and path is not None and not path.exists():
             raise BadInput(f"there is no store {self.where}")
-        self._engine = connect_read_only(address) if read_only else connect(address)
+        self._engine = connect_read_only(path) if path and read_only else connect(path or address)
         try:
-            if read_only:
-                with self._engine.connect() as connection:
-                    schema.check_read_only(connection, self.where)
-            else:
-                with self.transaction() as connection:
-                    schema.create_or_check(connection, self.where)
+            with self._engine.connect() if read_only else self.transaction() as connection:
+                if not schema.is_created(connection, self.where):
+                    if read_only:
+                        raise BadInput(f"the store {self.where} is empty and read-only")
+                    schema.create(connection)
         except TareError:
             # The caller never gets this store, and an open connection could block others.
             self.close()

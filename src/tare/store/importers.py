@@ -14,7 +14,6 @@ from tare.system.text import printable
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 PYPERF_UNITS = {"second": "s", "byte": "B", "integer": ""}
-AGGREGATES = ("mean", "median", "stddev")
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,17 +120,10 @@ class GoogleBenchmark(msgspec.Struct):
     real_time: float | None = None
     time_unit: str = "ns"
     run_name: str | None = None
-    run_type: str = ""
+    run_type: str = "iteration"
     aggregate_name: str | None = None
     error_occurred: bool = False
     error_message: str = ""
-
-    def __post_init__(self) -> None:
-        # Before version 1.5 only its name told an aggregate from a repetition.
-        stem, _, last = self.name.rpartition("_")
-        if not self.run_type and stem and last in AGGREGATES:
-            self.run_type, self.run_name, self.aggregate_name = "aggregate", self.run_name or stem, last
-        self.run_type = self.run_type or "iteration"
 
     @property
     def seconds(self) -> float | None:

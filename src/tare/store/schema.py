@@ -3,22 +3,8 @@
 from typing import Any
 
 import msgspec
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    Column,
-    Connection,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    insert,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
+from sqlalchemy import Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint
 from sqlalchemy.exc import DatabaseError
 
 from tare.cases.case import COUNTS, Case
@@ -27,7 +13,7 @@ from tare.records.record import Record
 
 VERSION = 1
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
@@ -40,7 +26,7 @@ runs = Table(
     # Identifies the plan and its options, so that --resume finds the run.
     Column("fingerprint", String(32), nullable=False),
     Column("finished", Boolean, nullable=False, default=False),
-    Column("skipped", JSON, nullable=False),
+    Column("skipped", sa.JSON, nullable=False),
     # Two kinds of runs that only a check makes, beside the run that the user asked for: a run of the baseline's
     # version, and a second measurement of the cases that looked slower.
     Column("baseline_side", Boolean, nullable=False, default=False),
@@ -135,24 +121,17 @@ def index_columns(record: Record) -> dict[str, Any]:
     }
 
 
-def create_or_check(connection: Connection, where: str) -> None:
-    """Creates the tables in an empty database, in the caller's transaction; checks the version of any other."""
-    if not _is_store(connection, where):
-        metadata.create_all(connection)
-        connection.execute(insert(version).values(version=VERSION))
+def create(connection: sa.Connection) -> None:
+    metadata.create_all(connection)
+    connection.execute(sa.insert(version).values(version=VERSION))
 
 
-def check_read_only(connection: Connection, where: str) -> None:
-    if not _is_store(connection, where):
-        raise BadInput(f"the store {where} is empty and read-only")
-
-
-def _is_store(connection: Connection, where: str) -> bool:
+def is_created(connection: sa.Connection, where: str) -> bool:
     """False for an empty database; BadInput for a damaged one, another program's, or another schema version."""
     try:
-        if not inspect(connection).has_table("schema_version"):
+        if not sa.inspect(connection).has_table("schema_version"):
             return False
-        versions = list(connection.execute(select(version.c.version)).scalars())
+        versions = list(connection.execute(sa.select(version.c.version)).scalars())
     except DatabaseError as error:
         raise BadInput(f"{where} is not a store: {error.orig}") from None
     if len(versions) != 1:
