@@ -29,15 +29,15 @@ def set_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the records of a run (the newest, if nothing else is said)."""
+    """Name the records of a run (the newest run by default)."""
     from tare.commands.records import name_baseline
     from tare.report.numbers import several
 
-    found, replaced = name_baseline(name, selector, store)
+    records, replaced = name_baseline(name, selector, store)
     if as_json:
-        print_json({"baseline": name, "replaced": replaced, "records": [record.id for record in found]})
+        print_json({"baseline": name, "replaced": replaced, "records": [record.id for record in records]})
     else:
-        typer.echo(f"{'replaced' if replaced else 'set'} baseline {name}: {several(len(found), 'record')}")
+        typer.echo(f"{'replaced' if replaced else 'set'} baseline {name}: {several(len(records), 'record')}")
 
 
 @app.command("list")
@@ -47,11 +47,11 @@ def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
     from tare.report.lists import list_view
     from tare.report.terminal import make_console
 
-    entries = [one._asdict() for one in all_baselines(store)]
+    entries = [baseline._asdict() for baseline in all_baselines(store)]
     if as_json:
         print_json(entries)
     else:
-        make_console().print(list_view(entries, ("name", "created", "records")))
+        make_console(whole_lines=True).print(list_view(entries, ("name", "created", "records")))
 
 
 @app.command("show")
@@ -73,7 +73,7 @@ def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = Fa
 
 @app.command("remove")
 def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Forget a name; its records stay in the store."""
+    """Remove a name; its records stay in the store."""
     from tare.commands.records import forget_baseline
 
     forget_baseline(name, store)

@@ -58,8 +58,8 @@ def _show_workload(names: list[str], as_json: bool) -> None:
 
     if len(names) != 1:
         raise BadInput("name one workload: tare show workload NAME")
-    found = describe_workload(names[0])
+    workload = describe_workload(names[0])
     if as_json:
-        print_json(found)
+        print_json(workload)
     else:
-        make_console().print(workload_view(found))
+        make_console().print(workload_view(workload))

@@ -61,7 +61,9 @@ class Query(NamedTuple):
 
 def parse_query(terms: Sequence[str]) -> Query:
     """BadInput for a value that its field cannot have."""
-    words, fields, other_fields = [], [], []
+    words: list[str] = []
+    fields: list[tuple[str, tuple[str | int, ...]]] = []
+    other_fields: list[tuple[str, str]] = []
     for term in terms:
         if not term.isprintable():
             # No record contains such a text, and a lone surrogate cannot be sent to a database.
