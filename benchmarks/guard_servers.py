@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.cases.plan import expand_plan, make_plan
-from tare.commands.run import preload_of
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import Executor
+from tare.execute.preload import preload_of_plan
 from tare.execute.session import open_executor
 from tare.guard.metrics import METRICS
 from tare.records.record import Round
@@ -61,7 +61,7 @@ def main() -> int:
     options = Options(rounds=args.rounds, budget=ROUND_BUDGET_S * args.rounds, parity=False)
     with contextlib.ExitStack() as stack:
         servers = [
-            stack.enter_context(open_executor("fork", preload=preload_of(plan))) for _ in range(args.servers)
+            stack.enter_context(open_executor("fork", preload=preload_of_plan(plan))) for _ in range(args.servers)
         ]
         probed = [server.probe() for server in servers]
         cases = expand_plan(plan, LocalCatalogue(probed[0])).cases

@@ -20,9 +20,9 @@ import time
 from multiprocessing import Pool
 from pathlib import Path
 
-from tare.commands.run import preload_for
 from tare.commands.traces import profile_case
 from tare.errors import TareError
+from tare.execute.preload import preload_of_cases
 from tare.execute.session import open_executor
 from tare.records.codec import read_records
 from tare.records.environment import Environment
@@ -50,7 +50,7 @@ def trace_of(folder: Path, record: Record) -> Path:
 
 def profile(records: list[Record], folder: Path, seconds: float) -> None:
     began = time.monotonic()
-    with open_executor("fork", preload=preload_for([one.case for one in records])) as executor:
+    with open_executor("fork", preload=preload_of_cases([one.case for one in records])) as executor:
         here = executor.probe().environment
         for record in records:
             if time.monotonic() - began > seconds:

@@ -30,11 +30,11 @@ def failures(found: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("warm", [(), ("--warm", "2")])
-def test_frames_says_of_each_rung_what_failed_and_counts_the_others(home: Path, warm: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_frames_says_of_each_rung_what_failed_and_counts_the_others(home: Path, jobs: tuple[str, ...]) -> None:
     rungs = "planted_absent,planted_refusing,planted_silent,planted_babbling,eager"
     done = planted_tare(
-        home, "frames", "mlp", "--rung", rungs, "--device", "cpu", "--json", *warm, TARE_PLUGINS=PLUGINS
+        home, "frames", "mlp", "--rung", rungs, "--device", "cpu", "--json", *jobs, TARE_PLUGINS=PLUGINS
     )
     assert done.returncode == 1, done.stderr
     depths = json.loads(done.stdout)["depths"]

@@ -12,7 +12,7 @@ from ceilings import plant_peaks
 from commandline import tare
 
 from tare.cases.case import Case
-from tare.commands.recorded import comparable_records, count_taken
+from tare.commands.recorded import comparable_records, count_reused
 from tare.records.record import Record
 from tare.report.overview import ReusedRecords, reused_line
 from tare.store.database import Store
@@ -76,16 +76,16 @@ def test_what_a_check_measured_beside_its_run_is_not_taken(store: Store) -> None
 def test_how_many_and_how_old() -> None:
     now = datetime.fromisoformat("2026-07-06T00:00:00+00:00")
     records = [stored("a", "05"), stored("b", "03", failure=make_failure())]
-    found = count_taken(records, 4, now)
+    found = count_reused(records, 4, now)
     assert found == ReusedRecords(taken=2, planned=4, failed=1, oldest=records[1].created, oldest_age_s=3 * 86_400)
     line = "2 of 4 cases taken from the store; the oldest was measured 3 days ago; 1 failure among them"
     assert reused_line(found) == line
 
 
 def test_none_taken_and_an_age_that_nobody_knows() -> None:
-    assert reused_line(count_taken([], 1)) == "0 of 1 case taken from the store"
+    assert reused_line(count_reused([], 1)) == "0 of 1 case taken from the store"
     for odd in ("yesterday", "2026-07-01T00:00:00"):
-        found = count_taken([make_record(created=odd)], 1)
+        found = count_reused([make_record(created=odd)], 1)
         assert found.oldest_age_s is None
         assert reused_line(found).endswith(f"measured {odd}")
 

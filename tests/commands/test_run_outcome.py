@@ -3,7 +3,7 @@
 import pytest
 from builders import make_case, make_failure, make_record
 
-from tare.commands.run import Outcome
+from tare.commands.run import RunResult
 from tare.records.record import Record
 from tare.report.ladder import make_ladders
 
@@ -18,7 +18,7 @@ def ended(rung: str, cause: str | None) -> Record:
 )
 def test_a_rung_that_cannot_run_the_workload_is_no_failure_of_the_run(cause: str | None, code: int) -> None:
     records = [ended("eager", None), ended("vendor", cause)]
-    outcome = Outcome("run", "store", records, [], {}, planned=2)
+    outcome = RunResult("run", "store", records, [], {}, planned=2)
     assert outcome.exit_code == code
 
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.batch_search import LARGEST, found_before, search_batch, search_options, searching
+from tare.execute.batch_search import (
+    LARGEST,
+    choose_searching_case,
+    find_earlier_search,
+    search_batch,
+    search_options,
+)
 from tare.records.figures import throughput
 from tare.records.record import BatchSearch, Cause, Round
 
@@ -97,8 +103,8 @@ def test_the_choice_is_never_far_from_the_best_tried(rates: list[float], cause: 
 
 def test_eager_searches_for_its_ladder() -> None:
     ladder = [make_case(rung=rung) for rung in ("compile", "eager")]
-    assert searching(ladder).rung == "eager"
-    assert searching(ladder[:1]).rung == "compile"
+    assert choose_searching_case(ladder).rung == "eager"
+    assert choose_searching_case(ladder[:1]).rung == "compile"
 
 
 def test_points_are_short_and_prove_nothing() -> None:
@@ -110,5 +116,5 @@ def test_points_are_short_and_prove_nothing() -> None:
 def test_a_resumed_run_finds_its_search_again() -> None:
     done = search(lambda batch: 1e6 * min(batch, 16))
     records = [make_record(make_case(batch=16, rung="compile")), make_record(make_case(batch=16), search=done)]
-    assert found_before(make_case(batch=1, rung="compile"), records) == done
-    assert found_before(make_case(batch=1, mode="train"), records) is None
+    assert find_earlier_search(make_case(batch=1, rung="compile"), records) == done
+    assert find_earlier_search(make_case(batch=1, mode="train"), records) is None

@@ -7,7 +7,8 @@ from builders import make_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.execute.schedule import ladders, reference_case, schedule
+from tare.execute.runner import ladders, schedule
+from tare.protocol.jobs import reference_case
 
 RUNGS = ("eager", "torchscript", "compile")
 

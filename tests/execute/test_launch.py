@@ -15,10 +15,10 @@ import pytest
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.launch import ForkLauncher, SpawnLauncher
-from tare.execute.session import renew_together
-from tare.execute.supervise import Watchman, supervise
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import ForkLauncher, SpawnLauncher, make_launcher
+from tare.execute.session import renew_launchers
+from tare.execute.supervise import Supervision, supervise
 from tare.protocol.jobs import ProbeJob
 from tare.protocol.messages import Done, Prepared
 from tare.rungs.native.rung import NativeRung
@@ -78,7 +78,7 @@ def test_a_round_in_a_fresh_process(isolation: str, home: Path) -> None:
 
 
 def test_the_server_has_torch_and_has_touched_no_device_and_has_one_thread(fork: ForkLauncher) -> None:
-    ending = supervise(fork.launch(ProbeJob()), Watchman(120))
+    ending = supervise(fork.launch(ProbeJob()), Supervision(120))
     assert isinstance(ending.messages[-1], Done)
     assert fork._server is not None
     server = Path(f"/proc/{fork._server.pid}")
@@ -115,7 +115,7 @@ def test_a_module_that_wakes_the_driver_of_the_gpu_is_left_to_the_workers(tmp_pa
         (tmp_path / f"{name}.py").write_text(text.format(library=str(library)))
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     with contextlib.closing(ForkLauncher(tuple(MODULES), variables={"PYTHONPATH": path})) as launcher:
-        ending = supervise(launcher.launch(ProbeJob()), Watchman(120))
+        ending = supervise(launcher.launch(ProbeJob()), Supervision(120))
         assert isinstance(ending.messages[-1], Done)
         assert launcher._server is not None
         command = Path(f"/proc/{launcher._server.pid}/cmdline").read_text().split("\0")
@@ -124,14 +124,14 @@ def test_a_module_that_wakes_the_driver_of_the_gpu_is_left_to_the_workers(tmp_pa
 
 def test_a_server_that_dies_while_it_starts_a_worker_is_replaced() -> None:
     with contextlib.closing(ForkLauncher()) as launcher:
-        supervise(launcher.launch(ProbeJob()), Watchman(120))
+        supervise(launcher.launch(ProbeJob()), Supervision(120))
         first = launcher._server
         assert first is not None
         # It takes the request, for it cannot answer, and dies.
         first.send_signal(signal.SIGSTOP)
         killer = threading.Timer(0.5, first.kill)
         killer.start()
-        ending = supervise(launcher.launch(ProbeJob()), Watchman(120))
+        ending = supervise(launcher.launch(ProbeJob()), Supervision(120))
         killer.join()
         assert isinstance(ending.messages[-1], Done)
         assert launcher._server is not None
@@ -139,7 +139,7 @@ def test_a_server_that_dies_while_it_starts_a_worker_is_replaced() -> None:
 
 
 def test_every_job_has_a_process_of_its_own(fork: ForkLauncher) -> None:
-    pids = [supervise(fork.launch(ProbeJob()), Watchman(120)).pid for _ in range(3)]
+    pids = [supervise(fork.launch(ProbeJob()), Supervision(120)).pid for _ in range(3)]
     assert len({*pids, os.getpid()}) == 4
 
 
@@ -238,7 +238,7 @@ def test_what_a_worker_started_ends_with_it(home: Path, tmp_path: Path) -> None:
 
 def test_a_renewed_server_is_another_process_and_the_old_one_has_ended() -> None:
     with contextlib.closing(ForkLauncher()) as launcher:
-        supervise(launcher.launch(ProbeJob()), Watchman(120))
+        supervise(launcher.launch(ProbeJob()), Supervision(120))
         first = launcher._server
         assert first is not None
         launcher.renew()
@@ -247,7 +247,7 @@ def test_a_renewed_server_is_another_process_and_the_old_one_has_ended() -> None
         second = launcher._server
         assert second is not None
         assert second.pid != first.pid
-        ending = supervise(launcher.launch(ProbeJob()), Watchman(120))
+        ending = supervise(launcher.launch(ProbeJob()), Supervision(120))
         assert isinstance(ending.messages[-1], Done)
         assert launcher._server is second, "the server that was renewed is the one that serves"
 
@@ -272,7 +272,7 @@ def test_executors_are_renewed_together(home: Path) -> None:
             stack.callback(executor.close)
         servers = []
         for _ in range(2):
-            renew_together(executors, ())
+            renew_launchers(executors, ())
             servers += [executor.launcher._server for executor in executors]  # type: ignore[attr-defined]
         assert len({server.pid for server in servers}) == 4
         assert [server.poll() is None for server in servers] == [False, False, True, True]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from children import finish, start
 
-from tare.execute.oom import OomKills, OomWatch
+from tare.execute.oom import OomCounter, OomKills
 
 PID = 77
 # What /proc says of a process, and the file that counts for it: version 2; version 1 beside an empty version 2.
@@ -33,7 +33,7 @@ def test_a_group_s_own_count_is_told_from_the_machine_s(tmp_path: Path, layout: 
     membership = write(tmp_path / "proc" / str(PID) / "cgroup", groups)
     write(tmp_path / "proc" / "vmstat", "pgfault 1\noom_kill 5\n")
     counter = write(tmp_path / "groups" / name, text.format(2))
-    watch = OomWatch(PID, tmp_path / "proc", tmp_path / "groups")
+    watch = OomCounter(PID, tmp_path / "proc", tmp_path / "groups")
     assert watch.kills() == OomKills(0, 0)
     write(tmp_path / "proc" / "vmstat", "pgfault 1\noom_kill 6\n")
     assert watch.kills() == OomKills(0, 1), "somebody else's"
@@ -45,10 +45,10 @@ def test_a_group_s_own_count_is_told_from_the_machine_s(tmp_path: Path, layout: 
 
 def test_where_no_group_counts_only_the_machine_s_is_known(tmp_path: Path) -> None:
     write(tmp_path / "vmstat", "oom_kill 5\n")
-    watch = OomWatch(PID, tmp_path, tmp_path)
+    watch = OomCounter(PID, tmp_path, tmp_path)
     write(tmp_path / "vmstat", "oom_kill 6\n")
     assert watch.kills() == OomKills(None, 1)
-    assert OomWatch(PID, tmp_path / "none", tmp_path / "none").kills() == OomKills(None, 0)
+    assert OomCounter(PID, tmp_path / "none", tmp_path / "none").kills() == OomKills(None, 0)
 
 
 HOG = """
@@ -57,10 +57,10 @@ from pathlib import Path
 from tare.execute.launch import SpawnLauncher
 from tare.protocol.jobs import ProbeJob
 from tare.execute.rounds import failure_of
-from tare.execute.supervise import Watchman, supervise
+from tare.execute.supervise import Supervision, supervise
 (Path(sys.argv[1]) / "cgroup.procs").write_text(str(os.getpid()))
 hog = "import os; open('/proc/self/oom_score_adj', 'w').write('1000'); held = bytearray(os.urandom(1 << 20)) * 600"
-ending = supervise(SpawnLauncher((sys.executable, "-c", hog)).launch(ProbeJob()), Watchman(120))
+ending = supervise(SpawnLauncher((sys.executable, "-c", hog)).launch(ProbeJob()), Supervision(120))
 print(ending.oom_kills.own, failure_of(ending, 120).message)
 """
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tare.execute.preload import BEHIND, DYNAMO, EXPORT, preload
+from tare.execute.preload import DYNAMO, EXPORT, LAZY_MODULES, preload
 
 HERE = ["cpu"]
 
 
 def test_packages_come_with_the_modules_behind_them() -> None:
     modules = preload(["hf_Bert", "resnet50", "mlp"], ["infer"], ["eager"], HERE)
-    assert {"torchvision", "transformers", *BEHIND["transformers"], "tare.workloads.resnet"} <= set(modules)
+    assert {"torchvision", "transformers", *LAZY_MODULES["transformers"], "tare.workloads.resnet"} <= set(modules)
     assert DYNAMO not in modules
 
 

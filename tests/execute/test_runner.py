@@ -9,7 +9,7 @@ from checking import Kept
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.runner import Side, make_record, run_cases
+from tare.execute.runner import Target, make_record, run_cases
 from tare.records.record import Parity, Record, Round
 
 A, B, C = (make_case(rung=rung) for rung in ("eager", "torchscript", "compile"))
@@ -47,7 +47,7 @@ class Stage(Kept):
         self.events.append(f"record {record.case.rung}")
 
     def go(self, *cases: Case, rounds: int = 2, fail_fast: bool = False) -> list[Record]:
-        return run_cases(cases, Options(rounds=rounds), Side(self, ENVIRONMENT, self), self, fail_fast)
+        return run_cases(cases, Options(rounds=rounds), Target(self, ENVIRONMENT, self), self, fail_fast)
 
     def only(self, what: str) -> list[str]:
         return [event.removeprefix(what + " ") for event in self.events if event.startswith(what)]

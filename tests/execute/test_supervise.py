@@ -18,13 +18,13 @@ import sys
 from tare.protocol.jobs import ProbeJob
 from tare.execute.launch import SpawnLauncher
 from tare.execute.rounds import failure_of
-from tare.execute.supervise import Watchman, supervise
+from tare.execute.supervise import Supervision, supervise
 told = []
 def tell():
     if not told:
         told.append(print("watching", flush=True))
 process = SpawnLauncher(("sh", "-c", sys.argv[1])).launch(ProbeJob())
-failure = failure_of(supervise(process, Watchman({TIMEOUT_S}, on_tick=tell)), {TIMEOUT_S})
+failure = failure_of(supervise(process, Supervision({TIMEOUT_S}, on_tick=tell)), {TIMEOUT_S})
 print(failure and failure.cause)
 """
 WORKER = """

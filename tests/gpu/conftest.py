@@ -7,9 +7,9 @@ import pytest
 import torch
 from side_by_side import own_home
 
-from tare.execute.executor import make_launcher
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import make_launcher
 from tare.execute.preload import DYNAMO, EXPORT
-from tare.execute.tasks import ErrandExecutor
 
 HERE = Path(__file__).parent
 
@@ -29,10 +29,10 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def executor(_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
+def executor(_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
     """One fork server a process, and every reference and every export made once in it."""
     launcher = make_launcher("fork", ("torchvision", "sklearn", DYNAMO, EXPORT))
-    made = ErrandExecutor(launcher, tmp_path_factory.mktemp("scratch"))
+    made = LocalExecutor(launcher, tmp_path_factory.mktemp("scratch"))
     made.probe()
     yield made
     made.close()

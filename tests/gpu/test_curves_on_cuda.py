@@ -8,7 +8,8 @@ from curves import STEPS, native_cases, training_case
 
 from tare.cases.case import Case, Precision
 from tare.cases.options import Options
-from tare.execute.tasks import ErrandExecutor
+from tare.execute.curves import follow_curve
+from tare.execute.executor import LocalExecutor
 
 pytest.importorskip("sklearn")
 OPTIONS = Options(rounds=1, timeout=600)
@@ -16,8 +17,8 @@ OPTIONS = Options(rounds=1, timeout=600)
 DECIDED = {"resnet50": 5}
 
 
-def follow(executor: ErrandExecutor, case: Case) -> None:
-    curve = executor.follow_curve(case, "digits", STEPS, OPTIONS)
+def follow(executor: LocalExecutor, case: Case) -> None:
+    curve = follow_curve(executor, case, "digits", STEPS, OPTIONS)
     assert curve.failure is None, curve.failure
     assert len(curve.losses) == STEPS
     assert curve.parity.status == "same", curve.parity
@@ -30,16 +31,16 @@ def follow(executor: ErrandExecutor, case: Case) -> None:
     sorted(native_cases(device="cuda"), key=attrgetter("workload")),
     ids=lambda case: f"{case.rung}-{case.workload}",
 )
-def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -> None:
+def test_the_losses_are_those_of_float64(executor: LocalExecutor, case: Case) -> None:
     follow(executor, case)
 
 
 @pytest.mark.parametrize("rung", ["libtorch", "vendor:graph"])
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "amp-bf16"])
-def test_low_precision(executor: ErrandExecutor, precision: Precision, rung: str) -> None:
+def test_low_precision(executor: LocalExecutor, precision: Precision, rung: str) -> None:
     follow(executor, training_case("mnist_cnn", rung, device="cuda", precision=precision))
 
 
 @pytest.mark.parametrize("rung", ["eager", "compile", "compile:reduce-overhead", "cudagraph"])
-def test_rungs_in_python(executor: ErrandExecutor, rung: str) -> None:
+def test_rungs_in_python(executor: LocalExecutor, rung: str) -> None:
     follow(executor, training_case("mnist_cnn", rung, device="cuda"))

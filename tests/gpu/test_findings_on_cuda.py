@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from inefficiencies import INEFFICIENCIES, Inefficiency
 from record_inefficiencies import averages, gross_ns, profiled
-from tare.execute.executor import LocalExecutor
 from torch_table import assert_same_table
 
+from tare.execute.executor import LocalExecutor
 from tare.execute.peaks import measure_peaks
 from tare.findings.context import Context
 from tare.findings.finding import Finding, all_rules, find

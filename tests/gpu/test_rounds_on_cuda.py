@@ -9,8 +9,8 @@ from proof import make
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import LocalExecutor, make_launcher
-from tare.execute.warm_caches import warm
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import make_launcher
 from tare.records.figures import round_median
 from tare.records.record import Round
 from tare.workloads import get_workload
@@ -96,19 +96,6 @@ def test_the_machine_was_watched(done: Round) -> None:
     assert step is not None
     # Energy over time is power: between a tenth of a GPU at rest and the largest there is.
     assert 10 < seen.energy_j_per_step / step.mid < 2000
-
-
-def test_what_was_compiled_ahead_is_found_again_and_tuned_anew(executor: LocalExecutor) -> None:
-    case = make("mnist_cnn", "compile", "train", device="cuda")
-    # The compiled step, and what it is compared with.
-    assert warm([case], executor, msgspec.structs.replace(OPTIONS, warm=2)) == 2
-    tuned = [path for path in executor.cache_of(case).rglob("*.best_config") if path.is_file()]
-    assert not tuned, "variants of kernels were chosen beside other cases"
-    done = executor.run_round(case, 0, OPTIONS, check=True)
-    assert done.failure is None
-    assert done.cache == "warm"
-    assert done.parity is not None
-    assert done.parity.status == "same"
 
 
 def test_out_of_device_memory_is_its_own_cause_and_the_next_case_runs(executor: LocalExecutor) -> None:

@@ -1,4 +1,4 @@
-"""What a log is told of a long run: how far it is, in numbers that are right, and not too often."""
+"""What a log and a terminal show of a run while it is measured."""
 
 import re
 from pathlib import Path
@@ -7,13 +7,15 @@ import pytest
 from builders import make_case, make_record, make_round
 from checking import CASES, ROUNDS, Setting, flat, slow_first
 
-from tare.report.progress import QUIET_S, Progress
+from tare.records.record import Parity
+from tare.report.progress import QUIET_S, STAGE_S, Progress
+from tare.report.terminal import plain_text
 
 COUNT = re.compile(r"(\d+) of (\d+) rounds; .* (\d+)/(\d+)")
 
 
 class Clock:
-    """Seconds that pass only where a test says so."""
+    """A clock that only a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -27,44 +29,78 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_log_hears_nothing_of_a_short_run_but_its_records(
+def test_a_log_hears_of_records_and_of_stages_that_take_long(
     capsys: pytest.CaptureFixture[str], clock: Clock
 ) -> None:
     case = make_case()
     with Progress(True, clock) as progress:
-        progress.stage("looking at this machine")
-        progress.starts(case, 0)
+        progress.stage_changed("looking at this machine")
+        progress.stage_changed("computing the float64 reference")
+        progress.round_started(case, 0)
+        progress.stage_changed("compiling: seconds to minutes")
+        progress.stage_changed("compiling: seconds to minutes")
         clock.now += QUIET_S - 1
-        progress.stage("measuring")
-        progress.records(make_record(case=case))
-        clock.now += QUIET_S - 1
-        progress.stage("a line came less than so long ago")
-    assert capsys.readouterr().err == f"{case.key} ok\n"
+        progress.stage_changed("sample")
+        progress.record_finished(make_record(case=case))
+        progress.stage_changed("less than three seconds after a line")
+        clock.now += STAGE_S
+        progress.stage_changed("computing the float64 reference")
+    name = f"mlp eager infer b{case.batch}"
+    assert capsys.readouterr().err.splitlines() == [
+        "looking at this machine",
+        f"{name} 1/1 compiling: seconds to minutes",
+        f"{name}: 1.00 ±0.02 ms",
+        f"{name} 1/1 computing the float64 reference",
+    ]
 
 
-def test_a_log_hears_where_a_long_run_is(capsys: pytest.CaptureFixture[str], clock: Clock, tmp_path: Path) -> None:
-    case, other = make_case(rung="eager"), make_case(rung="compile")
+def test_a_log_hears_where_a_long_run_is_and_the_first_figure_of_each_rung(
+    capsys: pytest.CaptureFixture[str], clock: Clock, tmp_path: Path
+) -> None:
+    eager, compiled = make_case(rung="eager"), make_case(rung="compile")
     known = Setting(tmp_path, flat, None).sides("first")[0].journal
-    known.add_round(other, make_round(0))
+    known.add_round(eager, make_round(0, 1e-3))
     with Progress(True, clock) as progress:
+        progress.planned({eager: 3, compiled: 3}, [known])
+        progress.round_started(compiled, 0)
+        progress.round_finished(compiled, make_round(0, 0.5e-3))
         clock.now += QUIET_S
-        progress.stage("looking at this machine")
-        progress.plans({case: 3, other: 3}, [known])
-        progress.starts(case, 0)
-        progress.ends(case, make_round(0))
-        clock.now += QUIET_S
-        progress.starts(case, 1)
-        progress.stage("building the native rungs, once")
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "looking at this machine"
-    assert said[1:] == [f"2 of 6 rounds; {case.workload} eager infer b{case.batch} 2/3"]
+        progress.round_started(compiled, 1)
+        progress.stage_changed("sample")
+        progress.round_finished(compiled, make_round(1, 0.5e-3))
+        different = Parity(status="different", error=0.5, tolerance=1e-4, worst="output/0", compared=1)
+        progress.round_finished(compiled, make_round(2, 0.5e-3, parity=different))
+        steps = (0.5e-3, 0.5e-3, 0.5e-3)
+        progress.record_finished(make_record(compiled, steps_s=steps))
+    assert capsys.readouterr().err.splitlines() == [
+        "compile: 500 µs, 2.0x eager, 1 of 3 rounds",
+        f"2 of 6 rounds; mlp compile infer b{compiled.batch} 2/3",
+        "compile: 500 ±0 µs, DIFFERENT",
+    ]
+
+
+def test_a_terminal_shows_the_ladder_as_it_grows(clock: Clock, tmp_path: Path) -> None:
+    eager, compiled, other = make_case(rung="eager"), make_case(rung="compile"), make_case(batch=1)
+    journal = Setting(tmp_path, flat, None).sides("first")[0].journal
+    progress = Progress(True, clock)
+    progress.planned({eager: 2, compiled: 2, other: 2}, [journal])
+    progress.round_started(eager, 0)
+    progress.round_finished(eager, make_round(0, 1e-3))
+    progress.round_started(compiled, 0)
+    text = plain_text(progress.view())
+    assert [line.split() for line in text.splitlines()[1:4]] == [
+        ["rung", "gross", "x", "eager", "rounds"],
+        ["eager", "1.0", "ms", "1.00x", "1", "of", "2"],
+        ["compile", "-", "0", "of", "2"],
+    ]
+    assert "mlp compile infer b32 1/2" in text
 
 
 def test_what_is_not_shown_is_not_said(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
     with Progress(False, clock) as progress:
         clock.now += QUIET_S
-        progress.stage("looking at this machine")
-        progress.records(make_record())
+        progress.stage_changed("looking at this machine")
+        progress.record_finished(make_record())
     assert capsys.readouterr().err == ""
 
 

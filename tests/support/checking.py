@@ -11,7 +11,7 @@ from builders import ENVIRONMENT, make_case, make_failure, make_round
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.runner import Known, Listener, Side
+from tare.execute.runner import Journal, Listener, Target
 from tare.guard.changes import Report
 from tare.guard.check import Check, Rules
 from tare.guard.metrics import METRICS, get_metric
@@ -26,10 +26,11 @@ StepS = Callable[[Case, int], float]
 
 
 class Silent:
-    def plans(self, rounds: Mapping[Case, int], sides: Sequence[Known]) -> None: ...
-    def starts(self, case: Case, index: int) -> None: ...
-    def ends(self, case: Case, done: Round) -> None: ...
-    def records(self, record: Record) -> None: ...
+    def planned(self, rounds: Mapping[Case, int], journals: Sequence[Journal]) -> None: ...
+    def round_started(self, case: Case, index: int) -> None: ...
+    def stage_changed(self, stage: str) -> None: ...
+    def round_finished(self, case: Case, round_: Round) -> None: ...
+    def record_finished(self, record: Record) -> None: ...
 
 
 @dataclass
@@ -95,11 +96,11 @@ class Setting:
     def limit(self, document: dict[str, Any]) -> None:
         self._rules = self._rules._replace(thresholds=make_thresholds(document, "test"))
 
-    def sides(self, stage: str) -> list[Side[Executor]]:
+    def sides(self, stage: str) -> list[Target[Executor]]:
         self.stages.append(stage)
         if stage not in self._journals:
             self._journals[stage] = [begin(self.store, stage, stage, []) for _ in self._executors]
-        return [Side(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
+        return [Target(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
 
     def run(
         self, stored: list[Record] | None = None, rounds: int = ROUNDS, cases: Sequence[Case] = CASES

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.call_stacks import Depth, count_frames
-from tare.execute.executor import make_launcher
-from tare.execute.tasks import ErrandExecutor
+from tare.execute.call_stacks import count_frames
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import make_launcher
+from tare.records.call_depth import CallDepth, Stack
 from tare.rungs.native.build import SOURCES, compiler
-from tare.trace.call_stack import Stack
 
 OPTIONS = Options(rounds=1, timeout=600)
 
 
 def build_counter(folder: Path) -> Path:
     library = folder / "libtare-frames.so"
-    sources = [str(SOURCES / "frames" / name) for name in ("hooks.cpp", "trap.cpp", "capture.cpp")]
+    sources = [str(SOURCES / "native" / "frames" / name) for name in ("hooks.cpp", "trap.cpp", "capture.cpp")]
     run_compiler(
         "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Werror", *sources, "-ldl", "-o", str(library)
     )
@@ -35,14 +35,14 @@ class StackCounter:
 
     def __init__(self, folder: Path) -> None:
         self.library = str(build_counter(folder))
-        self.executor = ErrandExecutor(make_launcher("spawn"), folder / "scratch")
+        self.executor = LocalExecutor(make_launcher("spawn"), folder / "scratch")
 
-    def depth(self, case: Case) -> Depth:
+    def depth(self, case: Case) -> CallDepth:
         [found] = self.depths([case])
         return found
 
-    def depths(self, cases: list[Case], options: Options = OPTIONS) -> list[Depth]:
-        found: list[Depth] = []
+    def depths(self, cases: list[Case], options: Options = OPTIONS) -> list[CallDepth]:
+        found: list[CallDepth] = []
         count_frames(self.executor, cases, self.library, options, found.append)
         return found
 
@@ -53,7 +53,7 @@ class StackCounter:
         self.executor.close()
 
 
-def stack_of(depth: Depth) -> Stack:
+def stack_of(depth: CallDepth) -> Stack:
     assert depth.failure is None, depth.failure
-    assert depth.stack is not None, depth.blind
+    assert depth.stack is not None, depth.unwatched
     return depth.stack

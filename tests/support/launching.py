@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from commandline import planted_environment
 
-from tare.execute.executor import make_launcher
-from tare.execute.launch import Launcher
+from tare.execute.launch import Launcher, make_launcher
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from builders import make_case
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.launch import make_launcher
-from tare.execute.launch import Launcher
+from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
+from tare.execute.launch import Launcher, make_launcher
 from tare.measure.parity import save_reference
 from tare.protocol.jobs import CurveJob, Job, ReferenceJob
 from tare.records.record import Failure

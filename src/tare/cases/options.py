@@ -27,10 +27,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # What a case is compared with: eager in float64 or, for less than float32, in float32: exact enough there, in
     # half the memory.
     reference: Reference = "float64"
-    # How many cases are prepared at a time before anything is measured; 0: each in its own first round.
-    warm: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
-    # How many cases are prepared at a time to be measured in turn; 0: each is prepared when the last is measured.
-    abreast: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
+    # How many cases are prepared at a time; they are always measured one at a time.
+    jobs: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
 
     @property
     def round_budget(self) -> float:
@@ -38,12 +36,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides a run's figures, and so whether an interrupted run is gone on with."""
+        """What decides a run's figures, and so whether --resume continues an interrupted run."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        del fields["warm"], fields["abreast"]
-        # As runs were marked before there was a choice.
-        if self.reference == "float64":
-            del fields["reference"]
+        del fields["jobs"]
         return fields
 
 

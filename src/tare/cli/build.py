@@ -15,9 +15,9 @@ def build(as_json: JsonOption = False) -> None:
 
     It takes a minute or two. The results are cached.
     """
-    from tare.commands.run import terminable
     from tare.report.terminal import make_console
     from tare.rungs.native.build import COMPONENTS, build_all, missing_tools
+    from tare.system.processes import interruptible
 
     lacking = {component: missing_tools(component) for component in COMPONENTS}
     if lacking["torch"]:
@@ -25,7 +25,7 @@ def build(as_json: JsonOption = False) -> None:
         raise TareError(f"cannot build the native rungs: {lacking['torch']} is missing ({remedy})")
     began = time.monotonic()
     possible = [component for component in COMPONENTS if not lacking[component]]
-    with make_console(stderr=True).status("building the native rungs"), terminable():
+    with make_console(stderr=True).status("building the native rungs"), interruptible():
         built = build_all(possible, os.cpu_count() or 1)
     folders = {component: str(made) for component, made in built.items() if isinstance(made, Path)}
     failed = {component: str(made) for component, made in built.items() if isinstance(made, TareError)}

@@ -1,4 +1,4 @@
-"""tare frames: how deep the vendor library lies under each rung, and what that costs."""
+"""tare frames: the call depth from the user's call to the vendor library, and what a call costs."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ from tare.cli.options import (
 from tare.errors import Interrupted
 
 if TYPE_CHECKING:
-    from tare.commands.frames import Frames
+    from tare.commands.frames import FrameCounts
 
 
 def frames(
@@ -39,45 +39,44 @@ def frames(
     rounds: Annotated[int | None, typer.Option(help="Fresh processes per timed case (default 3).")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds of sampling per timed case (default 12).")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a worker is killed.")] = None,
-    warm: Annotated[
-        int | None, typer.Option(help="Compile and count this many rungs at a time (default: one).")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Compile and count this many rungs at a time (1).")] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Count the frames between a call and the vendor library.
+    """Count the call depth between your call and the vendor library.
 
-    From the user's call to the first convolution (or matrix product) of the vendor library, on every rung.
+    On every rung, the stack frames from the user's call to the first convolution (or matrix product) of the vendor
+    library.
     """
     from tare.cases.options import make_options
-    from tare.commands.frames import study
+    from tare.commands.frames import count_call_depths
     from tare.report.terminal import make_console
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, size=size, layout=layout
     )
-    options = make_options(given(rounds=rounds, budget=budget, timeout=timeout, warm=warm), "the command line")
+    options = make_options(given(rounds=rounds, budget=budget, timeout=timeout, jobs=jobs), "the command line")
     with make_console(stderr=True).status("") as status:
-        found = study(workload, grid, options, cost, status.update)
+        counts = count_call_depths(workload, grid, options, cost, status.update)
     if as_json:
-        print_json(found)
+        print_json(counts)
     else:
-        _show(found, stack)
-    if found.interrupted:
+        _show(counts, stack)
+    if counts.interrupted:
         raise Interrupted("the rungs that were ready are shown, and the others are missing")
-    return found.exit_code
+    return counts.exit_code
 
 
-def _show(found: "Frames", stack: bool) -> None:
+def _show(counts: "FrameCounts", stack: bool) -> None:
     from tare.report.frames import cost_view, depth_view, stack_view
     from tare.report.terminal import make_console, skipped_view
 
     console = make_console()
-    for ladder in found.ladders():
+    for ladder in counts.ladders():
         console.print(depth_view(ladder))
     if stack:
-        for depth in found.depths:
+        for depth in counts.depths:
             console.print(stack_view(depth))
-    if found.cost:
-        console.print(cost_view(found.cost))
-    if found.skipped:
-        console.print(skipped_view(found.skipped))
+    if counts.cost:
+        console.print(cost_view(counts.cost))
+    if counts.skipped:
+        console.print(skipped_view(counts.skipped))

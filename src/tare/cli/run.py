@@ -66,9 +66,8 @@ def run(
     reference: Annotated[
         str | None, typer.Option(help="What to compare with: float64, or float32 for less than that (float64).")
     ] = None,
-    warm: Annotated[int | None, typer.Option(help="Compile this many cases at a time first (default 0).")] = None,
-    abreast: Annotated[
-        int | None, typer.Option(help="Prepare this many cases at a time, measure them in turn (default 0).")
+    jobs: Annotated[
+        int | None, typer.Option(help="Prepare this many cases at a time; measure one at a time (1).")
     ] = None,
     quick: QuickOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where this plan was interrupted.")] = False,
@@ -82,8 +81,8 @@ def run(
 
     Every rung is compared with a float64 reference. Name workloads, groups, or one plan.
     """
-    from tare.commands.dry_run import Foresight
-    from tare.commands.run import Outcome, Session
+    from tare.commands.dry_run import DryRun
+    from tare.commands.run import RunResult, Session
 
     grid = make_table(
         rung=rung, mode=mode, device=device, precision=precision, batch=batch, auto=True, size=size, feed=feed,
@@ -93,7 +92,7 @@ def run(
         plan=_plan(targets, grid | ({"smoke": True} if smoke else {})),
         options=given(
             rounds=rounds, budget=budget, timeout=timeout, width=width, isolation=isolation, parity=parity,
-            reference=reference, warm=warm, abreast=abreast, memory=None if memory is None else memory * 2**20,
+            reference=reference, jobs=jobs, memory=None if memory is None else memory * 2**20,
         ),
         quick=quick,
         store=store,
@@ -101,16 +100,16 @@ def run(
     )  # fmt: skip
     if dry_run and resume:
         raise BadInput("--dry-run does not know what an interrupted run has measured: leave out --resume")
-    outcome: Outcome | Foresight
+    result: RunResult | DryRun
     if dry_run:
-        outcome = session.foresee(recorded)
+        result = session.dry_run(recorded)
     else:
-        outcome = session.run(resume=resume, fail_fast=fail_fast, recorded=recorded)
+        result = session.run(resume=resume, fail_fast=fail_fast, recorded=recorded)
     if as_json:
-        print_json(outcome.document())
+        print_json(result.document())
     else:
-        outcome.render()
-    return outcome.exit_code
+        result.render()
+    return result.exit_code
 
 
 def _plan(targets: list[str], grid: dict[str, Any]) -> Any:

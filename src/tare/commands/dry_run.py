@@ -1,4 +1,4 @@
-"""What a run would measure, said before anything is measured."""
+"""`tare run --dry-run`: what a run would measure."""
 
 from typing import Any
 
@@ -6,23 +6,22 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.execute.schedule import ladders
+from tare.execute.runner import ladders
 from tare.report.numbers import several, stretch
 from tare.report.overview import ReusedRecords, reused_line
 from tare.report.terminal import make_console, planned_view, skipped_view
 
 
-class Foresight(msgspec.Struct):
-    """`searched` are cases whose batch would be found first; `due` of the others have no record that stands for
-    them."""
+class DryRun(msgspec.Struct):
+    """`searched` are cases whose batch would be searched for first; `pending` of the others have no record yet."""
 
     cases: list[Case]
     searched: list[Case]
-    due: int
+    pending: int
     rounds: int
     budget_s: float
     skipped: list[Skip]
-    left_out: dict[str, str]
+    excluded_rungs: dict[str, str]
     recorded: ReusedRecords | None = None
 
     exit_code = 0
@@ -34,16 +33,16 @@ class Foresight(msgspec.Struct):
 
     @property
     def sampling_s(self) -> float:
-        """The most that all cases may sample. Preparing them comes on top, and so does the search for batches."""
-        return (self.due + len(self.searched)) * self.budget_s
+        """The longest sampling time of all cases, without their preparation and the search for batches."""
+        return (self.pending + len(self.searched)) * self.budget_s
 
     def render(self) -> None:
         console = make_console()
-        for cases, batch in ((self.cases, ""), (self.searched, "batch to be found")):
+        for cases, batch in ((self.cases, ""), (self.searched, "batch to be searched")):
             for ladder in ladders(cases):
                 console.print(planned_view(ladder, batch))
-        if self.skipped or self.left_out:
-            console.print(skipped_view(self.skipped, self.left_out))
+        if self.skipped or self.excluded_rungs:
+            console.print(skipped_view(self.skipped, self.excluded_rungs))
         planned = [*self.cases, *self.searched]
         count = f"{several(len(planned), 'case')} in {several(len(ladders(planned)), 'ladder')}"
         if self.recorded:

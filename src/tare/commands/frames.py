@@ -1,5 +1,6 @@
-"""Depths of a workload on its rungs and, if asked for, what a call costs on them. The CLI calls it."""
+"""tare frames: the call depth of a workload on its rungs and, on request, what a call costs on them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -8,22 +9,30 @@ from tare.cases.case import Case
 from tare.cases.grid import Skip, expand
 from tare.cases.options import Options
 from tare.cases.plan import make_plan
-from tare.commands.run import terminable
 from tare.errors import BadInput
-from tare.execute.call_stacks import Depth, build_counter, count_frames
+from tare.execute.call_stacks import build_counter, count_frames
 from tare.execute.catalogue import LocalCatalogue
-from tare.execute.executor import OnStage
-from tare.execute.schedule import ladders
-from tare.execute.session import Workshop, workshop
-from tare.execute.warm_caches import warm
-from tare.trace.call_cost import Cost, Timing
+from tare.execute.executor import LocalExecutor, OnStage
+from tare.execute.parallel import stage_ahead
+from tare.execute.runner import ladders
+from tare.execute.session import PlanSession, open_plan_session
+from tare.records.call_depth import CallCosts, CallDepth, call_cost, compare_costs, slope
+from tare.records.record import Round
+from tare.rungs.native.build import executable
+from tare.system.processes import interruptible
 
+# A chain of tiny convolutions, at two lengths.
 CHAIN = "conv_chain"
+SHORT, LONG = 8, 40
+# Chains of frames that do nothing, about as deep as the rungs: a processor predicts about sixteen returns.
+SHALLOW, DEEP = 5, 55
+# Bare C++ frames are measured like a rung with this name.
+NATIVE_FRAMES, NATIVE_PROGRAM = "descend", "tare-descend"
 
 
-class Frames(msgspec.Struct, kw_only=True):
-    depths: list[Depth]
-    cost: Cost | None = None
+class FrameCounts(msgspec.Struct, kw_only=True):
+    depths: list[CallDepth]
+    cost: CallCosts | None = None
     skipped: list[Skip]
     interrupted: bool = False
 
@@ -31,54 +40,110 @@ class Frames(msgspec.Struct, kw_only=True):
     def exit_code(self) -> int:
         return 1 if any(depth.failure for depth in self.depths) else 0
 
-    def ladders(self) -> list[list[Depth]]:
-        found = {depth.case.key: depth for depth in self.depths}
-        return [[found[case.key] for case in ladder] for ladder in ladders(d.case for d in self.depths)]
+    def ladders(self) -> list[list[CallDepth]]:
+        by_key = {depth.case.key: depth for depth in self.depths}
+        return [[by_key[case.key] for case in ladder] for ladder in ladders(d.case for d in self.depths)]
 
 
-def study(workload: str, grid: dict[str, Any], options: Options, with_cost: bool, on_stage: OnStage) -> Frames:
-    """Ctrl-C and SIGTERM end it early with what has been counted and timed."""
+def count_call_depths(
+    workload: str, grid: dict[str, Any], options: Options, with_cost: bool, on_stage: OnStage
+) -> FrameCounts:
+    """An interruption (Ctrl-C, SIGTERM) returns what has been counted and timed."""
     if with_cost and (grid.get("mode", ["infer"]) != ["infer"] or len(grid.get("device", [])) > 1):
         raise BadInput("--cost times inference on one device")
     plan = make_plan({"grid": [{"workload": [workload], **grid}]}, "the command line", workload)
-    with terminable(), workshop(plan, options.isolation, on_stage) as shop:
-        found = Frames(depths=[], skipped=shop.found.skipped)
-        counter = build_counter(shop.executor)
+    with interruptible(), open_plan_session(plan, options.isolation, on_stage) as session:
+        result = FrameCounts(depths=[], skipped=session.expansion.skipped)
+        counter = build_counter(session.executor)
         try:
-            _count(shop, shop.found.cases, counter, options, found.depths)
+            _count(session, session.expansion.cases, counter, options, result.depths)
             if with_cost:
-                _price(shop, grid, counter, options, found)
+                _time_calls(session, grid, counter, options, result)
         except KeyboardInterrupt:
-            found.interrupted = True
-        return found
+            result.interrupted = True
+        return result
 
 
-def _count(shop: Workshop, cases: list[Case], counter: str, options: Options, depths: list[Depth]) -> None:
-    _warm(shop, cases, options)
+def _count(
+    session: PlanSession, cases: list[Case], counter: str, options: Options, depths: list[CallDepth]
+) -> None:
+    stage_ahead(session.executor, cases, options)
     order = [case.key for case in cases]
     try:
-        count_frames(shop.executor, cases, counter, options, depths.append)
+        count_frames(session.executor, cases, counter, options, depths.append)
     finally:
-        # Side by side, they end as they please.
+        # In parallel they end in any order.
         depths.sort(key=lambda depth: order.index(depth.case.key))
 
 
-def _price(shop: Workshop, grid: dict[str, Any], counter: str, options: Options, found: Frames) -> None:
-    """The chain of calls on the same rungs, counted anew: its depth need not be the workload's. On one thread,
-    because waking others for a convolution of a few hundred numbers is a price of its own."""
+def _time_calls(
+    session: PlanSession, grid: dict[str, Any], counter: str, options: Options, result: FrameCounts
+) -> None:
+    """Counts and times the chain on the same rungs. Its depth may differ from the workload's. It runs on one
+    thread: waking others for a convolution of a few hundred numbers would be a cost of its own."""
     kept = {name: grid[name] for name in ("rung", "device", "precision") if name in grid}
     plan = make_plan({"grid": [{"workload": [CHAIN], "threads": 1, **kept}]}, "the command line", CHAIN)
-    depths: list[Depth] = []
-    _count(shop, expand(plan.grids[0], LocalCatalogue(shop.probed)).cases, counter, options, depths)
-    timing = Timing(depths)
-    _warm(shop, timing.cases, options)
+    depths: list[CallDepth] = []
+    _count(session, expand(plan.grids[0], LocalCatalogue(session.probed)).cases, counter, options, depths)
+    timing = CallTiming(depths)
+    stage_ahead(session.executor, timing.cases, options)
     try:
-        timing.measure(shop.executor, options)
+        timing.measure(session.executor, options)
     finally:
-        found.cost = timing.cost()
+        result.cost = timing.costs()
 
 
-def _warm(shop: Workshop, cases: list[Case], options: Options) -> None:
-    """Without references: counting needs none, and of the chains only one is compared."""
-    if options.warm:
-        warm(cases, shop.executor, msgspec.structs.replace(options, parity=False), shop.executor.say)
+class CallTiming:
+    """Times the chains of `depths` and chains of bare frames, round by round in turn.
+
+    They are timed by the ordinary sampler in fresh processes, without the counter. After an interruption, `costs`
+    uses the rounds that are there.
+    """
+
+    def __init__(self, depths: Iterable[CallDepth]) -> None:
+        self._depths = [depth for depth in depths if depth.failure is None]
+        self.cases = [_chain(depth.case, calls) for depth in self._depths for calls in (SHORT, LONG)]
+        self._bare = [bare(depth) for bare in (_python_frames, _native_frames) for depth in (SHALLOW, DEEP)]
+        self._rounds: dict[str, list[Round]] = {case.key: [] for case in (*self.cases, *self._bare)}
+
+    def measure(self, executor: LocalExecutor, options: Options) -> None:
+        for index in range(options.rounds):
+            for case in (*self.cases, *self._bare):
+                executor.on_stage(f"timing {case.workload} {case.rung} {index + 1}/{options.rounds}")
+                self._rounds[case.key].append(_run_round(executor, case, index, options))
+
+    def costs(self) -> CallCosts:
+        python, native = (
+            slope(self._rounds[bare(SHALLOW).key], self._rounds[bare(DEEP).key], DEEP - SHALLOW)
+            for bare in (_python_frames, _native_frames)
+        )
+        costs = [
+            call_cost(
+                depth,
+                self._rounds[_chain(depth.case, SHORT).key],
+                self._rounds[_chain(depth.case, LONG).key],
+                LONG - SHORT,
+            )
+            for depth in self._depths
+        ]
+        return compare_costs(costs, native, python)
+
+
+def _run_round(executor: LocalExecutor, case: Case, index: int, options: Options) -> Round:
+    if case.rung == NATIVE_FRAMES:
+        return executor.run_program((str(executable(NATIVE_PROGRAM)),), case, index, options)
+    # Parity is checked once per rung.
+    return executor.run_round(case, index, options, check=index == 0 and case.sizes.get("calls") == LONG)
+
+
+def _chain(case: Case, calls: int) -> Case:
+    return msgspec.structs.replace(case, sizes={**case.sizes, "calls": calls})
+
+
+def _python_frames(depth: int) -> Case:
+    return Case(workload="frame_chain", rung="eager", batch=1, sizes={"depth": depth})
+
+
+def _native_frames(depth: int) -> Case:
+    # native/frames/descend.cpp takes its depth as the batch; no workload is involved.
+    return Case(workload="frame_chain", rung=NATIVE_FRAMES, batch=depth)

@@ -26,8 +26,8 @@ def find_peaks(device: str, rounds: int, show_progress: bool) -> Peaks:
 @contextmanager
 def inquiry(show_progress: bool) -> Iterator[tuple[LocalExecutor, Probed, Callable[[str], None]]]:
     """An executor for jobs that are no rounds, what the machine has, and who is told of progress."""
-    with Progress(show_progress) as progress, open_executor("fork", progress.stage) as executor:
-        yield executor, executor.probe(), progress.stage
+    with Progress(show_progress) as progress, open_executor("fork", progress.stage_changed) as executor:
+        yield executor, executor.probe(), progress.stage_changed
 
 
 def measure_and_keep(

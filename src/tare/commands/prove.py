@@ -7,11 +7,11 @@ import msgspec
 from tare.cases.grid import Skip
 from tare.cases.options import Options
 from tare.cases.plan import make_plan
-from tare.commands.run import terminable
 from tare.errors import unknown
+from tare.execute.curves import Curve, follow_curve
 from tare.execute.executor import OnStage
-from tare.execute.session import workshop
-from tare.execute.tasks import Curve
+from tare.execute.session import open_plan_session
+from tare.system.processes import interruptible
 from tare.workloads import get_workload
 from tare.workloads.datasets import SIZES
 
@@ -41,11 +41,11 @@ def prove_curves(
     sizes = {name: value for name, value in SIZES[data].items() if name in get_workload(workload).sizes}
     grid = {"batch": BATCH, **grid, "mode": "train", "size": {**sizes, **grid.get("size", {})}}
     plan = make_plan({"grid": [{"workload": [workload], **grid}]}, "the command line", workload)
-    with terminable(), workshop(plan, options.isolation, on_stage) as shop:
-        proof = Proof(data, steps, [], shop.found.skipped)
+    with interruptible(), open_plan_session(plan, options.isolation, on_stage) as session:
+        proof = Proof(data, steps, [], session.expansion.skipped)
         try:
-            for case in shop.found.cases:
-                proof.curves.append(shop.executor.follow_curve(case, data, steps, options))
+            for case in session.expansion.cases:
+                proof.curves.append(follow_curve(session.executor, case, data, steps, options))
         except KeyboardInterrupt:
             proof.interrupted = True
         return proof

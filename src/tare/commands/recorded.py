@@ -1,4 +1,4 @@
-"""Records of earlier runs that stand for cases of a plan, so that these need not be measured again."""
+"""Records of earlier runs that are used for cases of a plan (--recorded), so that these are not measured again."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,24 +14,24 @@ from tare.store.selection import auxiliary_runs
 
 
 def comparable_records(store: Store, cases: Sequence[Case], environment: Environment) -> list[Record]:
-    """The newest record of every case of these cases' workloads that was measured in an environment like this one,
-    newest first. A failure is a record like any other.
+    """The newest record of every case of these workloads that was measured in the same environment, newest first.
+    A failure is a record like any other.
 
-    Flags that a worker pins are not asked for: they follow from the case and from tare's version. What a check has
-    measured beside its own run is another version, or a second look at what seemed slow: neither is taken.
+    Flags that a worker sets are not compared: they follow from the case and from tare's version. The auxiliary
+    runs of a check measured another version, or confirmed a suspicion: they are not used.
     """
     workloads = {case.workload for case in cases}
     auxiliary = auxiliary_runs(store)
-    found = [
+    records = [
         record
         for record in store.find(schema.records.c.workload.in_(workloads))
         if record.environment.base_id == environment.base_id and record.run not in auxiliary
     ]
-    return sorted(newest_of_each_case(found), key=lambda record: record.created, reverse=True)
+    return sorted(newest_of_each_case(records), key=lambda record: record.created, reverse=True)
 
 
-def count_taken(records: Sequence[Record], planned: int, now: datetime | None = None) -> ReusedRecords:
-    """What is said of the records that were taken."""
+def count_reused(records: Sequence[Record], planned: int, now: datetime | None = None) -> ReusedRecords:
+    """How many records are reused, how many of them are failures, and how old the oldest is."""
     oldest = min((record.created for record in records), default=None)
     return ReusedRecords(
         taken=len(records),
@@ -46,5 +46,5 @@ def _age(created: str, now: datetime) -> float | None:
     try:
         return max((now - datetime.fromisoformat(created)).total_seconds(), 0.0)
     except (ValueError, TypeError):
-        # An imported record may say anything there.
+        # The date of an imported record may be anything.
         return None

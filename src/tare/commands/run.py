@@ -1,8 +1,7 @@
-"""A run from plan to records: the one place where cases, executor and store meet. The CLI calls it."""
+"""`tare run`, from plan to records: where cases, executor and store meet."""
 
 import contextlib
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,42 +10,51 @@ from tare.cases.case import Case
 from tare.cases.grid import Expansion, Skip, nothing_to_do
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
-from tare.commands.dry_run import Foresight
-from tare.commands.measuring import Work
-from tare.commands.recorded import comparable_records, count_taken
+from tare.commands.dry_run import DryRun
+from tare.commands.recorded import comparable_records, count_reused
 from tare.errors import Interrupted
+from tare.execute.batch_search import (
+    choose_searching_case,
+    find_earlier_search,
+    search_batch,
+    search_options,
+    with_batch,
+)
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
-from tare.execute.preload import preload
-from tare.execute.schedule import ladders
+from tare.execute.parallel import measure_cases
+from tare.execute.preload import preload_of_plan
+from tare.execute.runner import Target, ladders
 from tare.execute.session import open_executor
 from tare.protocol.messages import Probed
 from tare.records.environment import Environment
-from tare.records.record import Record
+from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import Ladder, make_ladders
 from tare.report.overview import ReusedRecords, overview, reused_line
 from tare.report.progress import Progress
 from tare.report.suite import make_suites
 from tare.report.terminal import make_console, skipped_view
 from tare.store.database import Store
-from tare.store.journal import begin
-from tare.store.journal import resume as earlier
+from tare.store.journal import StoreJournal, begin
+from tare.store.journal import resume as resume_run
 from tare.store.run_lock import RunLocks
+from tare.system.processes import interruptible
 
-NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; beginning anew"
+NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; starting anew"
 
 
-class Outcome(msgspec.Struct):
-    """What a run gave: a record for every case that ended, and what was skipped."""
+class RunResult(msgspec.Struct):
+    """A record for every case that ended, and what was skipped."""
 
     run: str
     store: str
     records: list[Record]
     skipped: list[Skip]
-    left_out: dict[str, str]
+    # Rungs that are not part of a ladder by default, with the reason.
+    excluded_rungs: dict[str, str]
     planned: int
     interrupted: bool = False
-    # What was there before anything was measured, where that was asked for.
+    # The records of earlier runs that were used, if --recorded asked for them.
     recorded: ReusedRecords | None = None
 
     @property
@@ -60,21 +68,24 @@ class Outcome(msgspec.Struct):
         return 1 if any(record.failed for record in self.records) else 0
 
     def document(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {
+        return {
             "run": self.run,
             "store": self.store,
             "records": self.records,
             "skipped": self.skipped,
+            "ladders": self.ladders,
+            "suites": make_suites(self.records, self.skipped),
+            "planned": self.planned,
+            "recorded": self.recorded,
+            "interrupted": self.interrupted,
         }
-        fields |= {"ladders": self.ladders, "suites": make_suites(self.records, self.skipped)}
-        return fields | {"planned": self.planned, "recorded": self.recorded, "interrupted": self.interrupted}
 
     def render(self) -> None:
         console = make_console()
         for part in overview(self.records, self.skipped):
             console.print(part)
-        if self.skipped or self.left_out:
-            console.print(skipped_view(self.skipped, self.left_out))
+        if self.skipped or self.excluded_rungs:
+            console.print(skipped_view(self.skipped, self.excluded_rungs))
         good = sum(record.ok for record in self.records)
         refused = sum(record.refused for record in self.records)
         cannot = f", {refused} cannot be run" if refused else ""
@@ -87,13 +98,13 @@ class Outcome(msgspec.Struct):
             console.print(str(Interrupted()), style="yellow")
 
 
-class Measured(NamedTuple):
+class MeasuredRun(NamedTuple):
     """A run that has ended, and what it was measured with."""
 
-    outcome: Outcome
+    result: RunResult
     executor: LocalExecutor
     probed: Probed
-    tell: OnStage
+    on_stage: OnStage
 
 
 class Session:
@@ -107,151 +118,170 @@ class Session:
         unwanted: Callable[[Case], str | None] = lambda _: None,
     ) -> None:
         self._plan, self._unwanted = open_plan(plan), unwanted
-        # By itself first: what a flag puts in its place would hide what is wrong in the plan.
+        # The plan's own options are checked first: an option of the command line may hide a wrong one.
         make_options(dict(plan.options), f"the options of {plan.where}")
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.where}")
         self._quick = quick
-        self._parity_asked = "parity" in {**plan.options, **options}
+        self._parity_given = "parity" in {**plan.options, **options}
         self._store = store
         self._show_progress = show_progress
 
-    @property
-    def preload(self) -> tuple[str, ...]:
-        """What the fork server of its workers imports once."""
-        return preload_of(self._plan)
+    def run(self, resume: bool, fail_fast: bool, recorded: bool = False) -> RunResult:
+        with RunLocks() as run_locks, self.measured(resume, fail_fast, run_locks, recorded) as measured:
+            return measured.result
 
-    def run(self, resume: bool, fail_fast: bool, recorded: bool = False) -> Outcome:
-        with RunLocks() as run_locks, self.measured(resume, fail_fast, run_locks, recorded) as done:
-            return done.outcome
-
-    def foresee(self, recorded: bool = False) -> Foresight:
+    def dry_run(self, recorded: bool = False) -> DryRun:
         """What `run` would measure."""
-        with contextlib.ExitStack() as stack:
-            progress = stack.enter_context(Progress(self._show_progress))
-            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage))
+        with (
+            Progress(self._show_progress) as progress,
+            open_executor(self._options.isolation, progress.stage_changed) as executor,
+        ):
             probed = executor.probe()
-            found = self._expand(LocalCatalogue(probed, self._unwanted))
-            taken = self._taken(found, probed.environment) if recorded else []
-            return Foresight(
-                cases=found.cases,
-                searched=found.searched,
-                due=len(found.cases) - len(taken),
+            expansion = self._expand(self._catalogue(probed))
+            reused: list[Record] = []
+            if recorded:
+                with Store(self._store) as store:
+                    records = comparable_records(store, expansion.cases, probed.environment)
+                    cases = set(expansion.cases)
+                    reused = [record for record in records if record.case in cases]
+            return DryRun(
+                cases=expansion.cases,
+                searched=expansion.searched,
+                pending=len(expansion.cases) - len(reused),
                 rounds=self._options.rounds,
                 budget_s=self._options.budget,
-                skipped=found.skipped,
-                left_out=_left_out(self._plan),
-                recorded=count_taken(taken, len(found.cases)) if recorded else None,
+                skipped=expansion.skipped,
+                excluded_rungs=_excluded_rungs(self._plan),
+                recorded=count_reused(reused, len(expansion.cases)) if recorded else None,
             )
-
-    def _taken(self, found: Expansion, environment: Environment) -> list[Record]:
-        with Store(self._store) as store:
-            wanted = set(found.cases)
-            return [one for one in comparable_records(store, found.cases, environment) if one.case in wanted]
 
     @contextlib.contextmanager
     def measured(
         self, resume: bool, fail_fast: bool, run_locks: RunLocks, recorded: bool = False
-    ) -> Iterator["Measured"]:
-        """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. `recorded` measures only
-        what the store has no comparable record of. For a caller who goes on with the cases, the executor is there
-        until the context ends: another would have to import torch again, and to compile."""
+    ) -> Iterator[MeasuredRun]:
+        """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. With `recorded`, only
+        cases without a comparable record in the store are measured. The executor lives until the context ends, for
+        callers that go on with the cases: another one would have to import torch and to compile again."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
-            stack.enter_context(terminable())
-            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage, self.preload))
+            stack.enter_context(interruptible())
+            preload = preload_of_plan(self._plan)
+            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage_changed, preload))
             probed = executor.probe()
-            catalogue = LocalCatalogue(probed, self._unwanted)
-            found = self._expand(catalogue)
-            planned = [*found.cases, *found.searched]
-            self._options = self._leaner(planned)
-            mark = self._mark(found, probed.environment, recorded)
-            journal = earlier(store, mark, run_locks) if resume else None
+            catalogue = self._catalogue(probed)
+            expansion = self._expand(catalogue)
+            planned = [*expansion.cases, *expansion.searched]
+            self._options = self._without_needless_parity(planned)
+            identity = self._identity(expansion, probed.environment, recorded)
+            journal = resume_run(store, identity, run_locks) if resume else None
             if journal is None:
                 if resume:
                     progress.say(NOTHING_TO_RESUME)
-                journal = begin(store, self._plan.name, mark, found.skipped, run_locks)
+                journal = begin(store, self._plan.name, identity, expansion.skipped, run_locks)
             if recorded:
                 journal.take_over(comparable_records(store, planned, probed.environment))
-            known = {record.id for record in journal.all_records()}
-            progress.plans(dict.fromkeys(planned, self._options.rounds), [journal])
-            work = Work(self._options, probed.environment, executor, journal, progress, fail_fast)
-            outcome = Outcome(journal.run, store.where, [], found.skipped, _left_out(self._plan), len(planned))
+            earlier = {record.id for record in journal.all_records()}
+            progress.planned(dict.fromkeys(planned, self._options.rounds), [journal])
+            excluded = _excluded_rungs(self._plan)
+            result = RunResult(journal.run, store.where, [], expansion.skipped, excluded, len(planned))
+            target = Target(executor, probed.environment, journal)
+            measurement = _Measurement(self._options, target, journal, progress, fail_fast)
             try:
-                work.measure(found.cases)
-                for ladder in ladders(found.searched):
-                    work.search_and_measure(ladder, catalogue, found.skipped)
+                measurement.measure(expansion.cases)
+                for ladder in ladders(expansion.searched):
+                    measurement.search_and_measure(ladder, catalogue, expansion.skipped)
             except KeyboardInterrupt:
-                outcome.interrupted = True
+                result.interrupted = True
             else:
                 journal.finish()
-            outcome.records = [r for case in work.cases if (r := journal.record(case)) is not None]
+            result.records = [r for case in measurement.cases if (r := journal.record(case)) is not None]
             if recorded:
-                taken = [record for record in outcome.records if record.id in known]
-                outcome.recorded = count_taken(taken, outcome.planned)
-            progress.goes_on()
-            yield Measured(outcome, executor, probed, progress.stage)
+                reused = [record for record in result.records if record.id in earlier]
+                result.recorded = count_reused(reused, result.planned)
+            progress.rounds_ended()
+            yield MeasuredRun(result, executor, probed, progress.stage_changed)
+
+    def _catalogue(self, probed: Probed) -> LocalCatalogue:
+        return LocalCatalogue(probed, self._unwanted, build=not self._quick)
 
     def _expand(self, catalogue: LocalCatalogue) -> Expansion:
-        found = expand_plan(self._plan, catalogue)
-        if not (found.cases or found.searched):
-            raise nothing_to_do(found.skipped)
-        return found
+        expansion = expand_plan(self._plan, catalogue)
+        if not (expansion.cases or expansion.searched):
+            raise nothing_to_do(expansion.skipped)
+        return expansion
 
-    def _leaner(self, planned: list[Case]) -> Options:
-        """--quick does not prove eager against itself: a ladder of eager alone has nothing to be compared with,
-        and the reference in float64 would cost more than all the rest."""
-        alone = {case.rung for case in planned} == {"eager"}
-        if self._quick and alone and not self._parity_asked:
+    def _without_needless_parity(self, planned: list[Case]) -> Options:
+        """--quick does not compare eager with itself: the float64 reference would take longer than all the
+        rest."""
+        only_eager = {case.rung for case in planned} == {"eager"}
+        if self._quick and only_eager and not self._parity_given:
             return msgspec.structs.replace(self._options, parity=False)
         return self._options
 
-    def _mark(self, found: Expansion, environment: Environment, recorded: bool) -> str:
-        """By which a run that was interrupted is found again."""
-        # What was measured in another environment is no part of this run.
-        about: list[Any] = [self._options.identity, environment.id]
-        if found.searched:
-            about.append([case.key for case in found.searched])
+    def _identity(self, expansion: Expansion, environment: Environment, recorded: bool) -> str:
+        """By which --resume finds an interrupted run: the same cases, options and environment."""
+        parts: list[Any] = [self._options.identity, environment.id]
+        if expansion.searched:
+            parts.append([case.key for case in expansion.searched])
         if recorded:
-            # It may hold no more than what was missing: whoever resumes a run of the whole plan means another.
-            about.append("recorded")
-        return fingerprint(found.cases, about)
+            # Such a run may hold only what was missing, so it is no earlier part of a run of the whole plan.
+            parts.append("recorded")
+        return fingerprint(expansion.cases, parts)
 
 
-def preload_of(plan: Plan) -> tuple[str, ...]:
-    """What the fork server of a plan imports once."""
-    grids = (*plan.grids, *plan.includes)
-    names = {name for grid in grids for name in grid.workload}
-    rungs = {rung for grid in grids for rung in grid.rung or ("a whole ladder",)}
-    modes = {mode for grid in grids for mode in grid.mode}
-    return preload(names, modes, rungs, {device for grid in grids for device in grid.device})
+class _Measurement:
+    """Measures cases, and searches for the batch of those that have none yet."""
+
+    def __init__(
+        self,
+        options: Options,
+        target: Target[LocalExecutor],
+        journal: StoreJournal,
+        progress: Progress,
+        fail_fast: bool,
+    ) -> None:
+        self._options, self._target, self._journal = options, target, journal
+        self._progress, self._fail_fast = progress, fail_fast
+        self._failed = False
+        self.cases: list[Case] = []
+
+    def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
+        self.cases += cases
+        records = measure_cases(cases, self._options, self._target, self._progress, self._fail_fast, searches)
+        self._failed = any(record.failed for record in records)
+
+    def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
+        """Finds a batch on one rung of the ladder, and measures all of its rungs at that batch."""
+        if self._fail_fast and self._failed:
+            return
+        first = choose_searching_case(ladder)
+        search = find_earlier_search(first, self._journal.all_records()) or search_batch(first, self._point)
+        cases = []
+        for case in (with_batch(case, search.chosen) for case in ladder):
+            refusal = catalogue.refusal(case)
+            if refusal:
+                skipped.append(Skip(case.key, *refusal))
+            else:
+                cases.append(case)
+        self.measure(cases, {with_batch(first, search.chosen): search})
+
+    def _point(self, case: Case) -> Round:
+        """One batch of a search. The points of an interrupted search lead to the same choice again."""
+        known = self._journal.point(case)
+        if known is not None:
+            return known
+        self._progress.search_started(case)
+        point = self._target.executor.run_round(case, 0, search_options(self._options), check=False)
+        self._journal.add_point(case, point)
+        return point
 
 
-def preload_for(cases: Sequence[Case]) -> tuple[str, ...]:
-    """The same for cases that are known one by one."""
-    workloads, rungs = {c.workload for c in cases}, {c.rung for c in cases}
-    return preload(workloads, {c.mode for c in cases}, rungs, {c.device for c in cases})
-
-
-def _left_out(plan: Plan) -> dict[str, str]:
-    """Rungs that a ladder without named rungs does not hold, and why."""
-    from tare.rungs.registry import every_name, left_out
+def _excluded_rungs(plan: Plan) -> dict[str, str]:
+    """Rungs that are not part of a ladder unless they are named, and why."""
+    from tare.rungs.registry import every_name, excluded_by_default
 
     if all(grid.rung is not None for grid in plan.grids):
         return {}
-    return {name: why for name in every_name() if (why := left_out(name))}
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM ends a run like Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return {name: reason for name in every_name() if (reason := excluded_by_default(name))}

@@ -96,7 +96,7 @@ def profile_case(
     make_folder(paths[0].parent)
     # A trace that was cut off must not look like one.
     partial = [path.with_name(f"partial-{path.name}") for path in wanted]
-    cache = str(executor.cache_of(case))
+    cache = str(executor.cache_folder(case))
     job = ProfileJob(
         case=case,
         trace=str(partial[0]),
@@ -105,7 +105,7 @@ def profile_case(
         count=count and case.rung == "eager",
         gross_ns=gross_ns,
     )
-    heard = executor.inquire(job, Options(), case.device, launcher)
+    heard = executor.request(job, Options(), case.device, launcher)
     for path, written in zip(wanted, partial, strict=True):
         written.replace(path)
     return Profile(*paths, next((message.work for message in heard if isinstance(message, Counted)), None))

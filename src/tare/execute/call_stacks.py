@@ -1,4 +1,4 @@
-"""Counting frames: every rung makes one step in a process of its own, with the counter preloaded."""
+"""Counting stack frames: each rung makes one step in a process of its own, with the frame counter preloaded."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,65 +9,85 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError, brief
-from tare.execute.tasks import COUNTED, ErrandExecutor
+from tare.execute.executor import BUILDING, WAITING, LaunchableJob, LocalExecutor
+from tare.execute.parallel import run_jobs
+from tare.execute.rounds import failure_of
+from tare.execute.supervise import WorkerExit
+from tare.measure.call_stack import choose_stack, read_stacks
+from tare.protocol.jobs import FramesJob
+from tare.records.call_depth import CallDepth
 from tare.records.record import Failure
+from tare.rungs import get_rung
 from tare.rungs.native.build import executable, missing_tools
-from tare.trace.call_stack import Stack, choose, read_stacks
+from tare.system.home import make_folder
 from tare.worker.call_stack import PYTHON_FRAMES
 
 LIBRARY = "libtare-frames.so"
+NATIVE_FRAMES = "frames.json"
 
 
-class Depth(msgspec.Struct, kw_only=True):
-    """What was found on one rung: the counted call, and how deep the step's calls of the same kind are. No
-    stack where the step called no vendor library (its kernels were generated, say)."""
-
-    case: Case
-    stack: Stack | None = None
-    # How many calls of this kind the step makes, and the fewest and most frames over them.
-    calls: int = 0
-    least: int = 0
-    most: int = 0
-    # Entries that could not be watched, with the reason.
-    blind: dict[str, str] = {}
-    failure: Failure | None = None
+def build_counter(executor: LocalExecutor) -> str:
+    if not sys.platform.startswith("linux"):
+        raise TareError("the frame counter is a preloaded library, written for Linux")
+    missing = missing_tools()
+    if missing:
+        raise TareError(f"the frame counter is built on first use, which needs {missing}")
+    return str(executable(LIBRARY, lambda: executor.on_stage(BUILDING)))
 
 
 def count_frames(
-    executor: ErrandExecutor, cases: Sequence[Case], counter: str, options: Options, keep: Callable[[Depth], None]
+    executor: LocalExecutor,
+    cases: Sequence[Case],
+    counter: str,
+    options: Options,
+    keep: Callable[[CallDepth], None],
 ) -> None:
-    """Each is kept as soon as it is counted, `options.warm` of them at a time: an interruption loses none."""
-    done = 0
+    """Counts `options.jobs` cases at a time and passes each to `keep` at once: an interruption loses none."""
+    jobs: list[LaunchableJob] = []
+    folders: list[tuple[Case, Path]] = []
+    counted = 0
 
-    def taken(case: Case, what: Path | Failure) -> None:
-        nonlocal done
-        done += 1
-        keep(_depth(case, what))
-        executor.say(f"counting frames: {done} of {len(cases)}")
+    def keep_depth(depth: CallDepth) -> None:
+        nonlocal counted
+        counted += 1
+        keep(depth)
+        executor.on_stage(f"counting frames: {counted} of {len(cases)}")
 
-    executor.say(f"counting frames: 0 of {len(cases)}")
-    executor.take_stacks(cases, counter, options, taken)
+    executor.on_stage(f"counting frames: 0 of {len(cases)}")
+    for case in cases:
+        folder = make_folder(executor.folder("frames", case))
+        report = folder / NATIVE_FRAMES
+        report.unlink(missing_ok=True)
+        cache = str(executor.cache_folder(case)) if get_rung(case.rung).caches else None
+        job = FramesJob(case=case, folder=str(folder), cache=cache)
+        launchable = executor.for_rung(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
+        if isinstance(launchable, Failure):
+            keep_depth(CallDepth(case=case, failure=launchable))
+        else:
+            jobs.append(launchable)
+            folders.append((case, folder))
+
+    def finished(at: int, worker_exit: WorkerExit) -> None:
+        case, folder = folders[at]
+        failure = failure_of(worker_exit, options.timeout)
+        if failure is None and not (folder / NATIVE_FRAMES).exists():
+            message = "the worker did not mark the user's call (docs/protocol.md)"
+            failure = Failure(cause="no-result", message=message)
+        keep_depth(CallDepth(case=case, failure=failure) if failure else _read_depth(case, folder))
+
+    run_jobs(jobs, options, finished, lambda: executor.on_stage(WAITING))
 
 
-def build_counter(executor: ErrandExecutor) -> str:
-    if not sys.platform.startswith("linux"):
-        raise TareError("the counter of frames is a preloaded library, written for Linux")
-    lacking = missing_tools()
-    if lacking:
-        raise TareError(f"the counter of frames is built on first use, which needs {lacking}")
-    return str(executable(LIBRARY, lambda: executor.say("building the native rungs, once")))
-
-
-def _depth(case: Case, folder: Path | Failure) -> Depth:
-    if isinstance(folder, Failure):
-        return Depth(case=case, failure=folder)
+def _read_depth(case: Case, folder: Path) -> CallDepth:
     try:
-        stacks, blind = read_stacks(folder / COUNTED, folder / PYTHON_FRAMES)
+        stacks, unwatched = read_stacks(folder / NATIVE_FRAMES, folder / PYTHON_FRAMES)
     except (OSError, IndexError, msgspec.MsgspecError) as error:
         message = f"what the counter wrote cannot be read: {brief(error)}"
-        return Depth(case=case, failure=Failure(cause="no-result", message=message))
-    chosen = choose(stacks)
+        return CallDepth(case=case, failure=Failure(cause="no-result", message=message))
+    chosen = choose_stack(stacks)
     if chosen is None:
-        return Depth(case=case, blind=blind)
-    alike = [stack.total for stack in stacks if stack.anchored and stack.kind == chosen.kind]
-    return Depth(case=case, stack=chosen, calls=len(alike), least=min(alike), most=max(alike), blind=blind)
+        return CallDepth(case=case, unwatched=unwatched)
+    depths = [stack.total for stack in stacks if stack.anchored and stack.kind == chosen.kind]
+    return CallDepth(
+        case=case, stack=chosen, calls=len(depths), least=min(depths), most=max(depths), unwatched=unwatched
+    )

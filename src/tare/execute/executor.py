@@ -1,22 +1,31 @@
-"""The local executor: a job becomes a worker, a watched worker becomes a round."""
+"""The local executor: runs jobs in supervised worker processes, and turns a worker's exit into a round."""
 
 import hashlib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.launch import CannotStart, ForkLauncher, Launcher, SpawnLauncher
-from tare.execute.rounds import failed_round, failure_of, now, unchecked, watched_round
-from tare.execute.supervise import Ending, Watchman, held_by, supervise
+from tare.execute.launch import CannotStart, Launcher, SpawnLauncher
+from tare.execute.rounds import failed_round, failure_of, make_round, now, unchecked
+from tare.execute.supervise import Supervision, WorkerExit, resident_bytes, supervise
 from tare.measure.nvml import Gpu
-from tare.measure.telemetry import Watch
-from tare.protocol.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, reference_case
+from tare.measure.telemetry import Watch, cpu_seconds
+from tare.protocol.jobs import (
+    CheckJob,
+    CurveJob,
+    FramesJob,
+    Job,
+    ProbeJob,
+    ReferenceJob,
+    RoundJob,
+    StageJob,
+    reference_case,
+)
 from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
@@ -25,266 +34,290 @@ from tare.rungs.registry import split_name
 from tare.system.home import home, make_folder
 from tare.system.locks import machine_lock
 
+BUILDING = "building the C++ rungs, once: about a minute"
+COMPILING = "compiling: seconds to minutes"
+EXPORTING = "exporting for C++: seconds to minutes"
+REFERENCE = "computing the float64 reference"
+WAITING = "waiting for another tare"
+
 OnStage = Callable[[str], None]
 Answer = TypeVar("Answer")
 
 
 class Executor(Protocol):
-    """What the runner needs of whatever runs cases; tests have a twin that measures nothing."""
+    """What the runner needs. The tests have a mock that measures nothing."""
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round: ...
 
 
-def make_launcher(
-    isolation: str,
-    preload: tuple[str, ...] = (),
-    python: str = sys.executable,
-    variables: Mapping[str, str] | None = None,
-) -> Launcher:
-    """Workers of this version; or, with another `python` or other `variables`, of another."""
-    if isolation == "fork":
-        return ForkLauncher(preload, python, variables)
-    return SpawnLauncher((python, "-m", "tare.worker.process"), variables=variables)
+class LaunchableJob(NamedTuple):
+    job: Job
+    launcher: Launcher
+
+
+def executable_rung(case: Case) -> NativeRung | None:
+    """The case's rung, if its worker is an executable."""
+    rung = get_rung(case.rung)
+    return rung if isinstance(rung, NativeRung) and rung.is_executable(case) else None
 
 
 class LocalExecutor:
     def __init__(self, launcher: Launcher, scratch: Path, on_stage: OnStage = lambda _: None) -> None:
-        self._launcher = launcher
+        self.launcher = launcher
+        self.on_stage = on_stage
         self._scratch = scratch
-        self._on_stage = on_stage
-        self._references: dict[str, Failure | None] = {}
         self._gpus: dict[str, str] = {}
-        self._unbuilt: dict[tuple[str, str], TareError] = {}
-        # What a staging took, where it went well: one that failed is tried again in the next round.
-        self._staged: dict[StageJob, Prepared] = {}
-        # What took longer than it may when it was prepared ahead, and is not tried again.
-        self._late: dict[Job, Failure] = {}
-        self._counted: set[str] = set()
+        # References and staged files are made once a run. A failure is kept too: it would only repeat itself.
+        self._made: dict[ReferenceJob | StageJob, Prepared | Failure | None] = {}
+        self._failed_builds: dict[tuple[str, str], TareError] = {}
+        self._cold_counted: set[str] = set()
 
-    def probe(self, what: str = "this machine") -> Probed:
+    def probe(self, subject: str = "this machine") -> Probed:
         """What this machine has, as its version of torch sees it; the first thing to ask."""
-        self._on_stage(f"looking at {what}")
-        found = self.ask(ProbeJob(), Probed, Options())
-        if isinstance(found, Failure):
-            raise TareError(f"cannot look at this machine: {found.message}")
-        self._gpus = found.gpus
-        return found
+        self.on_stage(f"looking at {subject}")
+        probed = self.ask(ProbeJob(), Probed, Options())
+        if isinstance(probed, Failure):
+            raise TareError(f"cannot look at this machine: {probed.message}")
+        self._gpus = probed.gpus
+        return probed
 
     def ask(self, job: Job, answer: type[Answer], options: Options, device: str = "cpu") -> Answer | Failure:
-        """What a worker says to a question, or why it has no answer."""
-        heard = self.send(job, options, device)
-        if isinstance(heard, Failure):
-            return heard
-        found = next((m for m in heard if isinstance(m, answer)), None)
-        return found or Failure(cause="no-result", message="the worker gave no answer")
+        """The one message that answers a job, or why there is none."""
+        messages = self.send(job, options, device)
+        if isinstance(messages, Failure):
+            return messages
+        message = next((m for m in messages if isinstance(m, answer)), None)
+        return message or Failure(cause="no-result", message="the worker gave no answer")
 
     def send(
         self, job: Job, options: Options, device: str, launcher: Launcher | None = None
     ) -> list[Message] | Failure:
-        """All that a worker says that runs a job which is no round, watched like any other, or why it failed."""
-        ending, _ = self._supervise(job, options, device, launcher)
-        return failure_of(ending, options.timeout) or ending.messages
+        """All messages of a worker that runs a job other than a round, or why it failed."""
+        try:
+            worker_exit, _ = self._run_job(job, options, device, launcher)
+        except CannotStart as error:
+            return Failure(cause="not-installed", message=str(error), stage="start")
+        return failure_of(worker_exit, options.timeout) or worker_exit.messages
 
-    def inquire(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> list[Message]:
-        """The same where a failure is an error: TareError."""
-        heard = self.send(job, options, device, launcher)
-        if isinstance(heard, Failure):
-            raise TareError(f"{heard.stage or 'the worker'} failed: {heard.cause}, {heard.message}")
-        return heard
+    def request(self, job: Job, options: Options, device: str, launcher: Launcher | None = None) -> list[Message]:
+        """As `send`, where a failure is an error: TareError."""
+        messages = self.send(job, options, device, launcher)
+        if isinstance(messages, Failure):
+            raise TareError(f"{messages.stage or 'the worker'} failed: {messages.cause}, {messages.message}")
+        return messages
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
-        """One fresh process that measures one case. `check` asks for the proof of parity as well."""
-        reference, no_reference = self._reference_for(case, options, check)
-        rung = get_rung(case.rung)
-        if isinstance(rung, NativeRung) and rung.is_executable(case):
-            done = self._run_executable(rung, case, index, options, reference)
+        """One fresh process that measures one case. With `check` it is also compared with the reference."""
+        reference, failure = None, None
+        if check and options.parity:
+            failure = self.run_once(self.reference_job(case, options), options)
+            reference = None if failure else self._reference_folder(case)
+        rung = executable_rung(case)
+        if rung is not None:
+            round_ = self._run_executable(rung, case, index, options, reference)
         else:
-            done = self._run(self._round_job(case, index, options, reference), index, options)
-        return done if no_reference is None else msgspec.structs.replace(done, parity=unchecked(no_reference))
+            round_ = self._measure(self._round_job(case, index, options, reference), index, options)
+        return msgspec.structs.replace(round_, parity=unchecked(failure)) if failure else round_
 
-    def goes_beside(self, case: Case) -> bool:
-        """Whether its process may be prepared beside others."""
-        rung = get_rung(case.rung)
-        if isinstance(rung, NativeRung) and rung.is_executable(case):
-            return False
-        return split_name(case.rung)[1] not in rung.solitary
+    def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
+        """A round of an executable that is no rung and needs no staged files."""
+        job = RoundJob(case=case, budget_s=options.round_budget, width=options.width)
+        return self._measure(job, index, options, SpawnLauncher(command, "executable"))
 
-    def job_beside(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
-        """The job of the same round for such a process; None while it lacks the reference that it needs."""
-        wanted, reference = check and options.parity, reference_case(case)
-        if wanted and self._references.get(reference.key, "not made") is not None:
+    def run_once(self, job: ReferenceJob | StageJob, options: Options) -> Failure | None:
+        """Makes a reference or staged files, unless this run has them or has failed to make them."""
+        if job not in self._made:
+            self.on_stage(REFERENCE if isinstance(job, ReferenceJob) else EXPORTING)
+            messages = self.send(job, options, job.case.device)
+            self._made[job] = messages if isinstance(messages, Failure) else _find_prepared(messages)
+        made = self._made[job]
+        return made if isinstance(made, Failure) else None
+
+    # What can be prepared in parallel (tare.execute.parallel).
+
+    def can_wait_at_gate(self, case: Case) -> bool:
+        """Whether its process can be prepared in parallel with others and then wait until it may measure."""
+        return executable_rung(case) is None and split_name(case.rung)[1] not in get_rung(case.rung).solitary
+
+    def gated_job(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
+        """The job of such a process; None while the reference is missing that it needs."""
+        check = check and options.parity
+        if check and self._made.get(self.reference_job(case, options), "missing") is not None:
             return None
-        return self._round_job(case, index, options, self._folder("reference", reference) if wanted else None)
+        return self._round_job(case, index, options, self._reference_folder(case) if check else None)
 
-    def reference_beside(self, case: Case, options: Options) -> ReferenceJob | None:
-        """The job that makes its reference beside others; None where none is needed any more."""
-        reference = reference_case(case)
-        wanted = options.parity and reference.key not in self._references
-        return self._referring(reference, options, beside=True) if wanted else None
+    def jobs_ahead(self, case: Case, options: Options, check: bool) -> list[ReferenceJob | StageJob]:
+        """What has to be made once before a round of the case can be measured, and is not made yet."""
+        jobs: list[ReferenceJob | StageJob] = []
+        if check and options.parity:
+            jobs.append(self.reference_job(case, options))
+        if rung := executable_rung(case):
+            jobs.append(self._stage_job(rung.staged_as(case)))
+        return [job for job in jobs if job not in self._made]
 
-    def preparations(self, case: Case, options: Options) -> list[Job]:
-        """What can be done ahead for a case, beside other cases and untimed; for parity, its reference too."""
-        made: list[Job] = [job] if (job := self.reference_beside(case, options)) else []
-        rung = get_rung(case.rung)
-        if isinstance(rung, NativeRung) and rung.is_executable(case):
-            return [self._staging(rung.staged_as(case)), *made]
-        return made
+    def keep_ahead(self, job: ReferenceJob | StageJob, worker_exit: WorkerExit, options: Options) -> None:
+        """Keeps the result of a job that ran in parallel with others. Its duration means nothing. Its failure is
+        only kept if it had all the time that a round has; otherwise the round that needs it tries again, alone."""
+        failure = failure_of(worker_exit, options.timeout)
+        if failure is None:
+            prepared = _find_prepared(worker_exit.messages)
+            self._made[job] = prepared and msgspec.structs.replace(prepared, prepare_s=0.0, cache="warm")
+        elif failure.cause == "timeout":
+            hint = f"prepared in parallel (--jobs {options.jobs}; with --jobs 1 it has all cores)"
+            self._made[job] = msgspec.structs.replace(failure, message=f"{failure.message}, {hint}")
 
-    def prepared_ahead(self, job: Job, ending: Ending, options: Options) -> bool:
-        """Takes note of how a preparation beside others ended: what it took says nothing, nor does a failure,
-        unless it had all the time that a round has."""
-        good = ending.status == 0 and ending.killed is None
-        late = failure_of(ending, options.timeout) if ending.killed == "timeout" else None
-        if late:
-            flag = f"--warm {options.warm}" if options.warm else f"--abreast {options.abreast}"
-            beside = f"prepared ahead beside others ({flag}; without, it has all cores)"
-            late = msgspec.structs.replace(late, message=f"{late.message}, {beside}")
-        staged = next((m for m in ending.messages if isinstance(m, Prepared)), None)
-        if staged and isinstance(job, StageJob):
-            self._staged[job] = msgspec.structs.replace(staged, prepare_s=0.0, cache="warm")
-        if isinstance(job, ReferenceJob) and (good or late):
-            self._references[job.case.key] = late
-        elif late:
-            self._late[job] = late
-        return good
+    # What curves and call stacks need (tare.execute.curves, tare.execute.call_stacks).
+
+    def for_rung(
+        self,
+        job: CurveJob | FramesJob,
+        options: Options,
+        variables: dict[str, str] | None = None,
+        data: str = "",
+        steps: int = 0,
+    ) -> LaunchableJob | Failure:
+        """The job for a Python worker, or for the rung's executable with its files staged."""
+        rung = executable_rung(job.case)
+        if rung is None:
+            return LaunchableJob(job, SpawnLauncher(variables=variables) if variables else self.launcher)
+        command = self._command(rung, job.case)
+        if isinstance(command, Failure):
+            return command
+        staging = self._stage_job(rung.staged_as(job.case), data, steps)
+        if failure := self.run_once(staging, options):
+            return failure
+        staged_job = msgspec.structs.replace(job, stage=staging.folder)
+        return LaunchableJob(staged_job, SpawnLauncher(command, "executable", variables))
 
     def watch(self, device: str, pid: int) -> Watch:
-        """Whoever looks at the machine while a worker measures."""
-        pci = self._gpus.get(device if ":" in device else f"{device}:0")
-        gpu = Gpu.open(pci) if pci else None
+        """Reads the machine's state while a worker measures."""
+        pci_address = self._gpus.get(device if ":" in device else f"{device}:0")
+        gpu = Gpu.open(pci_address) if pci_address else None
         return Watch(
             gpu.read if gpu else None,
             read_memory=lambda: gpu.used_by(pid) if gpu else None,
-            read_host=lambda: held_by(pid),
+            read_host=lambda: resident_bytes(pid),
+            read_own_cpu=lambda: cpu_seconds(pid),
         )
 
-    def cache_of(self, case: Case) -> Path:
-        """Where the compilers' caches of a case are: a later process of this run finds its programs warm."""
-        return self._folder("cache", case)
+    def reference_job(self, case: Case, options: Options) -> ReferenceJob:
+        folder = str(self._reference_folder(case))
+        return ReferenceJob(case=reference_case(case), folder=folder, storage=options.reference)
+
+    def cache_folder(self, case: Case) -> Path:
+        """The compilers' caches of a case: its later processes in this run find them warm."""
+        return self.folder("cache", case)
+
+    def folder(self, kind: str, case: Case) -> Path:
+        return self._scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]
 
     @property
-    def turns(self) -> Path:
-        """Where workers wait that are prepared side by side."""
-        return self._scratch / "turns"
-
-    @property
-    def launcher(self) -> Launcher:
-        return self._launcher
+    def gate_folder(self) -> Path:
+        return self._scratch / "gate"
 
     def close(self) -> None:
-        self._launcher.close()
-
-    def _run(self, job: RoundJob, index: int, options: Options, launcher: Launcher | None = None) -> Round:
-        started = now()
-        ending, watch = self._supervise(job, options, job.case.device, launcher)
-        return watched_round(
-            ending, watch, index, started, (launcher or self._launcher).isolation, options.timeout
-        )
+        self.launcher.close()
 
     def _run_executable(
         self, rung: NativeRung, case: Case, index: int, options: Options, reference: Path | None
     ) -> Round:
-        """Stages the case once in Python, measures it in the executable, and proves it in Python again."""
+        """Stages the case in Python once, measures it in the executable, and checks its evidence in Python."""
+        command = self._command(rung, case)
+        if isinstance(command, Failure):
+            return failed_round(index, command)
+        staging = self._stage_job(rung.staged_as(case))
+        if failure := self.run_once(staging, options):
+            return failed_round(index, failure)
+        staged = self._made[staging]
+        assert isinstance(staged, Prepared)
+        # Files that were staged for another case count here too: alone, this case would have taken as long.
+        cold = staged.cache == "cold" and case.key not in self._cold_counted
+        self._cold_counted.add(case.key)
+        evidence = make_folder(self.folder("evidence", case))
+        job = RoundJob(
+            case=case,
+            budget_s=options.round_budget,
+            width=options.width,
+            stage=staging.folder,
+            evidence=str(evidence) if reference else None,
+            cache=str(home() / "native" / "searched"),
+        )
         try:
-            command = self._command(rung, case)
-        except TareError as error:
-            return failed_round(index, Failure(cause="not-installed", message=str(error), stage="build"))
-        staging = self._staging(rung.staged_as(case))
-        if late := self._late.get(staging):
-            return failed_round(index, late)
-        if staging not in self._staged:
-            ending, _ = self._supervise(staging, options, case.device)
-            failure = failure_of(ending, options.timeout)
-            if failure:
-                return failed_round(index, failure, ending.seconds)
-            self._staged[staging] = next(m for m in ending.messages if isinstance(m, Prepared))
-        staged = self._staged[staging]
-        # What was staged for another case is counted here as well: alone, this one would have taken as long.
-        cold = staged.cache == "cold" and case.key not in self._counted
-        self._counted.add(case.key)
-        evidence = self._folder("evidence", case)
-        make_folder(evidence)
-        searched = str(home() / "native" / "searched")
-        wanted = str(evidence) if reference else None
-        job = self._job(case, options, index, stage=staging.folder, evidence=wanted, cache=searched)
-        try:
-            done = self._run(job, index, options, SpawnLauncher(command, "executable"))
+            round_ = self._measure(job, index, options, SpawnLauncher(command, "executable"))
         except CannotStart as error:
             return failed_round(index, Failure(cause="not-installed", message=str(error), stage="start"))
-        if done.failure:
-            return done
+        if round_.failure:
+            return round_
         return msgspec.structs.replace(
-            done,
-            prepare_s=(done.prepare_s or 0.0) + (staged.prepare_s if cold else 0.0),
+            round_,
+            prepare_s=(round_.prepare_s or 0.0) + (staged.prepare_s if cold else 0.0),
             cache="cold" if cold else "warm",
             flags=staged.flags,
             parity=self._check(case, evidence, reference, options) if reference else None,
         )
 
-    def _referring(self, reference: Case, options: Options, beside: bool = False) -> ReferenceJob:
-        folder = str(self._folder("reference", reference))
-        return ReferenceJob(case=reference, folder=folder, parallel=beside, storage=options.reference)
-
-    def _staging(self, case: Case) -> StageJob:
-        return StageJob(case=case, folder=str(self._folder("stage", case)))
-
-    def _command(self, rung: NativeRung, case: Case) -> tuple[str, ...]:
-        """The rung's executable; a build that failed is not tried again in this run."""
-        known = (rung.name, case.device_type)
-        if known in self._unbuilt:
-            raise self._unbuilt[known]
-        try:
-            return rung.command(case, lambda: self._on_stage("building the native rungs, once"))
-        except TareError as error:
-            self._unbuilt[known] = error
-            raise
-
     def _check(self, case: Case, evidence: Path, reference: Path, options: Options) -> Parity:
         job = CheckJob(case=case, evidence=str(evidence), reference=str(reference))
-        ending, _ = self._supervise(job, options, case.device)
-        found = next((m.parity for m in ending.messages if isinstance(m, Checked)), None)
-        if found is None:
-            failure = failure_of(ending, options.timeout)
-            return Parity(status="unchecked", reason=f"the check failed: {failure.message if failure else '?'}")
-        return found
+        checked = self.ask(job, Checked, options, case.device)
+        if isinstance(checked, Failure):
+            return Parity(status="unchecked", reason=f"the check failed: {checked.message}")
+        return checked.parity
 
-    def _need_reference(self, case: Case, options: Options) -> Failure | None:
-        """Makes the reference of a case once a run; a Failure where it cannot be made."""
-        wanted = reference_case(case)
-        if wanted.key not in self._references:
-            self._on_stage("reference")
-            heard = self.send(self._referring(wanted, options), options, case.device)
-            self._references[wanted.key] = heard if isinstance(heard, Failure) else None
-        return self._references[wanted.key]
+    def _command(self, rung: NativeRung, case: Case) -> tuple[str, ...] | Failure:
+        """The rung's executable; a build that failed is not tried again in this run."""
+        key = (rung.name, case.device_type)
+        try:
+            if key in self._failed_builds:
+                raise self._failed_builds[key]
+            return rung.command(case, lambda: self.on_stage(BUILDING))
+        except TareError as error:
+            self._failed_builds[key] = error
+            return Failure(cause="not-installed", message=str(error), stage="build")
 
-    def _reference_for(self, case: Case, options: Options, check: bool) -> tuple[Path | None, Failure | None]:
-        """Where the reference lies that a round is to be compared with, or why there is none."""
-        if not (check and options.parity):
-            return None, None
-        failure = self._need_reference(case, options)
-        return (None, failure) if failure else (self._folder("reference", reference_case(case)), None)
+    def _stage_job(self, case: Case, data: str = "", steps: int = 0) -> StageJob:
+        folder = self.folder(f"stage-{data}-{steps}" if steps else "stage", case)
+        return StageJob(case=case, folder=str(folder), data=data, steps=steps)
 
     def _round_job(self, case: Case, index: int, options: Options, reference: Path | None) -> RoundJob:
-        known = str(reference) if reference else None
-        return self._job(case, options, index, reference=known, cache=str(self.cache_of(case)))
+        return RoundJob(
+            case=case,
+            budget_s=options.round_budget,
+            width=options.width,
+            reference=str(reference) if reference else None,
+            cache=str(self.cache_folder(case)),
+            # Once is enough, and the profiler takes a second to start.
+            profile=index == 0,
+        )
 
-    def _job(self, case: Case, options: Options, index: int, **more: Any) -> RoundJob:
-        # One profiled pass a case is enough: the profiler takes a second to start.
-        profile = index == 0
-        return RoundJob(case=case, budget_s=options.round_budget, width=options.width, profile=profile, **more)
+    def _reference_folder(self, case: Case) -> Path:
+        return self.folder("reference", reference_case(case))
 
-    def _folder(self, kind: str, case: Case) -> Path:
-        return self._scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]
+    def _measure(self, job: RoundJob, index: int, options: Options, launcher: Launcher | None = None) -> Round:
+        started = now()
+        worker_exit, watch = self._run_job(job, options, job.case.device, launcher)
+        isolation = (launcher or self.launcher).isolation
+        return make_round(worker_exit, watch, index, started, isolation, options.timeout)
 
-    def _supervise(
-        self, job: Job, options: Options, device: str, launcher: Launcher | None = None
-    ) -> tuple[Ending, Watch]:
-        def tell(message: Message) -> None:
+    def _run_job(
+        self, job: Job, options: Options, device: str, launcher: Launcher | None
+    ) -> tuple[WorkerExit, Watch]:
+        def on_message(message: Message) -> None:
             if isinstance(message, Stage):
-                self._on_stage(message.name)
+                self.on_stage(_stage_text(job, message.name))
 
-        with machine_lock(home(), lambda: self._on_stage("waiting for another tare")):
-            process = (launcher or self._launcher).launch(job)
+        with machine_lock(home(), lambda: self.on_stage(WAITING)):
+            process = (launcher or self.launcher).launch(job)
             watch = self.watch(device, process.pid)
-            watchman = Watchman(options.timeout, options.memory, watch.poll, tell)
-            return supervise(process, watchman), watch
+            supervision = Supervision(options.timeout, options.memory, watch.poll, on_message)
+            return supervise(process, supervision), watch
+
+
+def _find_prepared(messages: list[Message]) -> Prepared | None:
+    return next((message for message in messages if isinstance(message, Prepared)), None)
+
+
+def _stage_text(job: Job, stage: str) -> str:
+    """Compilers work in the first step."""
+    if stage == "prepare" and isinstance(job, RoundJob) and get_rung(job.case.rung).caches:
+        return COMPILING
+    return stage

@@ -1,4 +1,4 @@
-"""Starting workers: from the fork server, or each as a program of its own. Both give a process to watch."""
+"""Starting workers: forked from a server, or each as a program of its own. Both give a process to supervise."""
 
 import contextlib
 import json
@@ -20,12 +20,18 @@ from tare.protocol.jobs import Job
 from tare.protocol.messages import DESCRIPTOR
 from tare.system.processes import kill_group
 
-# torch's import on a cold disk can take long; a server that needs more than this is stuck.
+# Importing torch from a cold disk can take minutes; a server that needs longer than this hangs.
 SERVER_START_S = 300.0
+FORK_S = 60.0
 
 
-class Process(Protocol):
-    """A running worker. `messages` and `log` are descriptors to read; `poll` gives the wait status at its end."""
+class CannotStart(TareError):
+    """The program of a worker does not exist or cannot be executed."""
+
+
+class WorkerProcess(Protocol):
+    """A running worker. `messages` and `log` are descriptors to read; `poll` returns its wait status at its
+    end."""
 
     pid: int
     messages: int
@@ -37,20 +43,31 @@ class Process(Protocol):
 class Launcher(Protocol):
     isolation: str
 
-    def launch(self, job: Job) -> Process: ...
+    def launch(self, job: Job) -> WorkerProcess: ...
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
-        """Gives up what workers share, and begins it anew, with other modules if they are given; `settle` waits
-        until that is done."""
+        """Replaces what its workers share, with other preloaded modules if given; `settle` waits for the end."""
 
     def settle(self) -> None: ...
     def close(self) -> None: ...
 
 
+def make_launcher(
+    isolation: str,
+    preload: tuple[str, ...] = (),
+    python: str = sys.executable,
+    variables: Mapping[str, str] | None = None,
+) -> Launcher:
+    """Workers of this version of tare, or of another one by another `python` or other environment `variables`."""
+    if isolation == "fork":
+        return ForkLauncher(preload, python, variables)
+    return SpawnLauncher((python, "-m", "tare.worker.process"), variables=variables)
+
+
 class ForkLauncher:
     """Workers forked from a server that has torch imported: a fresh process for the price of a fork.
 
-    But not in all: they share where the server's memory happens to lie and the seed of its hashes, and so a pace
-    that another server of the same version may not have. `renew` draws all that again.
+    Its workers share the server's memory layout and hash seed, and so a speed that another server of the same
+    version may not have. `renew` starts another server.
     """
 
     isolation = "fork"
@@ -61,28 +78,26 @@ class ForkLauncher:
         python: str = sys.executable,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """`python` and `variables` (added to this process's) are those of another version of what is measured."""
         self._preload = preload
         self._python = python
         self._variables = dict(variables or {})
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._buffer = b""
-        # Workers may be watched side by side, each by a thread of its own: they all hear of their end through the
-        # one socket, and none takes another's.
-        self._turn = threading.RLock()
+        # Several threads may each supervise a worker. All exits come through the one socket.
+        self._lock = threading.RLock()
         self._exited: dict[int, int] = {}
 
-    def launch(self, job: Job) -> "_Forked":
-        """A server that was killed meanwhile is replaced once; what it had forked dies with it."""
-        with self._turn:
+    def launch(self, job: Job) -> "_ForkedWorker":
+        """A server that was killed is replaced once; the workers it had forked died with it."""
+        with self._lock:
             for _ in range(2):
                 if self._server is None or self._server.poll() is not None:
                     self.renew()
                     self.settle()
-                forked = self._fork(job)
-                if forked is not None:
-                    return forked
+                worker = self._fork(job)
+                if worker is not None:
+                    return worker
                 self.close()
         raise TareError("the fork server died while starting a worker; try --isolation spawn")
 
@@ -92,22 +107,51 @@ class ForkLauncher:
         ours, theirs = socket.socketpair()
         command = [self._python, "-m", "tare.worker.forkserver", "--socket", str(theirs.fileno())]
         command += ["--preload", ",".join(self._preload)]
-        environment = {**os.environ, **self._variables}
-        # What its imports print is no part of our output, and goes where our own complaints go.
+        # What its imports print is no part of our output, so it goes to stderr.
         self._server = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2, env=environment
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            env={**os.environ, **self._variables},
         )
         theirs.close()
         self._socket = ours
 
     def settle(self) -> None:
-        """Waits until a server that was begun has all imported: it would disturb whoever is measured."""
-        reply = self.read_reply(SERVER_START_S)
+        """Waits until the server has imported everything: it would disturb a measurement."""
+        reply = self._read_reply(SERVER_START_S)
         if reply is None or "ready" not in reply:
             self.close()
             raise TareError("the fork server did not start; try --isolation spawn")
 
-    def _fork(self, job: Job) -> "_Forked | None":
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        if self._server is not None:
+            try:
+                self._server.wait(5)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+        self._server = self._socket = None
+        self._buffer = b""
+        self._exited = {}
+
+    def status_of(self, worker: "_ForkedWorker", wait_s: float) -> int | None:
+        """The wait status of a worker that has ended. All workers of a server that was killed ended by SIGKILL."""
+        with self._lock:
+            lost = self._server is not worker.server
+            if not lost and worker.pid not in self._exited:
+                lost = "lost" in (self._read_exit(wait_s) or {})
+            if not lost:
+                return self._exited.pop(worker.pid, None)
+            if self._server is worker.server:
+                self.close()
+        kill_group(worker.pid)
+        return int(signal.SIGKILL)
+
+    def _fork(self, job: Job) -> "_ForkedWorker | None":
         assert self._socket is not None
         messages, messages_end = os.pipe()
         log, log_end = os.pipe()
@@ -116,50 +160,32 @@ class ForkLauncher:
             sent = socket.send_fds(self._socket, [request], [messages_end, log_end])
             self._socket.sendall(request[sent:])
         except ConnectionError:
-            # Nobody is there: that is what the reply will say.
+            # The server is gone, and reading its reply will show that.
             pass
         finally:
             os.close(messages_end)
             os.close(log_end)
-        reply = self._reply_to_request()
+        # Exits of other workers may come before the reply.
+        while (reply := self._read_exit(FORK_S)) is not None and "exited" in reply:
+            pass
         if reply is not None and "pid" in reply:
             assert self._server is not None
-            # Of one before it with the same number, whose end nobody has asked for.
+            # The exit of a previous worker with the same pid may never have been asked for.
             self._exited.pop(reply["pid"], None)
-            return _Forked(self, self._server, reply["pid"], messages, log)
+            return _ForkedWorker(self, self._server, reply["pid"], messages, log)
         os.close(messages)
         os.close(log)
         return None
 
-    def _reply_to_request(self) -> dict[str, int] | None:
-        """What the server says to a request, whoever ends meanwhile."""
-        while (reply := self._hear(60.0)) is not None and "exited" in reply:
-            pass
-        return reply
-
-    def _hear(self, wait_s: float) -> dict[str, int] | None:
-        """The same as `read_reply`; who has ended is remembered."""
-        reply = self.read_reply(wait_s)
+    def _read_exit(self, wait_s: float) -> dict[str, int] | None:
+        """The server's next reply; if it tells of a worker's exit, that is kept."""
+        reply = self._read_reply(wait_s)
         if reply is not None and "exited" in reply:
             self._exited[reply["exited"]] = reply["status"]
         return reply
 
-    def status_of(self, worker: "_Forked", wait_s: float) -> int | None:
-        """The wait status of a worker that has ended; to the parent a server that was killed is the end of all its
-        workers by SIGKILL."""
-        with self._turn:
-            lost = self._server is not worker.server
-            if not lost and worker.pid not in self._exited:
-                lost = "lost" in (self._hear(wait_s) or {})
-            if not lost:
-                return self._exited.pop(worker.pid, None)
-            if self._server is worker.server:
-                self.close()
-        kill_group(worker.pid)
-        return int(signal.SIGKILL)
-
-    def read_reply(self, wait_s: float) -> dict[str, int] | None:
-        """The server's next line, or None after `wait_s`; a dead server answers {'lost': 1}."""
+    def _read_reply(self, wait_s: float) -> dict[str, int] | None:
+        """The server's next line, or None after `wait_s`; {"lost": 1} if the server is gone."""
         assert self._socket is not None
         end = time.monotonic() + wait_s
         while b"\n" not in self._buffer:
@@ -177,21 +203,8 @@ class ForkLauncher:
         reply: dict[str, int] = json.loads(line)
         return reply
 
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        if self._server is not None:
-            try:
-                self._server.wait(5)
-            except subprocess.TimeoutExpired:
-                self._server.kill()
-                self._server.wait()
-        self._server = self._socket = None
-        self._buffer = b""
-        self._exited = {}
 
-
-class _Forked:
+class _ForkedWorker:
     def __init__(
         self, launcher: ForkLauncher, server: subprocess.Popen[bytes], pid: int, messages: int, log: int
     ) -> None:
@@ -202,12 +215,8 @@ class _Forked:
         return self._launcher.status_of(self, wait_s)
 
 
-class CannotStart(TareError):
-    """A program that is not there, or is none."""
-
-
 class SpawnLauncher:
-    """Each worker a program of its own: a new interpreter, or the executable of a native rung."""
+    """Each worker is a program of its own: a new interpreter, or the executable of a native rung."""
 
     def __init__(
         self,
@@ -219,7 +228,7 @@ class SpawnLauncher:
         self.isolation = isolation
         self._variables = dict(variables or {})
 
-    def launch(self, job: Job) -> "_Spawned":
+    def launch(self, job: Job) -> "_SpawnedWorker":
         messages, messages_end = os.pipe()
         log, log_end = os.pipe()
         try:
@@ -243,10 +252,10 @@ class SpawnLauncher:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(job))
             process.stdin.close()
-        return _Spawned(process, messages, log)
+        return _SpawnedWorker(process, messages, log)
 
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
-        """Its workers share nothing that could be."""
+        """Its workers share nothing."""
 
     def settle(self) -> None:
         pass
@@ -255,7 +264,7 @@ class SpawnLauncher:
         pass
 
 
-class _Spawned:
+class _SpawnedWorker:
     def __init__(self, process: subprocess.Popen[bytes], messages: int, log: int) -> None:
         self._process = process
         self.pid, self.messages, self.log = process.pid, messages, log

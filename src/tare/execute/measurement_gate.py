@@ -1,8 +1,8 @@
-"""Taking turns: processes that are prepared side by side are measured one at a time, while nobody prepares.
+"""The measurement gate: cases are prepared in parallel, but measured one at a time while nothing else runs.
 
-Who is prepared waits at a pipe of its own. When enough of them wait, those that still prepare are stopped with all
-they have started, and the others have their turns. Then everybody goes on, also with what is left to do once the
-times are known.
+A prepared process waits at a pipe. When enough of them wait, the gate closes: the processes that still prepare are
+stopped (SIGSTOP) with everything they started, and those that wait are measured one after the other. Then all
+continue, also those that have been measured and have work left that needs no quiet machine.
 """
 
 import os
@@ -14,114 +14,115 @@ from pathlib import Path
 from tare.system.processes import signal_group
 
 
-class Abandoned(Exception):
-    """Everything was interrupted: nobody wants what this worker does."""
+class Cancelled(Exception):
+    """The run was interrupted: the result of this worker is not wanted any more."""
 
 
-class Lane:
-    """One process on its way through the turnstile."""
+class GatedProcess:
+    """One process at the gate, and the pipe from which it reads a byte before it measures."""
 
     def __init__(self, pipe: Path) -> None:
         self.pipe, self.pid = pipe, 0
-        self.measures = self.stands_still = False
+        self.is_measuring = self.is_paused = False
         pipe.parent.mkdir(parents=True, exist_ok=True)
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe, 0o600)
-        # For both ends: so neither side waits for the other to open it.
-        self._gate = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
+        # Opened for both directions, so that neither end blocks until the other opens the pipe.
+        self._descriptor = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
 
-    def let_in(self) -> None:
-        os.write(self._gate, b"\n")
+    def let_measure(self) -> None:
+        os.write(self._descriptor, b"\n")
 
     def close(self) -> None:
-        os.close(self._gate)
+        os.close(self._descriptor)
         self.pipe.unlink(missing_ok=True)
 
 
-class Turnstile:
-    """Who prepares, who waits and who measures, as the threads say that watch them. When `enough` wait, or nobody
-    prepares, they have their turns, and those who prepare stand still."""
+class MeasurementGate:
+    """Knows which processes prepare, wait and measure, as the threads report that supervise them. Measuring begins
+    when `enough` processes wait, or when none prepares any more."""
 
-    def __init__(self, enough: int, tell: Callable[[int, signal.Signals], None] = signal_group) -> None:
-        self._enough, self._tell = enough, tell
+    def __init__(self, enough: int, send_signal: Callable[[int, signal.Signals], None] = signal_group) -> None:
+        self._enough, self._send_signal = enough, send_signal
         self._changed = threading.Condition()
-        self._preparing: list[Lane] = []
-        self._waiting: list[Lane] = []
-        self._measuring: Lane | None = None
-        self._open = self._over = False
+        self._preparing: list[GatedProcess] = []
+        self._waiting: list[GatedProcess] = []
+        self._measuring: GatedProcess | None = None
+        self._is_measuring_phase = self._is_cancelled = False
 
-    def enter(self, lane: Lane) -> None:
-        """Before its process is started: waits while anybody measures."""
+    def enter(self, process: GatedProcess) -> None:
+        """Called before the process is started; blocks while others are measured."""
         with self._changed:
-            self._changed.wait_for(lambda: self._over or not self._open)
-            if self._over:
-                raise Abandoned
-            self._preparing.append(lane)
+            self._changed.wait_for(lambda: self._is_cancelled or not self._is_measuring_phase)
+            if self._is_cancelled:
+                raise Cancelled
+            self._preparing.append(process)
 
-    def started(self, lane: Lane, pid: int) -> None:
+    def started(self, process: GatedProcess, pid: int) -> None:
         with self._changed:
-            lane.pid = pid
-            if self._open:
-                self._send(lane, signal.SIGSTOP)
+            process.pid = pid
+            if self._is_measuring_phase:
+                self._signal(process, signal.SIGSTOP)
 
-    def waits(self, lane: Lane) -> None:
-        """It is prepared, and has said so."""
+    def prepared(self, process: GatedProcess) -> None:
+        """The process waits at its pipe."""
         with self._changed:
-            if lane not in self._preparing:
+            if process not in self._preparing:
                 return
-            self._preparing.remove(lane)
-            self._waiting.append(lane)
-            lane.stands_still = True
-            self._move()
+            self._preparing.remove(process)
+            self._waiting.append(process)
+            process.is_paused = True
+            self._proceed()
 
-    def has_measured(self, lane: Lane) -> None:
-        """What it still has to do needs no quiet: it stands still again while others measure."""
+    def measured(self, process: GatedProcess) -> None:
+        """The rest of its work needs no quiet machine, and must not disturb the next measurement."""
         with self._changed:
-            if self._measuring is not lane:
+            if self._measuring is not process:
                 return
             self._measuring = None
-            lane.measures = False
-            self._preparing.append(lane)
-            self._send(lane, signal.SIGSTOP)
-            self._move()
+            process.is_measuring = False
+            self._preparing.append(process)
+            self._signal(process, signal.SIGSTOP)
+            self._proceed()
 
-    def leaves(self, lane: Lane) -> None:
-        """Its process has ended, wherever it was."""
+    def ended(self, process: GatedProcess) -> None:
+        """The process has exited, in whatever state it was."""
         with self._changed:
             for queue in (self._preparing, self._waiting):
-                if lane in queue:
-                    queue.remove(lane)
-            if self._measuring is lane:
+                if process in queue:
+                    queue.remove(process)
+            if self._measuring is process:
                 self._measuring = None
-            self._move()
+            self._proceed()
 
-    def abandon(self) -> None:
-        """Nobody enters any more."""
+    def cancel(self) -> None:
+        """No process may enter any more."""
         with self._changed:
-            self._over = True
+            self._is_cancelled = True
             self._changed.notify_all()
 
-    def _move(self) -> None:
+    def _proceed(self) -> None:
         if self._measuring:
             return
-        if self._waiting and (self._open or not self._preparing or len(self._waiting) >= self._enough):
-            if not self._open:
-                self._open = True
-                for lane in self._preparing:
-                    self._send(lane, signal.SIGSTOP)
-            self._measuring = lane = self._waiting.pop(0)
-            lane.measures = True
-            # It may have been stopped after it had said that it waits, and before that was heard.
-            self._send(lane, signal.SIGCONT)
-            lane.let_in()
-        elif self._open:
-            self._open = False
-            for lane in self._preparing:
-                self._send(lane, signal.SIGCONT)
+        may_begin = self._is_measuring_phase or not self._preparing or len(self._waiting) >= self._enough
+        if self._waiting and may_begin:
+            if not self._is_measuring_phase:
+                self._is_measuring_phase = True
+                for process in self._preparing:
+                    self._signal(process, signal.SIGSTOP)
+            self._measuring = process = self._waiting.pop(0)
+            process.is_measuring = True
+            # It may have been stopped after it had sent that it waits, and before that was read.
+            self._signal(process, signal.SIGCONT)
+            process.let_measure()
+        elif self._is_measuring_phase:
+            self._is_measuring_phase = False
+            for process in self._preparing:
+                self._signal(process, signal.SIGCONT)
             self._changed.notify_all()
 
-    def _send(self, lane: Lane, number: signal.Signals) -> None:
-        """One that has no process yet gets what it is to do when it has."""
-        lane.stands_still = number == signal.SIGSTOP
-        if lane.pid:
-            self._tell(lane.pid, number)
+    def _signal(self, process: GatedProcess, number: signal.Signals) -> None:
+        """A process that has not started yet is signalled by `started`."""
+        process.is_paused = number == signal.SIGSTOP
+        if process.pid:
+            self._send_signal(process.pid, number)

@@ -1,29 +1,29 @@
-"""Whether the kernel killed for want of memory: by the worker's own group of processes, where it counts that."""
+"""Counting the kernel's out-of-memory kills, in the worker's control group if the kernel counts them there."""
 
 import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 class OomKills(NamedTuple):
-    """How many the kernel has killed. `own` is in the worker's control group, None where nobody counts that."""
+    """`own` is the count of the worker's control group; None where the kernel keeps none."""
 
     own: int | None = None
     machine: int = 0
 
 
-NONE_KILLED = OomKills()
+NO_KILLS = OomKills()
 
 
-class OomWatch:
-    """Counts from now on."""
+class OomCounter:
+    """Counts the kills since it was made."""
 
-    def __init__(self, pid: int, proc: Path = PROC, groups: Path = GROUPS) -> None:
+    def __init__(self, pid: int, proc: Path = PROC, cgroups: Path = CGROUPS) -> None:
         self._machine = proc / "vmstat"
-        # Found while the process lives: of one that has ended nobody knows where it was.
-        self._own = _group_counter(pid, proc, groups)
+        # Looked up while the process lives: afterwards its control group is unknown.
+        self._own = _cgroup_counter(pid, proc, cgroups)
         self._before = self._read()
 
     def kills(self) -> OomKills:
@@ -32,28 +32,27 @@ class OomWatch:
         return OomKills(own, now.machine - before.machine)
 
     def _read(self) -> OomKills:
-        return OomKills(_count(self._own) if self._own else None, _count(self._machine) or 0)
+        return OomKills(_read_count(self._own) if self._own else None, _read_count(self._machine) or 0)
 
 
-def _group_counter(pid: int, proc: Path, groups: Path) -> Path | None:
-    """The file that counts for a process's control group what was killed in it, also where the whole machine had
-    run out; version 2 has one file, version 1 another."""
+def _cgroup_counter(pid: int, proc: Path, cgroups: Path) -> Path | None:
+    """The file in which the process's control group (version 2 or 1) counts its kills."""
     with contextlib.suppress(OSError, ValueError):
         for line in (proc / str(pid) / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            inside = path.lstrip("/")
+            group = path.lstrip("/")
             if not controllers:
-                counter = groups / inside / "memory.events"
+                counter = cgroups / group / "memory.events"
             elif "memory" in controllers.split(","):
-                counter = groups / "memory" / inside / "memory.oom_control"
+                counter = cgroups / "memory" / group / "memory.oom_control"
             else:
                 continue
-            if _count(counter) is not None:
+            if _read_count(counter) is not None:
                 return counter
     return None
 
 
-def _count(path: Path) -> int | None:
+def _read_count(path: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             name, _, value = line.partition(" ")

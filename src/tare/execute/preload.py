@@ -1,32 +1,50 @@
-"""What the fork server imports once, so that not every worker does."""
+"""What the fork server imports once, so that not every worker has to."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from tare.cases.case import Case
+from tare.cases.plan import Plan
 from tare.rungs.registry import all_rungs, split_name
 from tare.workloads import all_workloads
 from tare.workloads.groups import OURS
 
-# Packages that import most of themselves only when a name is asked for: the modules behind, which models share.
-BEHIND = {"transformers": ("transformers.modeling_utils",), "torch_geometric": ("torch_geometric.nn",)}
-# torch's optimizers import this in their first step (a second or more), and so does what wakes a GPU (torch 2.11
-# beside an H200: 4 to 6 seconds of every worker, 0.2 where it is there). A compiler's first import of it is part
-# of its preparation, and stays there.
+# Packages that import most of themselves lazily: the modules that their models share.
+LAZY_MODULES = {"transformers": ("transformers.modeling_utils",), "torch_geometric": ("torch_geometric.nn",)}
+# torch's optimizers import this in their first step (a second or more), and so does the initialisation of a GPU
+# (torch 2.11 with an H200: 4 to 6 seconds in every worker, 0.2 if it is preloaded). A compiler's first import of
+# it is part of its preparation, and is not preloaded.
 DYNAMO = "torch._dynamo"
-# What the vendor rung is lowered with: half a second of imports, and more where the disk is slow.
+# What the vendor rung is lowered with: half a second of imports, and more with a slow disk.
 EXPORT = "torch.export._trace"
-# There where NVIDIA's driver is; to ask the driver itself would wake it.
+# Exists where NVIDIA's driver is. Asking the driver itself would initialise it.
 DRIVER = Path("/dev/nvidiactl")
+
+
+def preload_of_plan(plan: Plan) -> tuple[str, ...]:
+    grids = (*plan.grids, *plan.includes)
+    return preload(
+        {name for grid in grids for name in grid.workload},
+        {mode for grid in grids for mode in grid.mode},
+        {rung for grid in grids for rung in grid.rung or ("a whole ladder",)},
+        {device for grid in grids for device in grid.device},
+    )
+
+
+def preload_of_cases(cases: Iterable[Case]) -> tuple[str, ...]:
+    cases = list(cases)
+    workloads, rungs = {case.workload for case in cases}, {case.rung for case in cases}
+    return preload(workloads, {case.mode for case in cases}, rungs, {case.device for case in cases})
 
 
 def preload(
     workloads: Collection[str], modes: Collection[str], rungs: Collection[str], devices: Collection[str]
 ) -> tuple[str, ...]:
-    """Modules that the workers of a plan will import whatever they measure."""
+    """Modules that all workers will import, whatever they measure."""
     known = all_workloads()
     packages = sorted({package for name in workloads for package in known[name].requires})
-    modules = [module for package in packages for module in (package, *BEHIND.get(package, ()))]
-    # Ours alone: who knows what a plug-in does when it is imported, and the server must touch no device.
+    modules = [module for package in packages for module in (package, *LAZY_MODULES.get(package, ()))]
+    # Only our own: a plug-in may touch the device when it is imported, which the server must not.
     families = {type(known[name].definition).__module__ for name in workloads}
     modules += sorted(module for module in families if module.startswith(OURS))
     if any(_compiles(rung) for rung in rungs):
@@ -37,11 +55,11 @@ def preload(
 
 
 def _compiles(rung: str) -> bool:
-    """Whether a rung compiles in Python; who knows what one does that is not named or not known here."""
+    """Whether a rung compiles in Python, which is assumed of unknown rungs."""
     known = all_rungs().get(split_name(rung)[0])
     return known is None or known.caches
 
 
 def _on_gpu(devices: Collection[str]) -> bool:
-    """Which device `auto` stands for is not known yet."""
+    """The device `auto` may be a GPU: it is not resolved yet."""
     return any(device != "cpu" for device in devices) and DRIVER.exists()

@@ -1,7 +1,7 @@
-"""Running a plan: every case in its rounds, each result kept the moment it exists."""
+"""Running a plan: the order of its rounds, and each result kept the moment it exists."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -9,33 +9,28 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import Executor
-from tare.execute.schedule import schedule
+from tare.execute.executor import Executor, executable_rung
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Parity, Record, Round
+from tare.rungs import get_rung
 
 
-class Known(Protocol):
-    """What has been measured."""
-
-    def rounds(self, case: Case) -> list[Round]: ...
-    def record(self, case: Case) -> Record | None: ...
-
-
-class Journal(Known, Protocol):
-    """Where results go at once, and where an interrupted run finds them again."""
+class Journal(Protocol):
+    """Where results are stored at once, and where an interrupted run finds them again."""
 
     run: str
 
-    def add_round(self, case: Case, done: Round) -> None: ...
+    def rounds(self, case: Case) -> list[Round]: ...
+    def record(self, case: Case) -> Record | None: ...
+    def add_round(self, case: Case, round_: Round, /) -> None: ...
     def add_record(self, record: Record) -> None: ...
 
 
 E = TypeVar("E", bound=Executor, covariant=True)
 
 
-class Side(NamedTuple, Generic[E]):
-    """One version of what is measured: who runs its rounds, where, and who keeps them."""
+class Target(NamedTuple, Generic[E]):
+    """One version of what is measured: the executor of its rounds, their environment, and their journal."""
 
     executor: E
     environment: Environment
@@ -43,79 +38,103 @@ class Side(NamedTuple, Generic[E]):
 
 
 class Listener(Protocol):
-    """Who is told of progress. `plans` are the rounds of each case on each side, of which some may be known."""
+    """Hears of progress. `planned` gets the number of rounds of each case and the journals in which some of them
+    may be already; a stage is a short text such as "compiling: seconds to minutes"."""
 
-    def plans(self, rounds: Mapping[Case, int], sides: Sequence[Known]) -> None: ...
-    def starts(self, case: Case, index: int) -> None: ...
-    def ends(self, case: Case, done: Round) -> None: ...
-    def records(self, record: Record) -> None: ...
+    def planned(self, rounds: Mapping[Case, int], journals: Sequence[Journal]) -> None: ...
+    def round_started(self, case: Case, index: int) -> None: ...
+    def stage_changed(self, stage: str) -> None: ...
+    def round_finished(self, case: Case, round_: Round) -> None: ...
+    def record_finished(self, record: Record) -> None: ...
+
+
+def ladders(cases: Iterable[Case]) -> list[list[Case]]:
+    """Cases that differ only in the rung, together, in the order of their first appearance."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.ladder, []).append(case)
+    return list(groups.values())
+
+
+def schedule(cases: Iterable[Case], rounds: int) -> Iterator[tuple[Case, int]]:
+    """One ladder after the other; within a ladder A B C A B C, so that slow changes of the machine affect all
+    rungs alike. Rungs that need no compiler and no build come first: their results are there within seconds."""
+    for ladder in ladders(cases):
+        quick_first = sorted(ladder, key=preparation_cost)
+        for index in range(rounds):
+            for case in quick_first:
+                yield case, index
+
+
+def preparation_cost(case: Case) -> int:
+    """0 for a rung that is ready at once, 1 if it compiles in Python, 2 if it needs an executable."""
+    return 2 if executable_rung(case) else int(get_rung(case.rung).caches)
 
 
 def run_cases(
     cases: Iterable[Case],
     options: Options,
-    side: Side[Executor],
+    target: Target[Executor],
     listener: Listener,
     fail_fast: bool = False,
     searches: Mapping[Case, BatchSearch] | None = None,
 ) -> list[Record]:
-    """Measures what the journal does not have yet, and returns a record for every case. `searches` says how the
-    batches of cases were found, if they were searched for."""
+    """Measures what the journal does not have yet, and returns the record of every case that has one. `searches`
+    tells how the batches of cases were found, if they were searched for."""
     cases = list(cases)
     for case, index in schedule(cases, options.rounds):
-        search = (searches or {}).get(case)
-        ended = advance(case, index, options, side, listener, search)
-        if fail_fast and ended is not None and ended.failed:
+        record = advance(case, index, options, target, listener, (searches or {}).get(case))
+        if fail_fast and record is not None and record.failed:
             break
-    return [record for case in cases if (record := side.journal.record(case)) is not None]
+    return [record for case in cases if (record := target.journal.record(case)) is not None]
 
 
 def advance(
     case: Case,
     index: int,
     options: Options,
-    side: Side[Executor],
+    target: Target[Executor],
     listener: Listener,
     search: BatchSearch | None = None,
 ) -> Record | None:
-    """Measures one round, unless the journal has it; returns the record if this round was the case's last."""
-    executor, environment, journal = side
+    """Measures one round, unless the journal has it; returns the record if this was the last round of the case."""
+    executor, environment, journal = target
     if journal.record(case) is not None:
         return None
-    done = journal.rounds(case)
-    if _lacks(done, index):
-        listener.starts(case, index)
-        made = executor.run_round(case, index, options, check=not is_proved(done))
-        keep_round(case, made, journal, listener)
-        done = [*done, made]
-    if index < options.rounds - 1 and not _given_up(done):
+    rounds = journal.rounds(case)
+    if _is_missing(rounds, index):
+        listener.round_started(case, index)
+        round_ = executor.run_round(case, index, options, check=not has_parity(rounds))
+        save_round(case, round_, journal, listener)
+        rounds = [*rounds, round_]
+    if index < options.rounds - 1 and not _has_failed(rounds):
         return None
-    record = make_record(case, done, environment, journal.run, search)
+    record = make_record(case, rounds, environment, journal.run, search)
     journal.add_record(record)
-    listener.records(record)
+    listener.record_finished(record)
     return record
 
 
-def is_due(case: Case, index: int, journal: Known) -> bool:
+def is_pending(case: Case, index: int, journal: Journal) -> bool:
     """Whether a round is still to be measured."""
-    return journal.record(case) is None and _lacks(journal.rounds(case), index)
+    return journal.record(case) is None and _is_missing(journal.rounds(case), index)
 
 
-def is_proved(rounds: list[Round]) -> bool:
-    """Whether one of them was compared with the reference: the others need not be."""
-    return any(done.parity for done in rounds)
+def has_parity(rounds: list[Round]) -> bool:
+    """Whether one of the rounds was compared with the reference: then the others need not be."""
+    return any(round_.parity for round_ in rounds)
 
 
-def keep_round(case: Case, made: Round, journal: Journal, listener: Listener) -> None:
-    journal.add_round(case, made)
-    listener.ends(case, made)
+def save_round(case: Case, round_: Round, journal: Journal, listener: Listener) -> None:
+    journal.add_round(case, round_)
+    listener.round_finished(case, round_)
 
 
 def make_record(
     case: Case, rounds: list[Round], environment: Environment, run: str, search: BatchSearch | None = None
 ) -> Record:
-    """A case fails if no round succeeded; a round that failed beside good ones is kept and counted."""
-    good = [r for r in rounds if r.failure is None]
+    """A case fails if no round succeeded; a failed round among good ones is kept and counted."""
+    good = [round_ for round_ in rounds if round_.failure is None]
     flags = good[0].flags if good else rounds[0].flags
     unchecked = Parity(status="unchecked", reason="not asked for" if good else "no round succeeded")
     return Record(
@@ -125,16 +144,16 @@ def make_record(
         case=case,
         environment=msgspec.structs.replace(environment, flags={**environment.flags, **flags}),
         rounds=rounds,
-        parity=next((r.parity for r in good if r.parity), unchecked),
+        parity=next((round_.parity for round_ in good if round_.parity), unchecked),
         failure=None if good else rounds[-1].failure,
         search=search,
     )
 
 
-def _lacks(rounds: list[Round], index: int) -> bool:
-    return index >= len(rounds) and not _given_up(rounds)
+def _is_missing(rounds: list[Round], index: int) -> bool:
+    return index >= len(rounds) and not _has_failed(rounds)
 
 
-def _given_up(rounds: list[Round]) -> bool:
+def _has_failed(rounds: list[Round]) -> bool:
     """A case that has only failed is not tried again: its cause is the result."""
-    return bool(rounds) and all(r.failure is not None for r in rounds)
+    return bool(rounds) and all(round_.failure is not None for round_ in rounds)

@@ -1,4 +1,4 @@
-"""An executor for as long as a verb needs it; with a plan expanded for this machine, where it goes by a plan."""
+"""An executor for as long as a verb needs it; and, for a verb that takes a plan, its cases on this machine."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tare.cases.grid import Expansion, nothing_to_do
 from tare.cases.plan import Plan, expand_plan
-from tare.execute.catalogue import LocalCatalogue, check_plan
-from tare.execute.executor import LocalExecutor, OnStage, make_launcher
-from tare.execute.tasks import ErrandExecutor
+from tare.execute.catalogue import LocalCatalogue, open_plan
+from tare.execute.executor import LocalExecutor, OnStage
+from tare.execute.launch import make_launcher
 from tare.protocol.messages import Probed
 from tare.system.home import home
 from tare.system.locks import machine_lock
@@ -23,40 +23,39 @@ def open_executor(
     preload: tuple[str, ...] = (),
     python: str = sys.executable,
     variables: Mapping[str, str] | None = None,
-) -> Iterator[ErrandExecutor]:
-    """Its files and processes end with the context. The rest is as in `make_launcher`."""
+) -> Iterator[LocalExecutor]:
+    """Its files and processes end with the context. For `python` and `variables` see `make_launcher`."""
     with scratch() as folder:
-        executor = ErrandExecutor(make_launcher(isolation, preload, python, variables), folder, on_stage)
+        executor = LocalExecutor(make_launcher(isolation, preload, python, variables), folder, on_stage)
         try:
             yield executor
         finally:
             executor.close()
 
 
-def renew_together(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
-    """What the workers of each executor share is drawn anew: of all at once, and while nothing is measured."""
-    launchers = [executor.launcher for executor in executors]
+def renew_launchers(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
+    """Starts new fork servers for all executors at once, while nothing is measured."""
     with machine_lock(home()):
-        for launcher in launchers:
-            launcher.renew(preload)
-        for launcher in launchers:
-            launcher.settle()
+        for executor in executors:
+            executor.launcher.renew(preload)
+        for executor in executors:
+            executor.launcher.settle()
 
 
 @dataclass
-class Workshop:
-    executor: ErrandExecutor
-    found: Expansion
+class PlanSession:
+    executor: LocalExecutor
+    expansion: Expansion
     probed: Probed
 
 
 @contextmanager
-def workshop(plan: Plan, isolation: str, on_stage: OnStage = lambda _: None) -> Iterator[Workshop]:
-    """Everything in it ends with the context. BadInput where nothing of the plan can run here."""
-    check_plan(plan)
+def open_plan_session(plan: Plan, isolation: str, on_stage: OnStage = lambda _: None) -> Iterator[PlanSession]:
+    """Raises BadInput if nothing of the plan can run here."""
+    plan = open_plan(plan)
     with open_executor(isolation, on_stage) as executor:
         probed = executor.probe()
-        found = expand_plan(plan, LocalCatalogue(probed))
-        if not found.cases:
-            raise nothing_to_do(found.skipped)
-        yield Workshop(executor, found, probed)
+        expansion = expand_plan(plan, LocalCatalogue(probed))
+        if not expansion.cases:
+            raise nothing_to_do(expansion.skipped)
+        yield PlanSession(executor, expansion, probed)

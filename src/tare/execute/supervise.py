@@ -1,4 +1,4 @@
-"""Watching one worker to its end: its messages, its output, its memory, its time. One loop, no threads."""
+"""Supervising one worker to its end: its messages, output, memory and time. One loop, no threads."""
 
 import contextlib
 import os
@@ -11,99 +11,105 @@ from typing import Literal
 import msgspec
 import psutil
 
-from tare.execute.launch import Process
-from tare.execute.oom import NONE_KILLED, OomKills, OomWatch
+from tare.execute.launch import WorkerProcess
+from tare.execute.oom import NO_KILLS, OomCounter, OomKills
 from tare.protocol.messages import LONGEST_LINE, Message, Stage, read_message
 from tare.system.processes import kill_group
 
 TICK_S = 0.05
-# Whoever watches one that stands still should not disturb the one that is measured meanwhile.
-STILL_TICK_S = 0.5
-# A look that comes later than this was no look: this process was stopped, or the machine asleep.
+# A worker that is stopped is looked at less often, so as not to disturb the one that is measured meanwhile.
+PAUSED_TICK_S = 0.5
+# A longer gap between two ticks means that this process itself was stopped, or that the machine slept.
 LONGEST_TICK_S = 0.5
 MEMORY_TICK_S = 0.2
 LOG_TAIL = 32 * 1024
-# Below this share of the machine's memory left, the worker is stopped before the kernel picks a victim.
-MEMORY_LEFT = 0.02
+# When less than this share of the machine's memory is free, the worker is killed before the kernel picks a victim.
+LEAST_FREE_MEMORY = 0.02
 
-Killed = Literal["timeout", "memory", "flood"]
+KillReason = Literal["timeout", "memory", "flood"]
 
 
 @dataclass
-class Ending:
-    """How a worker ended: the wait status, whether we killed it and why, and all that it said."""
+class WorkerExit:
+    """How a worker ended: its wait status, why we killed it if we did, and all that it sent."""
 
     status: int
-    killed: Killed | None
+    killed: KillReason | None
     messages: list[Message]
     log: str
     seconds: float
     pid: int
-    oom_kills: OomKills = NONE_KILLED
-    # The bytes a worker was allowed, where it was killed for holding more; else it was the machine's memory, of
-    # which it held so many: others may have held the rest.
+    oom_kills: OomKills = NO_KILLS
+    # The limit that the worker exceeded, if it had one. Otherwise the machine's memory ran out, and the worker
+    # held `resident` bytes of it.
     memory_limit: int | None = None
-    held: int = 0
-    garbage: str = ""
+    resident: int = 0
+    # The first line that was no message.
+    invalid_line: str = ""
     stage: str = "start"
 
 
 @dataclass
-class Watchman:
-    """What ends a worker early, and who looks at the machine meanwhile."""
+class Supervision:
+    """What ends a worker early, and what is called while it runs."""
 
     timeout_s: float
-    memory: int | None = None
+    memory_limit: int | None = None
     on_tick: Callable[[], None] = lambda: None
     on_message: Callable[[Message], None] = field(default=lambda _: None)
-    # Whether the worker stands still because we want it to: that time is not its own.
-    stands_still: Callable[[], bool] = lambda: False
+    # Whether the worker is stopped on purpose: that time does not count against its timeout.
+    is_paused: Callable[[], bool] = lambda: False
 
 
-def supervise(process: Process, watchman: Watchman) -> Ending:
-    """Reads a worker until it has ended, or ends it; whatever happens here, nothing of it is left running."""
+def supervise(process: WorkerProcess, supervision: Supervision) -> WorkerExit:
+    """Reads a worker's messages until it has ended, or kills it. Nothing of it is left running, whatever
+    happens."""
     try:
-        return _Supervision(process, watchman).run()
+        return _Loop(process, supervision).run()
     finally:
         kill_group(process.pid)
         os.close(process.messages)
         os.close(process.log)
 
 
-class _Supervision:
-    def __init__(self, process: Process, watchman: Watchman) -> None:
-        self._process, self._watchman = process, watchman
+class _Loop:
+    def __init__(self, process: WorkerProcess, supervision: Supervision) -> None:
+        self._process, self._supervision = process, supervision
         self._began = time.monotonic()
-        self._looked = self._memory_due = self._began
-        self._watched_s = self._stood_s = 0.0
-        self._partial = bytearray()
-        self._tail = b""
-        self._ending = Ending(0, None, [], "", 0.0, process.pid)
-        self._oom = OomWatch(process.pid)
+        self._last_tick = self._next_memory_check = self._began
+        self._active_s = self._paused_s = 0.0
+        self._partial_line = bytearray()
+        self._log_tail = b""
+        self._exit = WorkerExit(0, None, [], "", 0.0, process.pid)
+        self._oom = OomCounter(process.pid)
 
-    def run(self) -> Ending:
-        with selectors.DefaultSelector() as ready:
+    def run(self) -> WorkerExit:
+        with selectors.DefaultSelector() as selector:
             for descriptor in (self._process.messages, self._process.log):
                 os.set_blocking(descriptor, False)
-                ready.register(descriptor, selectors.EVENT_READ)
+                selector.register(descriptor, selectors.EVENT_READ)
             status = None
             while status is None:
-                for key, _ in ready.select(STILL_TICK_S if self._watchman.stands_still() else TICK_S):
+                for key, _ in selector.select(PAUSED_TICK_S if self._supervision.is_paused() else TICK_S):
                     if not self._read(key.fd):
-                        ready.unregister(key.fd)
-                self._watchman.on_tick()
-                # When the messages have ended the worker is about to: wait for it instead of for a tick.
-                talking = self._process.messages in ready.get_map()
-                status = self._process.poll(0 if talking else TICK_S)
+                        selector.unregister(key.fd)
+                self._supervision.on_tick()
+                # A worker that has closed its messages is about to end: wait for that instead of for a tick.
+                is_open = self._process.messages in selector.get_map()
+                status = self._process.poll(0 if is_open else TICK_S)
                 if status is None:
-                    self._limit()
+                    self._enforce_limits()
         for descriptor in (self._process.messages, self._process.log):
             while self._read(descriptor, drain=True):
                 pass
-        return self._end(status)
+        self._exit.status = status
+        self._exit.log = self._log_tail.decode(errors="replace")
+        self._exit.seconds = time.monotonic() - self._began - self._paused_s
+        self._exit.oom_kills = self._oom.kills()
+        return self._exit
 
     def _read(self, descriptor: int, drain: bool = False) -> bool:
-        """Takes what is there; False at the end (or, when draining, when nothing more is there now)."""
+        """Reads what is there; False at the end of the file, or when draining and nothing more is there."""
         try:
             data = os.read(descriptor, 1 << 20)
         except BlockingIOError:
@@ -111,82 +117,72 @@ class _Supervision:
         if not data:
             return False
         if descriptor == self._process.log:
-            self._tail = (self._tail + data)[-LOG_TAIL:]
+            self._log_tail = (self._log_tail + data)[-LOG_TAIL:]
         else:
-            self._take(data)
+            self._parse(data)
         return True
 
-    def _take(self, data: bytes) -> None:
-        looked_through = len(self._partial)
-        self._partial += data
-        while (cut := self._partial.find(b"\n", looked_through)) >= 0:
-            looked_through = 0
-            line = bytes(self._partial[:cut])
-            del self._partial[: cut + 1]
+    def _parse(self, data: bytes) -> None:
+        searched = len(self._partial_line)
+        self._partial_line += data
+        while (end := self._partial_line.find(b"\n", searched)) >= 0:
+            searched = 0
+            line = bytes(self._partial_line[:end])
+            del self._partial_line[: end + 1]
             try:
                 message = read_message(line)
             except msgspec.DecodeError as error:
-                self._ending.garbage = self._ending.garbage or f"{error}: {line[:120]!r}"
+                self._exit.invalid_line = self._exit.invalid_line or f"{error}: {line[:120]!r}"
                 continue
-            self._ending.messages.append(message)
+            self._exit.messages.append(message)
             if isinstance(message, Stage):
-                self._ending.stage = message.name
-            self._watchman.on_message(message)
-        if len(self._partial) > LONGEST_LINE:
+                self._exit.stage = message.name
+            self._supervision.on_message(message)
+        if len(self._partial_line) > LONGEST_LINE:
             self._kill("flood")
 
-    def _limit(self) -> None:
-        """Time counts while this process watches: what a worker did or said while it could not is still unread."""
+    def _enforce_limits(self) -> None:
+        """A tick counts for at most LONGEST_TICK_S: while this process was stopped, the worker may have
+        finished."""
         now = time.monotonic()
-        passed, self._looked = now - self._looked, now
-        if self._watchman.stands_still():
-            self._stood_s += passed
+        passed, self._last_tick = now - self._last_tick, now
+        if self._supervision.is_paused():
+            self._paused_s += passed
             return
-        self._watched_s += min(passed, LONGEST_TICK_S)
-        if self._watched_s > self._watchman.timeout_s:
+        self._active_s += min(passed, LONGEST_TICK_S)
+        if self._active_s > self._supervision.timeout_s:
             self._kill("timeout")
-        elif now >= self._memory_due:
-            self._memory_due = now + MEMORY_TICK_S
-            if self._memory_gone():
+        elif now >= self._next_memory_check:
+            self._next_memory_check = now + MEMORY_TICK_S
+            if self._memory_exceeded():
                 self._kill("memory")
 
-    def _memory_gone(self) -> bool:
+    def _memory_exceeded(self) -> bool:
         machine = psutil.virtual_memory()
-        if machine.available < MEMORY_LEFT * machine.total:
-            self._ending.held = _resident(self._process.pid)
+        if machine.available < LEAST_FREE_MEMORY * machine.total:
+            self._exit.resident = _resident_with_children(self._process.pid)
             return True
-        limit = self._watchman.memory
-        if limit is None or _resident(self._process.pid) <= limit:
+        limit = self._supervision.memory_limit
+        if limit is None or _resident_with_children(self._process.pid) <= limit:
             return False
-        self._ending.memory_limit = limit
+        self._exit.memory_limit = limit
         return True
 
-    def _kill(self, why: Killed) -> None:
-        if self._ending.killed is None:
-            self._ending.killed = why
+    def _kill(self, reason: KillReason) -> None:
+        if self._exit.killed is None:
+            self._exit.killed = reason
             kill_group(self._process.pid)
 
-    def _end(self, status: int) -> Ending:
-        ending = self._ending
-        ending.status = status
-        ending.log = self._tail.decode(errors="replace")
-        ending.seconds = time.monotonic() - self._began - self._stood_s
-        ending.oom_kills = self._oom.kills()
-        return ending
 
-
-def held_by(pid: int) -> int | None:
-    """Bytes of host memory that a process holds, without its children: cheap enough for ten readings a second."""
+def resident_bytes(pid: int) -> int | None:
+    """Host memory of a process without its children: cheap enough for ten readings a second."""
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(pid).memory_info().rss)
     return None
 
 
-def _resident(pid: int) -> int:
-    total = 0
+def _resident_with_children(pid: int) -> int:
     with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += one.memory_info().rss
-    return total
+        children = psutil.Process(pid).children(recursive=True)
+        return sum(resident_bytes(process) or 0 for process in (pid, *(child.pid for child in children)))
+    return 0

@@ -1,111 +1,192 @@
-"""A progress bar on stderr: what is being measured, how far along, how long still."""
+"""Progress on stderr: on a terminal the ladder as its rounds come in, in a log a line per rung and long stage."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from statistics import median
 from types import TracebackType
-from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import Progress as ProgressBar
+from rich.text import Text
 
 from tare.cases.case import Case
-from tare.execute.runner import Known
+from tare.execute.runner import Journal
+from tare.records.figures import gross, round_median
 from tare.records.record import Record, Round
-from tare.report.terminal import make_console
+from tare.report.numbers import duration, ratio, seconds
+from tare.report.table import FittingTable
+from tare.report.terminal import PARITY, make_console, title
+from tare.system.text import one_line
 
-# Seconds without a line after which a log says how far it has come: rounds are interleaved, and so the records of
-# a long run all come at its end.
-QUIET_S = 30
+# Seconds since the last line of a log after which a stage, and a step of a worker, is told.
+STAGE_S, QUIET_S = 3, 30
+LONGEST_DESCRIPTION = 60
 
 
 class Progress:
-    """The Listener of tare.execute.runner for people. Off a terminal it says a line a record instead of a bar, and
-    in between, seldom, what it is at."""
+    """The Listener of tare.execute.runner that tells the user. A stage with a colon says how long it may take, and
+    is told at once; one of a single word is a step of the worker."""
 
     def __init__(self, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = make_console(stderr=True)
+        self._live = shown and self._console.is_terminal
         self._shown, self._clock = shown, clock
-        self._last_line = clock()
+        # So that the first stage is told at once.
+        self._last_line = clock() - STAGE_S
+        self._told: set[tuple[Case | None, str]] = set()
         self._planned: Mapping[Case, int] = {}
+        # The rounds of each case, where one version is measured; rounds of two would be mixed here.
+        self._rounds: dict[Case, list[Round]] | None = None
         self._done, self._total = 0, 0
-        self._bar: Any = None
-        self._task: Any = None
-        self._what = ""
+        self._case: Case | None = None
+        self._current = ""
+        self._bar = ProgressBar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            auto_refresh=False,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._stack = ExitStack()
 
     def __enter__(self) -> "Progress":
-        if self._shown and self._console.is_terminal:
-            self._bar = Bar(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("", total=None)
+        if self._live:
+            live = Live(
+                get_renderable=self.view, console=self._console, refresh_per_second=2, transient=True,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self._stack.enter_context(live)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar:
-            self._bar.stop()
+        self._stack.close()
 
-    def plans(self, rounds: Mapping[Case, int], sides: Sequence[Known]) -> None:
+    def planned(self, rounds: Mapping[Case, int], journals: Sequence[Journal]) -> None:
         self._planned = rounds
+        self._rounds = {case: list(journals[0].rounds(case)) for case in rounds} if len(journals) == 1 else None
         self._done = sum(
-            wanted if side.record(case) else len(side.rounds(case))
-            for side in sides
-            for case, wanted in rounds.items()
+            count if journal.record(case) else len(journal.rounds(case))
+            for journal in journals
+            for case, count in rounds.items()
         )
-        self._total = len(sides) * sum(rounds.values())
-        if self._bar:
-            self._bar.update(self._task, total=self._total, completed=self._done)
+        self._total = len(journals) * sum(rounds.values())
+        self._bar.update(self._task, total=self._total, completed=self._done)
 
-    def goes_on(self) -> None:
-        """What follows is no round of any case."""
-        self._what, self._total = "", 0
-        if self._bar:
-            self._bar.update(self._task, total=None)
+    def rounds_ended(self) -> None:
+        """The rounds are over; what follows has no count."""
+        self._current, self._total, self._case = "", 0, None
+        self._bar.update(self._task, total=None)
 
-    def stage(self, name: str) -> None:
-        what = f"{self._what} {name}".strip()
-        if self._bar:
-            self._bar.update(self._task, description=what[:60])
-        elif self._clock() - self._last_line >= QUIET_S:
-            self.say(f"{self._done} of {self._total} rounds; {what}" if self._total else what)
+    def stage_changed(self, stage: str) -> None:
+        text = f"{self._current} {stage}".strip()
+        self._bar.update(self._task, description=text[:LONGEST_DESCRIPTION])
+        wait = 0 if ":" in stage else STAGE_S if " " in stage else QUIET_S
+        if self._live or (self._case, stage) in self._told or self._clock() - self._last_line < wait:
+            return
+        if " " in text:
+            if ":" in stage:
+                self._told.add((self._case, stage))
+            self.say(f"{self._done} of {self._total} rounds; {text}" if self._total else text)
 
-    def starts(self, case: Case, index: int) -> None:
-        self._what = f"{case.workload} {case.rung} {case.mode} b{case.batch} {index + 1}/{self._wanted(case)}"
-        self.stage("")
+    def round_started(self, case: Case, index: int) -> None:
+        self._case = case
+        self._current = f"{case.workload} {case.rung} {case.mode} b{case.batch} {index + 1}/{self._count(case)}"
+        self.stage_changed("")
 
-    def searches(self, case: Case) -> None:
-        """A point of the search for a batch is being measured: no part of the count."""
-        self._what = f"{case.workload} {case.rung} {case.mode} trying batch {case.batch}"
-        self.stage("")
+    def search_started(self, case: Case) -> None:
+        """A point of the search for a batch is being measured: it is not counted."""
+        self._current = f"{case.workload} {case.rung} {case.mode} trying batch {case.batch}"
+        self.stage_changed("")
 
-    def ends(self, case: Case, done: Round) -> None:  # noqa: ARG002
+    def round_finished(self, case: Case, round_: Round) -> None:
         self._advance(1)
+        if self._rounds is None:
+            return
+        rounds = self._rounds.setdefault(case, [])
+        rounds.append(round_)
+        if not self._live and len(rounds) == 1 and self._count(case) > 1 and len(self._ladder(case)) > 1:
+            # The first figure of each rung of a ladder comes long before its last round.
+            self.say(f"{self._name(case)}: {_sentence(*self._figures(case))}, 1 of {self._count(case)} rounds")
 
-    def records(self, record: Record) -> None:
+    def record_finished(self, record: Record) -> None:
         """A case that failed early has fewer rounds to wait for."""
-        self._advance(self._wanted(record.case) - len(record.rounds))
-        if not self._bar:
-            self.say(f"{record.case.key} {'ok' if record.failure is None else record.failure.cause}")
+        self._advance(self._count(record.case) - len(record.rounds))
+        if not self._live:
+            self.say(f"{self._name(record.case)}: {self._summary(record)}")
 
-    def _wanted(self, case: Case) -> int:
-        """Its rounds; a case whose batch had to be found first has those of the others."""
+    def say(self, line: str) -> None:
+        """Prints a line that stays."""
+        self._last_line = self._clock()
+        if self._shown:
+            self._console.print(line, soft_wrap=True)
+
+    def _count(self, case: Case) -> int:
+        """The rounds of a case. One whose batch had to be found first has as many as the others."""
         return self._planned.get(case) or max(self._planned.values(), default=1)
 
     def _advance(self, rounds: int) -> None:
         self._done += rounds
-        if self._bar:
-            self._bar.advance(self._task, rounds)
+        self._bar.advance(self._task, rounds)
 
-    def say(self, line: str) -> None:
-        """A line that stays."""
-        self._last_line = self._clock()
-        if self._shown:
-            self._console.print(line, soft_wrap=True)
+    def _ladder(self, case: Case) -> list[Case]:
+        return [other for other in (self._rounds or {}) if other.ladder == case.ladder]
+
+    def _name(self, case: Case) -> str:
+        """The rung alone where there is only one ladder."""
+        alone = len({each.ladder for each in self._rounds or {}}) == 1
+        return case.rung if alone else f"{case.workload} {case.rung} {case.mode} b{case.batch}"
+
+    def _summary(self, record: Record) -> str:
+        step = gross(record)
+        if record.failure or step is None:
+            failure = record.failure
+            return one_line(f"{failure.cause}: {failure.message}") if failure else "no time"
+        return _sentence(duration(step), self._against_eager(record.case, step.mid))
+
+    def _figures(self, case: Case) -> tuple[str, str]:
+        """Gross and its ratio to eager, over the rounds so far."""
+        step_s = self._step_s(case)
+        if step_s is not None:
+            return seconds(step_s), self._against_eager(case, step_s)
+        failure = next((round_.failure for round_ in (self._rounds or {}).get(case, []) if round_.failure), None)
+        return failure.cause if failure else "-", ""
+
+    def _against_eager(self, case: Case, step_s: float) -> str:
+        """The ratio, but for a rung that computes something else."""
+        parities = [round_.parity.status for round_ in (self._rounds or {}).get(case, []) if round_.parity]
+        if wrong := next((status for status in parities if status in ("different", "nan")), None):
+            return PARITY[wrong]
+        eager = next((other for other in self._ladder(case) if other.rung == "eager"), None)
+        eager_s = self._step_s(eager) if eager else None
+        return ratio(eager_s / step_s, None) if eager_s and step_s else ""
+
+    def _step_s(self, case: Case) -> float | None:
+        medians = [round_median(round_, "pipelined") for round_ in (self._rounds or {}).get(case, [])]
+        values = [interval.mid for interval in medians if interval]
+        return median(values) if values else None
+
+    def view(self) -> RenderableType:
+        """The ladder that is being measured, above the progress bar."""
+        if self._case is None or not self._rounds:
+            return self._bar
+        rows = [
+            [case.rung, *self._figures(case), f"{len(self._rounds[case])} of {self._count(case)}"]
+            for case in self._ladder(self._case)
+        ]
+        heads = ("rung", "gross", "x eager", "rounds")
+        table = FittingTable(heads, rows, right=heads[1:], folds={"rung": 0})
+        return Group(Text(title(self._case), style="bold"), table, Text(""), self._bar)
+
+
+def _sentence(gross_text: str, against_eager: str) -> str:
+    if not against_eager:
+        return gross_text
+    return f"{gross_text}, {against_eager}{' eager' if against_eager.endswith('x') else ''}"

@@ -8,8 +8,9 @@ from curves import STEPS, native_cases, training_case
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import make_launcher
-from tare.execute.tasks import ErrandExecutor
+from tare.execute.curves import follow_curve
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import make_launcher
 from tare.rungs.torch.program import TorchProgram
 from tare.worker.loss_curve import arrays_of, batches_of
 from tare.workloads import get_workload
@@ -21,11 +22,11 @@ DECIDED = {"resnet50": 30}
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecutor]:
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
     # Nothing is timed here, and where cores are shared a thread that spins while it waits takes the other's.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_WAIT_POLICY", "passive")
-        made = ErrandExecutor(
+        made = LocalExecutor(
             make_launcher("fork", ("torchvision", "sklearn")), tmp_path_factory.mktemp("scratch")
         )
         yield made
@@ -33,8 +34,8 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErrandExecuto
 
 
 @pytest.mark.parametrize("case", list(native_cases()), ids=lambda case: f"{case.rung}-{case.workload}")
-def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -> None:
-    curve = executor.follow_curve(case, "digits", STEPS, OPTIONS)
+def test_the_losses_are_those_of_float64(executor: LocalExecutor, case: Case) -> None:
+    curve = follow_curve(executor, case, "digits", STEPS, OPTIONS)
     assert curve.failure is None, curve.failure
     assert len(curve.losses) == STEPS
     if (case.rung, case.workload) == ("vendor", "resnet50"):
@@ -48,17 +49,17 @@ def test_the_losses_are_those_of_float64(executor: ErrandExecutor, case: Case) -
     assert np.mean(curve.losses[-10:]) < np.mean(curve.losses[:10]), "nothing was learnt"
 
 
-def test_low_precision_has_the_tolerance_of_eager_s_own_deviation(executor: ErrandExecutor) -> None:
+def test_low_precision_has_the_tolerance_of_eager_s_own_deviation(executor: LocalExecutor) -> None:
     case = training_case("mnist_cnn", "libtorch", precision="bf16")
-    curve = executor.follow_curve(case, "digits", STEPS, OPTIONS)
+    curve = follow_curve(executor, case, "digits", STEPS, OPTIONS)
     assert curve.failure is None, curve.failure
     assert curve.parity.status == "same", curve.parity
     assert curve.parity.error is not None
     assert curve.parity.error > 1e-4, "computed in float32 after all"
 
 
-def test_a_rung_in_python_goes_the_same_way(executor: ErrandExecutor) -> None:
-    curve = executor.follow_curve(training_case("mlp", "torchscript"), "digits", 5, OPTIONS)
+def test_a_rung_in_python_goes_the_same_way(executor: LocalExecutor) -> None:
+    curve = follow_curve(executor, training_case("mlp", "torchscript"), "digits", 5, OPTIONS)
     assert curve.failure is None, curve.failure
     assert curve.parity.status == "same", curve.parity
     assert len(curve.losses) == 5

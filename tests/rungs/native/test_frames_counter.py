@@ -150,7 +150,7 @@ def test_a_function_that_is_not_exported_is_stopped_at_named_and_goes_on_unharme
     text, report = run(folder, "libtorch_cpu.so", 1)
     assert text.split()[1] == without.split()[1]
     assert report is not None
-    assert report["laments"] == {}
+    assert report["unwatched"] == {}
     assert [hit["kind"] for hit in report["hits"]] == ["convolution", "product", "other"]
     assert {hit["entry"] for hit in report["hits"]} == {"dnnl_primitive_execute"}
     for i in range(3):
@@ -166,4 +166,4 @@ def test_what_cannot_be_watched_is_said(folder: Path, tmp_path: Path) -> None:
     assert text.split()[1] != "0"
     assert report is not None
     assert report["hits"] == []
-    assert "symbols of the library" in report["laments"]["dnnl_primitive_execute"]
+    assert "symbols of the library" in report["unwatched"]["dnnl_primitive_execute"]

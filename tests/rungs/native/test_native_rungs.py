@@ -10,7 +10,8 @@ from proof import make
 from tare.cases.case import Case, Mode, Optimizer, Precision
 from tare.cases.options import Options
 from tare.errors import TareError
-from tare.execute.executor import LocalExecutor, make_launcher
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import make_launcher
 from tare.rungs import get_rung
 from tare.rungs.native import build
 from tare.workloads import get_workload

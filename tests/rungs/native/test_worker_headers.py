@@ -158,12 +158,12 @@ def test_arrays_of_numpy_are_read_and_others_are_refused(folder: Path) -> None:
 def test_a_program_that_cannot_answer_another_job_says_so(folder: Path, spun: Round) -> None:  # noqa: ARG001
     """The example knows no curve: its answer is a failure with a cause, not a measurement."""
     from tare.execute.rounds import failure_of
-    from tare.execute.supervise import Watchman, supervise
+    from tare.execute.supervise import Supervision, supervise
     from tare.protocol.jobs import CurveJob
 
     case = Case(workload="mlp", rung="eager", batch=300)
     job = CurveJob(case=case, data="digits", steps=2, evidence=str(folder), stage=str(folder))
     process = SpawnLauncher((str(folder / "spinner"),)).launch(job)
-    failure = failure_of(supervise(process, Watchman(30.0)), 30.0)
+    failure = failure_of(supervise(process, Supervision(30.0)), 30.0)
     assert failure is not None
     assert failure.cause == "unsupported"

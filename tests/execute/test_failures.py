@@ -1,34 +1,35 @@
-"""How a worker ended, and what the record says of it."""
+"""The cause that the record gives for each way in which a worker can end."""
 
 import signal
 from typing import Any
 
 import pytest
 
+from tare.errors import BadInput
 from tare.execute.oom import OomKills
 from tare.execute.rounds import failure_of
-from tare.execute.supervise import Ending
+from tare.execute.supervise import WorkerExit
 from tare.protocol.messages import Done, Failed, Message
 from tare.records.record import Failure
 from tare.worker.process import classify
 
 
-def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> Ending:
+def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> WorkerExit:
     values: dict[str, Any] = {"killed": None, "log": "", "seconds": 1.0, "pid": 1, **fields}
-    return Ending(status=status, messages=messages or [], **values)
+    return WorkerExit(status=status, messages=messages or [], **values)
 
 
-def cause(ending: Ending) -> str | None:
-    failure = failure_of(ending, 10)
+def cause(worker_exit: WorkerExit) -> str | None:
+    failure = failure_of(worker_exit, 10)
     return failure.cause if failure else None
 
 
-def test_a_worker_that_says_done_and_exits_has_no_failure() -> None:
+def test_a_worker_that_sends_done_and_exits_has_no_failure() -> None:
     assert failure_of(ended(messages=[Done()]), 10) is None
 
 
 @pytest.mark.parametrize(
-    ("ending", "expected"),
+    ("worker_exit", "expected"),
     [
         (ended(killed="timeout", status=9), "timeout"),
         (ended(killed="memory", status=9), "host-oom"),
@@ -37,32 +38,32 @@ def test_a_worker_that_says_done_and_exits_has_no_failure() -> None:
         (ended(status=int(signal.SIGKILL)), "signal"),
         (ended(status=int(signal.SIGKILL), oom_kills=OomKills(1, 1)), "host-oom"),
         (ended(status=int(signal.SIGKILL), oom_kills=OomKills(None, 1)), "host-oom"),
-        # The kernel's victim was in another group of processes: this one was killed by somebody.
+        # The kernel killed a process of another control group: something else killed this one.
         (ended(status=int(signal.SIGKILL), oom_kills=OomKills(0, 1)), "signal"),
         (ended(status=int(signal.SIGABRT), log="terminate called: std::bad_alloc"), "host-oom"),
         (ended(status=0), "no-result"),
         (ended(status=3 << 8), "exception"),
         (ended(status=1 << 8, messages=[Done()]), "exception"),
-        (ended(messages=[Done()], garbage="hello"), "exception"),
+        (ended(messages=[Done()], invalid_line="hello"), "exception"),
         (ended(status=1 << 8, messages=[Failed(Failure(cause="nan", message="x"))]), "nan"),
     ],
 )
-def test_every_ending_has_its_cause(ending: Ending, expected: str) -> None:
-    assert cause(ending) == expected
+def test_every_exit_has_its_cause(worker_exit: WorkerExit, expected: str) -> None:
+    assert cause(worker_exit) == expected
 
 
 @pytest.mark.parametrize("killed", ["timeout", "memory", "flood"])
-def test_who_had_said_everything_is_not_called_by_what_ended_it(killed: str) -> None:
+def test_a_worker_killed_after_its_last_message_has_its_result(killed: str) -> None:
     assert failure_of(ended(killed=killed, status=9, messages=[Done()]), 10) is None
     said = Failed(Failure(cause="nan", message="x"))
     assert cause(ended(killed=killed, status=9, messages=[said])) == "nan"
 
 
 @pytest.mark.parametrize(
-    ("ending", "message"),
+    ("worker_exit", "message"),
     [
         (
-            ended(killed="memory", status=9, held=300 * 2**20),
+            ended(killed="memory", status=9, resident=300 * 2**20),
             "stopped because host memory ran out; it held 300 MiB of it",
         ),
         (
@@ -76,8 +77,8 @@ def test_who_had_said_everything_is_not_called_by_what_ended_it(killed: str) -> 
         (ended(status=9, oom_kills=OomKills(None, 2)), "killed (SIGKILL) while this machine ran out of memory"),
     ],
 )
-def test_a_message_says_no_more_of_memory_than_is_known(ending: Ending, message: str) -> None:
-    failure = failure_of(ending, 10)
+def test_a_message_says_no_more_of_memory_than_is_known(worker_exit: WorkerExit, message: str) -> None:
+    failure = failure_of(worker_exit, 10)
     assert failure is not None
     assert failure.message == message
 
@@ -91,9 +92,10 @@ def test_a_message_says_no_more_of_memory_than_is_known(ending: Ending, message:
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "device-oom"),
         (ModuleNotFoundError("No module named 'timm'"), "not-installed"),
         (ValueError("boom"), "exception"),
+        (SystemExit("no weights"), "exception"),
     ],
 )
-def test_an_exception_has_its_cause(error: Exception, expected: str) -> None:
+def test_an_exception_has_its_cause(error: BaseException, expected: str) -> None:
     failure = classify(error)
     assert failure.cause == expected
     assert "\n" not in failure.message
@@ -105,7 +107,10 @@ def test_an_exception_has_its_cause(error: Exception, expected: str) -> None:
         (RuntimeError("\n  first\nsecond"), "RuntimeError: first"),
         (ValueError("boom\nmore"), "ValueError: boom"),
         (AssertionError(), "AssertionError"),
+        (SystemExit("no weights"), "SystemExit: no weights"),
+        (BadInput("no such data"), "no such data"),
     ],
 )
-def test_the_first_line_that_says_something_is_kept(error: Exception, message: str) -> None:
-    assert classify(error).message == message
+def test_the_first_line_that_is_not_empty_is_kept(error: BaseException, message: str) -> None:
+    failure = classify(error)
+    assert (failure.message, failure.exception) == (message, type(error).__name__)

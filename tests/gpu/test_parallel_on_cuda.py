@@ -1,4 +1,4 @@
-"""Cases prepared side by side on one GPU: measured one at a time, and holding what they hold alone."""
+"""Cases prepared in parallel on one GPU are measured one at a time, with the memory and kernels they have alone."""
 
 import itertools
 import json
@@ -21,18 +21,18 @@ def measure(home: Path, *options: str) -> dict[str, Any]:
     return {f"{record['case']['workload']} {record['case']['rung']}": record["rounds"][0] for record in records}
 
 
-def test_cases_abreast_have_the_gpu_one_at_a_time(tmp_path: Path) -> None:
-    beside = measure(tmp_path / "abreast", "--abreast", "6")
-    assert len(beside) == 6
+def test_cases_prepared_in_parallel_have_the_gpu_one_at_a_time(tmp_path: Path) -> None:
+    parallel = measure(tmp_path / "parallel", "--jobs", "6")
+    assert len(parallel) == 6
     spans = sorted(
         (series["at_ns"][0], series["at_ns"][-1] + series["wall_ns"][-1])
-        for done in beside.values()
-        for series in done["series"]
+        for round_ in parallel.values()
+        for series in round_["series"]
     )
     assert all(high <= low for (_, high), (low, _) in itertools.pairwise(spans))
-    assert {done["telemetry"]["other_gpu_processes"] for done in beside.values()} == {0}
+    assert {round_["telemetry"]["other_gpu_processes"] for round_ in parallel.values()} == {0}
     alone = measure(tmp_path / "alone")
-    # What the allocator gave out, and what a step launches: the same whoever else is there.
-    for name, done in beside.items():
+    # Allocated memory and launched kernels do not depend on other processes.
+    for name, done in parallel.items():
         assert done["device_memory"]["allocated_peak"] == alone[name]["device_memory"]["allocated_peak"], name
         assert done["kernels"] == alone[name]["kernels"], name

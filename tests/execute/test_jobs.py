@@ -12,15 +12,13 @@ from tare.cases.options import Options
 from tare.commands.traces import profile_case
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
-from tare.execute.launch import make_launcher
-from tare.execute.launch import SpawnLauncher
-from tare.execute.peaks import measure_peak
+from tare.execute.launch import SpawnLauncher, make_launcher
 from tare.protocol.jobs import CountJob, PeakJob, ProfileJob
 from tare.protocol.messages import Capacity, Counted, Measured, Profiled
 from tare.trace.memory import memory_use
 from tare.trace.read import read
 from tare.worker import profiling
-from tare.worker.handlers import count_eager_step
+from tare.worker.handlers import count_eager_step, peak
 
 CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})
 
@@ -69,7 +67,7 @@ def test_counting_is_the_same_for_every_rung() -> None:
 
 def test_a_ceiling_goes_through_the_sampler() -> None:
     said: list[Any] = []
-    measure_peak(PeakJob(name="dispatch", device="cpu", budget_s=0.05, width=0.5), said.append)
+    peak(PeakJob(name="dispatch", device="cpu", budget_s=0.05, width=0.5), said.append)
     assert [m.series.kind for m in said if isinstance(m, Measured)] == ["warmup", "pipelined", "latency"]
     assert [m.amount for m in said if isinstance(m, Capacity)] == [1.0]
 

@@ -1,0 +1,84 @@
+"""Loss curves: trains a rung on real data, and compares every loss with that of eager in float64."""
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.errors import BadInput, brief
+from tare.execute.executor import LocalExecutor
+from tare.execute.rounds import unchecked
+from tare.measure.parity import Reference, errors, judge, load_reference
+from tare.protocol.jobs import CurveJob, ReferenceJob, reference_case
+from tare.records.record import Failure, Parity
+from tare.rungs import get_rung
+from tare.system.home import make_folder
+from tare.worker.loss_curve import read_evidence
+
+
+class Curve(msgspec.Struct, kw_only=True):
+    """The losses of a rung, those of float64, and the relative error of each."""
+
+    case: Case
+    losses: list[float] = []
+    reference: list[float] = []
+    errors: list[float] = []
+    parity: Parity
+    failure: Failure | None = None
+
+
+def follow_curve(executor: LocalExecutor, case: Case, data: str, steps: int, options: Options) -> Curve:
+    reference = _curve_reference(executor, case, data, steps, options)
+    if isinstance(reference, Failure):
+        # Nothing to compare with: the rung has not failed, and is not run.
+        return Curve(case=case, parity=unchecked(reference))
+    evidence = make_folder(executor.folder(f"curve-{data}-{steps}", case))
+    cache = str(executor.cache_folder(case)) if get_rung(case.rung).caches else None
+    job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=cache)
+    launchable = executor.for_rung(job, options, data=data, steps=steps)
+    if isinstance(launchable, Failure):
+        return _failed_curve(case, launchable)
+    messages = executor.send(launchable.job, options, case.device, launchable.launcher)
+    if isinstance(messages, Failure):
+        return _failed_curve(case, messages)
+    expected = reference.arrays
+    try:
+        arrays = read_evidence(evidence)
+        losses = [float(arrays[name]) for name in expected if name in arrays]
+    except (OSError, ValueError, TypeError, EOFError) as error:
+        message = f"it left no losses that can be read: {brief(error)}"
+        return _failed_curve(case, Failure(cause="no-result", message=message))
+    widening: Reference | Failure | None = None
+
+    def widen() -> Reference | None:
+        nonlocal widening
+        widening = _curve_reference(executor, case, data, steps, options, widen=True)
+        return widening if isinstance(widening, Reference) else None
+
+    parity = judge(arrays, reference, case.precision, widen)
+    if isinstance(widening, Failure):
+        reason = f"judged by one run of eager, since more failed: {widening.cause}, {widening.message}"
+        parity = msgspec.structs.replace(parity, reason=reason)
+    return Curve(
+        case=case,
+        losses=losses,
+        reference=[float(value) for value in expected.values()],
+        errors=[min(error, 1e300) for error in errors(expected, arrays).values()],
+        parity=parity,
+    )
+
+
+def _curve_reference(
+    executor: LocalExecutor, case: Case, data: str, steps: int, options: Options, widen: bool = False
+) -> Reference | Failure:
+    """Made once for all rungs. Data that do not fit the workload are the user's mistake: BadInput."""
+    folder = executor.folder(f"curve-reference-{data}-{steps}", reference_case(case))
+    job = ReferenceJob(case=reference_case(case), folder=str(folder), data=data, steps=steps, widen=widen)
+    failure = executor.run_once(job, options)
+    if failure and failure.exception == BadInput.__name__:
+        raise BadInput(failure.message)
+    unreadable = Failure(cause="no-result", message="it left nothing that can be read")
+    return failure or load_reference(folder) or unreadable
+
+
+def _failed_curve(case: Case, failure: Failure) -> Curve:
+    return Curve(case=case, parity=Parity(status="unchecked", reason=failure.message), failure=failure)
