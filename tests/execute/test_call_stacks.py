@@ -80,6 +80,7 @@ def test_a_worker_that_does_not_mark_the_call_is_a_failure(
     assert "docs/protocol.md" in failure.message
 
 
+@pytest.mark.full
 def test_counting_in_parallel_gives_the_same_stacks(counter: StackCounter) -> None:
     cases = [case("mlp"), case("conv_chain", calls=3)]
     options = Options(rounds=1, timeout=600, jobs=2)

@@ -1,13 +1,11 @@
 """The tables of tare frames: they fit, they say what was not seen, and show no figure that is only noise."""
 
 from tare.cases.case import Case
-from tare.execute.call_stacks import Depth
+from tare.records.call_depth import CallCost, CallDepth, Frame, Stack, compare_costs
 from tare.records.record import Failure
 from tare.report.frames import cost_view, depth_view, stack_view
 from tare.report.terminal import make_console
 from tare.stats.intervals import Interval
-from tare.trace.call_cost import Price, compare_prices
-from tare.trace.call_stack import Frame, Stack
 
 PYTHON = (Frame("Conv2d.forward", "conv.py:553", "python"),) * 9
 NATIVE = (
@@ -17,12 +15,12 @@ NATIVE = (
 )
 
 
-def depth(rung: str, **fields: object) -> Depth:
+def depth(rung: str, **fields: object) -> CallDepth:
     case = Case(workload="resnet50", rung=rung, batch=1, sizes={"resolution": 224})
-    return Depth(case=case, **fields)  # type: ignore[arg-type]
+    return CallDepth(case=case, **fields)  # type: ignore[arg-type]
 
 
-def full(rung: str) -> Depth:
+def full(rung: str) -> CallDepth:
     stack = Stack(entry="cudnnBackendExecute", kind="convolution", anchored=True, python=PYTHON, native=NATIVE)
     return depth(rung, stack=stack, calls=53, least=12, most=57)
 
@@ -37,7 +35,7 @@ def text(view: object) -> str:
 def test_the_ladder_of_depths_fits_and_names_what_is_missing() -> None:
     failed = depth("compile:reduce-overhead", failure=Failure(cause="timeout", message="stopped after 9 s"))
     shown = text(
-        depth_view([full("eager"), full("libtorch:script"), depth("aot", blind={"sgemm_": "why"}), failed])
+        depth_view([full("eager"), full("libtorch:script"), depth("aot", unwatched={"sgemm_": "why"}), failed])
     )
     assert max(map(len, shown.splitlines())) <= 100
     row = next(line for line in shown.splitlines() if line.startswith("eager")).split()
@@ -57,11 +55,11 @@ def test_a_stack_has_python_and_c_apart_from_the_user_s_call_down() -> None:
 
 def test_what_is_noise_is_called_noise() -> None:
     prices = [
-        Price(rung="eager", depth=full("eager"), call=Interval(11e-6, 12e-6, 13e-6), parity="same"),
-        Price(rung="libtorch", depth=full("libtorch"), call=Interval(1.5e-6, 2e-6, 2.5e-6), parity="same"),
-        Price(rung="aot", depth=full("aot"), call=Interval(-1e-6, 2e-6, 5e-6, False), parity="same"),
+        CallCost(rung="eager", depth=full("eager"), call=Interval(11e-6, 12e-6, 13e-6), parity="same"),
+        CallCost(rung="libtorch", depth=full("libtorch"), call=Interval(1.5e-6, 2e-6, 2.5e-6), parity="same"),
+        CallCost(rung="aot", depth=full("aot"), call=Interval(-1e-6, 2e-6, 5e-6, False), parity="same"),
     ]
-    shown = text(cost_view(compare_prices(prices, Interval(1e-9, 1e-9, 1e-9), Interval(5e-8, 5e-8, 5e-8))))
+    shown = text(cost_view(compare_costs(prices, Interval(1e-9, 1e-9, 1e-9), Interval(5e-8, 5e-8, 5e-8))))
     rows = {line.split()[0]: line for line in shown.splitlines() if line}
     assert "12.0 ±1.0 µs" in rows["eager"]
     assert "10 ±1 µs" in rows["eager"]

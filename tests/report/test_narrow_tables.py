@@ -12,8 +12,6 @@ from rich.console import Console, Group, RenderableType
 from traces import RECORDED
 
 from tare.commands.explain_files import explain_files
-from tare.execute.call_cost import Price, compare_prices
-from tare.execute.call_stacks import Depth
 from tare.execute.curves import Curve
 from tare.findings.context import Context
 from tare.findings.trace_diff import diff_traces
@@ -22,9 +20,9 @@ from tare.guard.changes import CaseChange, MetricChange, Report
 from tare.guard.history import record_histories
 from tare.guard.metrics import get_metric
 from tare.guard.thresholds import Thresholds
-from tare.measure.call_stack import Frame, Stack
 from tare.measure.health import Check
 from tare.protocol.messages import Covered, Probed, Registered
+from tare.records.call_depth import CallCost, CallDepth, Frame, Stack, compare_costs
 from tare.records.changes import record_changes
 from tare.records.record import Parity
 from tare.records.work import Peak, Peaks
@@ -134,12 +132,12 @@ def frames() -> RenderableType:
     python = (Frame("Conv2d.forward", "conv.py:553", "python"),) * 9
     stack = Stack(entry="cudnnBackendExecute", kind="convolution", anchored=True, python=python, native=native)
     rungs = ("eager", "compile:reduce-overhead", "libtorch:script")
-    depths = [Depth(case=make_case(rung=rung), stack=stack, calls=53, least=12, most=57) for rung in rungs]
+    depths = [CallDepth(case=make_case(rung=rung), stack=stack, calls=53, least=12, most=57) for rung in rungs]
     prices = [
-        Price(rung=one.case.rung, depth=one, call=Interval(mid - 1e-6, mid, mid + 1e-6), parity="same")
+        CallCost(rung=one.case.rung, depth=one, call=Interval(mid - 1e-6, mid, mid + 1e-6), parity="same")
         for one, mid in zip(depths, (12e-6, 1.234e-4, 2e-6), strict=True)
     ]
-    cost = compare_prices(prices, Interval(1e-9, 1e-9, 1e-9), Interval(5e-8, 5e-8, 5e-8))
+    cost = compare_costs(prices, Interval(1e-9, 1e-9, 1e-9), Interval(5e-8, 5e-8, 5e-8))
     return Group(depth_view(depths), stack_view(depths[0]), cost_view(cost))
 
 

@@ -1,20 +1,18 @@
-"""Call depths, stacks and prices of calls as text."""
+"""Call depths, stacks and costs of calls as text."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.execute.call_stacks import Depth
+from tare.records.call_depth import CallCosts, CallDepth, Stack
 from tare.report.numbers import duration, seconds
 from tare.report.table import FittingTable, Sized, prose
 from tare.report.terminal import title
 from tare.stats.intervals import Interval
-from tare.trace.call_cost import Cost
-from tare.trace.call_stack import Stack
 
 # The abstraction paper (docs/sources.md), figure 4: calls between Conv2d.forward and cudnnConvolutionForward in
 # PyTorch of 2020, by gdb.
 PAPER = {"eager": "30+61", "libtorch": "61", "torchscript": "14", "vendor": "1"}
-# A column's head and the part that it counts: CPython is the interpreter's C frames.
+# The heading of a column and the part that it counts. CPython: C frames of the interpreter.
 COLUMNS = {
     "Python": "python",
     "CPython": "interpreter",
@@ -22,16 +20,16 @@ COLUMNS = {
     "vendor": "vendor",
     "system": "system",
 }
-# Of a function, and what stands beside it in a line.
+# Of a function's name, and of the rest of its line.
 LONGEST_NAME, BESIDE_NAME = 60, 42
 
 
-def depth_view(depths: list[Depth]) -> RenderableType:
+def depth_view(depths: list[CallDepth]) -> RenderableType:
     """The ladder of depths. Interpreter and system frames have a column only where there are any."""
-    good = [depth for depth in depths if depth.stack]
-    kept = [c for c in COLUMNS if c in ("Python", "framework", "vendor") or any(_count(d, c) for d in good)]
+    counted = [depth for depth in depths if depth.stack]
+    kept = [c for c in COLUMNS if c in ("Python", "framework", "vendor") or any(_count(d, c) for d in counted)]
     rows = []
-    for depth in good:
+    for depth in counted:
         assert depth.stack is not None
         counts = (str(_count(depth, column)) for column in kept)
         spread = str(depth.least) if depth.least == depth.most else f"{depth.least}-{depth.most}"
@@ -49,13 +47,13 @@ def depth_view(depths: list[Depth]) -> RenderableType:
             parts.append(Text(f"  {depth.case.rung}: {depth.failure.cause}, {depth.failure.message}", style="red"))
         elif not depth.stack:
             parts.append(Text(f"  {depth.case.rung}: no vendor library was seen to be called in the step"))
-    blind = {f"{entry}: {why}" for depth in depths for entry, why in depth.blind.items()}
-    parts += [Text(f"  not watched: {line}", style="yellow") for line in sorted(blind)]
+    unwatched = {f"{entry}: {why}" for depth in depths for entry, why in depth.unwatched.items()}
+    parts += [Text(f"  not watched: {line}", style="yellow") for line in sorted(unwatched)]
     return Group(*parts)
 
 
-def stack_view(depth: Depth) -> RenderableType:
-    """A stack from the user's call down to the vendor library, Python's own frames first."""
+def stack_view(depth: CallDepth) -> RenderableType:
+    """A stack from the user's call down to the vendor library, Python frames first."""
     lines = [Text(f"{depth.case.rung}", style="bold")]
     stack = depth.stack
     if stack is None:
@@ -76,38 +74,38 @@ def _native(stack: Stack, longest: int) -> RenderableType:
     )
 
 
-def cost_view(cost: Cost) -> RenderableType:
+def cost_view(costs: CallCosts) -> RenderableType:
     heads = ("rung", "frames", "a call", "above", "a frame", "bare", "share", "parity")
     rows = []
-    for price in cost.prices:
-        if price.call is None:
+    for cost in costs.rungs:
+        if cost.call is None:
             continue
-        seen = price.above if price.above and price.above.low > 0 else None
+        above = cost.above if cost.above and cost.above.low > 0 else None
         rows.append(
             (
-                price.rung,
-                _frames(price.passed),
-                _beyond_noise(price.call),
-                _beyond_noise(price.above),
-                _beyond_noise(price.frame),
-                seconds(price.bare),
-                f"{min(price.bare / seen.mid, 1):.0%}" if price.bare and seen else "-",
-                price.parity,
+                cost.rung,
+                _frames(cost.stack_per_call),
+                _beyond_noise(cost.call),
+                _beyond_noise(cost.above),
+                _beyond_noise(cost.frame),
+                seconds(cost.bare),
+                f"{min(cost.bare / above.mid, 1):.0%}" if cost.bare and above else "-",
+                cost.parity,
             )
         )
     spare = ("share", "bare", "frames", "above")
     table = FittingTable(heads, rows, right=heads[1:-1], folds={"rung": 0}, spare=spare)
     parts: list[RenderableType] = [
-        Text("the price of one call of a convolution that computes next to nothing", style="bold"),
+        Text("the cost of one call of a convolution that computes next to nothing", style="bold"),
         table,
-        *(Text(f"  {p.rung} failed: {p.failure}", style="red") for p in cost.prices if p.failure),
+        *(Text(f"  {cost.rung} failed: {cost.failure}", style="red") for cost in costs.rungs if cost.failure),
     ]
-    for what, interval in (("C++", cost.native_frame), ("Python", cost.python_frame)):
+    for language, interval in (("C++", costs.native_frame), ("Python", costs.python_frame)):
         if interval and interval.mid > 0:
-            costs = duration(interval)
-            parts.append(prose(f"  a frame of {what} that does nothing costs {costs}", [costs], style="dim"))
+            time = duration(interval)
+            parts.append(prose(f"  a frame of {language} that does nothing costs {time}", [time], style="dim"))
     parts += [
-        Text(f"  above: what a call takes more than on {cost.cheapest}; a frame: that per frame, work included"),
+        Text(f"  above: what a call takes more than on {costs.cheapest}; a frame: that per frame, work included"),
         Text("  bare: what the frames would take if they did nothing; share: its part of 'above'"),
     ]
     return Group(*parts)
@@ -130,7 +128,7 @@ def short(name: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2 - 2]}...{text[-(most // 2 - 1) :]}"
 
 
-def _count(depth: Depth, column: str) -> int:
+def _count(depth: CallDepth, column: str) -> int:
     return depth.stack.count(COLUMNS[column]) if depth.stack else 0  # type: ignore[arg-type]
 
 

@@ -38,7 +38,7 @@ struct Place {
 
 std::mutex guard;
 std::vector<Hit> hits;
-std::map<std::string, std::string> laments;
+std::map<std::string, std::string> unwatched;
 std::atomic<bool> calling{false};
 void (*on_hit)(long) = nullptr;
 // Of the thread that makes the user's call.
@@ -142,9 +142,9 @@ void report() {
             text_of(hits[i].kind) + "\",\"anchored\":" + (hits[i].anchored ? "true" : "false") +
             ",\"stack\":" + json_list(stack) + "}";
   }
-  text += "],\"laments\":{";
+  text += "],\"unwatched\":{";
   bool first = true;
-  for (const auto& [entry, why] : laments) {
+  for (const auto& [entry, why] : unwatched) {
     text += std::string(first ? "" : ",") + json_text(entry) + ":" + json_text(why);
     first = false;
   }
@@ -178,7 +178,7 @@ class Call {
 
 bool wanted() { return calling && !inside; }
 
-void lament(const char* entry, const char* why) { laments[entry] = why; }
+void report_unwatched(const char* entry, const char* why) { unwatched[entry] = why; }
 
 void take(const char* entry, Kind kind, uintptr_t pc, bool is_caller) {
   // What runs below must not be counted itself.
@@ -188,7 +188,7 @@ void take(const char* entry, Kind kind, uintptr_t pc, bool is_caller) {
   auto* begin = reinterpret_cast<uintptr_t*>(raw);
   auto* end = begin + depth;
   auto* from = std::find(begin, end, pc);
-  if (from == end) lament(entry, "the unwinder does not get from the hook to its caller");
+  if (from == end) report_unwatched(entry, "the unwinder does not get from the hook to its caller");
   else if (!is_caller) ++from;
   auto* until = std::find_if(from, end, [](uintptr_t address) { return ours.from <= address && address < ours.until; });
   long index = -1;

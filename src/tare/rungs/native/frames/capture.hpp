@@ -15,7 +15,7 @@ bool wanted();
 void take(const char* entry, Kind kind, uintptr_t pc, bool is_caller);
 
 // Why some entry cannot be hooked in this process; goes into the report.
-void lament(const char* entry, const char* why);
+void report_unwatched(const char* entry, const char* why);
 
 // Plants the traps of trap.cpp in what is loaded by now.
 void plant_traps();

@@ -137,13 +137,13 @@ void plant_in(const char* path, uintptr_t base) {
     if (std::strcmp(name, "dnnl_primitive_get_primitive_desc") == 0) descriptor = start;
     if (std::strcmp(name, "dnnl_primitive_desc_query") == 0) query = start;
   });
-  if (!entry) return lament(ENTRY, "it is not in the symbols of the library (stripped, or built without oneDNN)");
+  if (!entry) return report_unwatched(ENTRY, "it is not in the symbols of the library (stripped, or built without oneDNN)");
   for (const Trap& known : traps)
     if (known.entry == base + entry) return;
   Trap trap;
   if (descriptor) trap.descriptor = reinterpret_cast<GetDescriptor>(base + descriptor);
   if (query) trap.query = reinterpret_cast<Query>(base + query);
-  if (const char* why = plant(base + entry, trap)) lament(ENTRY, why);
+  if (const char* why = plant(base + entry, trap)) report_unwatched(ENTRY, why);
 }
 
 }  // namespace

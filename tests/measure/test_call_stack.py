@@ -1,4 +1,4 @@
-"""Whose frame is whose, what is not counted, which call is counted."""
+"""The owner of a frame, the frames that do not count, and the call that is counted."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.measure.call_stack import Part, Stack, choose, part_of, read_stacks
+from tare.measure.call_stack import choose_stack, frame_part, read_stacks
+from tare.records.call_depth import FramePart, Stack
 from tare.report.frames import short
 
 TORCH = "/site-packages/torch/lib/libtorch_cpu.so"
-OWNERS: list[tuple[str, str, Part]] = [
+OWNERS: list[tuple[str, str, FramePart]] = [
     (TORCH, "at::_ops::conv2d::call(at::Tensor const&)", "framework"),
     (TORCH, "dnnl::primitive::execute(dnnl::stream const&) const", "vendor"),
     (TORCH, "void ideep::convolution_forward::compute_dispatch<false, true>(ideep::tensor const&)", "vendor"),
-    # A template argument or a parameter of the vendor's does not make a function the vendor's.
+    # A template argument or a parameter with a vendor's name does not make the function the vendor's.
     (TORCH, "std::_Function_handler<void (), dnnl::impl::f>::_M_invoke(std::_Any_data const&)", "framework"),
     (TORCH, "at::native::_mkldnn_convolution(dnnl::memory const&)", "framework"),
     (TORCH, "cudnn_frontend::ExecutionPlan_v8::describe() const", "vendor"),
@@ -37,24 +38,24 @@ OWNERS: list[tuple[str, str, Part]] = [
 
 
 @pytest.mark.parametrize(("module", "symbol", "part"), OWNERS)
-def test_whose_code_a_frame_is(module: str, symbol: str, part: Part) -> None:
-    assert part_of(module, symbol) == part
+def test_the_owner_of_a_frame(module: str, symbol: str, part: FramePart) -> None:
+    assert frame_part(module, symbol) == part
 
 
 def write(folder: Path, symbols: list[tuple[str, str]], python: list[str] | None) -> list[Stack]:
     places = [{"module": module, "symbol": symbol} for module, symbol in symbols]
     hit = {"entry": "sgemm_", "kind": "product", "anchored": True, "stack": list(range(len(symbols)))}
-    report = {"program": "/x/tare-vendor", "places": places, "hits": [hit], "laments": {"dnnl": "stripped"}}
+    report = {"program": "/x/tare-vendor", "places": places, "hits": [hit], "unwatched": {"dnnl": "stripped"}}
     (folder / "frames.json").write_text(json.dumps(report))
     if python is not None:
         frames = [{"name": name, "file": "/a/b/model.py", "line": 7} for name in python]
         (folder / "python.json").write_text(json.dumps({"0": frames}))
-    stacks, blind = read_stacks(folder / "frames.json", folder / "python.json")
-    assert blind == {"dnnl": "stripped"}
+    stacks, unwatched = read_stacks(folder / "frames.json", folder / "python.json")
+    assert unwatched == {"dnnl": "stripped"}
     return stacks
 
 
-def test_python_frames_are_apart_and_the_way_into_the_step_is_not_counted(tmp_path: Path) -> None:
+def test_python_frames_are_a_separate_stack_and_frames_of_the_worker_do_not_count(tmp_path: Path) -> None:
     interpreter = ("/usr/bin/python3.11", "_PyEval_EvalFrameDefault")
     glue = [("/usr/bin/python3.11", "_PyEval_Vector"), ("/usr/bin/python3.11", "PyObject_CallNoArgs")]
     (stack,) = write(tmp_path, [(TORCH, "at::f()"), interpreter, *glue], ["inner", "step"])
@@ -66,7 +67,7 @@ def test_python_frames_are_apart_and_the_way_into_the_step_is_not_counted(tmp_pa
     assert stack.total == 5
 
 
-def test_a_program_without_python_loses_only_the_worker_s_own_call(tmp_path: Path) -> None:
+def test_a_native_program_loses_only_the_call_of_its_worker(tmp_path: Path) -> None:
     own = [
         ("tare-vendor", "Plan::step()"),
         ("tare-vendor", "tare::count_frames(tare::Program&)::{lambda(void*)#1}"),
@@ -77,26 +78,26 @@ def test_a_program_without_python_loses_only_the_worker_s_own_call(tmp_path: Pat
     assert not stack.python
 
 
-def made(kind: str, anchored: bool = True, entry: str = "f") -> Stack:
+def stack_of(kind: str, anchored: bool = True, entry: str = "f") -> Stack:
     return Stack(entry=entry, kind=kind, anchored=anchored, python=(), native=())  # type: ignore[arg-type]
 
 
 def test_the_first_convolution_is_counted_or_else_the_first_product_or_else_a_graph() -> None:
-    product, graph = made("product", entry="p"), made("graph", entry="g")
-    first, second = made("convolution", entry="1"), made("convolution", entry="2")
-    assert choose([made("other"), product, first, second]) is first
-    assert choose([made("convolution", anchored=False), graph, product]) is product
-    assert choose([made("other"), graph]) is graph
-    assert choose([made("other")]) is None
+    product, graph = stack_of("product", entry="p"), stack_of("graph", entry="g")
+    first, second = stack_of("convolution", entry="1"), stack_of("convolution", entry="2")
+    assert choose_stack([stack_of("other"), product, first, second]) is first
+    assert choose_stack([stack_of("convolution", anchored=False), graph, product]) is product
+    assert choose_stack([stack_of("other"), graph]) is graph
+    assert choose_stack([stack_of("other")]) is None
 
 
 @given(st.text(max_size=200), st.integers(16, 60))
-def test_any_name_is_shortened_to_what_a_line_holds(name: str, most: int) -> None:
+def test_any_name_is_shortened_to_the_width(name: str, most: int) -> None:
     assert len(short(name, most)) <= most
-    assert part_of("/x/y.so", name) in ("framework", "vendor")
+    assert frame_part("/x/y.so", name) in ("framework", "vendor")
 
 
-def test_a_readable_name() -> None:
+def test_a_shortened_name() -> None:
     long = (
         "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::Wrap<int (int)>, int (at::T)>::call(int, int)"
     )
