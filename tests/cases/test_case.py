@@ -50,7 +50,7 @@ def test_keys_are_equal_exactly_where_cases_are(a: Case, b: Case) -> None:
     assert (a.key == b.key) == (a == b)
 
 
-def test_keys_that_stores_hold_never_change() -> None:
+def test_the_text_of_a_key() -> None:
     assert make_case().key == KEY
     train = make_case(
         workload="hf_bert", rung="compile:max", mode="train", device="cuda:1", precision="amp-bf16", batch=8,
@@ -78,7 +78,7 @@ def test_the_order_of_sizes_is_not_part_of_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"workload": "a/b"}, "workload"),
         ({"workload": ""}, "workload"),
@@ -97,13 +97,13 @@ def test_the_order_of_sizes_is_not_part_of_a_case() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_a_case_that_could_not_be_keyed_is_refused(overrides: dict[str, object], said: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=said):
+def test_an_invalid_case_is_refused(overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=message):
         make_case(**overrides)
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("", "want workload/rung/mode"),
         ("mlp/eager", "want workload/rung/mode"),
@@ -123,8 +123,8 @@ def test_a_case_that_could_not_be_keyed_is_refused(overrides: dict[str, object],
         (KEY + ",optimizer=sgd", "an inference case has none"),
     ],
 )
-def test_what_is_not_a_key_is_refused_by_its_fault(key: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_an_invalid_key_is_refused_with_the_reason(key: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         Case.parse(key)
 
 

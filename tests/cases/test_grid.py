@@ -1,4 +1,4 @@
-"""Grids against a catalogue written by hand: which cases, in which order, and what is refused."""
+"""Grids: which cases they make, in which order, and what is refused."""
 
 from typing import Any
 
@@ -15,40 +15,40 @@ def expanded(**table: Any) -> Expansion:
     return expand(make_grid(table, "test"), FakeCatalogue())
 
 
-def short(found: Expansion) -> list[tuple[str, str, int]]:
-    return [(case.workload, case.rung, case.batch) for case in found.cases]
+def short(expansion: Expansion) -> list[tuple[str, str, int]]:
+    return [(case.workload, case.rung, case.batch) for case in expansion.cases]
 
 
 def test_a_grid_that_names_only_workloads_takes_every_default() -> None:
-    found = expanded(workload=["mlp", "cnn"])
-    assert found.cases == [
+    expansion = expanded(workload=["mlp", "cnn"])
+    assert expansion.cases == [
         make_case(),
         make_case(rung="compile"),
         make_case(workload="cnn", batch=8, sizes={"resolution": 32, "depth": 2}),
     ]
-    assert found.skipped == []
+    assert expansion.skipped == []
 
 
 def test_the_order_is_the_order_given_with_the_rungs_innermost() -> None:
-    found = expanded(workload=["cnn", "mlp"], rung=["compile", "eager"], batch=[4, 1])
-    assert short(found) == [
+    expansion = expanded(workload=["cnn", "mlp"], rung=["compile", "eager"], batch=[4, 1])
+    assert short(expansion) == [
         ("cnn", "compile", 4), ("cnn", "eager", 4), ("cnn", "compile", 1), ("cnn", "eager", 1),
         ("mlp", "compile", 4), ("mlp", "eager", 4), ("mlp", "compile", 1), ("mlp", "eager", 1),
     ]  # fmt: skip
 
 
 def test_every_field_makes_its_combinations() -> None:
-    found = expanded(
+    expansion = expanded(
         workload="mlp", rung="eager", mode="infer", precision=["fp32", "bf16"], batch=[1, 2],
         size={"width": [8, 16]}, feed=["device", "pageable"], layout=["contiguous", "channels-last"],
         threads=[1, 2],
     )  # fmt: skip
-    assert len(set(found.cases)) == len(found.cases) == 2**6
+    assert len(set(expansion.cases)) == len(expansion.cases) == 2**6
 
 
 def test_a_size_applies_only_to_the_workloads_that_have_it() -> None:
-    found = expanded(workload=["mlp", "cnn"], rung="eager", size={"resolution": [16, 24]})
-    assert [case.sizes for case in found.cases] == [
+    expansion = expanded(workload=["mlp", "cnn"], rung="eager", size={"resolution": [16, 24]})
+    assert [case.sizes for case in expansion.cases] == [
         {"width": 64},
         {"resolution": 16, "depth": 2},
         {"resolution": 24, "depth": 2},
@@ -56,8 +56,8 @@ def test_a_size_applies_only_to_the_workloads_that_have_it() -> None:
 
 
 def test_only_training_takes_optimizers() -> None:
-    found = expanded(workload=["mlp", "cnn"], rung="eager", mode=["infer", "train"])
-    assert [(c.workload, c.mode, c.optimizer) for c in found.cases] == [
+    expansion = expanded(workload=["mlp", "cnn"], rung="eager", mode=["infer", "train"])
+    assert [(c.workload, c.mode, c.optimizer) for c in expansion.cases] == [
         ("mlp", "infer", None), ("mlp", "train", "sgd"), ("cnn", "infer", None), ("cnn", "train", "adam"),
     ]  # fmt: skip
     named = expanded(workload="mlp", rung="eager", mode=["infer", "train"], optimizer=["adamw", "sgd"])
@@ -65,9 +65,9 @@ def test_only_training_takes_optimizers() -> None:
 
 
 def test_what_cannot_be_measured_is_skipped_with_its_reason() -> None:
-    found = expanded(workload="mlp", rung="eager", device="all")
-    assert found.cases == [make_case()]
-    assert found.skipped == [Skip(make_case(device="cuda").key, "not-installed", "no GPU here")]
+    expansion = expanded(workload="mlp", rung="eager", device="all")
+    assert expansion.cases == [make_case()]
+    assert expansion.skipped == [Skip(make_case(device="cuda").key, "not-installed", "no GPU here")]
 
 
 def test_repeated_values_count_once() -> None:
@@ -75,7 +75,7 @@ def test_repeated_values_count_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"workload": "mpl"}, "unknown workload 'mpl'; did you mean 'mlp'.*valid: cnn, mlp"),
         ({"rung": "compiled"}, "unknown rung 'compiled'; did you mean 'compile'.*compile:max, eager"),
@@ -103,8 +103,8 @@ def test_repeated_values_count_once() -> None:
         ({"workload": []}, "'workload' is an empty list"),
     ],
 )
-def test_a_wrong_value_is_refused_with_the_valid_ones(table: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_a_wrong_value_is_refused_with_the_valid_ones(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         expanded(**({"workload": "mlp"} | table))
 
 
@@ -162,11 +162,11 @@ def test_smoke_takes_the_small_sizes_where_none_are_named() -> None:
     assert (named.batch, named.sizes) == (5, {"resolution": 8, "depth": 7})
 
 
-def test_a_batch_to_be_searched_for_is_no_case_yet() -> None:
+def test_a_batch_to_be_searched_for_is_kept_apart_from_the_cases() -> None:
     for batch in ("auto", ["auto"]):
-        found = expanded(workload="mlp", batch=batch)
-        assert found.cases == []
-        assert [(case.rung, case.batch) for case in found.searched] == [("eager", 1), ("compile", 1)]
+        expansion = expanded(workload="mlp", batch=batch)
+        assert expansion.cases == []
+        assert [(case.rung, case.batch) for case in expansion.searched] == [("eager", 1), ("compile", 1)]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,6 @@ def test_smoke_and_auto_are_refused_where_they_make_no_sense(table: dict[str, An
 
 
 @pytest.mark.parametrize("rule", [{"batch": "auto"}, {"smoke": True}])
-def test_an_exclude_knows_neither(rule: dict[str, Any]) -> None:
+def test_an_exclude_takes_neither_smoke_nor_auto(rule: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         make_filter(rule, "test")

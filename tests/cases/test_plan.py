@@ -1,4 +1,4 @@
-"""Plans from TOML: what they mean, and how a wrong one is refused."""
+"""Plans from TOML: which cases they make, and how an invalid plan is refused."""
 
 from pathlib import Path
 
@@ -68,11 +68,11 @@ def test_a_plan_is_its_grids_less_the_excludes_plus_the_includes(tmp_path: Path)
     ]
 
 
-def test_a_plan_without_a_name_has_its_files(tmp_path: Path) -> None:
+def test_a_plan_without_a_name_is_named_after_its_file(tmp_path: Path) -> None:
     assert read_plan(written(tmp_path, "[grid]\nworkload = 'mlp'")).name == "bad"
 
 
-def test_a_files_name_that_is_no_text_can_still_be_stored(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_gives_a_valid_plan_name(tmp_path: Path) -> None:
     path = tmp_path / "night\udcff.toml"
     path.write_text("[grid]\nworkload = 'mlp'")
     assert read_plan(path).name == "night\ufffd"
@@ -93,8 +93,8 @@ def test_an_exclude_names_devices_as_a_grid_does() -> None:
     grid = {"workload": "mlp", "rung": "eager", "device": "all"}
 
     def left(device: object) -> list[str]:
-        found = expand_plan(make_plan({"grid": grid, "exclude": {"device": device}}, "x"), FakeCatalogue())
-        return [case.device for case in found.cases] + [skip.key.split("/")[3] for skip in found.skipped]
+        expansion = expand_plan(make_plan({"grid": grid, "exclude": {"device": device}}, "x"), FakeCatalogue())
+        return [case.device for case in expansion.cases] + [skip.key.split("/")[3] for skip in expansion.skipped]
 
     assert left("auto") == left("cpu") == ["cuda"]
     assert left("cuda") == ["cpu"]
@@ -105,13 +105,17 @@ def test_an_exclude_names_devices_as_a_grid_does() -> None:
 
 def test_excludes_apply_to_skips_too_and_skips_count_once() -> None:
     grid = {"workload": "mlp", "rung": ["eager", "compile"], "device": "cuda"}
-    found = expand_plan(make_plan({"grid": [grid, grid], "exclude": {"rung": "compile"}}, "x"), FakeCatalogue())
-    assert found.cases == []
-    assert [(skip.key, skip.reason) for skip in found.skipped] == [(make_case(device="cuda").key, "no GPU here")]
+    expansion = expand_plan(
+        make_plan({"grid": [grid, grid], "exclude": {"rung": "compile"}}, "x"), FakeCatalogue()
+    )
+    assert expansion.cases == []
+    assert [(skip.key, skip.reason) for skip in expansion.skipped] == [
+        (make_case(device="cuda").key, "no GPU here")
+    ]
 
 
 @pytest.mark.parametrize(
-    ("exclude", "said"),
+    ("exclude", "message"),
     [
         ({"workload": "mpl"}, "unknown workload 'mpl'; did you mean 'mlp'"),
         ({"rung": "eagre"}, "unknown rung 'eagre'; did you mean 'eager'"),
@@ -119,16 +123,16 @@ def test_excludes_apply_to_skips_too_and_skips_count_once() -> None:
         ({"workload": "cnn", "size": {"width": 1}}, "unknown size 'width' in the sizes of cnn"),
     ],
 )
-def test_a_misspelt_exclude_is_not_silently_useless(exclude: dict[str, object], said: str) -> None:
+def test_an_unknown_name_in_an_exclude_is_refused(exclude: dict[str, object], message: str) -> None:
     plan = make_plan({"grid": {"workload": "mlp"}, "exclude": exclude}, "x")
     for function in (validate_plan, expand_plan):
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=message):
             function(plan, FakeCatalogue())
 
 
 @pytest.mark.parametrize("table", ["grid", "include"])
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"workload": "mpl"}, "unknown workload 'mpl'"),
         ({"rung": "eagre"}, "unknown rung 'eagre'"),
@@ -138,18 +142,18 @@ def test_a_misspelt_exclude_is_not_silently_useless(exclude: dict[str, object], 
         ({"batch": list(range(1, 1000)), "threads": list(range(1, 1000))}, "combinations"),
     ],
 )
-def test_a_plan_is_validated_without_being_expanded(table: str, values: dict[str, object], said: str) -> None:
+def test_a_plan_is_validated_without_being_expanded(table: str, values: dict[str, object], message: str) -> None:
     class NoCases(FakeCatalogue):
         def refusal(self, case: Case) -> tuple[str, str] | None:
             raise AssertionError(f"{case.key} was made")
 
     validate_plan(make_plan({table: {"workload": "mlp"}}, "x"), NoCases())
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         validate_plan(make_plan({table: {"workload": "mlp", **values}}, "x"), NoCases())
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "at least one"),
         ("name = 'x'\n[options]\nrounds = 1", "at least one"),
@@ -176,9 +180,11 @@ def test_a_plan_is_validated_without_being_expanded(table: str, values: dict[str
         (b"\x00", "is not TOML: "),
     ],
 )
-def test_a_wrong_plan_is_refused_with_its_file_and_fault(tmp_path: Path, text: str | bytes, said: str) -> None:
+def test_an_invalid_plan_is_refused_with_its_file_and_the_reason(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(BadInput, match=message) as caught:
         read_plan(path)
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -193,7 +199,7 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_plan(tmp_path / f"{'a' * 300}.toml")
 
 
-def test_a_fingerprint_knows_cases_and_options_but_no_order() -> None:
+def test_a_fingerprint_depends_on_cases_and_options_but_not_on_their_order() -> None:
     a, b = make_case(), make_case(rung="compile")
     mark = fingerprint([a, b], Options().identity)
     assert mark == fingerprint([b, a], Options(jobs=8).identity)
@@ -219,8 +225,8 @@ def test_a_group_runs_on_eager_unless_rungs_are_named() -> None:
 
 def test_excludes_know_groups_too() -> None:
     document = {"grid": {"workload": "@zoo"}, "exclude": {"workload": "@vision"}}
-    found = expand_plan(open_groups(make_plan(document, "test"), GROUPS), FakeCatalogue())
-    assert [case.workload for case in found.cases] == ["mlp"]
+    expansion = expand_plan(open_groups(make_plan(document, "test"), GROUPS), FakeCatalogue())
+    assert [case.workload for case in expansion.cases] == ["mlp"]
 
 
 @pytest.mark.parametrize("table", ["grid", "include", "exclude"])

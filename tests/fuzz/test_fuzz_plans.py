@@ -92,13 +92,13 @@ def test_damaged_values(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"[[grid]\n\xff", "is not TOML"),
         (b"[[grid]]\nworkload = 'no\\nsuch'", "unknown workload"),
     ],
 )
-def test_the_command_refuses_a_bad_plan_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_the_command_refuses_a_bad_plan_in_one_line(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     done = subprocess.run(
@@ -109,5 +109,5 @@ def test_the_command_refuses_a_bad_plan_in_one_line(tmp_path: Path, content: byt
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("tare: ")
-    assert said in done.stderr
+    assert expected in done.stderr
     assert "Traceback" not in done.stderr

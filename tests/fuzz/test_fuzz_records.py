@@ -42,7 +42,7 @@ RECORD = make_record(
 
 
 def used(record: Record) -> None:
-    """Everything that is done with a record before it is shown."""
+    """Does everything that is done with a record before it is shown."""
     assert decode_record(encode(record), "x") == record
     with warnings.catch_warnings():
         # A block of zero seconds has no logarithm.
@@ -100,14 +100,14 @@ def read_all(path: Path) -> None:
 
 
 def restore(path: Path, content: bytes) -> None:
-    """The file alone, without what SQLite left beside it."""
+    """Writes the database and removes SQLite's other files."""
     for beside in path.parent.glob(f"{path.name}-*"):
         beside.unlink()
     path.write_bytes(content)
 
 
 def change(path: Path, table: str, column: str, value: object) -> None:
-    """Another value in every row, where SQLite takes it."""
+    """Sets a column of every row, unless a constraint forbids the value."""
     with contextlib.closing(sqlite3.connect(path)) as connection, contextlib.suppress(sqlite3.IntegrityError):
         connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
         connection.commit()

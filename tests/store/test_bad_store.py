@@ -1,4 +1,4 @@
-"""What cannot be a store is refused in one line that says why."""
+"""Anything that is not a valid store is refused in one line that gives the reason."""
 
 import re
 import sqlite3
@@ -22,7 +22,7 @@ def refusal(where: object) -> str:
 
 
 @pytest.mark.parametrize("content", [b"garbage, not a database\n" * 100, b"SQLite format 3\x00" + b"\xff" * 5000])
-def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(content)
     assert refusal(path) == f"cannot open the store {path}: file is not a database"
@@ -62,7 +62,7 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("://", "Could not parse"),
         ("nodb://host/name", "nodb"),
@@ -72,10 +72,10 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
         ("sqlite:///x.db?timeout=soon", "'soon'"),
     ],
 )
-def test_a_url_that_is_wrong(url: str, said: str) -> None:
+def test_an_invalid_url(url: str, expected: str) -> None:
     message = refusal(url)
     assert url in message
-    assert said in message
+    assert expected in message
 
 
 def test_a_path_is_not_read_as_a_url(tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_a_url_is_a_store_like_any_other(tmp_path: Path) -> None:
     assert Store(str(tmp_path / "x.db")).find() == store.find() == [make_record(run=journal.run)]
 
 
-def test_a_disk_that_is_full_at_the_start_is_no_fault_of_the_input() -> None:
+def test_a_full_disk_is_a_failure_and_not_bad_input() -> None:
     with pytest.raises(StoreFailed, match=r"cannot write the store /dev/full: "):
         Store("/dev/full")
 
 
-def test_without_a_name_the_store_is_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_store_is_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path / "deep" / "home"))
     assert Store().where == str(tmp_path / "deep" / "home" / "records.db")
     (tmp_path / "file").touch()
@@ -106,7 +106,7 @@ def test_without_a_name_the_store_is_in_the_data_folder(tmp_path: Path, monkeypa
         Store()
 
 
-def test_a_record_of_a_newer_tare_is_refused_in_its_place(tmp_path: Path) -> None:
+def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "x.db"))
     begin(store, "plan", "mark", []).add_record(make_record(version="2.0"))
     with pytest.raises(

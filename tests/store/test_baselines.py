@@ -36,7 +36,7 @@ def test_setting_again_replaces(store: Store) -> None:
     assert [r.id for r in get_baseline(store, "main")] == [B.id]
 
 
-def test_removing_forgets_the_name_and_keeps_the_records(store: Store) -> None:
+def test_removing_a_baseline_keeps_its_records(store: Store) -> None:
     set_baseline(store, "main", [A])
     set_baseline(store, "other", [A])
     remove_baseline(store, "main")
@@ -55,7 +55,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(store: Store) -> None:
 @pytest.mark.parametrize(
     "name", ["", "a b", "../x", "1st", "x.json", "a=b", "a:b", "-x", "x" * 81, "newline\n", "newest"]
 )
-def test_names_that_could_be_something_else_are_refused(store: Store, name: str) -> None:
+def test_invalid_names_are_refused(store: Store, name: str) -> None:
     with pytest.raises(BadInput, match="not a valid baseline name"):
         set_baseline(store, name, [A])
 
@@ -65,7 +65,7 @@ def test_an_empty_set_is_refused(store: Store) -> None:
         set_baseline(store, "main", [])
 
 
-def test_records_that_have_gone_are_said_to_have_gone(store: Store, tmp_path: Path) -> None:
+def test_missing_records_are_an_error(store: Store, tmp_path: Path) -> None:
     set_baseline(store, "main", [A])
     store.close()
     with sqlite3.connect(tmp_path / "x.db") as connection:

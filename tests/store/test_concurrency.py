@@ -37,7 +37,7 @@ for number in range(8):
 
 
 def run_together(code: str, *args: object) -> None:
-    """Starts the writers, waits until each has imported everything, and lets them go at once."""
+    """Starts the processes, waits until each has imported everything, and releases all of them at once."""
     children = [start(code, args[0], number, *args[1:]) for number in range(WRITERS)]
     for child in children:
         assert child.stdout is not None
@@ -63,7 +63,7 @@ def test_writers_lose_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_creators_of_one_store_make_one_store(tmp_path: Path) -> None:
+def test_two_first_uses_of_a_store_create_it_once(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     run_together(CREATE, path)
     for number in range(8):

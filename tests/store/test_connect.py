@@ -1,4 +1,4 @@
-"""No message shows a password, whatever is wrong with the address that holds it."""
+"""No message shows a password of a database URL, not even of an invalid one."""
 
 import pytest
 
@@ -28,8 +28,8 @@ def test_a_password_is_hidden_and_nothing_else(where: str, safe: str) -> None:
 
 def test_a_library_that_repeats_the_password_is_not_quoted() -> None:
     where = "postgresql://u:se%20c@ret@host/db"
-    for said in ('no host "ret@host"', "cannot parse se%20c", "login failed with se c"):
-        assert safe_message(ValueError(said), where) == "ValueError, which repeats the password"
+    for text in ('no host "ret@host"', "cannot parse se%20c", "login failed with se c"):
+        assert safe_message(ValueError(text), where) == "ValueError, which repeats the password"
     assert safe_message(ValueError("no host"), where) == "no host"
 
 
@@ -43,7 +43,7 @@ def test_a_library_that_repeats_the_password_is_not_quoted() -> None:
         "nodb://localhost/db?password=secret",
     ],
 )
-def test_an_address_that_cannot_be_used_is_refused_without_it(where: str, reading: bool) -> None:
+def test_an_invalid_address_is_refused_without_its_password(where: str, reading: bool) -> None:
     with pytest.raises(BadInput) as caught:
         Store(where, reading=reading)
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""A disk that is really full: what is stored stays, the round in hand is kept beside, --resume takes it in."""
+"""A full disk: stored rounds stay, the round that cannot be stored is written elsewhere, and --resume loads it."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ except StoreFailed as error:
 
 
 def limited(store: Store, pages: int) -> None:
-    """From now on the database of this store cannot grow beyond so many pages."""
+    """Limits the database of this store to so many pages."""
     with store.transaction() as connection:
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
 
@@ -132,7 +132,7 @@ def test_an_unsaved_round_that_still_cannot_be_stored_keeps_its_file(
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b'{"key": 1}', b'{"key": "a/b", "round": "{}"}', b"\xff\xfe", b"1"])
-def test_a_damaged_line_loses_no_other_and_stays_for_its_owner(
+def test_a_damaged_line_does_not_affect_the_others_and_keeps_the_file(
     journal: StoreJournal, tmp_path: Path, line: bytes
 ) -> None:
     overflow(journal)
@@ -159,7 +159,7 @@ def test_where_the_store_is_full_the_round_goes_elsewhere(
     assert elsewhere.read_bytes().endswith(b"\n")
 
 
-def test_a_round_that_can_be_kept_nowhere_is_said_to_be_in_memory(
+def test_a_round_that_can_be_written_nowhere_stays_in_memory(
     journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unsaved_rounds, "unsaved_paths", lambda *_: [Path("/dev/full")])
@@ -174,7 +174,7 @@ def test_where_no_file_takes_a_byte_the_message_says_so(tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
-def test_a_full_disk_without_a_folder_for_temporary_files_leaves_the_home_folder(
+def test_the_home_folder_is_used_where_there_is_no_folder_for_temporary_files(
     journal: StoreJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none() -> str:
@@ -193,9 +193,7 @@ def test_a_full_disk_without_a_folder_for_temporary_files_leaves_the_home_folder
     assert unsaved(home) == []
 
 
-def test_a_user_without_a_home_folder_has_one_place_less(
-    journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_home_folder(journal: StoreJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

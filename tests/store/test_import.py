@@ -1,4 +1,4 @@
-"""What was exported, or another tool has written, comes into a store: once, all or nothing, and as it was."""
+"""tare import: exported records and results of other tools come into the store once, unchanged, all or none."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> str:
     return str(tmp_path / "records.db")
 
 
-def test_an_exported_record_comes_back_as_it_was(tmp_path: Path, store: str) -> None:
+def test_an_exported_record_is_imported_unchanged(tmp_path: Path, store: str) -> None:
     records = [make_record(), make_record(make_case(rung="compile"), id="record000002")]
     for name in ("plain.json", "packed.json.gz"):
         write_whole(tmp_path / name, records_json(records))
@@ -57,7 +57,7 @@ def test_more_records_than_a_statement_takes(store: str) -> None:
         assert add_records(opened, many) == (0, [])
 
 
-def test_one_bad_file_keeps_the_others_out(tmp_path: Path, store: str) -> None:
+def test_one_bad_file_prevents_the_whole_import(tmp_path: Path, store: str) -> None:
     write_whole(tmp_path / "good.json", records_json([make_record()]))
     (tmp_path / "bad.json").write_text('[{"version": "9.0"}]')
     with pytest.raises(BadInput, match=r"bad\.json"):
@@ -66,7 +66,7 @@ def test_one_bad_file_keeps_the_others_out(tmp_path: Path, store: str) -> None:
         assert opened.find() == []
 
 
-def test_compressed_missing_and_spoilt_files(tmp_path: Path, store: str) -> None:
+def test_compressed_missing_and_damaged_files(tmp_path: Path, store: str) -> None:
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(json.dumps(PYPERF).encode()))
     (done,) = import_files([path], store)

@@ -1,4 +1,4 @@
-"""Files of other tools: read for what they say, refused in one line, and never read twice."""
+"""The files of other tools: what is read from them, and how a file that cannot be used is refused."""
 
 import json
 import random
@@ -63,7 +63,7 @@ def read(document: Any) -> Any:
     return decode_foreign(json.dumps(document).encode(), "x.json")
 
 
-def test_pyperf_has_a_value_a_process() -> None:
+def test_pyperf_has_one_value_for_each_process() -> None:
     (point,) = read(PYPERF).points
     assert (point.source, point.name, point.unit, point.commit) == ("pyperf", "json_loads", "s", "abc123")
     assert point.values == [2.0, 4.0]
@@ -72,8 +72,8 @@ def test_pyperf_has_a_value_a_process() -> None:
     assert point.machine == {"cpu": "A CPU"}
 
 
-def test_counters_without_a_value_do_not_spoil_a_file() -> None:
-    """google-benchmark writes NaN for a ratio of nothing, and Python's JSON does for what a user notes."""
+def test_nan_and_infinity_are_read_as_missing_values() -> None:
+    """Google Benchmark writes NaN for an undefined ratio, and Python's JSON for a user's own values."""
     spoilt = json.loads(json.dumps(GOOGLE))
     spoilt["benchmarks"][0]["items_per_second"] = float("nan")
     spoilt["benchmarks"][2]["real_time"] = float("inf")
@@ -93,30 +93,30 @@ def test_an_unknown_unit_is_named() -> None:
         read(odd)
 
 
-def test_names_give_no_orders_to_a_terminal() -> None:
+def test_control_characters_in_names_are_replaced() -> None:
     odd = json.loads(json.dumps(PYPERF).replace("json_loads", "json\\u001b[31m\\nloads"))
     (point,) = read(odd).points
     assert point.name == "json\ufffd[31m\ufffdloads"
 
 
 def test_pytest_benchmark_has_its_commit_and_its_date_in_utc() -> None:
-    found = read(PYTEST)
-    (point,) = found.points
+    imported = read(PYTEST)
+    (point,) = imported.points
     assert (point.name, point.value, point.commit) == ("tests/test_a.py::test_a[n=3]", 0.25, "def456")
     assert point.created == "2026-01-02T03:04:05.000000+00:00"
-    assert list(found.skipped) == ["tests/test_a.py::test_b"]
+    assert list(imported.skipped) == ["tests/test_a.py::test_b"]
 
 
 def test_google_benchmark_prefers_repetitions_to_aggregates() -> None:
-    found = read(GOOGLE)
-    assert {point.name: point.values for point in found.points} == {
+    imported = read(GOOGLE)
+    assert {point.name: point.values for point in imported.points} == {
         "BM_a/8": [pytest.approx(1e-4), pytest.approx(3e-4)],
         "BM_b": [pytest.approx(2e-3)],
     }
-    assert found.skipped == {"BM_c": "no device"}
+    assert imported.skipped == {"BM_c": "no device"}
 
 
-def test_the_clock_of_a_machine_is_not_its_identity() -> None:
+def test_the_clock_does_not_identify_a_machine() -> None:
     faster = {**GOOGLE, "context": {**GOOGLE["context"], "mhz_per_cpu": 3300}}
     assert read(GOOGLE).points[0].place == read(faster).points[0].place
 

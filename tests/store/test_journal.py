@@ -1,4 +1,4 @@
-"""The journal: a result is in the store the moment it exists, and --resume finds it."""
+"""The journal: a result is stored the moment it exists, and --resume loads it."""
 
 import signal
 from pathlib import Path
@@ -132,7 +132,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert again.rounds(B) == [make_round(0), make_round(1), make_round(2)]
 
 
-def test_damage_in_a_stored_row_is_bad_input_that_names_it(store: Store) -> None:
+def test_a_damaged_row_is_bad_input_that_names_the_row(store: Store) -> None:
     journal = begin(store, "plan", "mark", [])
     journal.add_record(make_record(A, run=journal.run))
     journal.add_round(B, make_round(0))

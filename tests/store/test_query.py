@@ -1,4 +1,4 @@
-"""Finding records by what a user writes."""
+"""The terms by which a user chooses records."""
 
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def test_terms(store: Store, terms: list[str], expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("term", "said"),
+    ("term", "message"),
     [
         ("colour=red", "unknown field 'colour'.*batch.*a size of its workload.*torch"),
         ("widht=3", "unknown field 'widht'; did you mean 'width'"),
@@ -126,8 +126,8 @@ def test_terms(store: Store, terms: list[str], expected: str) -> None:
         ("a\nb", "is not the text of"),
     ],
 )
-def test_a_wrong_term_is_refused(store: Store, term: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_a_wrong_term_is_refused(store: Store, term: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         find_in_store([term], store)
 
 

@@ -1,4 +1,4 @@
-"""A store that cannot be written can be read; a verb that has to write says so in one line."""
+"""A store that cannot be written can be read; a verb that writes refuses it in one line."""
 
 import re
 import shutil
@@ -44,7 +44,7 @@ READ_ONLY = [(0o444, 0o777), (0o444, 0o555), (0o666, 0o555)]
 
 
 @pytest.mark.parametrize(("file", "folder"), READ_ONLY)
-def test_it_can_be_read(path: Path, file: int, folder: int) -> None:
+def test_a_read_only_store_can_be_read(path: Path, file: int, folder: int) -> None:
     with locked(path, file, folder) as where, Store(where, reading=True) as store:
         (record,) = store.find()
         assert newest_run(store) == [record]
@@ -53,13 +53,13 @@ def test_it_can_be_read(path: Path, file: int, folder: int) -> None:
 
 @pytest.mark.parametrize(("file", "folder"), READ_ONLY)
 @pytest.mark.parametrize("existing", [False, True])
-def test_who_has_to_write_is_told(path: Path, file: int, folder: int, existing: bool) -> None:
+def test_a_read_only_store_is_refused_for_writing(path: Path, file: int, folder: int, existing: bool) -> None:
     with locked(path, file, folder) as where, pytest.raises(BadInput) as caught:
         Store(where, existing=existing)
     assert str(caught.value) == f"the store {path} is read-only; name another with --store"
 
 
-def test_what_another_process_is_writing_is_seen(path: Path) -> None:
+def test_records_of_a_process_that_is_writing_are_seen(path: Path) -> None:
     """Its records are in the log beside the file, not in the file yet."""
     with Store(str(path)) as writer:
         journal = begin(writer, "plan", "other", [])
@@ -68,7 +68,7 @@ def test_what_another_process_is_writing_is_seen(path: Path) -> None:
             assert {record.id for record in store.find()} == {"new", make_record().id}
 
 
-def test_a_log_that_nobody_writes_any_more_is_not_left_out(path: Path) -> None:
+def test_a_write_ahead_log_without_a_writer_is_refused(path: Path) -> None:
     """A copy of a store whose writer was killed, without the index of its log: reading the file alone would lose
     what the log holds."""
     log = path.with_name(f"{path.name}-wal")
@@ -80,7 +80,7 @@ def test_a_log_that_nobody_writes_any_more_is_not_left_out(path: Path) -> None:
         Store(where, reading=True)
 
 
-def test_a_mistyped_name_makes_no_store(tmp_path: Path) -> None:
+def test_a_mistyped_name_creates_no_store(tmp_path: Path) -> None:
     for options in ({"existing": True}, {"reading": True}):
         with pytest.raises(BadInput, match="there is no store"):
             Store(str(tmp_path / "none.db"), **options)

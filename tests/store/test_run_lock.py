@@ -1,4 +1,4 @@
-"""A run belongs to one process at a time, and to none when that is dead."""
+"""One process at a time holds a run, and a killed process releases it."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ def locks(folder: Path) -> list[Path]:
     return list(folder.rglob("*.lock"))
 
 
-def test_a_run_of_a_living_process_is_refused_and_a_killed_one_s_is_not(
+def test_a_run_is_refused_until_its_process_is_killed(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = start(HOLD, path)
@@ -43,8 +43,8 @@ def test_a_run_of_a_living_process_is_refused_and_a_killed_one_s_is_not(
     # What sees the same store sees the same lock, wherever it keeps its own files.
     monkeypatch.setenv("TARE_HOME", str(tmp_path / "another"))
     store = Store(str(path))
-    said = rf"^process {holder.pid} is measuring run {run}: .*--resume"
-    with RunLocks() as run_locks, pytest.raises(BadInput, match=said):
+    expected = rf"^process {holder.pid} is measuring run {run}: .*--resume"
+    with RunLocks() as run_locks, pytest.raises(BadInput, match=expected):
         resume(store, "mark", run_locks)
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
@@ -55,7 +55,7 @@ def test_a_run_of_a_living_process_is_refused_and_a_killed_one_s_is_not(
     assert locks(tmp_path) == []
 
 
-def test_a_store_that_is_no_file_is_locked_in_the_data_folder(
+def test_the_lock_of_a_database_url_is_in_the_data_folder(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path / "home"))
@@ -69,7 +69,7 @@ def test_a_store_that_is_no_file_is_locked_in_the_data_folder(
         assert resume(store, "mark", third) is not None
 
 
-def test_other_runs_are_free_and_one_s_own_is_taken_once(path: Path) -> None:
+def test_a_lock_is_for_one_run_and_can_be_acquired_again(path: Path) -> None:
     store = Store(str(path))
     with RunLocks() as first, RunLocks() as second:
         begin(store, "plan", "mark", [], first)
@@ -78,7 +78,7 @@ def test_other_runs_are_free_and_one_s_own_is_taken_once(path: Path) -> None:
         assert resume(store, "other", second) is not None
 
 
-def test_where_no_lock_can_be_made_it_is_said_in_one_line(path: Path) -> None:
+def test_a_lock_that_cannot_be_created_is_bad_input(path: Path) -> None:
     store = Store(str(path))
     run = begin(store, "plan", "mark", []).run
     (path.parent / f"tare-{run}.lock").mkdir()
@@ -86,7 +86,7 @@ def test_where_no_lock_can_be_made_it_is_said_in_one_line(path: Path) -> None:
         resume(store, "mark", run_locks)
 
 
-def test_a_file_system_without_locks_keeps_nobody_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_refuses_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 

@@ -1,4 +1,4 @@
-"""How a side of a comparison is named, and what is said when it is named wrongly."""
+"""Selectors, which name one side of a comparison, and the messages for invalid ones."""
 
 import gzip
 from pathlib import Path
@@ -93,7 +93,6 @@ def test_terms_are_joined_by_spaces(store: Store) -> None:
 
 
 def test_values_with_spaces_alone_or_in_quotes(store: Store) -> None:
-    """So are processors named."""
     elsewhere = msgspec.structs.replace(ENVIRONMENT, machine={**ENVIRONMENT.machine, "gpu": "NVIDIA H200"})
     journal = begin(store, "gpu", "gpu", [])
     journal.add_record(make_record(environment=elsewhere, id="record0h200", run=journal.run))
@@ -133,7 +132,7 @@ def test_files(store: Store, tmp_path: Path) -> None:
         ("batch=many", "whole number"),
     ],
 )
-def test_what_is_wrong_is_named(store: Store, text: str, message: str) -> None:
+def test_an_invalid_selector_is_refused(store: Store, text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         select_records(text, store)
 
@@ -147,7 +146,9 @@ def test_terms_choose_among_the_records_of_a_file(store: Store, tmp_path: Path, 
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
 
     def chosen(terms: str) -> set[str]:
-        return {one.id for one in select_records(pattern.format(file=f"'{path}'", terms=terms), store).records}
+        return {
+            record.id for record in select_records(pattern.format(file=f"'{path}'", terms=terms), store).records
+        }
 
     assert chosen("batch=1") == {"onlyinafile0"}
     assert chosen("torch=2.9.1 rung=eager") == {before.id}
