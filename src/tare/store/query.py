@@ -53,10 +53,10 @@ class Query(NamedTuple):
         return Matches(selected, frozenset(environment_fields))
 
     def _matches(self, record: Record) -> bool:
-        row = index_columns(record)
-        return all(
-            word in (record.id, record.run) or key_matches(record.case.key, word) for word in self.words
-        ) and all(row[name] in values for name, values in self.fields)
+        if not all(word in (record.id, record.run) or key_matches(record.case.key, word) for word in self.words):
+            return False
+        row = index_columns(record) if self.fields else {}
+        return all(row[name] in values for name, values in self.fields)
 
 
 def parse_query(terms: Sequence[str]) -> Query:
