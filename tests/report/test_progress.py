@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_case, make_record, make_round
-from checking import CASES, ROUNDS, Setting, flat, slow_first
+from mock_runs import MemoryJournal
 
 from tare.records.record import Parity
 from tare.report.progress import QUIET_S, STAGE_S, Progress
@@ -55,10 +55,10 @@ def test_a_log_hears_of_records_and_of_stages_that_take_long(
 
 
 def test_a_log_hears_where_a_long_run_is_and_the_first_figure_of_each_rung(
-    capsys: pytest.CaptureFixture[str], clock: Clock, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], clock: Clock
 ) -> None:
     eager, compiled = make_case(rung="eager"), make_case(rung="compile")
-    known = Setting(tmp_path, flat, None).sides("first")[0].journal
+    known = MemoryJournal()
     known.add_round(eager, make_round(0, 1e-3))
     with Progress(True, clock) as progress:
         progress.planned({eager: 3, compiled: 3}, [known])
@@ -75,13 +75,13 @@ def test_a_log_hears_where_a_long_run_is_and_the_first_figure_of_each_rung(
     assert capsys.readouterr().err.splitlines() == [
         "compile: 500 µs, 2.0x eager, 1 of 3 rounds",
         f"2 of 6 rounds; mlp compile infer b{compiled.batch} 2/3",
-        "compile: 500 ±0 µs, DIFFERENT",
+        "compile: 500.0 ±0.1 µs, DIFFERENT",
     ]
 
 
-def test_a_terminal_shows_the_ladder_as_it_grows(clock: Clock, tmp_path: Path) -> None:
+def test_a_terminal_shows_the_ladder_as_it_grows(clock: Clock) -> None:
     eager, compiled, other = make_case(rung="eager"), make_case(rung="compile"), make_case(batch=1)
-    journal = Setting(tmp_path, flat, None).sides("first")[0].journal
+    journal = MemoryJournal()
     progress = Progress(True, clock)
     progress.planned({eager: 2, compiled: 2, other: 2}, [journal])
     progress.round_started(eager, 0)
@@ -107,6 +107,8 @@ def test_what_is_not_shown_is_not_said(capsys: pytest.CaptureFixture[str], clock
 def test_both_stages_of_a_check_are_counted_to_their_ends(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    from checking import CASES, ROUNDS, Setting, flat, slow_first
+
     class Hurried(Clock):
         def __call__(self) -> float:
             self.now += QUIET_S

@@ -1,4 +1,4 @@
-"""tare build: compile the native rungs now instead of on their first use."""
+"""tare build: compile the C++ rungs now instead of on their first use."""
 
 import os
 import time
@@ -15,25 +15,25 @@ def build(as_json: JsonOption = False) -> None:
 
     It takes a minute or two. The results are cached.
     """
-    from tare.report.terminal import make_console
+    from tare.report.progress import Progress
     from tare.rungs.native.build import COMPONENTS, build_all, missing_tools
     from tare.system.processes import interruptible
 
-    lacking = {component: missing_tools(component) for component in COMPONENTS}
-    if lacking["torch"]:
+    missing = {component: missing_tools(component) for component in COMPONENTS}
+    if missing["libtorch"]:
         remedy = "Debian: apt-get install g++ cmake"
-        raise TareError(f"cannot build the native rungs: {lacking['torch']} is missing ({remedy})")
-    began = time.monotonic()
-    possible = [component for component in COMPONENTS if not lacking[component]]
-    with make_console(stderr=True).status("building the native rungs"), interruptible():
-        built = build_all(possible, os.cpu_count() or 1)
-    folders = {component: str(made) for component, made in built.items() if isinstance(made, Path)}
-    failed = {component: str(made) for component, made in built.items() if isinstance(made, TareError)}
-    reasons = {component: f"{tools} is missing" for component, tools in lacking.items() if tools} | failed
+        raise TareError(f"cannot build the C++ rungs: {missing['libtorch']} is missing ({remedy})")
+    started = time.monotonic()
+    with Progress(shown=not as_json) as progress, interruptible():
+        progress.stage_changed("building the C++ rungs: a minute or two")
+        results = build_all([name for name in COMPONENTS if not missing[name]], os.cpu_count() or 1)
+    folders = {name: str(result) for name, result in results.items() if isinstance(result, Path)}
+    failed = {name: str(result) for name, result in results.items() if isinstance(result, TareError)}
+    reasons = {name: f"{tools} is missing" for name, tools in missing.items() if tools} | failed
     if as_json:
-        print_json({"folders": folders, "not_built": reasons, "seconds": time.monotonic() - began})
+        print_json({"folders": folders, "not_built": reasons, "seconds": time.monotonic() - started})
     else:
-        for component in COMPONENTS:
-            typer.echo(f"{component}: {folders.get(component) or f'not built: {reasons[component]}'}")
+        for name in COMPONENTS:
+            typer.echo(f"{name}: {folders.get(name) or f'not built: {reasons[name]}'}")
     if failed:
         raise typer.Exit(1)

@@ -62,5 +62,5 @@ def prove(
         console.print(curves_view(proof.curves, proof.data, proof.steps))
         console.print(skipped_view(proof.skipped))
     if proof.interrupted:
-        raise Interrupted("the curves that were ready are shown, and the others are missing")
+        raise Interrupted("the curves that are complete are shown, the others are missing")
     return proof.exit_code

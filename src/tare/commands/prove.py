@@ -1,4 +1,4 @@
-"""Curves of losses on real data, rung by rung, beside eager's in float64. The CLI calls it."""
+"""`tare prove`: losses of training on real data, rung by rung, compared with eager in float64."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tare.system.processes import interruptible
 from tare.workloads import get_workload
 from tare.workloads.datasets import SIZES
 
-# A batch norm over a single sample has nothing to normalise.
+# More than one sample: batch norm cannot normalise a single one.
 BATCH = 16
 
 
@@ -34,8 +34,8 @@ class Proof(msgspec.Struct):
 def prove_curves(
     workload: str, grid: dict[str, Any], data: str, steps: int, options: Options, on_stage: OnStage
 ) -> Proof:
-    """Trains `workload` on every rung that trains. Sizes that are not given are those that suit the data.
-    Ctrl-C and SIGTERM end it early with the curves that are there."""
+    """Trains `workload` on every rung that trains. Sizes that are not given follow from the data. Ctrl-C and SIGTERM
+    end it early with the curves that are complete."""
     if data not in SIZES:
         raise unknown("data", data, SIZES)
     sizes = {name: value for name, value in SIZES[data].items() if name in get_workload(workload).sizes}

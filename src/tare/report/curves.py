@@ -1,45 +1,45 @@
-"""Curves of losses as a table: where each rung starts and ends, the step at which it is furthest off for what is
-allowed there, and how many steps could be decided at all."""
+"""Curves of losses as a table: first and last loss of each rung, its largest deviation for what is allowed at that
+step, and how many steps decide anything."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.execute.tasks import Curve
+from tare.execute.curves import Curve
 from tare.report.table import Cell, FittingTable
 from tare.report.terminal import PARITY, STYLE, title
 
+HEADS = ("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
+
 
 def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
-    """One table a case; the cases of a proof differ in the rung, and perhaps in more."""
-    groups: dict[str, list[Curve]] = {}
+    """One table per ladder."""
+    ladders: dict[str, list[Curve]] = {}
     for curve in curves:
-        groups.setdefault(curve.case.ladder, []).append(curve)
-    return Group(*(_view(group, data, steps) for group in groups.values()))
+        ladders.setdefault(curve.case.ladder, []).append(curve)
+    return Group(*(_ladder_view(ladder, data, steps) for ladder in ladders.values()))
 
 
-def _view(curves: list[Curve], data: str, steps: int) -> RenderableType:
-    heads = ("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
+def _ladder_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
     rows: list[list[Cell]] = [
         [*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status])]
         for curve in curves
         if not curve.failure
     ]
-    table = FittingTable(heads, rows, right=heads[1:-1], folds={"rung": 0}, spare=("first loss", "at step"))
     head = f"{steps} training steps on {data}, every loss against eager in float64"
-    parts: list[RenderableType] = [Text(title(curves[0].case), style="bold"), Text(head, style="dim"), table]
+    parts: list[RenderableType] = [
+        Text(title(curves[0].case), style="bold"),
+        Text(head, style="dim"),
+        FittingTable(HEADS, rows, right=HEADS[1:-1], folds={"rung": 0}, spare=("first loss", "at step")),
+    ]
     if any(curve.parity.undecided for curve in curves):
         note = "  from some step on eager itself is rounding noise beside float64: those steps decide nothing"
         parts.append(Text(note, style="yellow"))
-    parts += [
-        Text(f"  {curve.case.rung} failed: {curve.failure.cause}, {curve.failure.message}", style="red")
-        for curve in curves
-        if curve.failure
-    ]
-    parts += [
-        Text(f"  {curve.case.rung}: {curve.parity.reason}", style="yellow")
-        for curve in curves
-        if curve.parity.reason and not curve.failure
-    ]
+    for curve in curves:
+        if curve.failure:
+            text = f"  {curve.case.rung} failed: {curve.failure.cause}, {curve.failure.message}"
+            parts.append(Text(text, style="red"))
+        elif curve.parity.reason:
+            parts.append(Text(f"  {curve.case.rung}: {curve.parity.reason}", style="yellow"))
     return Group(*parts)
 
 

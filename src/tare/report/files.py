@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Files that are written whole or not at all."""
 
 import gzip
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tare.errors import BadInput
 
-# The longest that a file's name may be on most file systems, less what replacing() puts around it.
+# The longest name of a file on most file systems, less what replacing() adds to it.
 LONGEST_NAME = 255 - 30
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Compressed where the name ends in .gz, as every reader of ours expects of it."""
+    """Writes the file, compressed if its name ends in .gz."""
     data = text.encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
@@ -28,9 +28,9 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what takes the place of `path` at the end: a reader sees the old file or the new, no half."""
+    """A temporary file that takes the place of `path` at the end: a reader sees the old file or the new one."""
     if _is_special(path):
-        # A pipe or /dev/stdout is written to, never replaced; a folder says that it is one.
+        # A pipe or /dev/stdout is written to, never replaced. Writing to a folder fails with the right message.
         yield path
         return
     path = path.resolve()
@@ -44,36 +44,37 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether it is there and no plain file."""
+    """Whether the path exists and is no regular file."""
     return path.exists() and not path.is_file()
 
 
 def check_writable(path: Path) -> None:
-    """Refuses a place where nothing can be written, before the work whose result should go there."""
+    """Refuses a file that cannot be written, before the work whose result should go there."""
     folder = path.resolve().parent
-    why = ""
+    reason = ""
     if path.is_dir():
-        why = "it is a folder"
+        reason = "it is a folder"
     elif not folder.is_dir():
-        why = f"there is no folder {folder}"
+        reason = f"there is no folder {folder}"
     elif not os.access(path if _is_special(path) else folder, os.W_OK):
-        why = f"{folder} is not yours to write to"
-    if why:
-        raise BadInput(f"cannot write {path}: {why}")
+        reason = f"no permission to write to {folder}"
+    if reason:
+        raise BadInput(f"cannot write {path}: {reason}")
 
 
 def check_apart(paths: Iterable[Path], sources: Iterable[Path]) -> None:
-    """Refuses a file that is also read, or that a second result would go to: one of the two would be lost."""
-    taken = {source.resolve(): "it is what is read" for source in sources}
+    """Refuses an output file that is also an input, or that two options name: one of the two would be lost."""
+    uses = {source.resolve(): "it is also read" for source in sources}
     for path in paths:
-        if path.resolve() in taken and not _is_special(path):
-            raise BadInput(f"cannot write {path}: {taken[path.resolve()]}; name another file")
-        taken[path.resolve()] = "two options name it"
+        if path.resolve() in uses and not _is_special(path):
+            raise BadInput(f"cannot write {path}: {uses[path.resolve()]}; name another file")
+        uses[path.resolve()] = "two options name it"
 
 
 def several_files(path: Path, parts: Sequence[Sequence[str]]) -> list[Path]:
-    """A file for each: the path itself for one; for several its name and as many of the parts of each, from the
-    left, as tell it from the others: `out.svg` becomes `out-mlp.svg` and `out-dqn.svg`. A pipe takes them all."""
+    """One file for each item: `path` itself if there is one item or it is a pipe. Otherwise the name gets as many
+    parts of each item, from the left, as tell it from the others: `out.svg` becomes `out-mlp.svg`,
+    `out-dqn.svg`."""
     if len(parts) == 1 or _is_special(path):
         return [path] * len(parts)
     names = [""] * len(parts)
@@ -83,11 +84,11 @@ def several_files(path: Path, parts: Sequence[Sequence[str]]) -> list[Path]:
             names = longer
     ending = path.suffix if path.suffix != ".gz" else Path(path.stem).suffix + path.suffix
     stem = path.name.removesuffix(ending)
-    made: list[Path] = []
+    files: list[Path] = []
     for name in names:
-        fitting = f"{stem}-{re.sub(r'[^A-Za-z0-9_.=+]+', '-', name)}"[: LONGEST_NAME - len(ending)]
-        found = path.with_name(fitting + ending)
-        if found in made:
-            found = path.with_name(f"{fitting}-{len(made) + 1}{ending}")
-        made.append(found)
-    return made
+        cut = f"{stem}-{re.sub(r'[^A-Za-z0-9_.=+]+', '-', name)}"[: LONGEST_NAME - len(ending)]
+        file = path.with_name(cut + ending)
+        if file in files:
+            file = path.with_name(f"{cut}-{len(files) + 1}{ending}")
+        files.append(file)
+    return files

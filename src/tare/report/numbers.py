@@ -1,10 +1,10 @@
-"""Numbers for people: units, and no more digits than the noise leaves standing."""
+"""Numbers with units, and with no more digits than their noise allows."""
 
 import math
 
 from tare.stats.intervals import Interval
 
-# One process does not know its noise: two digits of a ratio are all it may show.
+# The noise of a single process is not known: a ratio of its figures shows two digits.
 UNKNOWN_NOISE = 0.05
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -21,20 +21,20 @@ def decimals(value: float, uncertainty: float, most_digits: int = 4) -> int:
 
 
 def duration(interval: Interval) -> str:
-    """A time with its half width: '6.31 ±0.04 ms'; without it where one process cannot know it."""
+    """A time with the half width of its interval, where that is known: '6.31 ±0.04 ms'."""
     scale, unit = unit_of(interval.mid)
     value, half = interval.mid / scale, (interval.high - interval.low) / 2 / scale
     places = decimals(value, half)
     if not interval.sound:
         return f"{value:.{places}f} {unit}"
     if half > value:
-        # Two rounds that disagree can have an interval of any size; how far beyond the value says nothing more.
+        # Two rounds that disagree can have an interval of any size.
         return f"{value:.{places}f} {unit} ±>100%"
     return f"{value:.{places}f} ±{_half_width(half, places)} {unit}"
 
 
 def seconds(value: float | None) -> str:
-    """A time to two or three digits, for what is measured once."""
+    """A time to two or three digits, for a figure without an interval."""
     if value is None:
         return "-"
     scale, unit = unit_of(value)
@@ -43,26 +43,26 @@ def seconds(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Things a second to three digits: '61,200/s'."""
+    """Items per second to three digits: '61,200/s'."""
     return "-" if value is None else f"{float(f'{value:.3g}'):,.15g}/s"
 
 
 def age(seconds_: float) -> str:
-    """How long ago something was, in its largest unit: '3 days', '1 hour'."""
+    """An age in its largest unit: '3 days', '1 hour'."""
     units = ((86_400, "day"), (3600, "hour"), (60, "minute"))
     scale, unit = next(((scale, unit) for scale, unit in units if seconds_ >= scale), (1, "second"))
     return several(int(seconds_ // scale), unit)
 
 
 def stretch(seconds_: float) -> str:
-    """How long something may take, in a unit that one plans in: '48 s', '7 min', '3.1 h'."""
+    """A planned duration: '48 s', '7 min', '3.1 h'."""
     if seconds_ < 100:
         return f"{seconds_:.0f} s"
     return f"{seconds_ / 60:.0f} min" if seconds_ < 6000 else f"{seconds_ / 3600:.1f} h"
 
 
 def ratio(value: float | None, relative_noise: float | None) -> str:
-    """How many times as fast, with as many digits as the two measurements allow."""
+    """A ratio with as many digits as the noise of its two measurements allows."""
     if value is None:
         return "-"
     if relative_noise is None:
@@ -74,7 +74,7 @@ def ratio(value: float | None, relative_noise: float | None) -> str:
 
 
 def several(count: float, one: str, more: str = "") -> str:
-    """A number of things: '1 copy', '2.5 copies'."""
+    """A count with its noun: '1 copy', '2.5 copies'."""
     shown = f"{count:.0f}" if count >= 100 or count == int(count) else f"{count:.3g}"
     return f"{shown} {one if shown == '1' else more or one + 's'}"
 
@@ -99,10 +99,10 @@ def size(bytes_: int | None) -> str:
 
 
 def short_size(bytes_: int | None) -> str:
-    """As `ls -h` writes it, where room is scarce: 812M, 1.05G."""
+    """As `ls -h` writes it: 812M, 1.05G."""
     return size(bytes_).replace(" ", "").replace("iB", "")
 
 
 def _half_width(half: float, places: int) -> str:
-    """Never zero unless it is: what is under the last digit shown is rounded up to it."""
+    """Zero only if it is zero: a width below the last digit shown is rounded up to it."""
     return f"{max(half, 10.0**-places) if half > 0 else 0:.{places}f}"
