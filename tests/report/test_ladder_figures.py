@@ -7,7 +7,7 @@ import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
 
 from tare.records.environment import Environment
-from tare.records.record import BatchPoint, BatchSearch, Parity, Record, Telemetry
+from tare.records.record import BatchPoint, BatchSearch, Net, Parity, Record, Telemetry
 from tare.report.ladder import Ladder, Row, make_ladders
 
 
@@ -151,8 +151,8 @@ def test_parity_is_explained(verdict: Parity, text: str) -> None:
 def test_throttling_is_told_with_what_became_of_it() -> None:
     some = make_round(throttled={"pipelined": [0, 1]})
     most = make_round(throttled={"pipelined": [0, 1, 2, 3, 4, 5, 6, 7]})
-    kept = "80% of its samples were taken under throttling, and kept, for there are too few others"
-    out = "20% of its samples were taken under throttling, and left out"
+    kept = "80% of its samples were taken under throttling, and kept, because there are too few others"
+    out = "20% of its samples were taken under throttling, and excluded"
     assert notes(record("eager", rounds=[some, some])) == f"eager: {out}"
     assert notes(record("eager", rounds=[most, most])) == f"eager: {kept}"
 
@@ -199,3 +199,58 @@ def test_a_search_that_found_nothing_says_so() -> None:
     search = BatchSearch(chosen=1, stop="failure", points=points, rung="eager")
     failed = record("eager", rounds=[make_round(0, failure=make_failure())], search=search)
     assert one(failed).notes[0] == "no batch worked on eager (1: exception, 2: exception, 4: exception)"
+
+
+def profiled(rung: str, step_s: float, **net: Any) -> Record:
+    rounds = [make_round(0, step_s, net=Net(**net)), make_round(1, step_s)]
+    return record(rung, rounds=rounds)
+
+
+def test_tare_is_gross_minus_net() -> None:
+    found = rows(
+        profiled("eager", 8e-3, busy_s=2e-3, steps=5),
+        profiled("torchscript", 4e-3, share=0.75, steps=5),
+        profiled("compile", 1e-3, reason="nothing sees into it"),
+        record("cudagraph"),
+    )
+    assert [row.net_s for row in found.values()] == [pytest.approx(2e-3), pytest.approx(3e-3), None, None]
+    assert [row.tare_s for row in found.values()] == [pytest.approx(6e-3), pytest.approx(1e-3), None, None]
+    assert found["eager"].tare_share == pytest.approx(0.75)
+    assert found["compile"].net_reason == "nothing sees into it"
+
+
+def test_a_missing_net_and_an_upper_bound_are_explained() -> None:
+    text = notes(
+        profiled("compile", 1e-3, reason="nothing sees into it"),
+        profiled("vendor:graph", 1e-3, busy_s=0.9e-3, upper_bound=True, method="the graph's time with its gaps"),
+    )
+    assert "compile: no net: nothing sees into it" in text
+    assert "vendor:graph: net is an upper bound: the graph's time with its gaps" in text
+
+
+def test_kernels_that_are_slower_under_the_profiler_do_not_make_tare_negative() -> None:
+    slow = profiled("eager", 1e-3, busy_s=1.2e-3)
+    assert rows(slow)["eager"].tare_s == 0
+    assert notes(slow) == "eager: its kernels took 1.2 ms while profiled, longer than a step: net is gross"
+
+
+def test_a_busy_machine_is_named_with_its_load_and_the_spread() -> None:
+    busy = make_round(0, 1e-3, telemetry=Telemetry(cpu_other_load=0.37, cpu_steal=0.04, other_gpu_processes=1))
+    calm = make_round(1, 1.1e-3, telemetry=Telemetry(cpu_other_load=0.01, cpu_steal=0.0, other_gpu_processes=0))
+    assert notes(record("eager", rounds=[busy, calm])) == (
+        "this machine was busy: other processes used up to 37% of its cores, up to 4% of their time was stolen by "
+        "the hypervisor, 1 other process on the GPU; times spread by up to 0% within a round (interquartile) and "
+        "10% between rounds"
+    )
+    assert notes(record("eager", rounds=[calm, calm])) == ""
+
+
+def test_rounds_that_disagree_are_named_even_on_a_calm_machine() -> None:
+    text = notes(record("eager", 1e-3, 1.3e-3))
+    assert text.startswith("the machine was unsteady: times spread by up to 0% within a round")
+
+
+def test_what_each_rung_optimises_is_on_the_ladder() -> None:
+    ladder = one(record("eager"), record("compile"), record("of_a_plug_in_that_is_not_here"))
+    assert ladder.optimised == "optimised: eager: nothing; compile: operators fused by Inductor"
+    assert one(record("eager")).optimised == ""

@@ -9,7 +9,7 @@ from plugin import install, run_beside
 
 from tare.errors import BadInput
 from tare.rungs import all_rungs, get_rung, ladder
-from tare.rungs.registry import every_name, left_out
+from tare.rungs.registry import every_name, excluded_by_default
 
 PLUGIN = """
 from tare.workloads import Batch, workload
@@ -50,7 +50,7 @@ def test_the_order_is_the_same_whichever_module_was_imported_first() -> None:
 def test_a_slow_rung_is_not_in_the_ladder_and_says_so() -> None:
     assert "compile:max-autotune" in every_name()
     assert "compile:max-autotune" not in ladder()
-    assert "minutes" in str(left_out("compile:max-autotune"))
+    assert "minutes" in str(excluded_by_default("compile:max-autotune"))
 
 
 @pytest.mark.parametrize(

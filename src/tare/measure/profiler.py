@@ -5,11 +5,13 @@ import math
 import shutil
 import tempfile
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tare.measure.work import FREE, is_view
@@ -18,7 +20,7 @@ from tare.records.record import Net
 
 # Steps that `profile_steps` profiles: as many as last this long, within the bounds.
 WANTED_S = 0.1
-FEWEST_STEPS, MOST_STEPS = 3, 10
+FEWEST_STEPS, MOST_STEPS = 3, 50
 # A longer step is profiled once.
 LONG_STEP_S = 1.0
 # Device activities that compute nothing: copies between host and device, and kineto's own entries.
@@ -103,24 +105,28 @@ def kernel_time(events: Iterable[Any], steps: int) -> Net:
 
 
 def operator_share(events: Iterable[Any], steps: int) -> Net:
-    """The share of the profiled steps' time that operators spend computing, on a CPU.
+    """The share of a step that operators spend computing on a CPU: the median over the profiled steps.
 
     An operator's own time is its duration without the operators it calls. It counts unless the operator only
-    allocates or makes a view, or mostly calls others: `aten::conv2d` is dispatch, `aten::mkldnn_convolution`
-    computes.
+    allocates or makes a view, or mostly calls others: `aten::conv2d` is dispatch, `aten::mkldnn_convolution` is
+    not.
     """
     threads: dict[int, list[tuple[int, int, str]]] = {}
-    window = 0
+    windows: list[Interval] = []
     for event in events:
         name = str(event.name())
         if name.startswith("ProfilerStep"):
-            window += event.duration_ns()
+            windows.append((event.start_ns(), event.end_ns()))
         elif "::" in name and not name.startswith(CALLERS) and not event.is_user_annotation():
             threads.setdefault(event.start_thread_id(), []).append((event.start_ns(), -event.end_ns(), name))
-    busy = sum(_computing_ns(operators) for operators in threads.values())
-    if not window or not threads:
+    if not windows or not threads:
         return Net(steps=steps, reason="the profiler saw no operator")
-    return Net(steps=steps, share=min(busy / window, 1.0), method="share of operators that compute")
+    computing = sorted(own for operators in threads.values() for own in _own_times(operators))
+    shares = []
+    for start, end in windows:
+        first, last = bisect_left(computing, (start, 0)), bisect_left(computing, (end, 0))
+        shares.append(sum(own for _, own in computing[first:last]) / max(end - start, 1))
+    return Net(steps=steps, share=min(median(shares), 1.0), method="share of operators that compute")
 
 
 def union_ns(intervals: Iterable[Interval]) -> int:
@@ -138,30 +144,30 @@ def _on_device(events: Iterable[Any]) -> Iterator[Any]:
             yield event
 
 
-def _computing_ns(operators: list[tuple[int, int, str]]) -> int:
-    """`operators` of one thread as (start, -end, name). Sorted like that, a caller precedes what it calls."""
-    total = 0
-    # (end, name, duration, time in the operators it called, of which in those that do work)
+def _own_times(operators: list[tuple[int, int, str]]) -> list[tuple[int, int]]:
+    """Start and own time of the operators that compute. `operators` of one thread are (start, -end, name): sorted
+    like that, a caller precedes what it calls."""
+    computing: list[tuple[int, int]] = []
+    # [start, end, name, time in the operators it called, of which in those that do work]
     open_calls: list[list[Any]] = []
 
     def close() -> None:
-        nonlocal total
-        _, name, duration, called, working = open_calls.pop()
-        own = duration - called
+        start, end, name, called, working = open_calls.pop()
         free = computes_nothing(name)
+        own = end - start - called
         if not free and own >= working:
-            total += own
+            computing.append((start, own))
         if open_calls:
-            open_calls[-1][3] += duration
-            open_calls[-1][4] += 0 if free else duration
+            open_calls[-1][3] += end - start
+            open_calls[-1][4] += 0 if free else end - start
 
     for start, negative_end, name in sorted(operators):
-        while open_calls and open_calls[-1][0] <= start:
+        while open_calls and open_calls[-1][1] <= start:
             close()
-        open_calls.append([-negative_end, name, -negative_end - start, 0, 0])
+        open_calls.append([start, -negative_end, name, 0, 0])
     while open_calls:
         close()
-    return total
+    return computing
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A ladder: the rungs of one workload side by side. Figures only; the renderers decide how they look."""
+"""A ladder: the figures of the rungs of one workload side by side, for every renderer."""
 
 import math
 from collections.abc import Iterable
@@ -14,25 +14,38 @@ from tare.records.figures import (
     gross,
     host_peak,
     latency,
+    net,
+    net_profile,
     preparation,
+    tare,
     throttled_share,
 )
 from tare.records.record import Record
 from tare.report.notes import make_notes, other_environment
+from tare.rungs.registry import optimisations_of
 from tare.stats.intervals import Interval
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One rung. A rung that computes something else has no ratios: it is different, never faster."""
+    """One rung. A rung whose result differs has no ratios: it is different, never faster."""
 
     rung: str
     record: str
     gross: Interval | None
+    # Seconds of a step in which the device computed, the rest of gross, and that rest as a share of gross.
+    net_s: float | None = None
+    tare_s: float | None = None
+    tare_share: float | None = None
+    # True where net is at most `net_s`, and so tare at least `tare_s`; why there is no net.
+    net_is_upper_bound: bool = False
+    net_reason: str = ""
+    # None where the rung is not known here.
+    optimisations: list[str] | None = None
     latency: Interval | None
     device_s: float | None
     speedup_over_eager: float | None = None
     speed_of_best: float | None = None
-    # The half widths of those ratios, as shares: both of their measurements are noisy.
+    # The half widths of those ratios, as shares: both of their times are noisy.
     speedup_noise: float | None = None
     best_noise: float | None = None
     prepare_cold_s: float | None
@@ -57,7 +70,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Ladder(msgspec.Struct, kw_only=True):
-    """`case` is any of its cases; `notes` say what a reader must know before comparing."""
+    """`case` is any of its cases; `notes` say what matters for a comparison of its rungs."""
 
     key: str
     case: Case
@@ -65,32 +78,42 @@ class Ladder(msgspec.Struct, kw_only=True):
     rows: list[Row]
     notes: list[str]
 
+    @property
+    def optimised(self) -> str:
+        """What each rung optimises, in one line: a rung with better kernels is not less stack."""
+        rungs: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.optimisations is None:
+                continue
+            rungs.setdefault(", ".join(row.optimisations) or "nothing", []).append(row.rung)
+        if not any(row.optimisations for row in self.rows):
+            return ""
+        return "optimised: " + "; ".join(f"{', '.join(names)}: {text}" for text, names in rungs.items())
+
 
 def make_ladders(records: Iterable[Record]) -> list[Ladder]:
-    """Records grouped by everything but the rung; the newest record of a rung stands for it.
-
-    What comes from different environments never shares a ladder: no ratio between them would mean anything.
-    """
+    """Groups records by everything but the rung, with the newest record of each rung. Records from different
+    environments never share a ladder, because a ratio between them would mean nothing."""
     groups: dict[tuple[str, str], dict[str, Record]] = {}
     for record in records:
         rungs = groups.setdefault((record.case.ladder, record.environment.base_id), {})
-        standing = rungs.get(record.case.rung)
-        # Not the last one of the list: an exported file may hold them in any order.
-        if standing is None or record.created >= standing.created:
+        newest = rungs.get(record.case.rung)
+        # An exported file may hold records in any order.
+        if newest is None or record.created >= newest.created:
             rungs[record.case.rung] = record
     ladders: list[Ladder] = []
     for (key, _), group in groups.items():
-        made = _ladder(key, list(group.values()))
-        twin = next((ladder for ladder in ladders if ladder.key == key), None)
-        if twin:
-            made.notes.insert(0, other_environment(twin.environment, made.environment))
-        ladders.append(made)
+        ladder = _ladder(key, list(group.values()))
+        same_cases = next((earlier for earlier in ladders if earlier.key == key), None)
+        if same_cases:
+            ladder.notes.insert(0, other_environment(same_cases.environment, ladder.environment))
+        ladders.append(ladder)
     return ladders
 
 
 def _ladder(key: str, records: list[Record]) -> Ladder:
     rows = [_row(record) for record in records]
-    # A time of zero (an imported record can hold one) compares with nothing.
+    # An imported record can hold a time of zero, which has no ratio.
     comparable = [
         row for row in rows if row.gross and row.gross.mid > 0 and row.parity not in ("different", "nan")
     ]
@@ -111,7 +134,7 @@ def _ladder(key: str, records: list[Record]) -> Ladder:
 
 
 def _ratio(reference: Interval, step: Interval) -> tuple[float, float | None]:
-    """How many times as fast, and how uncertain that is (unknown where a single process measured either)."""
+    """The speed-up and its relative uncertainty, None where a single process measured either time."""
     value = reference.mid / step.mid
     if reference is step:
         return value, 0.0
@@ -122,10 +145,17 @@ def _ratio(reference: Interval, step: Interval) -> tuple[float, float | None]:
 def _row(record: Record) -> Row:
     cold, warm = preparation(record)
     good = len(good_rounds(record))
+    step, stack, profiled = gross(record), tare(record), net_profile(record)
     return Row(
         rung=record.case.rung,
         record=record.id,
-        gross=gross(record),
+        gross=step,
+        net_s=net(record),
+        tare_s=stack,
+        tare_share=stack / step.mid if step and step.mid > 0 and stack is not None else None,
+        net_is_upper_bound=profiled is not None and profiled.upper_bound,
+        net_reason=profiled.reason if profiled else "",
+        optimisations=optimisations_of(record.case),
         latency=latency(record),
         device_s=device_time(record),
         prepare_cold_s=cold,

@@ -18,7 +18,7 @@ from tare.report.formats import all_formats
 from tare.report.numbers import duration, size
 from tare.report.table import FittingTable, fact_table
 from tare.rungs import Rung, all_rungs
-from tare.rungs.registry import left_out
+from tare.rungs.registry import excluded_by_default
 from tare.workloads import Workload, all_workloads, get_workload
 from tare.workloads.base import DOMAINS
 from tare.workloads.groups import all_groups
@@ -109,7 +109,7 @@ def describe_rungs(probed: Probed) -> list[Entry]:
                     "available": f"on {', '.join(here)}" if here else "no",
                     "reason": absent and absent.reason,
                     "remedy": absent and absent.remedy,
-                    "skipped_by_default": left_out(name),
+                    "skipped_by_default": excluded_by_default(name),
                 }
             )
     return entries

@@ -1,11 +1,20 @@
-"""What a reader of a ladder must know before comparing its rungs. Rungs of which the same is true share a line."""
+"""Notes under a ladder: what matters for a comparison of its rungs. Rungs with the same note share a line."""
 
 from collections.abc import Iterator
 
 from tare.records.environment import Environment, difference_lines
-from tare.records.figures import FEWEST_BLOCKS, good_rounds, gross, throttled_share, throughput
-from tare.records.record import BatchSearch, Parity, Record
-from tare.report.numbers import rate
+from tare.records.figures import (
+    FEWEST_BLOCKS,
+    good_rounds,
+    gross,
+    net_profile,
+    spread_between_rounds,
+    spread_within_rounds,
+    throttled_share,
+    throughput,
+)
+from tare.records.record import BatchSearch, Parity, Record, Telemetry
+from tare.report.numbers import rate, seconds, several
 
 SEARCH_STOPS = {
     "throughput": "throughput stopped rising",
@@ -16,13 +25,19 @@ SEARCH_STOPS = {
 }
 # A CPU whose speed changes by more than this within a round makes host-bound figures noisy.
 PACE = 0.15
+# A machine is busy where other processes use more than this share of its cores, or so much time is stolen.
+OTHER_LOAD, STEAL = 0.10, 0.02
+# Rounds whose medians lie further apart than this are worth a note.
+BETWEEN_ROUNDS = 0.10
+# Kernels may take this much longer under the profiler before it is worth a note.
+PROFILED = 1.05
 
 
 def make_notes(records: list[Record]) -> list[str]:
     notes = list(_of_the_ladder(records))
     shared: dict[str, list[str]] = {}
     for record in records:
-        for text in (*_of_parity(record), *_of_the_machine(record), *_of_the_rounds(record)):
+        for text in (*_of_parity(record), *_of_net(record), *_of_the_machine(record), *_of_the_rounds(record)):
             shared.setdefault(text, []).append(record.case.rung)
     for text, rungs in shared.items():
         everyone = len(rungs) == len(records) > 1
@@ -31,7 +46,7 @@ def make_notes(records: list[Record]) -> list[str]:
 
 
 def other_environment(first: Environment, second: Environment) -> str:
-    """Why two ladders of the same cases may not be compared."""
+    """Why two ladders of the same cases cannot be compared."""
     differ = difference_lines(first, second)
     more = f" and {len(differ) - 1} more" if len(differ) > 1 else ""
     return f"from another environment than the ladder of the same cases above: {differ[0]}{more}"
@@ -46,10 +61,38 @@ def _of_the_ladder(records: list[Record]) -> Iterator[str]:
     intervals = [step for record in records if (step := gross(record))]
     if any(not step.sound for step in intervals):
         yield "one round: the noise between processes is not known, so no interval is shown"
+    yield from _busy_machine(records)
+
+
+def _busy_machine(records: list[Record]) -> Iterator[str]:
+    """The load that disturbed any round, and how far the samples spread, with the worst values of the ladder."""
+    telemetry = [done.telemetry for record in records for done in good_rounds(record) if done.telemetry]
+    causes = list(_load(telemetry))
+    within = max((spread for r in records if (spread := spread_within_rounds(r)) is not None), default=None)
+    between = max((spread for r in records if (spread := spread_between_rounds(r)) is not None), default=None)
+    spreads = [f"{within:.0%} within a round (interquartile)"] if within is not None else []
+    spreads += [f"{between:.0%} between rounds"] if between is not None else []
+    if causes:
+        spread = f"; times spread by up to {' and '.join(spreads)}" if spreads else ""
+        yield f"this machine was busy: {', '.join(causes)}{spread}"
+    elif between is not None and between > BETWEEN_ROUNDS:
+        yield f"the machine was unsteady: times spread by up to {' and '.join(spreads)}"
+
+
+def _load(telemetry: list[Telemetry]) -> Iterator[str]:
+    others = max((t.cpu_other_load for t in telemetry if t.cpu_other_load is not None), default=0.0)
+    stolen = max((t.cpu_steal for t in telemetry if t.cpu_steal is not None), default=0.0)
+    on_gpu = max((t.other_gpu_processes for t in telemetry if t.other_gpu_processes is not None), default=0)
+    if others > OTHER_LOAD:
+        yield f"other processes used up to {others:.0%} of its cores"
+    if stolen > STEAL:
+        yield f"up to {stolen:.0%} of their time was stolen by the hypervisor"
+    if on_gpu:
+        yield f"{several(on_gpu, 'other process', 'other processes')} on the GPU"
 
 
 def _of_the_search(search: BatchSearch) -> str:
-    """The curve on one line: items a second at each batch, or why there are none."""
+    """Items per second at each batch, or why there are none, on one line."""
     curve = []
     for point in search.points:
         failure = point.round.failure
@@ -73,10 +116,22 @@ def _of_parity(record: Record) -> Iterator[str]:
         yield f"was not checked: {parity.reason}"
 
 
+def _of_net(record: Record) -> Iterator[str]:
+    step, profiled = gross(record), net_profile(record)
+    if step is None or profiled is None:
+        return
+    if profiled.reason:
+        yield f"no net: {profiled.reason}"
+    elif profiled.upper_bound:
+        yield f"net is an upper bound: {profiled.method}"
+    elif profiled.busy_s is not None and profiled.busy_s > PROFILED * step.mid:
+        yield f"its kernels took {seconds(profiled.busy_s)} while profiled, longer than a step: net is gross"
+
+
 def _of_the_machine(record: Record) -> Iterator[str]:
     throttled = throttled_share(record)
     if throttled:
-        fate = "kept, for there are too few others" if _keeps_throttled(record) else "left out"
+        fate = "kept, because there are too few others" if _keeps_throttled(record) else "excluded"
         yield f"{throttled:.0%} of its samples were taken under throttling, and {fate}"
     paces = [r.telemetry.cpu_pace for r in good_rounds(record) if r.telemetry and r.telemetry.cpu_pace]
     if any(abs(pace - 1) > PACE for pace in paces):
@@ -96,14 +151,14 @@ def _how_different(parity: Parity) -> str:
         return f"{parity.worst} is not finite where the reference is"
     if parity.error is None or parity.tolerance is None:
         return f"{parity.worst} is different"
-    # What no number can say is stored as 1e300.
+    # Infinity is stored as 1e300.
     if parity.error >= 1e300:
         return f"{parity.worst} is missing, of another shape or infinitely far off"
     return f"{parity.worst} is off by {parity.error:.2g} (tolerance {parity.tolerance:.2g})"
 
 
 def _keeps_throttled(record: Record) -> bool:
-    """Whether a round had so few other samples that its figure rests on the throttled ones as well."""
+    """Whether a round has so few other samples that its figure includes the throttled ones."""
     for done in good_rounds(record):
         marked, series = done.throttled.get("pipelined", []), done.find("pipelined")
         if marked and series and len(series.wall_ns) - len(marked) < FEWEST_BLOCKS:

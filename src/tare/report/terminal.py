@@ -17,14 +17,28 @@ from tare.cases.grid import Skip
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
 from tare.report.table import FittingTable, Sized, fold
+from tare.stats.intervals import Interval
 from tare.system.text import one_line, printable, to_ascii
 
 WIDTH = 100
 # Wider than any line of a list.
 UNLIMITED = 10_000
-HEADS = ("rung", "gross", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity")
+HEADS = (
+    "rung",
+    "gross",
+    "net",
+    "tare",
+    "latency",
+    "x eager",
+    "x best",
+    "prepare",
+    "warm",
+    "host",
+    "device",
+    "parity",
+)
 # Dropped first on a narrow terminal. The parity stays: no figure may be read without it.
-SPARE = ("warm", "x best", "prepare", "host", "device", "latency", "x eager")
+SPARE = ("warm", "x best", "host", "prepare", "device", "latency", "net", "x eager")
 PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
 STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
 
@@ -120,6 +134,8 @@ def ladder_view(ladder: Ladder) -> RenderableType:
     troubled = [(row.trouble, row.refused) for row in ladder.rows if row.trouble]
     parts += [Text(f"  {one_line(why)}", style="dim" if refused else "red") for why, refused in troubled]
     parts += [Text(f"  note: {one_line(note)}", style="yellow") for note in ladder.notes]
+    if ladder.optimised:
+        parts.append(Text(f"  {one_line(ladder.optimised)}", style="dim"))
     return Group(*parts)
 
 
@@ -165,6 +181,8 @@ def _cells(row: Row) -> list[str]:
     return [
         row.rung,
         duration(row.gross),
+        "-" if row.net_s is None else f"{'<' if row.net_is_upper_bound else ''}{_part(row.gross, row.net_s)}",
+        "-" if row.tare_s is None else f"{_part(row.gross, row.tare_s)} {row.tare_share or 0:.0%}",
         duration(row.latency._replace(sound=False)) if row.latency else "-",
         ratio(row.speedup_over_eager, row.speedup_noise),
         ratio(row.speed_of_best, row.best_noise),
@@ -174,3 +192,9 @@ def _cells(row: Row) -> list[str]:
         short_size(row.device_bytes),
         PARITY[row.parity],
     ]
+
+
+def _part(step: Interval, value: float) -> str:
+    """A part of a step, with as many digits as the step's own noise allows."""
+    half = (step.high - step.low) / 2
+    return duration(step._replace(low=value - half, mid=value, high=value + half, sound=False))

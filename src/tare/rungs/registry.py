@@ -1,10 +1,11 @@
-"""Finding rungs by name: ours, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
+"""Rungs by name: ours, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
 
-from tare.errors import unknown
+from tare.cases.case import Case
+from tare.errors import BadInput, unknown
 from tare.rungs.base import Rung
 from tare.system.plugins import load_plugins, refuse_a_second
 
-# In the order in which a ladder shows them, the highest level of abstraction first.
+# In the order of a ladder, from the highest level of abstraction to the lowest.
 _OWN = (
     "tare.rungs.torch.eager",
     "tare.rungs.torch.torchscript",
@@ -25,7 +26,7 @@ def rung(cls: type[Rung]) -> type[Rung]:
 
 
 def all_rungs() -> dict[str, Rung]:
-    """Ours in the order of a ladder, whichever of their modules was imported first, then those of plug-ins."""
+    """Ours in the order of a ladder, then those of plug-ins."""
     load_plugins("tare.rungs", _OWN)
     order = {module: position for position, module in enumerate(_OWN)}
     return dict(sorted(_rungs.items(), key=lambda named: order.get(type(named[1]).__module__, len(_OWN))))
@@ -53,11 +54,19 @@ def every_name() -> list[str]:
 
 
 def ladder() -> list[str]:
-    """The rungs and variants of a ladder that names none."""
-    return [name for name in every_name() if left_out(name) is None]
+    """The rungs and variants of a ladder that names none itself."""
+    return [name for name in every_name() if excluded_by_default(name) is None]
 
 
-def left_out(name: str) -> str | None:
-    """Why a rung is not in the default ladder, or None if it is."""
+def excluded_by_default(name: str) -> str | None:
+    """Why a ladder that names no rungs excludes this one, or None."""
     base, variant = split_name(name)
     return all_rungs()[base].not_by_default.get(variant)
+
+
+def optimisations_of(case: Case) -> list[str] | None:
+    """What the rung of a case optimises; None for a rung that this installation does not have."""
+    try:
+        return list(get_rung(case.rung).optimisations(case))
+    except BadInput:
+        return None

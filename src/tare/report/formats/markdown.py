@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from tare.guard.changes import CaseChange, Change, Differing, Report
+from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.records.record import Record
 from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
 from tare.report.figures import before_and_now
@@ -64,7 +64,9 @@ def _ladder(ladder: Ladder) -> str:
     if rows:
         lines.append(table(heads, rows))
     failed = [row.trouble for row in ladder.rows if row.trouble]
-    return "\n".join([*lines, bullets([*failed, *ladder.notes])])
+    return "\n".join(
+        [*lines, bullets([*failed, *ladder.notes, *([ladder.optimised] if ladder.optimised else [])])]
+    )
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = WORDS) -> str:
@@ -136,7 +138,7 @@ def comparison_markdown(report: Report) -> str:
     return "\n".join([*lines, *end]) + "\n"
 
 
-def _is_change(change: Change) -> bool:
+def _is_change(change: MetricChange) -> bool:
     return change.worse or change.verdict not in ("same", "undecided")
 
 
@@ -159,13 +161,13 @@ def _broken_cases(report: Report) -> list[str]:
     return _first(lines)
 
 
-def _change_row(case: CaseChange, change: Change) -> str:
+def _change_row(case: CaseChange, change: MetricChange) -> str:
     verdict = f"**{change.verdict}**" if change.regression else change.verdict
     figures = (*before_and_now(change), change_of(change))
     return _table_row((code(case.case, cell=True), change.metric, *figures, verdict, escape(remark(change))))
 
 
-def _change_table(changes: list[tuple[CaseChange, Change]], room: int) -> list[str]:
+def _change_table(changes: list[tuple[CaseChange, MetricChange]], room: int) -> list[str]:
     """As many rows as fit into `room` characters, and how many did not fit."""
     rows = [_change_row(case, change) for case, change in changes]
     fitting = sum(end <= room for end in accumulate(len(row) + 1 for row in rows))
@@ -177,24 +179,24 @@ def _change_table(changes: list[tuple[CaseChange, Change]], room: int) -> list[s
 def _differences(report: Report) -> list[str]:
     """The operators and kernels in which the steps that got worse differ: appeared, vanished, slowed."""
     lines = []
-    cases = [case for case in report.bad if case.differing]
+    cases = [case for case in report.bad if case.call_changes]
     for case in cases[:MOST_DIFFERENT_CASES]:
-        source = "profiled side by side" if case.differing_by == "profile" else "counted in the records"
+        source = "profiled side by side" if case.call_changes_by == "profile" else "counted in the records"
         lines += [f"### What {code(case.case)} differs in", "", f"Per step, {source}:", ""]
         lines += _table_head(DIFFERENCE_HEADS, DIFFERENCE_WORDS)
-        lines += [_difference_row(difference) for difference in case.differing[:MOST_DIFFERENCES]]
-        if len(case.differing) > MOST_DIFFERENCES:
-            lines += ["", f"and {len(case.differing) - MOST_DIFFERENCES} more (`--format json` has all)"]
+        lines += [_difference_row(difference) for difference in case.call_changes[:MOST_DIFFERENCES]]
+        if len(case.call_changes) > MOST_DIFFERENCES:
+            lines += ["", f"and {len(case.call_changes) - MOST_DIFFERENCES} more (`--format json` has all)"]
         lines.append("")
     hidden = len(cases) - MOST_DIFFERENT_CASES
     return [*lines, f"and {hidden} more cases (`--format json` has all)", ""] if hidden > 0 else lines
 
 
-def _difference_row(difference: Differing) -> str:
+def _difference_row(difference: CallChange) -> str:
     before, after = f"{difference.before_calls:g}", f"{difference.after_calls:g}"
     calls = before if before == after else f"{before} → {after}"
     times = [seconds(value) if value else "" for value in (difference.before_s, difference.after_s)]
-    return _table_row((difference.status, difference.what, code(difference.name, cell=True), calls, *times))
+    return _table_row((difference.status, difference.kind, code(difference.name, cell=True), calls, *times))
 
 
 def _confidence(report: Report) -> str:

@@ -4,18 +4,16 @@ The suites are drawn as figures 3 and 4 of the TorchBench paper are.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tare.errors import BadInput
-from tare.records.figures import net
 from tare.records.record import Record
-from tare.report.colours import colour
 from tare.report.formats import record_format
 from tare.report.ladder import Ladder, Row, make_ladders
 from tare.report.numbers import duration, ratio, seconds
 from tare.report.suite import Pair, Suite, SuiteMean, make_suites, missed_lines, suite_title
-from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, line, room_for, svg, text
+from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, colour, line, room_for, svg, text
 from tare.report.terminal import PARITY, title, where
 from tare.system.text import beginning, ending
 
@@ -52,8 +50,7 @@ def records_svg(records: Sequence[Record]) -> str:
     ladders = [ladder for ladder in make_ladders(records) if any(row.gross for row in ladder.rows)]
     if not ladders:
         raise BadInput("nothing to draw: no record has a time")
-    nets = {record.id: net(record) for record in records}
-    return _stacked(_ladder_chart(ladder, nets) for ladder in ladders)
+    return _stacked(map(_ladder_chart, ladders))
 
 
 def _stacked(charts: Iterable[tuple[int, list[str]]]) -> str:
@@ -65,7 +62,7 @@ def _stacked(charts: Iterable[tuple[int, list[str]]]) -> str:
     return svg(WIDTH, top, body)
 
 
-def _ladder_chart(ladder: Ladder, nets: Mapping[str, float | None]) -> tuple[int, list[str]]:
+def _ladder_chart(ladder: Ladder) -> tuple[int, list[str]]:
     """A bar per rung, split into net and tare where net is known, with the interval of gross and the ratio to
     eager. Rungs that failed are listed below."""
     measured = [row for row in ladder.rows if row.gross]
@@ -81,26 +78,26 @@ def _ladder_chart(ladder: Ladder, nets: Mapping[str, float | None]) -> tuple[int
         line(left, LADDER_TOP, left, bottom, LINE),
     ]
     for number, row in enumerate(measured):
-        body += _rung_bar(row, nets.get(row.record), left, LADDER_TOP + RUNG_ROW * number, scale)
-    body += _legend(any(nets.get(row.record) is not None for row in measured), left, bottom + 20)
+        body += _rung_bar(row, left, LADDER_TOP + RUNG_ROW * number, scale)
+    body += _legend(any(row.net_s is not None for row in measured), left, bottom + 20)
     lines = [row.trouble for row in ladder.rows if row.trouble] + ladder.notes
+    lines += [ladder.optimised] if ladder.optimised else []
     for number, words in enumerate(lines[:MOST_NOTES]):
         body.append(text(16, bottom + 46 + 16 * number, beginning(words, LONGEST_LINE), size=11, fill=FAINT))
     return bottom + 36 + 16 * min(len(lines), MOST_NOTES) + (10 if lines else 0), body
 
 
-def _rung_bar(row: Row, net_s: float | None, left: float, top: float, scale: float) -> list[str]:
+def _rung_bar(row: Row, left: float, top: float, scale: float) -> list[str]:
     assert row.gross is not None
     middle, height = top + RUNG_ROW / 2, RUNG_ROW - 10
     width = row.gross.mid * scale
     body = [text(left - 10, middle + 4, row.rung, anchor="end", size=12)]
-    if net_s is None:
+    net_s, tare_s = row.net_s, row.tare_s
+    if net_s is None or tare_s is None:
         body.append(box(left, top + 5, width, height, GROSS, f"{row.rung}: gross {duration(row.gross)}"))
     else:
-        tare_s = max(row.gross.mid - net_s, 0.0)
-        share = tare_s / row.gross.mid if row.gross.mid else 0.0
         body.append(box(left, top + 5, net_s * scale, height, NET, f"{row.rung}: net {seconds(net_s)}"))
-        tip = f"{row.rung}: tare {seconds(tare_s)}, {share:.0%} of gross"
+        tip = f"{row.rung}: tare {seconds(tare_s)}, {row.tare_share or 0:.0%} of gross"
         body.append(box(left + net_s * scale, top + 5, width - net_s * scale, height, TARE, tip))
     if row.gross.sound:
         low, high = (left + value * scale for value in (max(row.gross.low, 0.0), row.gross.high))

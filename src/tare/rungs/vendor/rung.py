@@ -1,6 +1,6 @@
-"""The vendor's libraries and nothing above them: a static step of cuDNN and cuBLAS calls, or of BLAS calls."""
+"""The vendor rung: a step as a fixed list of cuDNN and cuBLAS calls, or of BLAS calls on a CPU, without a framework."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -43,22 +43,28 @@ class Vendor(NativeRung):
             return "it has no gradient scaler, so float16 autocast does not train there"
         return None
 
+    def optimisations(self, case: Case) -> Sequence[str]:
+        folded = ["batch norm folded"] if case.mode == "infer" else []
+        searched = ["engines searched"] if case.device_type == "cuda" else []
+        replayed = ["launches replayed"] if split_name(case.rung)[1] == "graph" else []
+        return [*folded, "operators fused", *searched, "memory planned", *replayed]
+
     def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
         on_cpu = case.device.partition(":")[0] == "cpu"
         return (str(executable("tare-vendor-cpu" if on_cpu else "tare-vendor-cuda", on_build)),)
 
     def staged_as(self, case: Case) -> Case:
-        # The graph is captured by the executable: what it reads is the plain variant's.
+        # The executable captures the graph itself, so both variants read the same plan.
         return msgspec.structs.replace(case, rung=self.name)
 
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.rungs.torch.feeds import move
         from tare.rungs.torch.numerics import PRECISIONS
         from tare.rungs.torch.optimizers import learning_rate
-        from tare.rungs.vendor.lowering.lower import lower, write
+        from tare.rungs.vendor.lowering.lower import lower
 
         numerics = PRECISIONS[case.precision]
         batch = move(workload.inputs(case.batch, case.sizes), "cpu", numerics, case.layout)
         tensors = (*batch.args, *([batch.target] if case.mode == "train" else []))
         rate = learning_rate(workload, case) if case.mode == "train" else 0.0
-        write(lower(workload, case, tensors, numerics.storage, numerics.autocast, rate), folder)
+        lower(workload, case, tensors, numerics.storage, numerics.autocast, rate).write(folder)
