@@ -1,4 +1,4 @@
-"""Workers from the fork server and from a fresh interpreter: the same protocol, the same endings."""
+"""Workers from the fork server and from a fresh interpreter: the same protocol, the same exits."""
 
 import contextlib
 import os
@@ -15,6 +15,8 @@ import pytest
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.errors import BadInput
+from tare.execute.call_stacks import count_frames
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import ForkLauncher, SpawnLauncher, make_launcher
 from tare.execute.session import renew_launchers
@@ -37,7 +39,7 @@ FAILED = '{"kind":"failed","failure":{"cause":"boredom","message":"x"}}'
 
 @pytest.fixture(scope="module", autouse=True)
 def _cores() -> Iterator[None]:
-    """All of them, as for a user: a share of the cores would hide threads that libraries start on their own."""
+    """All cores, as for a user: a share of them would hide threads that libraries start on their own."""
     with pytest.MonkeyPatch.context() as patch:
         for library in ("OMP", "OPENBLAS"):
             patch.delenv(f"{library}_NUM_THREADS", raising=False)
@@ -64,22 +66,22 @@ def test_a_round_in_a_fresh_process(isolation: str, home: Path) -> None:
         rounds = [executor.run_round(CASE, i, Options(rounds=2, budget=0.4), check=i == 0) for i in range(2)]
     finally:
         executor.close()
-    for done in rounds:
-        assert done.failure is None
-        assert done.isolation == isolation
-        assert [series.kind for series in done.series] == ["warmup", "pipelined", "latency"]
-        assert done.flags["threads"] == "1"
-        assert done.host_memory is not None
-        assert done.device_memory is None, "on a CPU the device's figures are absent, not zero"
-        assert done.prepare_s is not None
+    for round_ in rounds:
+        assert round_.failure is None
+        assert round_.isolation == isolation
+        assert [series.kind for series in round_.series] == ["warmup", "pipelined", "latency"]
+        assert round_.flags["threads"] == "1"
+        assert round_.host_memory is not None
+        assert round_.device_memory is None, "on a CPU the device's figures are absent, not zero"
+        assert round_.prepare_s is not None
     assert rounds[0].parity is not None
     assert rounds[0].parity.status == "same"
     assert rounds[1].parity is None
 
 
-def test_the_server_has_torch_and_has_touched_no_device_and_has_one_thread(fork: ForkLauncher) -> None:
-    ending = supervise(fork.launch(ProbeJob()), Supervision(120))
-    assert isinstance(ending.messages[-1], Done)
+def test_the_server_has_torch_and_one_thread_and_has_touched_no_device(fork: ForkLauncher) -> None:
+    worker_exit = supervise(fork.launch(ProbeJob()), Supervision(120))
+    assert isinstance(worker_exit.messages[-1], Done)
     assert fork._server is not None
     server = Path(f"/proc/{fork._server.pid}")
     if not server.exists():
@@ -88,7 +90,7 @@ def test_the_server_has_torch_and_has_touched_no_device_and_has_one_thread(fork:
     assert "libtorch_cpu" in maps
     assert "libcuda.so" not in maps
     threads = [(one / "comm").read_text().strip() for one in (server / "task").iterdir()]
-    # OpenBLAS keeps threads of its own and takes care of a fork; nothing else may run in the server.
+    # OpenBLAS has threads of its own and handles a fork; nothing else may run in the server.
     assert len(threads) <= 1 + (os.cpu_count() or 1)
 
 
@@ -97,16 +99,16 @@ static int awake = 0;
 int cuInit(unsigned flags) { awake = 1; return 0; }
 int cuDeviceGetCount(int *count) { return awake ? 0 : 3; }
 """
-# One loads the driver and asks nothing of it; one wakes it; one comes after.
+# One loads the driver without using it; one initialises it; one comes after.
 MODULES = {
     "loads_it": "import ctypes; driver = ctypes.CDLL({library!r})",
-    "wakes_it": "import loads_it; loads_it.driver.cuInit(0)",
+    "initialises_it": "import loads_it; loads_it.driver.cuInit(0)",
     "comes_after": "",
 }
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="plants a driver, for Linux")
-def test_a_module_that_wakes_the_driver_of_the_gpu_is_left_to_the_workers(tmp_path: Path) -> None:
+def test_a_module_that_initialises_the_gpu_driver_is_left_to_the_workers(tmp_path: Path) -> None:
     library = tmp_path / "libcuda.so.1"
     (tmp_path / "driver.c").write_text(DRIVER)
     build = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(library), str(tmp_path / "driver.c")]
@@ -115,8 +117,8 @@ def test_a_module_that_wakes_the_driver_of_the_gpu_is_left_to_the_workers(tmp_pa
         (tmp_path / f"{name}.py").write_text(text.format(library=str(library)))
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     with contextlib.closing(ForkLauncher(tuple(MODULES), variables={"PYTHONPATH": path})) as launcher:
-        ending = supervise(launcher.launch(ProbeJob()), Supervision(120))
-        assert isinstance(ending.messages[-1], Done)
+        worker_exit = supervise(launcher.launch(ProbeJob()), Supervision(120))
+        assert isinstance(worker_exit.messages[-1], Done)
         assert launcher._server is not None
         command = Path(f"/proc/{launcher._server.pid}/cmdline").read_text().split("\0")
     assert command[command.index("--preload") + 1] == "loads_it,comes_after"
@@ -127,37 +129,37 @@ def test_a_server_that_dies_while_it_starts_a_worker_is_replaced() -> None:
         supervise(launcher.launch(ProbeJob()), Supervision(120))
         first = launcher._server
         assert first is not None
-        # It takes the request, for it cannot answer, and dies.
+        # Stopped, it cannot answer the request, and is killed then.
         first.send_signal(signal.SIGSTOP)
         killer = threading.Timer(0.5, first.kill)
         killer.start()
-        ending = supervise(launcher.launch(ProbeJob()), Supervision(120))
+        worker_exit = supervise(launcher.launch(ProbeJob()), Supervision(120))
         killer.join()
-        assert isinstance(ending.messages[-1], Done)
+        assert isinstance(worker_exit.messages[-1], Done)
         assert launcher._server is not None
         assert launcher._server.pid != first.pid
 
 
-def test_every_job_has_a_process_of_its_own(fork: ForkLauncher) -> None:
+def test_every_job_has_its_own_process(fork: ForkLauncher) -> None:
     pids = [supervise(fork.launch(ProbeJob()), Supervision(120)).pid for _ in range(3)]
     assert len({*pids, os.getpid()}) == 4
 
 
 def test_a_program_that_speaks_no_protocol_has_no_result(home: Path) -> None:
     executor = LocalExecutor(SpawnLauncher(("true",)), home / "scratch")
-    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
-    assert done.failure is not None
-    assert done.failure.cause == "no-result"
+    round_ = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert round_.failure is not None
+    assert round_.failure.cause == "no-result"
 
 
-def test_a_program_that_sends_garbage_is_named(home: Path) -> None:
-    said = b'hello\n{"kind":"done"}\n{"kind":"nonsense"}\n'
-    talk = (sys.executable, "-c", f"import os; os.write(int(os.environ['TARE_FD']), {said!r})")
+def test_a_line_that_is_no_message_is_quoted(home: Path) -> None:
+    output = b'hello\n{"kind":"done"}\n{"kind":"nonsense"}\n'
+    talk = (sys.executable, "-c", f"import os; os.write(int(os.environ['TARE_FD']), {output!r})")
     executor = LocalExecutor(SpawnLauncher(talk), home / "scratch")
-    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
-    assert done.failure is not None
-    assert done.failure.cause == "exception"
-    assert "hello" in done.failure.message
+    round_ = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert round_.failure is not None
+    assert round_.failure.cause == "exception"
+    assert "hello" in round_.failure.message
 
 
 @pytest.mark.parametrize(
@@ -166,29 +168,24 @@ def test_a_program_that_sends_garbage_is_named(home: Path) -> None:
         ("a negative time", MEASURED.replace("[5]", "[-5]"), "exception", "wall_ns"),
         ("lists of two lengths", MEASURED.replace("[5]", "[5, 5]"), "exception", "differ in length"),
         ("a block that took no time", MEASURED.replace("[5]", "[0]"), "no-result", "took no time"),
-        (
-            "a cause that is none",
-            '{"kind":"failed","failure":{"cause":"boredom","message":"x"}}',
-            "exception",
-            "boredom",
-        ),
+        ("an unknown cause", FAILED, "exception", "boredom"),
         ("no series", "", "no-result", "pipelined"),
     ],
 )
-def test_what_a_program_says_wrongly_is_quoted(home: Path, what: str, line: str, cause: str, named: str) -> None:
-    said = f'{line}\n{{"kind":"done"}}\n'.lstrip("\n").encode()
-    talk = (sys.executable, "-c", f"import os; os.write(int(os.environ['TARE_FD']), {said!r})")
-    done = LocalExecutor(SpawnLauncher(talk), home / "scratch").run_round(
+def test_an_invalid_message_is_quoted(home: Path, what: str, line: str, cause: str, named: str) -> None:
+    output = f'{line}\n{{"kind":"done"}}\n'.lstrip("\n").encode()
+    talk = (sys.executable, "-c", f"import os; os.write(int(os.environ['TARE_FD']), {output!r})")
+    round_ = LocalExecutor(SpawnLauncher(talk), home / "scratch").run_round(
         CASE, 0, Options(budget=0.2), check=False
     )
-    assert done.failure is not None, what
-    assert (done.failure.cause, named in done.failure.message) == (cause, True), done.failure
+    assert round_.failure is not None, what
+    assert (round_.failure.cause, named in round_.failure.message) == (cause, True), round_.failure
 
 
-class Elsewhere(NativeRung):
-    """A rung whose program somebody has removed, or never made one."""
+class MissingProgram(NativeRung):
+    """A rung whose program was removed, or is no program."""
 
-    name = "elsewhere"
+    name = "missing"
 
     def __init__(self, program: Path) -> None:
         self._path = program
@@ -197,7 +194,7 @@ class Elsewhere(NativeRung):
         return (str(self._path),)
 
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
-        """Nothing is read of it."""
+        """Nothing is staged."""
 
 
 @pytest.mark.parametrize("content", [None, b"no program"])
@@ -209,73 +206,78 @@ def test_an_executable_that_cannot_be_started_is_not_installed(
         program.write_bytes(content)
         program.chmod(0o755)
     executor = LocalExecutor(SpawnLauncher(), home / "scratch")
-    monkeypatch.setattr("tare.execute.executor.get_rung", lambda _: Elsewhere(program))
-    executor._staged[executor._staging(CASE)] = Prepared(build_s=0, prepare_s=0, cache="none")
+    monkeypatch.setattr("tare.execute.executor.get_rung", lambda _: MissingProgram(program))
+    executor._made[executor._stage_job(CASE)] = Prepared(build_s=0, prepare_s=0, cache="none")
     before = psutil.Process().num_fds()
-    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
-    assert done.failure is not None
-    assert (done.failure.cause, str(program) in done.failure.message) == ("not-installed", True)
+    round_ = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert round_.failure is not None
+    assert (round_.failure.cause, str(program) in round_.failure.message) == ("not-installed", True)
     assert psutil.Process().num_fds() == before
 
 
 def test_a_program_killed_by_a_signal(home: Path) -> None:
     executor = LocalExecutor(SpawnLauncher(("sh", "-c", "kill -SEGV $$")), home / "scratch")
-    done = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
-    assert done.failure is not None
-    assert (done.failure.cause, done.failure.message) == ("signal", f"ended by {signal.SIGSEGV.name}")
+    round_ = executor.run_round(CASE, 0, Options(budget=0.2), check=False)
+    assert round_.failure is not None
+    assert (round_.failure.cause, round_.failure.message) == ("signal", f"ended by {signal.SIGSEGV.name}")
 
 
-def test_what_a_worker_started_ends_with_it(home: Path, tmp_path: Path) -> None:
+def test_the_children_of_a_worker_end_with_it(home: Path, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     command = ("sh", "-c", f"sleep 3600 & echo $! > {note}; exit 0")
     executor = LocalExecutor(SpawnLauncher(command), home / "scratch")
     executor.run_round(CASE, 0, Options(budget=0.2), check=False)
     child = int(note.read_text())
-    # The kill is sent before the round is returned; the kernel may take a moment to carry it out.
+    # The signal is sent before the round is returned, but may take effect a moment later.
     with contextlib.suppress(psutil.NoSuchProcess):
         assert psutil.Process(child).wait(10) is None or not psutil.pid_exists(child)
 
 
-def test_a_renewed_server_is_another_process_and_the_old_one_has_ended() -> None:
-    with contextlib.closing(ForkLauncher()) as launcher:
-        supervise(launcher.launch(ProbeJob()), Supervision(120))
-        first = launcher._server
-        assert first is not None
-        launcher.renew()
-        launcher.settle()
-        assert first.poll() is not None
-        second = launcher._server
-        assert second is not None
-        assert second.pid != first.pid
-        ending = supervise(launcher.launch(ProbeJob()), Supervision(120))
-        assert isinstance(ending.messages[-1], Done)
-        assert launcher._server is second, "the server that was renewed is the one that serves"
-
-
-def test_a_renewed_server_imports_what_it_is_now_told() -> None:
-    with contextlib.closing(ForkLauncher(("no_such_module",))) as launcher:
-        launcher.renew(("json", "colorsys"))
-        launcher.settle()
-        assert launcher._server is not None
-        arguments = launcher._server.args
-        assert isinstance(arguments, list)
-        assert arguments[-1] == "json,colorsys"
-        launcher.renew()
-        launcher.settle()
-        assert list(launcher._server.args)[-1] == "json,colorsys", "what it was told last"  # type: ignore[arg-type]
-
-
-def test_executors_are_renewed_together(home: Path) -> None:
-    executors = [LocalExecutor(ForkLauncher(), home / name) for name in ("now", "before")]
+def test_executors_get_new_servers_together(home: Path) -> None:
+    launchers = [ForkLauncher(("no_such_module",)) for _ in range(2)]
+    executors = [LocalExecutor(launcher, home / "scratch") for launcher in launchers]
     with contextlib.ExitStack() as stack:
         for executor in executors:
             stack.callback(executor.close)
-        servers = []
-        for _ in range(2):
-            renew_launchers(executors, ())
-            servers += [executor.launcher._server for executor in executors]  # type: ignore[attr-defined]
-        assert len({server.pid for server in servers}) == 4
-        assert [server.poll() is None for server in servers] == [False, False, True, True]
-        assert all(
-            executor.run_round(CASE, 0, Options(budget=0.2), check=False).failure is None for executor in executors
-        )
+        renew_launchers(executors, ())
+        old = [launcher._server for launcher in launchers]
+        renew_launchers(executors, ("json", "colorsys"))
+        new = [launcher._server for launcher in launchers]
+        assert [server is not None and server.poll() is None for server in (*old, *new)] == [
+            False,
+            False,
+            True,
+            True,
+        ]
+        for executor, launcher, server in zip(executors, launchers, new, strict=True):
+            assert executor.run_round(CASE, 0, Options(budget=0.2), check=False).failure is None
+            assert launcher._server is server, "the renewed server is the one that serves"
+            assert server is not None
+            assert list(server.args)[-1] == "json,colorsys"  # type: ignore[arg-type]
+
+
+def test_what_the_imports_of_the_server_print_goes_to_standard_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "noisy.py").write_text("print('from a preload', flush=True)")
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    with contextlib.closing(ForkLauncher(("noisy",), variables={"PYTHONPATH": paths})) as launcher:
+        launcher.renew()
+        launcher.settle()
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "from a preload\n")
+
+
+def test_a_folder_for_evidence_that_cannot_be_made_is_bad_input(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = home / "scratch"
+    scratch.touch()
+    monkeypatch.setattr("tare.execute.executor.get_rung", lambda _: MissingProgram(tmp_path / "program"))
+    executor = LocalExecutor(SpawnLauncher(("true",)), scratch)
+    executor._made[executor._stage_job(CASE)] = Prepared(build_s=0, prepare_s=0, cache="none")
+    message = r"^cannot make the folder .*/scratch/.* \(Not a directory\); set TARE_HOME$"
+    with pytest.raises(BadInput, match=message):
+        executor.run_round(CASE, 0, Options(), check=False)
+    with pytest.raises(BadInput, match=message):
+        count_frames(executor, [CASE], "", Options(), lambda _: None)

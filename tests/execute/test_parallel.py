@@ -9,8 +9,8 @@ import msgspec
 import psutil
 import pytest
 from builders import ENVIRONMENT
-from checking import Kept
 from launching import planted_launcher
+from mock_runs import MemoryJournal
 from proof import make
 
 from tare.cases.case import Case, Layout
@@ -52,7 +52,7 @@ def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
     return LocalExecutor(launcher, tmp_path / "scratch")
 
 
-class Journal(Kept):
+class Journal(MemoryJournal):
     """What was measured in parallel, and what is left to be measured alone."""
 
     def parallel(
@@ -78,7 +78,7 @@ def test_no_process_computes_while_another_is_measured(executor: LocalExecutor, 
     busy = [planted("busy", batch) for batch in (2, 4)]
     journal = Journal()
     journal.parallel(executor, *busy, *quick)
-    measured = {case: spans(done[0]) for case, done in journal.kept.items()}
+    measured = {case: spans(done[0]) for case, done in journal.saved_rounds.items()}
     assert set(measured) == {*quick, *busy}
     everybody = sorted((low, high, case.key) for case, found in measured.items() for low, high in found)
     for (_, high, first), (low, _, second) in itertools.pairwise(everybody):
@@ -97,7 +97,7 @@ def test_a_round_prepared_in_parallel_is_like_any_other(executor: LocalExecutor)
     checked = msgspec.structs.replace(OPTIONS, rounds=2, parity=True)
     journal.parallel(executor, case, options=checked)
     alone.alone(executor, case, options=checked)
-    record, other = journal.made[case], alone.made[case]
+    record, other = journal.saved_records[case], alone.saved_records[case]
     assert (record.ok, record.parity.status, [r.index for r in record.rounds]) == (True, "same", [0, 1])
     first, second = record.rounds[0], other.rounds[0]
     assert first.counts == second.counts
@@ -112,7 +112,9 @@ def test_a_failure_is_recorded_with_its_cause(executor: LocalExecutor) -> None:
     journal = Journal()
     good = make("mlp", "eager", "infer", threads=1)
     journal.parallel(executor, planted("raise"), good, planted("nan"))
-    causes = {case.workload: record.failure and record.failure.cause for case, record in journal.made.items()}
+    causes = {
+        case.workload: record.failure and record.failure.cause for case, record in journal.saved_records.items()
+    }
     assert causes == {"planted_raise": "exception", "mlp": None, "planted_nan": "nan"}
 
 
@@ -120,9 +122,9 @@ def test_a_failure_that_others_may_have_caused_is_measured_again_alone(executor:
     journal = Journal()
     cases = planted("crowded"), planted("segfault"), make("mlp", "eager", "infer", threads=1)
     journal.parallel(executor, *cases)
-    assert [case.workload for case in journal.made] == ["mlp"]
+    assert [case.workload for case in journal.saved_records] == ["mlp"]
     journal.alone(executor, *cases)
-    crowded, crashed = (journal.made[case] for case in cases[:2])
+    crowded, crashed = (journal.saved_records[case] for case in cases[:2])
     assert crowded.ok
     assert (NOTE in crowded.rounds[0].notes, len(crowded.rounds)) == (False, 1)
     assert crashed.failure is not None
@@ -135,11 +137,11 @@ def test_time_in_which_a_process_is_stopped_does_not_count(executor: LocalExecut
     quick = [make("mlp", "eager", "infer", batch=batch, threads=1) for batch in (1, 2)]
     journal = Journal()
     journal.parallel(executor, planted("hang"), *quick, options=hurried)
-    failure = journal.made[planted("hang")].failure
+    failure = journal.saved_records[planted("hang")].failure
     assert failure is not None
     assert (failure.cause, failure.message) == ("timeout", "stopped after 6 s")
-    assert all(journal.made[case].ok for case in quick)
-    assert all(journal.kept[case][0].seconds < 6 for case in quick)
+    assert all(journal.saved_records[case].ok for case in quick)
+    assert all(journal.saved_rounds[case][0].seconds < 6 for case in quick)
 
 
 def test_a_few_ladders_come_before_the_next_and_of_these_first_what_compiles(executor: LocalExecutor) -> None:
@@ -179,15 +181,17 @@ def test_a_case_without_a_reference_is_left_and_the_others_are_compared(executor
     good = [make("mlp", rung, "infer", batch=n, threads=1) for n in (1, 2, 3) for rung in ("eager", "torchscript")]
     journal = Journal()
     journal.parallel(executor, good[0], planted("raise"), *good[1:], options=CHECKED)
-    assert {case: record.parity.status for case, record in journal.made.items()} == dict.fromkeys(good, "same")
+    assert {case: record.parity.status for case, record in journal.saved_records.items()} == dict.fromkeys(
+        good, "same"
+    )
     journal.alone(executor, planted("raise"), options=CHECKED)
-    assert journal.made[planted("raise")].failed
+    assert journal.saved_records[planted("raise")].failed
 
 
 def test_a_rung_that_times_its_kernels_is_left_to_be_measured_alone(executor: LocalExecutor) -> None:
     journal = Journal()
     journal.parallel(executor, make("mlp", "compile:max-autotune", "infer"))
-    assert journal.kept == {}
+    assert journal.saved_rounds == {}
 
 
 @pytest.mark.parametrize(
@@ -248,10 +252,10 @@ def test_a_known_round_is_not_measured_again(executor: LocalExecutor) -> None:
     case = make("mlp", "eager", "infer", threads=1)
     journal = Journal()
     journal.parallel(executor, case)
-    before = list(journal.kept[case])
+    before = list(journal.saved_rounds[case])
     journal.parallel(executor, case)
     journal.alone(executor, case)
-    assert journal.kept[case] == before
+    assert journal.saved_rounds[case] == before
 
 
 def test_fail_fast_ends_at_the_first_failure(executor: LocalExecutor) -> None:
@@ -259,7 +263,7 @@ def test_fail_fast_ends_at_the_first_failure(executor: LocalExecutor) -> None:
     one_by_one = msgspec.structs.replace(OPTIONS, jobs=1)
     cases = planted("raise"), make("mlp", "eager", "infer", threads=1)
     journal.parallel(executor, *cases, options=one_by_one, fail_fast=True)
-    assert [case.workload for case in journal.made] == ["planted_raise"]
+    assert [case.workload for case in journal.saved_records] == ["planted_raise"]
 
 
 class Interrupting(Journal):
@@ -277,7 +281,7 @@ def test_an_interruption_ends_waiting_and_stopped_processes(executor: LocalExecu
         journal.parallel(
             executor, planted("hang"), *(make("mlp", "eager", "infer", batch=n, threads=1) for n in (1, 2))
         )
-    assert len(journal.kept) == 1, "what was measured is kept"
+    assert len(journal.saved_rounds) == 1, "what was measured is kept"
     _, alive = psutil.wait_procs(workers(), timeout=60)
     assert not alive
     assert isinstance(supervise(executor.launcher.launch(ProbeJob()), Supervision(120)).messages[-1], Done)

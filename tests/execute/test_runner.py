@@ -1,20 +1,24 @@
-"""The runner with an executor that measures nothing: order, what is kept when, failures, resuming."""
+"""The runner with a mock executor: the order of rounds, when results are stored, failures, resuming."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_round
-from checking import Kept
+from hypothesis import given
+from hypothesis import strategies as st
+from mock_runs import MemoryJournal
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.runner import Target, make_record, run_cases
+from tare.execute.runner import Target, ladders, make_record, run_cases, schedule
+from tare.protocol.jobs import reference_case
 from tare.records.record import Parity, Record, Round
 
 A, B, C = (make_case(rung=rung) for rung in ("eager", "torchscript", "compile"))
 SAME = Parity(status="same", compared=1)
-Outcome = Callable[[Case, int], Round]
+MakeRound = Callable[[Case, int], Round]
 
 
 def good(_case: Case, index: int) -> Round:
@@ -26,21 +30,21 @@ def failed(index: int) -> Round:
 
 
 @dataclass
-class Stage(Kept):
-    """Executor, journal and listener in one: all of them write into the same list of events."""
+class MockRun(MemoryJournal):
+    """Executor, journal and listener in one, which write into the same list of events."""
 
-    outcome: Outcome = good
+    make: MakeRound = good
     events: list[str] = field(default_factory=list)
     checks: list[bool] = field(default_factory=list)
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
         self.events.append(f"run {case.rung} {index}")
         self.checks.append(check)
-        return self.outcome(case, index)
+        return self.make(case, index)
 
-    def add_round(self, case: Case, done: Round) -> None:
-        super().add_round(case, done)
-        self.events.append(f"keep {case.rung} {done.index}")
+    def add_round(self, case: Case, round_: Round, /) -> None:
+        super().add_round(case, round_)
+        self.events.append(f"save {case.rung} {round_.index}")
 
     def add_record(self, record: Record) -> None:
         super().add_record(record)
@@ -53,23 +57,23 @@ class Stage(Kept):
         return [event.removeprefix(what + " ") for event in self.events if event.startswith(what)]
 
 
-def test_the_rungs_take_turns() -> None:
-    stage = Stage()
-    records = stage.go(A, B, C)
+def test_the_rungs_of_a_ladder_are_interleaved() -> None:
+    run = MockRun()
+    records = run.go(A, B, C)
     turns = ["eager 0", "torchscript 0", "compile 0", "eager 1", "torchscript 1", "compile 1"]
-    assert stage.only("run") == turns
+    assert run.only("run") == turns
     assert [record.case for record in records] == [A, B, C]
     assert all(record.ok and len(record.rounds) == 2 for record in records)
 
 
-def test_each_result_is_kept_the_moment_it_exists() -> None:
-    stage = Stage()
-    stage.go(A, B)
-    assert stage.events == [
-        "run eager 0", "keep eager 0",
-        "run torchscript 0", "keep torchscript 0",
-        "run eager 1", "keep eager 1", "record eager",
-        "run torchscript 1", "keep torchscript 1", "record torchscript",
+def test_each_result_is_stored_the_moment_it_exists() -> None:
+    run = MockRun()
+    run.go(A, B)
+    assert run.events == [
+        "run eager 0", "save eager 0",
+        "run torchscript 0", "save torchscript 0",
+        "run eager 1", "save eager 1", "record eager",
+        "run torchscript 1", "save torchscript 1", "record torchscript",
     ]  # fmt: skip
 
 
@@ -79,77 +83,77 @@ def test_a_crash_loses_nothing_that_was_measured() -> None:
             raise KeyboardInterrupt
         return make_round(index)
 
-    stage = Stage(outcome=crash)
+    run = MockRun(make=crash)
     with pytest.raises(KeyboardInterrupt):
-        stage.go(A, B)
-    assert stage.only("record") == ["eager"]
-    assert [len(stage.rounds(case)) for case in (A, B)] == [2, 1]
+        run.go(A, B)
+    assert run.only("record") == ["eager"]
+    assert [len(run.rounds(case)) for case in (A, B)] == [2, 1]
 
 
 def test_a_case_that_fails_is_recorded_at_once_and_not_repeated() -> None:
-    stage = Stage(outcome=lambda case, index: failed(index) if case == B else make_round(index))
-    records = stage.go(A, B, C)
-    assert stage.only("run").count("torchscript 0") == 1
-    assert "torchscript 1" not in stage.only("run")
-    assert stage.events.index("record torchscript") < stage.events.index("run compile 0")
+    run = MockRun(make=lambda case, index: failed(index) if case == B else make_round(index))
+    records = run.go(A, B, C)
+    assert run.only("run").count("torchscript 0") == 1
+    assert "torchscript 1" not in run.only("run")
+    assert run.events.index("record torchscript") < run.events.index("run compile 0")
     assert [record.ok for record in records] == [True, False, True]
     assert records[1].failure == make_failure()
     assert len(records[1].rounds) == 1
 
 
-def test_a_later_round_that_fails_is_kept_beside_the_good_ones() -> None:
-    (record,) = Stage(outcome=lambda _, index: failed(index) if index == 1 else make_round(index)).go(A, rounds=3)
+def test_a_later_round_that_fails_is_stored_with_the_good_ones() -> None:
+    (record,) = MockRun(make=lambda _, index: failed(index) if index == 1 else make_round(index)).go(A, rounds=3)
     assert record.ok
     assert [done.failure is None for done in record.rounds] == [True, False, True]
 
 
 def test_fail_fast_stops_at_the_first_failed_case() -> None:
-    stage = Stage(outcome=lambda case, index: failed(index) if case == B else make_round(index))
-    records = stage.go(A, B, C, fail_fast=True)
+    run = MockRun(make=lambda case, index: failed(index) if case == B else make_round(index))
+    records = run.go(A, B, C, fail_fast=True)
     assert [record.case for record in records] == [B]
-    assert stage.only("run") == ["eager 0", "torchscript 0"]
+    assert run.only("run") == ["eager 0", "torchscript 0"]
 
 
-def test_fail_fast_forgives_a_failed_round_of_a_good_case() -> None:
-    stage = Stage(outcome=lambda _, index: failed(index) if index == 1 else make_round(index))
-    assert len(stage.go(A, B, fail_fast=True)) == 2
+def test_fail_fast_accepts_a_failed_round_of_a_good_case() -> None:
+    run = MockRun(make=lambda _, index: failed(index) if index == 1 else make_round(index))
+    assert len(run.go(A, B, fail_fast=True)) == 2
 
 
 def test_resuming_measures_nothing_twice() -> None:
     first = make_record(A, [make_round(0), make_round(1)], ENVIRONMENT, "run1")
-    stage = Stage(made={A: first}, kept={B: [make_round(0)]})
-    records = stage.go(A, B, C)
-    assert stage.only("run") == ["compile 0", "torchscript 1", "compile 1"]
+    run = MockRun(saved_records={A: first}, saved_rounds={B: [make_round(0)]})
+    records = run.go(A, B, C)
+    assert run.only("run") == ["compile 0", "torchscript 1", "compile 1"]
     assert records[0] is first
     assert [len(record.rounds) for record in records] == [2, 2, 2]
 
 
 def test_resuming_after_the_last_round_only_writes_the_record() -> None:
-    stage = Stage(kept={A: [make_round(0), make_round(1)], B: [failed(0)]})
-    records = stage.go(A, B)
-    assert stage.only("run") == []
+    run = MockRun(saved_rounds={A: [make_round(0), make_round(1)], B: [failed(0)]})
+    records = run.go(A, B)
+    assert run.only("run") == []
     assert [record.ok for record in records] == [True, False]
 
 
 def test_resuming_a_finished_run_does_nothing() -> None:
-    stage = Stage()
-    before = stage.go(A, B)
-    stage.events.clear()
-    assert stage.go(A, B) == before
-    assert stage.events == []
+    run = MockRun()
+    before = run.go(A, B)
+    run.events.clear()
+    assert run.go(A, B) == before
+    assert run.events == []
 
 
-def test_parity_is_asked_for_until_it_is_known() -> None:
-    stage = Stage(outcome=lambda _, index: make_round(index, parity=SAME if index == 0 else None))
-    (record,) = stage.go(A, rounds=3)
-    assert stage.checks == [True, False, False]
+def test_parity_is_checked_until_it_is_known() -> None:
+    run = MockRun(make=lambda _, index: make_round(index, parity=SAME if index == 0 else None))
+    (record,) = run.go(A, rounds=3)
+    assert run.checks == [True, False, False]
     assert record.parity == SAME
 
 
-def test_parity_known_from_before_is_not_asked_for_again() -> None:
-    stage = Stage(kept={A: [make_round(0, parity=SAME)]})
-    (record,) = stage.go(A, rounds=2)
-    assert stage.checks == [False]
+def test_parity_of_an_earlier_run_is_not_checked_again() -> None:
+    run = MockRun(saved_rounds={A: [make_round(0, parity=SAME)]})
+    (record,) = run.go(A, rounds=2)
+    assert run.checks == [False]
     assert record.parity == SAME
 
 
@@ -165,6 +169,79 @@ def test_the_flags_of_the_worker_become_part_of_the_environment() -> None:
     assert record.environment.machine == ENVIRONMENT.machine
 
 
-def test_records_have_names_of_their_own() -> None:
+def test_records_have_distinct_ids() -> None:
     made = [make_record(A, [make_round(0)], ENVIRONMENT, "r") for _ in range(20)]
     assert len({record.id for record in made}) == 20
+
+
+RUNGS = ("eager", "torchscript", "compile")
+
+
+def rungs(batch: int) -> list[str]:
+    return [f"{name}@{batch}" for name in RUNGS]
+
+
+def label(rung: str, batch: int) -> str:
+    return f"{rung}@{batch}"
+
+
+def test_ladders_are_measured_one_after_the_other() -> None:
+    # The order must not depend on whether a grid varies the rung first or last.
+    cases = [make_case(rung=rung, batch=batch) for rung in RUNGS for batch in (1, 8)]
+    order = [(label(case.rung, case.batch), index) for case, index in schedule(cases, 2)]
+    one, eight = rungs(1), rungs(8)
+    assert [name for name, _ in order] == one + one + eight + eight
+    assert [index for _, index in order] == [0, 0, 0, 1, 1, 1] * 2
+
+
+def test_cases_that_differ_in_nothing_but_the_rung_are_a_ladder() -> None:
+    cases = [
+        make_case(),
+        make_case(mode="train"),
+        make_case(rung="compile"),
+        make_case(layout="channels-last"),
+        make_case(rung="compile", mode="train"),
+    ]
+    groups = [[case.rung for case in ladder] for ladder in ladders(cases)]
+    assert groups == [["eager", "compile"], ["eager", "compile"], ["eager"]]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(RUNGS), st.integers(1, 3)), unique=True, max_size=9),
+    st.integers(1, 4),
+)
+def test_every_case_gets_every_round_once(points: list[tuple[str, int]], rounds: int) -> None:
+    cases = [make_case(rung=rung, batch=batch) for rung, batch in points]
+    counted = Counter(schedule(cases, rounds))
+    assert counted == Counter((case, index) for case in cases for index in range(rounds))
+
+
+def test_rungs_that_need_no_compiler_and_no_build_are_measured_first() -> None:
+    cases = [make_case(rung=rung) for rung in ("vendor", "compile", "eager", "libtorch", "torchscript")]
+    order = [case.rung for case, _ in schedule(cases, 2)]
+    assert order == ["eager", "torchscript", "compile", "vendor", "libtorch"] * 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"rung": "compile"}, {"feed": "pinned"}, {"layout": "channels-last"}, {"threads": 4}]
+)
+def test_cases_with_the_same_result_share_a_reference(change: dict[str, object]) -> None:
+    case = make_case(mode="train", **change)
+    assert reference_case(case) == make_case(mode="train")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workload": "lstm"},
+        {"mode": "infer", "optimizer": None},
+        {"device": "cuda"},
+        {"precision": "bf16"},
+        {"batch": 7},
+        {"sizes": {"width": 65}},
+        {"optimizer": "adam"},
+    ],
+)
+def test_cases_with_different_results_have_different_references(change: dict[str, object]) -> None:
+    train = {"mode": "train", "optimizer": "sgd"}
+    assert reference_case(make_case(**train | change)) != reference_case(make_case(**train))

@@ -1,4 +1,4 @@
-"""Cases prepared in parallel on one GPU are measured one at a time, with the memory and kernels they have alone."""
+"""Cases prepared in parallel on a GPU are measured one at a time, with the memory and kernels they have alone."""
 
 import itertools
 import json

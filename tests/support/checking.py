@@ -1,19 +1,19 @@
 """Checks on executors that measure nothing."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from builders import ENVIRONMENT, make_case, make_failure, make_round
+from mock_runs import SilentListener
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.runner import Journal, Listener, Target
+from tare.execute.runner import Listener, Target
 from tare.guard.changes import Report
-from tare.guard.check import Check, Rules
+from tare.guard.check import RegressionCheck, Rules
 from tare.guard.metrics import METRICS, get_metric
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import HostMemory, Record, Round
@@ -23,35 +23,6 @@ from tare.store.journal import begin
 CASES = [make_case(batch=n) for n in range(1, 7)]
 ROUNDS = 6
 StepS = Callable[[Case, int], float]
-
-
-class Silent:
-    def planned(self, rounds: Mapping[Case, int], journals: Sequence[Journal]) -> None: ...
-    def round_started(self, case: Case, index: int) -> None: ...
-    def stage_changed(self, stage: str) -> None: ...
-    def round_finished(self, case: Case, round_: Round) -> None: ...
-    def record_finished(self, record: Record) -> None: ...
-
-
-@dataclass
-class Kept(Silent):
-    """A journal in memory, which is a listener too."""
-
-    run: str = "run1"
-    kept: dict[Case, list[Round]] = field(default_factory=dict)
-    made: dict[Case, Record] = field(default_factory=dict)
-
-    def rounds(self, case: Case) -> list[Round]:
-        return list(self.kept.get(case, []))
-
-    def record(self, case: Case) -> Record | None:
-        return self.made.get(case)
-
-    def add_round(self, case: Case, done: Round) -> None:
-        self.kept.setdefault(case, []).append(done)
-
-    def add_record(self, record: Record) -> None:
-        self.made[record.case] = record
 
 
 class Simulated:
@@ -78,7 +49,7 @@ class Setting:
     def __init__(self, tmp_path: Path, now: StepS, before: StepS | None, **rules: Any) -> None:
         self.order: list[str] = []
         self.stages: list[str] = []
-        self.listener: Listener = Silent()
+        self.listener: Listener = SilentListener()
         self.store = Store(str(tmp_path / "check.db"))
         self._versions = {"now": now} | ({"before": before} if before else {})
         self.use(Simulated)
@@ -106,7 +77,8 @@ class Setting:
         self, stored: list[Record] | None = None, rounds: int = ROUNDS, cases: Sequence[Case] = CASES
     ) -> Report:
         options = Options(rounds=rounds)
-        return Check(options, self._rules, self.sides, self.listener, stored or [], lambda _: None).run(cases)
+        check = RegressionCheck(options, self._rules, self.sides, self.listener, stored or [], lambda _: None)
+        return check.run(cases)
 
 
 def flat(_: Case, __: int) -> float:

@@ -161,8 +161,8 @@ def order_tasks(
             if executor.can_wait_at_gate(case):
                 tasks = portion.slow if preparation_cost(case) else portion.quick
                 tasks.append(PendingRound(case, check))
-    order = list(portions[0].references) if portions else []
-    for portion, following in zip(portions, [*portions[1:], _Portion()], strict=True):
+    order = [job for portion in portions[:1] for job in portion.references]
+    for portion, following in zip(portions, [*portions[1:], _Portion()], strict=False):
         order += [*portion.slow, *following.references, *portion.quick]
     return order
 
