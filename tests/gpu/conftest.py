@@ -1,4 +1,4 @@
-"""Everything in this folder needs a CUDA device; without one it is skipped, with that reason."""
+"""Tests that need a CUDA device. Without one they are not collected."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +11,14 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.launch import make_launcher
 from tare.execute.preload import DYNAMO, EXPORT
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
+collect_ignore_glob = [] if torch.cuda.is_available() else ["test_*.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.gpu)
-            if not torch.cuda.is_available():
-                item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,9 +29,9 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def executor(_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    """One fork server a process, and every reference and every export made once in it."""
+    """One fork server per process, which caches references and exports."""
     launcher = make_launcher("fork", ("torchvision", "sklearn", DYNAMO, EXPORT))
-    made = LocalExecutor(launcher, tmp_path_factory.mktemp("scratch"))
-    made.probe()
-    yield made
-    made.close()
+    executor = LocalExecutor(launcher, tmp_path_factory.mktemp("scratch"))
+    executor.probe()
+    yield executor
+    executor.close()

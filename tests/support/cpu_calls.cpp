@@ -7,16 +7,16 @@ using namespace tare::vendor;
 
 int main(int, char** words) {
   std::string folder = words[1];
-  Step step(folder);
+  ExecutionPlan plan(folder);
   std::map<std::string, std::vector<char>> regions;
-  for (auto& value : step.values) {
+  for (auto& value : plan.values) {
     auto& region = regions[value.name];
     region.resize(value.bytes());
     value.data = region.data();
   }
-  for (const auto& [value, bytes] : step.contents) std::memcpy(value->data, bytes.data(), bytes.size());
+  for (const auto& [value, bytes] : plan.contents) std::memcpy(value->data, bytes.data(), bytes.size());
   const std::map<std::string, Call (*)(const Op&)> calls = {
       {"max_pool", max_pool}, {"max_pool_backward", max_pool_backward}, {"activation_backward", activation_backward}};
-  for (const auto& op : step.ops) (op.kind == "activation" ? epilogue(op, op["x"].as<float>()) : calls.at(op.kind)(op))();
-  for (const auto& value : step.values) std::ofstream(folder + "/" + value.name + ".bin", std::ios::binary).write(value.data, value.bytes());
+  for (const auto& op : plan.ops) (op.kind == "activation" ? epilogue(op, op["x"].as<float>()) : calls.at(op.kind)(op))();
+  for (const auto& value : plan.values) std::ofstream(folder + "/" + value.name + ".bin", std::ios::binary).write(value.data, value.bytes());
 }

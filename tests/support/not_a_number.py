@@ -1,4 +1,4 @@
-"""Numbers that are none, through the vendor rung's own loops and kernels, beside torch: a rung that drops a NaN
+"""NaN and infinities through the vendor rung's own loops and kernels, compared with torch: a rung that drops a NaN
 hides what should have been found."""
 
 import json
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
 NAN, INFINITE = float("nan"), float("inf")
-SPOILT = [(), (NAN,), (-INFINITE,), (INFINITE,), (NAN, -INFINITE, INFINITE)]
+SPECIAL_VALUES = [(), (NAN,), (-INFINITE,), (INFINITE,), (NAN, -INFINITE, INFINITE)]
 WINDOW: dict[str, Any] = {"kernel": [3, 3], "stride": [2, 2], "padding": [1, 1]}
 CLAMPS: dict[str, tuple[dict[str, Any], Callable[[Any], Any]]] = {
     "relu": ({}, functional.relu),
@@ -24,8 +24,8 @@ CLAMPS: dict[str, tuple[dict[str, Any], Callable[[Any], Any]]] = {
 }
 
 
-class Calls:
-    """A step of a few operators, on given tensors."""
+class OpList:
+    """A plan of a few ops on given tensors."""
 
     def __init__(self) -> None:
         self.values: list[dict[str, Any]] = []
@@ -43,14 +43,14 @@ class Calls:
         self.ops.append({"kind": kind, "in": given, "out": made, "attributes": attributes})
 
     def run(self, program: Path, folder: Path) -> dict[str, Any]:
-        """Every value after all the calls, as a tensor in its own layout."""
+        """Every value after all ops have run, as a tensor in its own layout."""
         contents, data = [], b""
         for i, (tensor, given) in enumerate(self.tensors.values()):
             if given:
                 contents.append({"value": i, "at": len(data)})
                 data += _flat(tensor).numpy().tobytes()
-        step = {"dtype": "f32", "values": self.values, "ops": self.ops, "contents": contents}
-        (folder / "step.json").write_text(json.dumps(step))
+        document = {"dtype": "f32", "values": self.values, "ops": self.ops, "contents": contents}
+        (folder / "plan.json").write_text(json.dumps(document))
         (folder / "data.bin").write_bytes(data)
         subprocess.run([str(program), str(folder)], check=True, timeout=60)
         return {name: _read(folder / f"{name}.bin", like) for name, (like, _) in self.tensors.items()}
@@ -65,33 +65,33 @@ def _read(path: Path, like: Any) -> Any:
     return torch.as_strided(torch.from_numpy(np.fromfile(path, kind)), like.shape, like.stride())
 
 
-def check_pooling(spoil: tuple[float, ...], layout: str, program: Path, folder: Path) -> None:
-    """Half of the pixels are spoilt, so that windows have one such number, several, or nothing else. The gradient
-    goes where the maximum was; every window brings a number of its own."""
+def check_pooling(special: tuple[float, ...], layout: str, program: Path, folder: Path) -> None:
+    """Half of the pixels are replaced, so that windows have one such value, several, or nothing else. Every window
+    has a different gradient, which must arrive at the position of its maximum."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(3, 5, 8, 9, generator=generator)
-    for number in spoil:
-        x[torch.rand(x.shape, generator=generator) < 0.5 / len(spoil)] = number
-    if spoil:
-        x[0, 0] = spoil[0]
+    for number in special:
+        x[torch.rand(x.shape, generator=generator) < 0.5 / len(special)] = number
+    if special:
+        x[0, 0] = special[0]
     x = x.contiguous(memory_format=LAYOUTS[layout]).requires_grad_()
     y = functional.max_pool2d(x, 3, 2, 1)
     dy = torch.randn(y.shape, generator=generator).contiguous(memory_format=LAYOUTS[layout])
     y.backward(dy)
-    calls = Calls()
-    given, arriving = calls.value("x", x.detach(), given=True), calls.value("dy", dy, given=True)
-    made = {"y": calls.value("y", dy), "index": calls.value("index", torch.empty_like(dy, dtype=torch.uint8))}
-    calls.call("max_pool", {"x": given}, made, **WINDOW)
+    plan = OpList()
+    given, arriving = plan.value("x", x.detach(), given=True), plan.value("dy", dy, given=True)
+    made = {"y": plan.value("y", dy), "index": plan.value("index", torch.empty_like(dy, dtype=torch.uint8))}
+    plan.call("max_pool", {"x": given}, made, **WINDOW)
     back = {"dy": arriving, "index": made["index"]}
-    calls.call("max_pool_backward", back, {"dx": calls.value("dx", x.detach())}, **WINDOW)
-    found = calls.run(program, folder)
-    torch.testing.assert_close(found["y"], y.detach(), rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(found["dx"], x.grad)
+    plan.call("max_pool_backward", back, {"dx": plan.value("dx", x.detach())}, **WINDOW)
+    values = plan.run(program, folder)
+    torch.testing.assert_close(values["y"], y.detach(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(values["dx"], x.grad)
 
 
 def check_activation(name: str, program: Path, folder: Path) -> None:
-    """Forwards a NaN stays one. Backwards it lets the gradient pass where torch's does: a loss that is none may
-    not leave the layers before with gradients of zero."""
+    """A NaN stays a NaN in the forward pass. In the backward pass it lets the gradient through where torch does: a
+    loss that is NaN must not leave gradients of zero."""
     attributes, function = CLAMPS[name]
     x = torch.randn(2, 4, 4, 5)
     for number in (NAN, INFINITE, -INFINITE):
@@ -100,13 +100,13 @@ def check_activation(name: str, program: Path, folder: Path) -> None:
     y = function(x)
     dy = torch.where(torch.rand(x.shape) < 0.2, NAN, torch.randn(x.shape))
     y.backward(dy)
-    calls = Calls()
-    given, arriving = calls.value("x", x.detach(), given=True), calls.value("dy", dy, given=True)
-    calls.call("activation", {"x": given}, {"y": calls.value("y", dy)}, activation=name, **attributes)
-    back = {"dx": calls.value("dx", dy)}
-    calls.call("activation_backward", {"x": given, "dy": arriving}, back, activation=name, **attributes)
-    found = calls.run(program, folder)
-    torch.testing.assert_close(found["y"], y.detach(), equal_nan=True)
-    # torch's own hardtanh passes it back or does not, as its vectors come: nothing to agree with there.
-    agreed = ~x.isnan() if name in ("relu6", "hardtanh") else torch.ones_like(x, dtype=torch.bool)
-    torch.testing.assert_close(found["dx"][agreed], x.grad[agreed], equal_nan=True)
+    plan = OpList()
+    given, arriving = plan.value("x", x.detach(), given=True), plan.value("dy", dy, given=True)
+    plan.call("activation", {"x": given}, {"y": plan.value("y", dy)}, activation=name, **attributes)
+    back = {"dx": plan.value("dx", dy)}
+    plan.call("activation_backward", {"x": given, "dy": arriving}, back, activation=name, **attributes)
+    values = plan.run(program, folder)
+    torch.testing.assert_close(values["y"], y.detach(), equal_nan=True)
+    # Whether torch's own hardtanh passes the gradient of a NaN depends on its vector width.
+    defined = ~x.isnan() if name in ("relu6", "hardtanh") else torch.ones_like(x, dtype=torch.bool)
+    torch.testing.assert_close(values["dx"][defined], x.grad[defined], equal_nan=True)

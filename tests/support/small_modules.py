@@ -1,6 +1,8 @@
-"""Modules as small as can be, one for each operator of the vendor rung."""
+"""Small modules that together use every operator of the vendor rung.
 
-from collections.abc import Callable
+A convolution before a batch norm has no bias: its gradient is zero up to rounding and proves nothing."""
+
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,11 +12,12 @@ IMAGE = (6, 5, 7)
 
 
 class Skip(nn.Module):  # type: ignore[misc]
-    """Batch norm, the sum with what came in, an activation."""
+    """Batch norm, the sum with the input, an activation."""
 
     def __init__(self, activation: nn.Module, channels: int = 6) -> None:
         super().__init__()
-        self.first, self.conv = nn.Conv2d(channels, channels, 1), nn.Conv2d(channels, channels, 3, padding=1)
+        self.first = nn.Conv2d(channels, channels, 1)
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.norm, self.activation = nn.BatchNorm2d(channels), activation
 
     def forward(self, x: Any) -> Any:
@@ -36,37 +39,38 @@ class Excite(nn.Module):  # type: ignore[misc]
 
 
 class Branches(nn.Module):  # type: ignore[misc]
-    """Three ways through, put together along one dimension; the first is part of the result twice."""
+    """Branches concatenated along one dimension; one branch is in the result twice."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim
-        self.ways = nn.ModuleList(nn.Conv2d(6, 6, 1) for _ in range(2))
+        self.convs = nn.ModuleList(nn.Conv2d(6, 6, 1) for _ in range(2))
 
     def forward(self, x: Any) -> Any:
-        a, b = (way(x) for way in self.ways)
+        a, b = (conv(x) for conv in self.convs)
         return torch.cat([a, torch.relu(b), a], dim=self.dim)
 
 
-class Features(nn.Module):  # type: ignore[misc]
+class ConcatenatedFeatures(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(6, 3), nn.Linear(6, 5)
+        self.a, self.b = nn.Linear(210, 3), nn.Linear(210, 5)
 
     def forward(self, x: Any) -> Any:
+        x = x.flatten(1)
         return torch.cat([self.a(x), self.b(x)], dim=-1)
 
 
 class Shuffle(nn.Module):  # type: ignore[misc]
-    """Half of the channels go through a convolution, then both halves are interleaved (Ma et al., 2018)."""
+    """A convolution of half the channels, then both halves interleaved (ShuffleNet V2, Ma et al., 2018)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Conv2d(6, 6, 1), nn.Conv2d(3, 3, 3, padding=1)
 
     def forward(self, x: Any) -> Any:
-        left, right = self.first(x).chunk(2, dim=1)
-        x = torch.cat([left, self.second(right)], dim=1)
+        kept, convolved = self.first(x).split(3, dim=1)
+        x = torch.cat([kept, self.second(convolved)], dim=1)
         n, c, h, w = x.shape
         return x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
 
@@ -80,8 +84,8 @@ class Gated(nn.Module):  # type: ignore[misc]
         return torch.tanh(self.a(x)) * torch.sigmoid(self.b(x))
 
 
-class Cut(nn.Module):  # type: ignore[misc]
-    """A piece out of the middle of every dimension but the first."""
+class Sliced(nn.Module):  # type: ignore[misc]
+    """A slice of every dimension but the first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +105,7 @@ class Permuted(nn.Module):  # type: ignore[misc]
 
 
 class LateSkip(nn.Module):  # type: ignore[misc]
-    """The sum of a convolution and of a view of what is computed after it."""
+    """The sum of a convolution and of a view of a result that is computed after it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,18 +116,18 @@ class LateSkip(nn.Module):  # type: ignore[misc]
 
 
 class Signal(nn.Module):  # type: ignore[misc]
-    """A batch norm over signals (N, C, L), of more numbers than channels."""
+    """A batch norm over signals of shape (N, C, L)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm = nn.Conv2d(6, 4, 1), nn.BatchNorm1d(4)
+        self.conv, self.norm = nn.Conv2d(6, 4, 1, bias=False), nn.BatchNorm1d(4)
 
     def forward(self, x: Any) -> Any:
         return torch.relu(self.norm(self.conv(x).flatten(2)))
 
 
 class Recurrent(nn.Module):  # type: ignore[misc]
-    """Two LSTMs, the first of which reads a view and is passed by."""
+    """Two LSTMs; the first reads a view and has a skip connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,11 +148,11 @@ class Unused(nn.Module):  # type: ignore[misc]
 
 
 class Masked(nn.Module):  # type: ignore[misc]
-    """A filter that is computed, with a batch norm behind: there is nothing to fold ahead of time."""
+    """A convolution with a computed filter, and a batch norm that therefore cannot be folded into it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm = nn.Conv2d(6, 4, 3), nn.BatchNorm2d(4)
+        self.conv, self.norm = nn.Conv2d(6, 4, 3, bias=False), nn.BatchNorm2d(4)
         self.filter = nn.Parameter(torch.randn(4, 4, 2, 2), requires_grad=False)
         self.mask = nn.Parameter(torch.bernoulli(torch.full((4, 4, 2, 2), 0.5)), requires_grad=False)
 
@@ -157,11 +161,26 @@ class Masked(nn.Module):  # type: ignore[misc]
 
 
 def frozen() -> nn.Module:
-    """Convolutions, a batch norm and a bias that are not trained, between some that are."""
-    made = nn.Sequential(nn.Conv2d(6, 4, 1), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 1))
-    for weight in (*made[1].parameters(), *made[2].parameters(), made[4].bias):
+    """A convolution, a batch norm and a bias that are frozen, among layers that are trained."""
+    conv, norm, last = nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 1)
+    for weight in (*conv.parameters(), *norm.parameters(), last.bias):
         weight.requires_grad_(False)
-    return made
+    return nn.Sequential(nn.Conv2d(6, 4, 1, bias=False), conv, norm, nn.ReLU(), last)
+
+
+class Parallel(nn.Module):  # type: ignore[misc]
+    """Several modules on one input, so that one plan and one process test them all. In training the results are
+    concatenated, because a step has one loss."""
+
+    def __init__(self, branches: Mapping[str, Callable[[], nn.Module]]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleDict({name: make() for name, make in branches.items()})
+
+    def forward(self, x: Any) -> Any:
+        results = [branch(x) for branch in self.branches.values()]
+        if not self.training:
+            return tuple(results)
+        return torch.cat([result.reshape(x.shape[0], -1) for result in results], dim=1)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -178,37 +197,38 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
 }
 MODULES: dict[str, Callable[[], nn.Module]] = {
-    "a larger filter over one pixel": lambda: nn.Sequential(
-        nn.AdaptiveAvgPool2d(1), nn.Conv2d(6, 4, 3, padding=1)
+    "filter_larger_than_image": lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(6, 4, 3, padding=1)),
+    "skip_without_activation": lambda: Skip(nn.Identity()),
+    "squeeze_excitation": Excite,
+    "cat_images": lambda: Branches(0),
+    "cat_channels": lambda: Branches(1),
+    "cat_rows": lambda: Branches(2),
+    "cat_columns": lambda: Branches(3),
+    "channel_shuffle": Shuffle,
+    "product": Gated,
+    "slice": Sliced,
+    "permute": Permuted,
+    "transposed_convolution": lambda: nn.Sequential(
+        nn.Conv2d(6, 4, 1), nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1)
     ),
-    "a skip without an activation": lambda: Skip(nn.Identity()),
-    "squeeze and excitation": Excite,
-    "images side by side": lambda: Branches(0),
-    "channels side by side": lambda: Branches(1),
-    "rows side by side": lambda: Branches(2),
-    "columns side by side": lambda: Branches(3),
-    "shuffled channels": Shuffle,
-    "a product": Gated,
-    "a piece": Cut,
-    "another order": Permuted,
-    "transposed": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1)),
-    "transposed in groups": lambda: nn.Sequential(
+    "grouped_transposed_convolution": lambda: nn.Sequential(
         nn.Conv2d(6, 4, 1),
         nn.ConvTranspose2d(4, 6, (3, 2), stride=2, output_padding=1, groups=2, bias=False),
         nn.BatchNorm2d(6),
         nn.ReLU(),
     ),
-    "a skip that comes later": LateSkip,
-    "a norm of signals": Signal,
-    "a weight that is not used": Unused,
-    "weights that are frozen": frozen,
-    "a filter that is computed": Masked,
-    "windows that overlap": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.AvgPool2d(3, stride=1, padding=1)),
+    "late_skip": LateSkip,
+    "batch_norm_1d": Signal,
+    "unused_weight": Unused,
+    "frozen_weights": frozen,
+    "computed_filter": Masked,
+    "cat_features": ConcatenatedFeatures,
+    "overlapping_average_pool": lambda: nn.Sequential(nn.Conv2d(6, 4, 1), nn.AvgPool2d(3, stride=1, padding=1)),
 }
 
 
-def activating(activation: Callable[[], nn.Module], channels: int = 6) -> nn.Module:
-    """An activation behind everything that can do it itself."""
+def activation_everywhere(activation: Callable[[], nn.Module], channels: int = 6) -> nn.Module:
+    """An activation after each layer that it can be fused with."""
     return nn.Sequential(
         nn.Conv2d(channels, channels, 3, padding=1),
         activation(),
@@ -223,11 +243,12 @@ def activating(activation: Callable[[], nn.Module], channels: int = 6) -> nn.Mod
     )
 
 
-# Kernel, stride and padding of the first layers of ResNets, MobileNets and AlexNet, and of two that skip pixels.
+# Kernel, stride and padding of the first layers of ResNets, MobileNets and AlexNet, and of two whose windows skip
+# pixels.
 FIRST_LAYERS = [(7, 2, 3), (3, 2, 1), (11, 4, 2), (1, 2, 0), (3, 3, 0)]
 
 
-def on_colours(kernel: int, stride: int, padding: int) -> nn.Module:
-    """A first layer on three colours, and a later one with few channels."""
+def first_layers(kernel: int, stride: int, padding: int) -> nn.Module:
+    """A first layer on three channels, and a later one with few channels."""
     first = nn.Conv2d(3, 8, kernel, stride, padding)
     return nn.Sequential(first, nn.ReLU(), nn.Conv2d(8, 5, 1), nn.Conv2d(5, 8, 3, stride=2))

@@ -1,4 +1,4 @@
-"""A small module lowered and run by a program of the vendor rung, beside float64 in torch."""
+"""A small module, lowered and run by an executable of the vendor rung, compared with float64 in torch."""
 
 import os
 import subprocess
@@ -17,15 +17,13 @@ from tare.rungs.base import Arrays
 from tare.rungs.torch.feeds import move
 from tare.rungs.torch.numerics import PRECISIONS, Numerics, reference_numerics
 from tare.rungs.torch.program import TorchProgram
-from tare.rungs.vendor.lowering.lower import lower, write
+from tare.rungs.vendor.lowering.lower import lower
 from tare.worker.loss_curve import read_evidence
 from tare.workloads.base import Batch, Workload
 
-RATE = 0.01
 
-
-class Small:
-    """A definition of a workload: what `make` builds, on numbers of one shape, trained towards others."""
+class SmallWorkload:
+    """The definition of a workload: the module that `make` builds, on random inputs, with random targets."""
 
     def __init__(self, make: Callable[[], Any], shape: tuple[int, ...]) -> None:
         self._make, self._shape = make, shape
@@ -37,7 +35,7 @@ class Small:
         import torch
 
         x = torch.randn(batch, *self._shape)
-        # Towards numbers of its own shape: the mean square tells every number of the result.
+        # A target for every element of the result, so that the loss depends on each.
         with torch.no_grad():
             shape = self._make().train()(x).shape
         return Batch((x,), torch.randn(shape))
@@ -57,17 +55,18 @@ def prove(
     program: Path,
     precision: Precision = "fp32",
     device: str = "cpu",
+    learning_rate: float = 0.01,
 ) -> Parity:
-    """Outputs, or losses, gradients and updates of the first three steps."""
+    """The parity of outputs, or of losses, gradients and updates of the first three steps."""
     workload = Workload(
         name="small",
-        definition=Small(make, shape),
+        definition=SmallWorkload(make, shape),
         domain="other",
         task="",
         source="",
         batch=4,
         layouts=("contiguous", "channels-last"),
-        learning_rate=RATE,
+        learning_rate=learning_rate,
     )
     trains = mode == "train"
     case = Case(
@@ -85,10 +84,10 @@ def prove(
     numerics = PRECISIONS[precision]
     batch = move(workload.inputs(4, {}), "cpu", numerics, case.layout)
     tensors = (*batch.args, *([batch.target] if trains else []))
-    write(lower(workload, case, tensors, numerics.storage, numerics.autocast, RATE), folder)
-    found = run(case, folder, program)
+    lower(workload, case, tensors, numerics.storage, numerics.autocast, learning_rate).write(folder)
+    evidence = run(case, folder, program)
     reference = in_torch(workload, case, reference_numerics(precision))
-    return compare(reference, found, precision, errors(reference, in_torch(workload, case, None)), "float64")
+    return compare(reference, evidence, precision, errors(reference, in_torch(workload, case, None)), "float64")
 
 
 def in_torch(workload: Workload, case: Case, numerics: Numerics | None) -> Arrays:
@@ -100,21 +99,21 @@ def in_torch(workload: Workload, case: Case, numerics: Numerics | None) -> Array
 
 
 def run(case: Case, folder: Path, program: Path) -> Arrays:
-    """What a program leaves as evidence of a staged step."""
+    """The evidence that an executable writes for a staged step."""
     evidence = folder / "evidence"
     evidence.mkdir()
     job = RoundJob(case=case, budget_s=0.0, width=1.0, stage=str(folder), evidence=str(evidence))
-    # A file: nobody reads while the program runs, and what it says may be more than a pipe holds.
+    # A file, because nobody reads while the program runs and a pipe may be too small for its messages.
     with tempfile.TemporaryFile("w+") as messages:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(program)],
             input=msgspec.json.encode(job),
             env={**os.environ, "TARE_FD": str(messages.fileno())},
             pass_fds=(messages.fileno(),),
             capture_output=True,
-            timeout=120,
+            timeout=300,
         )
         messages.seek(0)
-        said = messages.read()
-    assert done.returncode == 0, said + done.stderr.decode()
+        text = messages.read()
+    assert process.returncode == 0, text + process.stderr.decode()
     return read_evidence(evidence)

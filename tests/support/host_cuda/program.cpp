@@ -1,14 +1,14 @@
-// The CUDA program's own kernels and products on a CPU, beside BLAS in the place of cuDNN: leaves the evidence of a step.
-#include "worker/worker.hpp"
+// The CUDA program's own kernels and products on a CPU, beside BLAS in the place of cuDNN: leaves the evidence of a plan.
+#include "native/worker/worker.hpp"
 
-#include "vendor/cuda/own_calls.cuh"
-#include "vendor/cuda/products.cuh"
+#include "vendor/cuda/kernels.cuh"
+#include "vendor/cuda/matmul.cuh"
 
 #include "vendor/cpu/convolution.hpp"
 
 namespace tare::vendor {
 
-// A library's call in float32, on copies: what it reads is widened before, what it writes is rounded behind.
+// A library's call in float32, on copies: what it reads is widened before, what it writes is from_float behind.
 template <class T>
 class Widened {
  public:
@@ -26,11 +26,11 @@ class Widened {
   const Op& op() const { return op_; }
   void read() const {
     for (const auto& copy : copies_)
-      for (int64_t i = 0; !copy.written && i < copy.value->size; ++i) copy.memory[i] = number(copy.value->template as<T>()[i]);
+      for (int64_t i = 0; !copy.written && i < copy.value->size; ++i) copy.memory[i] = to_float(copy.value->template as<T>()[i]);
   }
   void write() const {
     for (const auto& copy : copies_)
-      for (int64_t i = 0; copy.written && i < copy.value->size; ++i) copy.value->template as<T>()[i] = rounded<T>(copy.memory[i]);
+      for (int64_t i = 0; copy.written && i < copy.value->size; ++i) copy.value->template as<T>()[i] = from_float<T>(copy.memory[i]);
   }
 
  private:
@@ -65,17 +65,17 @@ class Host : public Backend {
   Call feed(char* to, const char* from, int64_t bytes) override {
     return [=] { std::memcpy(to, from, bytes); };
   }
-  std::vector<Call> compile(const Step& step, std::vector<std::string>&) override {
-    if (step.dtype == "f32") return compile_as<float>(step);
-    return step.dtype == "bf16" ? compile_as<__nv_bfloat16>(step) : compile_as<__half>(step);
+  std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>&) override {
+    if (plan.dtype == "f32") return compile_as<float>(plan);
+    return plan.dtype == "bf16" ? compile_as<__nv_bfloat16>(plan) : compile_as<__half>(plan);
   }
 
  private:
   template <class T>
-  std::vector<Call> compile_as(const Step& step) {
+  std::vector<Call> compile_as(const ExecutionPlan& plan) {
     std::vector<Call> calls;
-    for (const auto& op : step.ops) {
-      std::vector<Call> own = own_calls<T>(device_, partials_, op);
+    for (const auto& op : plan.ops) {
+      std::vector<Call> own = kernel_calls<T>(device_, partials_, op);
       for (auto& call : own) calls.push_back(std::move(call));
       if (!own.empty()) continue;
       bool in_epilogue = op.activation().empty() || op.activation() == "relu";

@@ -7,36 +7,36 @@
 #include <string>
 
 #include "half.hpp"
-#include "step.hpp"
+#include "plan.hpp"
 
 #ifdef __CUDACC__
-#define TARE_ANYWHERE __host__ __device__
+#define TARE_HOST_DEVICE __host__ __device__
 #else
-#define TARE_ANYWHERE
+#define TARE_HOST_DEVICE
 #endif
 
 namespace tare::vendor {
 
 // A gradient behind a slope. Where nothing passes there is nothing, however large it was.
-TARE_ANYWHERE inline float through(float gradient, float slope) { return slope == 0 ? 0.0f : gradient * slope; }
+TARE_HOST_DEVICE inline float apply_derivative(float gradient, float slope) { return slope == 0 ? 0.0f : gradient * slope; }
 
 // Numbers kept between two bounds: nothing, ReLU and ReLU6. A NaN stays one, and lets gradients pass. So does a bound that
 // is none, and is a NaN itself: no number reaches it, not even an infinite one.
 struct Clamp {
   float low = std::numeric_limits<float>::quiet_NaN(), high = std::numeric_limits<float>::quiet_NaN();
 
-  TARE_ANYWHERE float operator()(float x) const { return x < low ? low : x > high ? high : x; }
-  TARE_ANYWHERE float slope_at(float x) const { return x <= low || x >= high ? 0.0f : 1.0f; }
-  TARE_ANYWHERE float slope_of(float y) const { return slope_at(y); }
+  TARE_HOST_DEVICE float operator()(float x) const { return x < low ? low : x > high ? high : x; }
+  TARE_HOST_DEVICE float derivative_at_input(float x) const { return x <= low || x >= high ? 0.0f : 1.0f; }
+  TARE_HOST_DEVICE float derivative_at_output(float y) const { return derivative_at_input(y); }
 };
 
-// All the others. `slope_at` is the slope by the number before; `slope_of` by the one behind, where that tells.
+// All the others. `derivative_at_input` is the slope by the number before; `derivative_at_output` by the one behind, where that tells.
 struct Curve {
   enum Kind { leaky_relu, hardsigmoid, sigmoid, tanh, hardswish, silu, gelu, gelu_tanh };
   Kind kind;
   float parameter = 0;
 
-  TARE_ANYWHERE float operator()(float x) const {
+  TARE_HOST_DEVICE float operator()(float x) const {
     switch (kind) {
       case leaky_relu: return x > 0 ? x : x * parameter;
       case hardsigmoid: return gate(x);
@@ -50,7 +50,7 @@ struct Curve {
     return x;
   }
 
-  TARE_ANYWHERE float slope_at(float x) const {
+  TARE_HOST_DEVICE float derivative_at_input(float x) const {
     switch (kind) {
       case hardswish: return x <= -3 ? 0.0f : x < 3 ? x / 3 + 0.5f : 1.0f;
       case silu: {
@@ -62,11 +62,11 @@ struct Curve {
         float t = ::tanhf(inner(x));
         return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * root * (1 + 3 * cubic * x * x);
       }
-      default: return slope_of((*this)(x));
+      default: return derivative_at_output((*this)(x));
     }
   }
 
-  TARE_ANYWHERE float slope_of(float y) const {
+  TARE_HOST_DEVICE float derivative_at_output(float y) const {
     switch (kind) {
       case leaky_relu: return y > 0 ? 1.0f : parameter;
       case hardsigmoid: return y > 0 && y < 1 ? 1.0f / 6 : 0.0f;
@@ -79,20 +79,20 @@ struct Curve {
  private:
   // sqrt(1/2), sqrt(2/pi), 1/sqrt(2 pi) and the cubic term of GELU's approximation (Hendrycks and Gimpel, 2016).
   static constexpr float half_root = 0.70710678f, root = 0.79788456f, density = 0.39894228f, cubic = 0.044715f;
-  TARE_ANYWHERE static float gate(float x) { return Clamp{0, 6}(x + 3) / 6; }
-  TARE_ANYWHERE static float logistic(float x) { return 1 / (1 + ::expf(-x)); }
-  TARE_ANYWHERE static float inner(float x) { return root * (x + cubic * x * x * x); }
+  TARE_HOST_DEVICE static float gate(float x) { return Clamp{0, 6}(x + 3) / 6; }
+  TARE_HOST_DEVICE static float logistic(float x) { return 1 / (1 + ::expf(-x)); }
+  TARE_HOST_DEVICE static float inner(float x) { return root * (x + cubic * x * x * x); }
 };
 
 // A bound as the results keep it: one that was rounded inwards would pass for a number between the bounds.
 inline float bound(const Op& op, const char* name) {
   const Value* kept = op.find("y") ? op.find("y") : op.find("x");
-  return kept_as(kept ? kept->dtype : "f32", static_cast<float>(op.number(name)));
+  return round_to(kept ? kept->dtype : "f32", static_cast<float>(op.number(name)));
 }
 
 // Calls `make` with the activation of an operator: one that is a clamp needs no choice at every number.
 template <class Make>
-auto activated(const Op& op, Make make) {
+auto with_activation(const Op& op, Make make) {
   static const std::map<std::string, Curve::Kind> curves = {
       {"leaky_relu", Curve::leaky_relu}, {"hardsigmoid", Curve::hardsigmoid}, {"sigmoid", Curve::sigmoid}, {"tanh", Curve::tanh},
       {"hardswish", Curve::hardswish},   {"silu", Curve::silu},               {"gelu", Curve::gelu},       {"gelu_tanh", Curve::gelu_tanh}};
@@ -101,9 +101,9 @@ auto activated(const Op& op, Make make) {
   if (name == "relu") return make(Clamp{0});
   if (name == "relu6") return make(Clamp{0, 6});
   if (name == "hardtanh") return make(Clamp{bound(op, "low"), bound(op, "high")});
-  auto found = curves.find(name);
-  if (found == curves.end()) throw Failure("unsupported", "the vendor rung has no activation " + name);
-  return make(Curve{found->second, static_cast<float>(op.attributes["parameter"].as_number(0))});
+  auto entry = curves.find(name);
+  if (entry == curves.end()) throw Failure("unsupported", "the vendor rung has no activation " + name);
+  return make(Curve{entry->second, static_cast<float>(op.attributes["parameter"].as_number(0))});
 }
 
 }  // namespace tare::vendor

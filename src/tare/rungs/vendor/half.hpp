@@ -20,9 +20,9 @@ inline float half_to_float(uint16_t bits, bool brain) {
     }
     wide = sign | ((exponent == 31 ? 255 : exponent + 112) << 23) | (fraction << 13);
   }
-  float made;
-  std::memcpy(&made, &wide, 4);
-  return made;
+  float result;
+  std::memcpy(&result, &wide, 4);
+  return result;
 }
 
 // Rounded to the nearest, ties to even; what is too large for a half is infinite.
@@ -41,7 +41,7 @@ inline uint16_t float_to_half(float value, bool brain) {
 }
 
 // A number as a tensor of this type keeps it.
-inline float kept_as(const std::string& dtype, float value) {
+inline float round_to(const std::string& dtype, float value) {
   if (dtype != "bf16" && dtype != "f16") return value;
   return half_to_float(float_to_half(value, dtype == "bf16"), dtype == "bf16");
 }

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "half.hpp"
-#include "step.hpp"
+#include "plan.hpp"
 
 namespace tare::vendor {
 
@@ -23,7 +23,7 @@ class Backend {
   virtual void upload(char* to, const char* from, int64_t bytes) = 0;
   virtual void download(char* to, const char* from, int64_t bytes) = 0;
   // All operators have their memory now. An operator may take several calls; `names` gets one a call.
-  virtual std::vector<Call> compile(const Step& step, std::vector<std::string>& names) = 0;
+  virtual std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) = 0;
   // A copy that belongs to the step.
   virtual Call feed(char* to, const char* from, int64_t bytes) = 0;
   // The calls of a step, as they will be run: as they are, or captured into one.
@@ -41,26 +41,26 @@ class Backend {
 };
 
 inline std::string describe(const Op& op) {
-  std::string made = op.kind;
+  std::string result = op.kind;
   for (const char* role : {"x", "dy", "w", "y", "dx", "dw"})
     if (const Value* value = op.find(role)) {
-      made += std::string(" ") + role;
-      for (size_t d = 0; d < value->shape.size(); ++d) made += (d ? "x" : "") + std::to_string(value->shape[d]);
+      result += std::string(" ") + role;
+      for (size_t d = 0; d < value->shape.size(); ++d) result += (d ? "x" : "") + std::to_string(value->shape[d]);
     }
-  return made + (op.find("z") ? " +z" : "") + (op.activation().empty() ? "" : " " + op.activation());
+  return result + (op.find("z") ? " +z" : "") + (op.activation().empty() ? "" : " " + op.activation());
 }
 
 class VendorProgram : public Program {
  public:
   VendorProgram(const Json& job, std::unique_ptr<Backend> backend)
-      : step_(job["stage"].as_text()), backend_(std::move(backend)), trains_(job["case"]["mode"].as_text() == "train") {
-    for (const auto& [name, bytes] : step_.regions) regions_[name] = backend_->allocate(std::max<int64_t>(bytes, 256));
-    for (auto& value : step_.values) value.data = regions_.at(value.region) + value.offset;
+      : plan_(job["stage"].as_text()), backend_(std::move(backend)), trains_(job["case"]["mode"].as_text() == "train") {
+    for (const auto& [name, bytes] : plan_.regions) regions_[name] = backend_->allocate(std::max<int64_t>(bytes, 256));
+    for (auto& value : plan_.values) value.data = regions_.at(value.region) + value.offset;
     reset();
     std::vector<Call> calls;
     std::string feed = job["case"]["feed"].as_text("device");
     if (feed != "device")
-      for (auto& [value, bytes] : step_.contents)
+      for (auto& [value, bytes] : plan_.contents)
         if (value->region == "input") {
           char* host = backend_->allocate_host(value->bytes(), feed == "pinned");
           std::memcpy(host, bytes.data(), bytes.size());
@@ -68,7 +68,7 @@ class VendorProgram : public Program {
           calls.push_back(backend_->feed(value->data, host, value->bytes()));
         }
     names_.resize(calls.size(), "feed");
-    for (auto& call : backend_->compile(step_, names_)) calls.push_back(std::move(call));
+    for (auto& call : backend_->compile(plan_, names_)) calls.push_back(std::move(call));
     // Searching algorithms has run operators on whatever lay in memory.
     reset();
     if (const char* path = std::getenv("TARE_VENDOR_TIMES")) write_times(path, calls);
@@ -80,8 +80,8 @@ class VendorProgram : public Program {
 
   Arrays fetch() override {
     Arrays arrays;
-    for (size_t i = 0; i < step_.outputs.size(); ++i)
-      arrays.emplace_back("output/" + std::to_string(i), array(*step_.outputs[i]));
+    for (size_t i = 0; i < plan_.outputs.size(); ++i)
+      arrays.emplace_back("output/" + std::to_string(i), array(*plan_.outputs[i]));
     return arrays;
   }
 
@@ -91,9 +91,9 @@ class VendorProgram : public Program {
   }
 
   void feed(const Arrays& batch) override {
-    if (batch.size() != step_.inputs.size()) throw Failure("exception", "a batch of another number of arrays was staged");
+    if (batch.size() != plan_.inputs.size()) throw Failure("exception", "a batch of another number of arrays was staged");
     for (size_t i = 0; i < batch.size(); ++i) {
-      Value* value = step_.inputs[i];
+      Value* value = plan_.inputs[i];
       std::vector<char> bytes = physical(*value, batch[i].second.values);
       backend_->synchronize();
       backend_->upload(value->data, bytes.data(), bytes.size());
@@ -112,7 +112,7 @@ class VendorProgram : public Program {
     Arrays arrays;
     for (int i = 1; i <= 3; ++i) {
       step();
-      arrays.emplace_back("loss/" + std::to_string(i), array(*step_.outputs[0]));
+      arrays.emplace_back("loss/" + std::to_string(i), array(*plan_.outputs[0]));
       if (i == 1) first_step(arrays);
     }
     return arrays;
@@ -145,27 +145,27 @@ class VendorProgram : public Program {
   void reset() {
     backend_->synchronize();
     for (const char* region : {"momentum", "zeros"}) fill(region, 0);
-    for (const auto& [value, bytes] : step_.contents) backend_->upload(value->data, bytes.data(), bytes.size());
+    for (const auto& [value, bytes] : plan_.contents) backend_->upload(value->data, bytes.data(), bytes.size());
     backend_->synchronize();
   }
 
   void fill(const char* region, char byte) {
-    auto found = step_.regions.find(region);
-    if (found == step_.regions.end()) return;
-    std::vector<char> bytes(found->second, byte);
-    backend_->upload(regions_.at(region), bytes.data(), found->second);
+    auto entry = plan_.regions.find(region);
+    if (entry == plan_.regions.end()) return;
+    std::vector<char> bytes(entry->second, byte);
+    backend_->upload(regions_.at(region), bytes.data(), entry->second);
   }
 
   void first_step(Arrays& arrays) {
     std::map<const Value*, Array> initial;
-    for (const auto& [value, bytes] : step_.contents)
+    for (const auto& [value, bytes] : plan_.contents)
       if (value->region == "master" || value->region == "fixed") initial[value] = logical(*value, bytes);
-    for (const auto& parameter : step_.parameters) {
+    for (const auto& parameter : plan_.parameters) {
       arrays.emplace_back("gradient/" + parameter.name, array(*parameter.gradient));
-      if (step_.updates) arrays.emplace_back("update/" + parameter.name, changed(*parameter.master, initial.at(parameter.master)));
+      if (plan_.updates) arrays.emplace_back("update/" + parameter.name, changed(*parameter.master, initial.at(parameter.master)));
     }
-    if (!step_.updates) return;
-    for (const auto& one : step_.fixed) arrays.emplace_back("update/" + one.name, changed(*one.value, initial.at(one.value)));
+    if (!plan_.updates) return;
+    for (const auto& one : plan_.fixed) arrays.emplace_back("update/" + one.name, changed(*one.value, initial.at(one.value)));
   }
 
   Array changed(const Value& value, const Array& before) {
@@ -197,33 +197,33 @@ class VendorProgram : public Program {
   }
 
   static Array logical(const Value& value, const std::vector<char>& bytes) {
-    Array made{value.shape, std::vector<float>(value.size)};
+    Array result{value.shape, std::vector<float>(value.size)};
     elements(value, [&](int64_t i, int64_t at) {
       uint16_t bits;
       if (value.dtype == "f32") {
-        std::memcpy(&made.values[i], bytes.data() + 4 * at, 4);
+        std::memcpy(&result.values[i], bytes.data() + 4 * at, 4);
       } else {
         std::memcpy(&bits, bytes.data() + 2 * at, 2);
-        made.values[i] = half_to_float(bits, value.dtype == "bf16");
+        result.values[i] = half_to_float(bits, value.dtype == "bf16");
       }
     });
-    return made;
+    return result;
   }
 
   static std::vector<char> physical(const Value& value, const std::vector<float>& numbers) {
     if (static_cast<int64_t>(numbers.size()) != value.size) throw Failure("exception", "a batch of another size was staged");
-    std::vector<char> made(value.bytes());
+    std::vector<char> result(value.bytes());
     elements(value, [&](int64_t i, int64_t at) {
       int64_t whole = static_cast<int64_t>(numbers[i]);
       uint16_t bits = float_to_half(numbers[i], value.dtype == "bf16");
-      if (value.dtype == "f32") std::memcpy(made.data() + 4 * at, &numbers[i], 4);
-      else if (value.dtype == "i64") std::memcpy(made.data() + 8 * at, &whole, 8);
-      else std::memcpy(made.data() + 2 * at, &bits, 2);
+      if (value.dtype == "f32") std::memcpy(result.data() + 4 * at, &numbers[i], 4);
+      else if (value.dtype == "i64") std::memcpy(result.data() + 8 * at, &whole, 8);
+      else std::memcpy(result.data() + 2 * at, &bits, 2);
     });
-    return made;
+    return result;
   }
 
-  Step step_;
+  ExecutionPlan plan_;
   std::unique_ptr<Backend> backend_;
   bool trains_;
   std::map<std::string, char*> regions_;

@@ -11,7 +11,7 @@ inline Call epilogue(const Op& op, const float* x, const char* result = "y") {
   float* y = op[result].as<float>();
   const float *b = floats(op, "b"), *z = floats(op, "z");
   Channels shape(op[result]);
-  return activated(op, [=](auto activation) -> Call {
+  return with_activation(op, [=](auto activation) -> Call {
     return [=] { shape.each([=](int64_t i, int64_t c) { y[i] = activation(x[i] + (b ? b[c] : 0) + (z ? z[i] : 0)); }); };
   });
 }
@@ -21,9 +21,9 @@ inline Call activation_backward(const Op& op) {
   const float *x = floats(op, "x"), *y = floats(op, "y"), *dy = floats(op, "dy");
   float* dx = op["dx"].as<float>();
   int64_t size = op["dx"].size;
-  return activated(op, [=](auto activation) -> Call {
+  return with_activation(op, [=](auto activation) -> Call {
     return [=] {
-      for (int64_t i = 0; i < size; ++i) dx[i] = through(dy[i], x ? activation.slope_at(x[i]) : activation.slope_of(y[i]));
+      for (int64_t i = 0; i < size; ++i) dx[i] = apply_derivative(dy[i], x ? activation.derivative_at_input(x[i]) : activation.derivative_at_output(y[i]));
     };
   });
 }

@@ -9,10 +9,10 @@
 namespace tare::vendor {
 
 inline double log_sum(const float* row, int64_t size) {
-  float most = *std::max_element(row, row + size);
+  float max_value = *std::max_element(row, row + size);
   double sum = 0;
-  for (int64_t i = 0; i < size; ++i) sum += std::exp(static_cast<double>(row[i] - most));
-  return most + std::log(sum);
+  for (int64_t i = 0; i < size; ++i) sum += std::exp(static_cast<double>(row[i] - max_value));
+  return max_value + std::log(sum);
 }
 
 inline Call log_softmax(const Op& op) {

@@ -6,9 +6,9 @@
 #include "elementwise.hpp"
 #include "losses.hpp"
 #include "normalization.hpp"
-#include "places.hpp"
+#include "copies.hpp"
 #include "pooling.hpp"
-#include "recurrent.hpp"
+#include "lstm.hpp"
 
 namespace tare::vendor {
 
@@ -38,10 +38,10 @@ class Cpu : public Backend {
   explicit Cpu(int threads) { scipy_openblas_set_num_threads(threads); }
 
   char* allocate(int64_t bytes) override {
-    void* made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    if (!made) throw std::bad_alloc();
-    std::memset(made, 0, bytes);
-    return static_cast<char*>(made);
+    void* result = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!result) throw std::bad_alloc();
+    std::memset(result, 0, bytes);
+    return static_cast<char*>(result);
   }
 
   char* allocate_host(int64_t bytes, bool) override { return allocate(bytes); }
@@ -51,10 +51,10 @@ class Cpu : public Backend {
     return [=] { std::memcpy(to, from, bytes); };
   }
 
-  std::vector<Call> compile(const Step& step, std::vector<std::string>& names) override {
-    if (step.dtype != "f32") throw Failure("unsupported", "on a CPU the vendor rung computes in float32 only");
+  std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) override {
+    if (plan.dtype != "f32") throw Failure("unsupported", "on a CPU the vendor rung computes in float32 only");
     std::vector<Call> calls;
-    for (const auto& op : step.ops) {
+    for (const auto& op : plan.ops) {
       size_t before = calls.size();
       add(op, calls);
       names.resize(names.size() + calls.size() - before, describe(op));
@@ -83,29 +83,29 @@ class Cpu : public Backend {
         {"max_pool_backward", max_pool_backward},
         {"mean_square", mean_square},
         {"multiply", multiply},
-        {"reorder", reorder},
+        {"permute", permute},
         {"scale_channels", scale_channels},
         {"scale_channels_backward", scale_channels_backward},
         {"sgd", sgd},
     };
-    if (auto found = plain.find(op.kind); found != plain.end()) {
-      calls.push_back(found->second(op));
+    if (auto entry = plain.find(op.kind); entry != plain.end()) {
+      calls.push_back(entry->second(op));
     } else if (op.kind == "conv" || op.kind == "linear") {
       calls.push_back(op.kind == "conv" ? convolution(op) : linear(op));
       if (op.find("b") || op.find("z") || !op.activation().empty()) calls.push_back(epilogue(op, op["y"].as<float>()));
     } else if (op.kind == "add" || op.kind == "activation") {
       calls.push_back(epilogue(op, op["x"].as<float>()));
     } else if (op.kind == "lstm") {
-      auto& kept = kept_[op.integer("slot")] = keep(Lstm(op, op["y"]));
-      calls.push_back(lstm_forward(op, kept));
+      auto& saved = saved_[op.integer("slot")] = allocate_saved(Lstm(op, op["y"]));
+      calls.push_back(lstm_forward(op, saved));
     } else if (op.kind == "lstm_backward") {
-      calls.push_back(lstm_backward(op, kept_.at(op.integer("slot"))));
+      calls.push_back(lstm_backward(op, saved_.at(op.integer("slot"))));
     } else {
       throw Failure("unsupported", "on a CPU the vendor rung has no " + op.kind);
     }
   }
 
-  std::map<int64_t, std::shared_ptr<Kept>> kept_;
+  std::map<int64_t, std::shared_ptr<SavedState>> saved_;
 };
 
 }  // namespace tare::vendor

@@ -13,7 +13,7 @@ inline Call affine(const Op& op) {
   const float *x = floats(op, "x"), *scale = floats(op, "scale"), *shift = floats(op, "shift"), *z = floats(op, "z");
   float* y = op["y"].as<float>();
   Channels shape(op["y"]);
-  return activated(op, [=](auto activation) -> Call {
+  return with_activation(op, [=](auto activation) -> Call {
     return [=] { shape.each([=](int64_t i, int64_t c) { y[i] = activation(x[i] * scale[c] + shift[c] + (z ? z[i] : 0)); }); };
   });
 }
@@ -48,7 +48,7 @@ inline Call batch_norm(const Op& op) {
   float* y = op["y"].as<float>();
   Channels shape(op["x"]);
   Call statistics = batch_norm_statistics(op);
-  return activated(op, [=](auto activation) -> Call {
+  return with_activation(op, [=](auto activation) -> Call {
     return [=] {
       statistics();
       shape.each([=](int64_t i, int64_t c) {
@@ -67,14 +67,14 @@ inline Call batch_norm_backward(const Op& op) {
   float* dz = op.find("dz") ? op["dz"].as<float>() : nullptr;
   Channels shape(op["x"]);
   auto sums = std::make_shared<std::vector<double>>(2 * shape.channels);
-  return activated(op, [=](auto activation) -> Call {
+  return with_activation(op, [=](auto activation) -> Call {
     return [=] {
       double count = static_cast<double>(shape.outer * shape.inner);
       double *total = sums->data(), *along = total + shape.channels;
       auto arriving = [=](int64_t i, int64_t c) {
         float g = dy[i] + (dy2 ? dy2[i] : 0.0f);
-        if (y) return through(g, activation.slope_of(y[i]));
-        return shift ? through(g, activation.slope_at((x[i] - mean[c]) * invstd[c] * scale[c] + shift[c])) : g;
+        if (y) return apply_derivative(g, activation.derivative_at_output(y[i]));
+        return shift ? apply_derivative(g, activation.derivative_at_input((x[i] - mean[c]) * invstd[c] * scale[c] + shift[c])) : g;
       };
       std::fill(sums->begin(), sums->end(), 0.0);
       shape.each([=](int64_t i, int64_t c) {

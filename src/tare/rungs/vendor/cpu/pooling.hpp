@@ -54,19 +54,19 @@ inline Call max_pool(const Op& op) {
   uint8_t* index = op.find("index") ? op["index"].as<uint8_t>() : nullptr;
   return [=] {
     const float* x = pool.image.as<float>();
-    float *y = pool.pooled.as<float>(), most = 0;
+    float *y = pool.pooled.as<float>(), max_value = 0;
     uint8_t place = 0;
     bool none = true;
     pool.each([&](int64_t, int64_t) { none = true; },
               [&](int64_t at, int64_t tap) {
-                if (none || x[at] > most || std::isnan(x[at])) {
-                  most = x[at];
+                if (none || x[at] > max_value || std::isnan(x[at])) {
+                  max_value = x[at];
                   place = static_cast<uint8_t>(tap);
                   none = false;
                 }
               },
               [&](int64_t at) {
-                y[at] = most;
+                y[at] = max_value;
                 if (index) index[at] = place;
               });
   };

@@ -6,12 +6,12 @@
 
 namespace tare::vendor {
 
-struct Walk {
+struct ChannelLayout {
   bool last = true;
   int64_t outer = 1, inner = 1;
   int channels = 1;
 
-  explicit Walk(const Value& value) {
+  explicit ChannelLayout(const Value& value) {
     if (value.shape.size() == 4) {
       channels = static_cast<int>(value.shape[1]);
       last = value.channels_last() || value.shape[2] * value.shape[3] == 1;
@@ -41,43 +41,43 @@ struct Launch {
 // How the work can be dealt out. With channels last: 4 to 32 packs of channels side by side (fewer make more columns, and
 // so shorter sums at the end), and one, two or four times as many blocks as run at once (more hide the ends of the others,
 // fewer load what belongs to their channels less often). What is best depends on the tensor: it is tried.
-inline std::vector<Launch> launches_of(const Walk& walk, int pack, int at_once, int ahead) {
-  std::vector<Launch> made;
-  if (!walk.last) {
-    int64_t chunks = std::clamp<int64_t>(walk.count() / 2048, 1, std::max(1, 2 * at_once / walk.channels));
-    return {{dim3(walk.channels, static_cast<unsigned>(chunks)), dim3(1, block_threads)}};
+inline std::vector<Launch> candidate_launches(const ChannelLayout& layout, int pack, int at_once, int ahead) {
+  std::vector<Launch> result;
+  if (!layout.last) {
+    int64_t chunks = std::clamp<int64_t>(layout.count() / 2048, 1, std::max(1, 2 * at_once / layout.channels));
+    return {{dim3(layout.channels, static_cast<unsigned>(chunks)), dim3(1, block_threads)}};
   }
-  int packs = walk.channels / pack;
+  int packs = layout.channels / pack;
   for (int across = packs < 8 ? 1 : 4; across <= 32; across *= 2) {
     if (across / 2 >= packs) break;
     int down = block_threads / across;
-    int64_t columns = (packs + across - 1) / across, rows = (walk.count() + down - 1) / down;
+    int64_t columns = (packs + across - 1) / across, rows = (layout.count() + down - 1) / down;
     // Enough rows for each thread to have its loads under way, unless processors would go without work.
     int64_t most = std::max<int64_t>({rows / ahead, std::min<int64_t>(rows, at_once / columns / 2), 1});
     int64_t before = 0;
     for (int times : {1, 2, 4}) {
       int64_t chunks = std::clamp<int64_t>(times * at_once / columns, 1, most);
-      if (chunks != before) made.push_back({dim3(static_cast<unsigned>(columns), static_cast<unsigned>(chunks)), dim3(across, down)});
+      if (chunks != before) result.push_back({dim3(static_cast<unsigned>(columns), static_cast<unsigned>(chunks)), dim3(across, down)});
       before = chunks;
     }
   }
-  return made;
+  return result;
 }
 
 // The channel of a thread, in packs of N.
 template <int N>
-__device__ inline int channel_of(const Walk& walk) {
-  return walk.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
+__device__ inline int channel_of(const ChannelLayout& layout) {
+  return layout.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
 }
 
-// `body.read(index, kept)` for all of a thread's rows, and `use(index, kept)` behind it. The next few rows are under way
+// `body.read(index, loaded)` for all of a thread's rows, and `use(index, loaded)` behind it. The next few rows are under way
 // while these are used, and the first while the body loads what belongs to its channels (`body.begin`).
 template <class Body, class Place, class Use>
 __device__ inline void stream_rows(Body& body, int c, int64_t count, Place place, Use use) {
   constexpr int ahead = Body::ahead;
   int64_t lanes = static_cast<int64_t>(gridDim.y) * blockDim.y;
   int64_t m = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
-  typename Body::Kept now[ahead], next[ahead];
+  typename Body::Loaded now[ahead], next[ahead];
 #pragma unroll
   for (int k = 0; k < ahead; ++k)
     if (m + k * lanes < count) body.read(place(m + k * lanes), now[k]);
@@ -94,34 +94,34 @@ __device__ inline void stream_rows(Body& body, int c, int64_t count, Place place
   }
 }
 
-// `body(index, kept)` for every pack. `Body::blocks` of them share a processor: with too many registers a thread, too few
+// `body(index, loaded)` for every pack. `Body::blocks` of them share a processor: with too many registers a thread, too few
 // loads are under way.
 template <int N, class Body>
-__global__ void __launch_bounds__(block_threads, Body::blocks) visit(Walk walk, Body body) {
-  int c = channel_of<N>(walk);
-  if (c >= walk.channels) return;
+__global__ void __launch_bounds__(block_threads, Body::blocks) visit(ChannelLayout layout, Body body) {
+  int c = channel_of<N>(layout);
+  if (c >= layout.channels) return;
   stream_rows(
-      body, c, walk.count(), [&](int64_t m) { return walk.at(m, c); },
-      [&](int64_t at, const typename Body::Kept& kept) { body(at, kept); });
+      body, c, layout.count(), [&](int64_t m) { return layout.at(m, c); },
+      [&](int64_t at, const typename Body::Loaded& loaded) { body(at, loaded); });
 }
 
 // Calls `make` with the number of neighbours a thread takes at once as a compile-time constant.
 template <class T, class Make>
-Call packed(const Walk& walk, Make make) {
+Call vectorize_channels(const ChannelLayout& layout, Make make) {
   constexpr int wide = 16 / sizeof(T);
-  if (walk.last && walk.channels % wide == 0) return make(std::integral_constant<int, wide>());
+  if (layout.last && layout.channels % wide == 0) return make(std::integral_constant<int, wide>());
   return make(std::integral_constant<int, 1>());
 }
 
 // What a search is remembered by: the operator, all its tensors, and which of its passes it is.
-inline std::string question_of(const Op& op, const char* pass) {
-  std::string made = op.kind + ":" + pass + ":" + op.activation();
+inline std::string search_key(const Op& op, const char* pass) {
+  std::string result = op.kind + ":" + pass + ":" + op.activation();
   for (const auto* side : {&op.in, &op.out})
     for (const auto& [role, value] : *side) {
-      made += ":" + role + value->dtype + (value->channels_last() ? "l" : "");
-      for (int64_t n : value->shape) made += "," + std::to_string(n);
+      result += ":" + role + value->dtype + (value->channels_last() ? "l" : "");
+      for (int64_t n : value->shape) result += "," + std::to_string(n);
     }
-  return made;
+  return result;
 }
 
 // The fastest way to deal out a pass of an operator; `make` makes the call of a launch.
@@ -129,13 +129,13 @@ template <class Make>
 Call best_launch(Device& device, const Op& op, const char* pass, const std::vector<Launch>& launches, Make make) {
   auto candidate = [&](int i) -> Call { return make(launches[i]); };
   int count = static_cast<int>(launches.size());
-  return candidate(count == 1 ? 0 : device.choose(question_of(op, pass), count, candidate));
+  return candidate(count == 1 ? 0 : device.choose(search_key(op, pass), count, candidate));
 }
 
 template <int N, class Body>
-Call visiting(Device& device, const Op& op, const char* pass, const Walk& walk, Body body) {
-  return best_launch(device, op, pass, launches_of(walk, N, Body::blocks * device.processors, Body::ahead), [&](const Launch& launch) -> Call {
-    return [=, stream = device.stream] { start(visit<N, Body>, launch.grid, launch.block, stream, walk, body); };
+Call make_visit(Device& device, const Op& op, const char* pass, const ChannelLayout& layout, Body body) {
+  return best_launch(device, op, pass, candidate_launches(layout, N, Body::blocks * device.processors, Body::ahead), [&](const Launch& launch) -> Call {
+    return [=, stream = device.stream] { start(visit<N, Body>, launch.grid, launch.block, stream, layout, body); };
   });
 }
 

@@ -2,30 +2,30 @@
 // where none does or where that is faster. One of a single pixel is a product of matrices too, and cuBLASLt may be faster.
 #pragma once
 
-#include "graph.cuh"
+#include "cudnn_graph.cuh"
 #include "normalization.cuh"
-#include "products.cuh"
+#include "matmul.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {
 
-inline std::string words(const Op& op, bool exact) {
-  std::string made = question_of(op, exact ? "exact" : "");
+inline std::string convolution_key(const Op& op, bool exact) {
+  std::string result = search_key(op, exact ? "exact" : "");
   for (const char* name : {"stride", "padding", "dilation"})
-    for (int64_t n : op.integers(name)) made += "," + std::to_string(n);
-  return made + ",g" + std::to_string(op.integer("groups"));
+    for (int64_t n : op.integers(name)) result += "," + std::to_string(n);
+  return result + ",g" + std::to_string(op.integer("groups"));
 }
 
 inline graph::Descriptor geometry(const Op& op) {
-  graph::Descriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+  graph::Descriptor result(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  result.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
       .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2})
       .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, op.integers("padding"))
       .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, op.integers("padding"))
       .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, op.integers("dilation"))
       .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, op.integers("stride"));
-  return made.finish();
+  return result.finish();
 }
 
 class Convolutions {
@@ -50,7 +50,7 @@ class Convolutions {
       if (!after) return call;
       return [call, after] { call(), after(); };
     };
-    int best = search_.fastest(words(op, exact_), second + (product ? product->size() : 0), candidate);
+    int best = search_.fastest(convolution_key(op, exact_), second + (product ? product->size() : 0), candidate);
     if (best >= second) workspace = std::max(workspace, product->workspace(best - second));
     else (best < first ? *fused : *plain).keep(best < first ? best : best - first);
     // The channels of a graph's tensors go with the call.
@@ -77,10 +77,10 @@ class Convolutions {
     int size() const { return graph_ ? graph_->size() : 0; }
 
     Call call(int index) {
-      auto found = plans_.find(index);
-      if (found == plans_.end()) found = plans_.emplace(index, graph_->plan(index)).first;
-      if (found->second.workspace > most_workspace) return {};
-      return graph::bind(owner_.device_, found->second, pointers_, owner_.device_.workspace(found->second.workspace));
+      auto entry = plans_.find(index);
+      if (entry == plans_.end()) entry = plans_.emplace(index, graph_->plan(index)).first;
+      if (entry->second.workspace > max_workspace) return {};
+      return graph::bind(owner_.device_, entry->second, pointers_, owner_.device_.workspace(entry->second.workspace));
     }
 
     // Only this plan is needed from now on.
@@ -93,7 +93,7 @@ class Convolutions {
     }
 
    private:
-    static constexpr int64_t most_workspace = 1ll << 30;
+    static constexpr int64_t max_workspace = 1ll << 30;
 
     Convolutions& owner_;
     graph::Pointers pointers_;
@@ -102,10 +102,10 @@ class Convolutions {
   };
 
   graph::Pointers pointers(const Op& op, std::initializer_list<const char*> roles) const {
-    graph::Pointers made;
+    graph::Pointers result;
     for (const char* role : roles)
-      if (Value* value = op.find(role)) made.emplace_back(role_id(role), value->data);
-    return made;
+      if (Value* value = op.find(role)) result.emplace_back(role_id(role), value->data);
+    return result;
   }
 
   static int64_t role_id(const std::string& role) {
@@ -123,7 +123,7 @@ class Convolutions {
     const Value& y = op["y"];
     auto passing = [&](int64_t id) { return graph::tensor(id, y.shape, y.strides, CUDNN_DATA_FLOAT, true); };
     bool b = fused && op.find("b"), z = fused && op.find("z"), activates = fused && !op.activation().empty();
-    std::vector<graph::Descriptor> made;
+    std::vector<graph::Descriptor> operations;
     auto result = [&](bool last, int64_t id) { return last ? tensor(op, "y") : passing(id); };
     graph::Descriptor now = result(!b && !z && !activates, 1);
     graph::Descriptor conv(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
@@ -133,21 +133,21 @@ class Convolutions {
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, now)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 0.0f);
-    made.push_back(conv.finish());
+    operations.push_back(conv.finish());
     if (z) {
       graph::Descriptor next = result(!b && !activates, 2), skip = tensor(op, "z");
-      made.push_back(graph::pointwise(CUDNN_POINTWISE_ADD, now, &skip, next));
+      operations.push_back(graph::pointwise(CUDNN_POINTWISE_ADD, now, &skip, next));
       now = next;
     }
     if (b) {
       int64_t k = y.shape[1];
       graph::Descriptor next = result(!activates, 3);
       graph::Descriptor bias = graph::tensor(role_id("b"), {1, k, 1, 1}, {k, 1, k, k}, graph::type_of(op["b"].dtype), false);
-      made.push_back(graph::pointwise(CUDNN_POINTWISE_ADD, now, &bias, next));
+      operations.push_back(graph::pointwise(CUDNN_POINTWISE_ADD, now, &bias, next));
       now = next;
     }
-    if (activates) made.push_back(graph::pointwise(CUDNN_POINTWISE_RELU_FWD, now, nullptr, tensor(op, "y"), op.activation() == "relu6" ? 6 : 0));
-    return made;
+    if (activates) operations.push_back(graph::pointwise(CUDNN_POINTWISE_RELU_FWD, now, nullptr, tensor(op, "y"), op.activation() == "relu6" ? 6 : 0));
+    return operations;
   }
 
   // Nothing where it is no product, or where cuBLASLt cannot do it in these types.
@@ -163,27 +163,27 @@ class Convolutions {
 
   Binding backward(const Op& op, cudnnBackendDescriptorType_t kind, std::initializer_list<const char*> roles) {
     bool data = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
-    graph::Descriptor made(kind);
+    graph::Descriptor result(kind);
     if (data)
-      made.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, geometry(op))
+      result.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, geometry(op))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, tensor(op, "w"))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, tensor(op, "dy"))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, tensor(op, "dx"))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 0.0f);
     else
-      made.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, geometry(op))
+      result.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, geometry(op))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, tensor(op, "x"))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, tensor(op, "dy"))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, tensor(op, "dw"))
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 0.0f);
-    made.finish();
-    auto choice = std::make_shared<Choice>(*this, std::vector<graph::Descriptor>{made}, pointers(op, roles));
+    result.finish();
+    auto choice = std::make_shared<Choice>(*this, std::vector<graph::Descriptor>{result}, pointers(op, roles));
     auto product = matmul(op);
     int engines = choice->size();
     auto candidate = [=](int i) { return i < engines ? choice->call(i) : product->call(i - engines); };
-    int best = search_.fastest(words(op, exact_), engines + (product ? product->size() : 0), candidate);
+    int best = search_.fastest(convolution_key(op, exact_), engines + (product ? product->size() : 0), candidate);
     if (best < engines) choice->keep(best);
     else workspace = std::max(workspace, product->workspace(best - engines));
     return [=] { return candidate(best); };

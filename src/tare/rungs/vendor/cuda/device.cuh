@@ -50,12 +50,12 @@ struct Device {
   }
 
   char* allocate(int64_t bytes) {
-    void* made = nullptr;
-    check(cudaMalloc(&made, bytes), "cudaMalloc");
-    check(cudaMemsetAsync(made, 0, bytes, stream), "cudaMemsetAsync");
+    void* result = nullptr;
+    check(cudaMalloc(&result, bytes), "cudaMalloc");
+    check(cudaMemsetAsync(result, 0, bytes, stream), "cudaMemsetAsync");
     allocated += bytes;
     peak = std::max(peak, allocated);
-    return static_cast<char*>(made);
+    return static_cast<char*>(result);
   }
 
   // In the order of the stream, like everything here: a plain cudaMemcpy or cudaMemset returns while it is still under way,
@@ -90,7 +90,7 @@ struct Device {
   }
 
   // Which of several ways to do the same is taken: the first, unless somebody times them.
-  std::function<int(const std::string& question, int count, const std::function<Call(int)>& candidate)> choose =
+  std::function<int(const std::string& key, int count, const std::function<Call(int)>& candidate)> choose =
       [](const std::string&, int, const std::function<Call(int)>&) { return 0; };
 
   cudaStream_t stream = nullptr;
@@ -103,27 +103,27 @@ struct Device {
 };
 
 template <class T>
-__device__ inline float number(T value) {
+__device__ inline float to_float(T value) {
   return static_cast<float>(value);
 }
 template <>
-__device__ inline float number(__nv_bfloat16 value) {
+__device__ inline float to_float(__nv_bfloat16 value) {
   return __bfloat162float(value);
 }
 template <>
-__device__ inline float number(__half value) {
+__device__ inline float to_float(__half value) {
   return __half2float(value);
 }
 template <class T>
-__device__ inline T rounded(float value) {
+__device__ inline T from_float(float value) {
   return static_cast<T>(value);
 }
 template <>
-__device__ inline __nv_bfloat16 rounded(float value) {
+__device__ inline __nv_bfloat16 from_float(float value) {
   return __float2bfloat16(value);
 }
 template <>
-__device__ inline __half rounded(float value) {
+__device__ inline __half from_float(float value) {
   return __float2half(value);
 }
 
@@ -155,26 +155,26 @@ struct alignas(sizeof(T) * N) Pack<T, N, true> {
 };
 
 template <class T, int N>
-__device__ inline Pack<T, N> fetch(const T* from) {
+__device__ inline Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 
 template <class T, int N>
-__device__ inline void spread(float (&to)[N], const Pack<T, N>& pack) {
+__device__ inline void unpack(float (&to)[N], const Pack<T, N>& pack) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = number(pack.get(i));
+  for (int i = 0; i < N; ++i) to[i] = to_float(pack.get(i));
 }
 
 template <class T, int N>
 __device__ inline void load(float (&to)[N], const T* from) {
-  spread<T, N>(to, fetch<T, N>(from));
+  unpack<T, N>(to, load_pack<T, N>(from));
 }
 
 template <class T, int N>
 __device__ inline void store(T* to, const float (&from)[N]) {
   Pack<T, N> pack;
 #pragma unroll
-  for (int i = 0; i < N; ++i) pack.set(i, rounded<T>(from[i]));
+  for (int i = 0; i < N; ++i) pack.set(i, from_float<T>(from[i]));
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 

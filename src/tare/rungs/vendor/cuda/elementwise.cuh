@@ -19,7 +19,7 @@ Call for_each(Device& device, int64_t count, Body body) {
 
 // Calls `make` with as many neighbours a thread as fit 16 bytes, where all these numbers are multiples of that.
 template <class T, class Make>
-Call in_packs(std::initializer_list<int64_t> numbers, Make make) {
+Call vectorize(std::initializer_list<int64_t> numbers, Make make) {
   constexpr int wide = 16 / sizeof(T);
   for (int64_t n : numbers)
     if (n % wide) return make(std::integral_constant<int, 1>());
@@ -30,7 +30,7 @@ template <class T>
 Call cast(Device& device, const Op& op) {
   const float* x = op["x"].as<float>();
   T* y = op["y"].as<T>();
-  return for_each(device, op["x"].size, [=] __device__(int64_t i) { y[i] = rounded<T>(x[i]); });
+  return for_each(device, op["x"].size, [=] __device__(int64_t i) { y[i] = from_float<T>(x[i]); });
 }
 
 // By what came before the activation, or by its result.
@@ -45,7 +45,7 @@ struct ActivationBackward {
     load<T, N>(g, dy + i * N);
     load<T, N>(values, (x ? x : y) + i * N);
 #pragma unroll
-    for (int k = 0; k < N; ++k) g[k] = through(g[k], x ? activation.slope_at(values[k]) : activation.slope_of(values[k]));
+    for (int k = 0; k < N; ++k) g[k] = apply_derivative(g[k], x ? activation.derivative_at_input(values[k]) : activation.derivative_at_output(values[k]));
     store<T, N>(dx + i * N, g);
   }
 };
@@ -53,8 +53,8 @@ struct ActivationBackward {
 template <class T>
 Call activation_backward(Device& device, const Op& op) {
   int64_t size = op["dx"].size;
-  return in_packs<T>({size}, [&](auto width) {
-    return activated(op, [&](auto activation) {
+  return vectorize<T>({size}, [&](auto width) {
+    return with_activation(op, [&](auto activation) {
       constexpr int N = decltype(width)::value;
       ActivationBackward<T, N, decltype(activation)> body{find<T>(op, "x"), find<T>(op, "y"), op["dy"].as<T>(), op["dx"].as<T>(), activation};
       return for_each(device, size / N, body);
@@ -81,7 +81,7 @@ struct Multiply {
 template <class T>
 Call multiply(Device& device, const Op& op) {
   int64_t size = op["y"].size;
-  return in_packs<T>({size}, [&](auto width) {
+  return vectorize<T>({size}, [&](auto width) {
     constexpr int N = width();
     return for_each(device, size / N, Multiply<T, N>{op["x"].as<T>(), op["z"].as<T>(), op["y"].as<T>()});
   });
@@ -110,7 +110,7 @@ struct Sgd {
     for (int k = 0; k < pack; ++k) {
       v[k] = keep * v[k] + g[k];
       w[k] -= rate * v[k];
-      if (stored_rounded) w[k] = number(rounded<T>(w[k]));
+      if (stored_rounded) w[k] = to_float(from_float<T>(w[k]));
     }
     store<float, pack>(velocity + i, v);
     store<float, pack>(master + i, w);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "normalization.cuh"
-#include "products.cuh"
+#include "matmul.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {
@@ -13,10 +13,10 @@ class Linears {
 
   template <class T>
   Binding bind(const Op& op) {
-    Binding made = product(op);
-    if (op.kind != "linear" || op.activation().empty() || op.activation() == "relu") return made;
+    Binding result = product(op);
+    if (op.kind != "linear" || op.activation().empty() || op.activation() == "relu") return result;
     Call after = epilogue<T>(device_, op, op["y"].as<T>(), false);
-    return [=]() -> Call { return [call = made(), after] { call(), after(); }; };
+    return [=]() -> Call { return [call = result(), after] { call(), after(); }; };
   }
 
   int64_t workspace = 0;
@@ -24,13 +24,13 @@ class Linears {
  private:
   Binding product(const Op& op) {
     MatmulPlan plan = *product_of(op);
-    auto made = std::make_shared<Matmul>(device_, plan, tf32_);
+    auto result = std::make_shared<Matmul>(device_, plan, tf32_);
     std::string ending = op.kind == "linear" ? op.activation() : "";
-    std::string question = op.kind + (tf32_ ? ":tf32" : "") + ending + (plan.bias ? ":b" : "") + ":" + plan.a.dtype + plan.d.dtype;
-    for (int64_t n : {plan.shape.m, plan.shape.n, plan.shape.k}) question += "," + std::to_string(n);
-    int best = search_.fastest(question, made->size(), [=](int i) { return made->call(i); });
-    workspace = std::max(workspace, made->workspace(best));
-    return [=] { return made->call(best); };
+    std::string key = op.kind + (tf32_ ? ":tf32" : "") + ending + (plan.bias ? ":b" : "") + ":" + plan.a.dtype + plan.d.dtype;
+    for (int64_t n : {plan.shape.m, plan.shape.n, plan.shape.k}) key += "," + std::to_string(n);
+    int best = search_.fastest(key, result->size(), [=](int i) { return result->call(i); });
+    workspace = std::max(workspace, result->workspace(best));
+    return [=] { return result->call(best); };
   }
 
   Device& device_;

@@ -18,13 +18,13 @@ __device__ inline float block_sum(float value) {
 }
 
 __device__ inline float block_max(float value) {
-  __shared__ float most[32];
+  __shared__ float max_value[32];
   for (int off = 16; off; off /= 2) value = fmaxf(value, __shfl_xor_sync(~0u, value, off));
   __syncthreads();
-  if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = value;
+  if (threadIdx.x % 32 == 0) max_value[threadIdx.x / 32] = value;
   __syncthreads();
-  float result = most[0];
-  for (unsigned i = 1; i < blockDim.x / 32; ++i) result = fmaxf(result, most[i]);
+  float result = max_value[0];
+  for (unsigned i = 1; i < blockDim.x / 32; ++i) result = fmaxf(result, max_value[i]);
   return result;
 }
 
@@ -32,17 +32,17 @@ __device__ inline float block_max(float value) {
 template <class T>
 __global__ void softmax_rows(const T* x, T* y, T* dx, float* losses, const int64_t* target, int64_t size) {
   const T* row = x + blockIdx.x * size;
-  float most = -INFINITY, sum = 0;
-  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) most = fmaxf(most, number(row[i]));
-  most = block_max(most);
-  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) sum += expf(number(row[i]) - most);
-  float log = most + logf(block_sum(sum));
+  float max_value = -INFINITY, sum = 0;
+  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) max_value = fmaxf(max_value, to_float(row[i]));
+  max_value = block_max(max_value);
+  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) sum += expf(to_float(row[i]) - max_value);
+  float log = max_value + logf(block_sum(sum));
   for (int64_t i = threadIdx.x; i < size; i += blockDim.x) {
-    float value = number(row[i]) - log;
-    if (y) y[blockIdx.x * size + i] = rounded<T>(value);
-    if (dx) dx[blockIdx.x * size + i] = rounded<T>((expf(value) - (i == target[blockIdx.x])) / gridDim.x);
+    float value = to_float(row[i]) - log;
+    if (y) y[blockIdx.x * size + i] = from_float<T>(value);
+    if (dx) dx[blockIdx.x * size + i] = from_float<T>((expf(value) - (i == target[blockIdx.x])) / gridDim.x);
   }
-  if (dx && threadIdx.x == 0) losses[blockIdx.x] = log - number(row[target[blockIdx.x]]);
+  if (dx && threadIdx.x == 0) losses[blockIdx.x] = log - to_float(row[target[blockIdx.x]]);
 }
 
 static __global__ void sum_up(const float* parts, int64_t count, float scale, float* result) {
@@ -78,9 +78,9 @@ template <class T, class Target>
 __global__ void square_parts(const T* x, const Target* target, T* dx, float* parts, int64_t size) {
   float sum = 0;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
-    float off = number(x[i]) - number(target[i]);
+    float off = to_float(x[i]) - to_float(target[i]);
     sum += off * off;
-    dx[i] = rounded<T>(2 * off / size);
+    dx[i] = from_float<T>(2 * off / size);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;

@@ -4,7 +4,7 @@
 #include "convolution.cuh"
 #include "kernels.cuh"
 #include "linear.cuh"
-#include "recurrent.cuh"
+#include "lstm.cuh"
 
 TARE_KERNELS(extern, float)
 TARE_KERNELS(extern, __nv_bfloat16)
@@ -18,16 +18,16 @@ class Cuda : public Backend {
       : device_(index, cache), search_(device_), exact_(precision == "fp32"), tf32_(precision == "tf32"), captured_(captured) {
     check(cudaEventCreate(&start_), "cudaEventCreate");
     check(cudaEventCreate(&end_), "cudaEventCreate");
-    device_.choose = [this](const auto& question, int count, const auto& candidate) { return search_.fastest(question, count, candidate); };
+    device_.choose = [this](const auto& key, int count, const auto& candidate) { return search_.fastest(key, count, candidate); };
   }
 
   char* allocate(int64_t bytes) override { return device_.allocate(bytes); }
 
   char* allocate_host(int64_t bytes, bool pinned) override {
-    void* made = nullptr;
-    if (pinned) check(cudaMallocHost(&made, bytes), "cudaMallocHost");
-    else made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return static_cast<char*>(made);
+    void* result = nullptr;
+    if (pinned) check(cudaMallocHost(&result, bytes), "cudaMallocHost");
+    else result = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return static_cast<char*>(result);
   }
 
   void upload(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyHostToDevice); }
@@ -37,10 +37,10 @@ class Cuda : public Backend {
     return [=, stream = device_.stream] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync"); };
   }
 
-  std::vector<Call> compile(const Step& step, std::vector<std::string>& names) override {
-    if (step.dtype == "f32") return compile_as<float>(step, names);
-    if (step.dtype == "bf16") return compile_as<__nv_bfloat16>(step, names);
-    return compile_as<__half>(step, names);
+  std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) override {
+    if (plan.dtype == "f32") return compile_as<float>(plan, names);
+    if (plan.dtype == "bf16") return compile_as<__nv_bfloat16>(plan, names);
+    return compile_as<__half>(plan, names);
   }
 
   Call finish(std::vector<Call> calls) override {
@@ -72,19 +72,19 @@ class Cuda : public Backend {
 
  private:
   template <class T>
-  std::vector<Call> compile_as(const Step& step, std::vector<std::string>& names) {
+  std::vector<Call> compile_as(const ExecutionPlan& plan, std::vector<std::string>& names) {
     convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
     linears_ = std::make_unique<Linears>(device_, search_, tf32_);
     std::vector<Binding> bindings;
     auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
-    for (const auto& op : step.ops) {
+    for (const auto& op : plan.ops) {
       size_t before = bindings.size();
       if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
       else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
       else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
       else if (op.kind.rfind("linear", 0) == 0) bindings.push_back(linears_->bind<T>(op));
       else
-        for (auto& call : plain<T>(step, op)) now(std::move(call));
+        for (auto& call : plain<T>(plan, op)) now(std::move(call));
       names.resize(names.size() + bindings.size() - before, describe(op));
     }
     device_.settle(std::max(convolutions_->workspace, linears_->workspace));
@@ -95,20 +95,20 @@ class Cuda : public Backend {
   }
 
   template <class T>
-  std::vector<Call> plain(const Step& step, const Op& op) {
-    if (op.kind == "lstm") return {lstm(step, op).forward()};
+  std::vector<Call> plain(const ExecutionPlan& plan, const Op& op) {
+    if (op.kind == "lstm") return {lstm(plan, op).forward()};
     if (op.kind == "lstm_backward") return {lstms_.at(op.integer("slot"))->backward()};
-    std::vector<Call> calls = own_calls<T>(device_, partials_, op);
+    std::vector<Call> calls = kernel_calls<T>(device_, partials_, op);
     if (calls.empty()) throw Failure("unsupported", "on a GPU the vendor rung has no " + op.kind);
     return calls;
   }
 
-  Lstm& lstm(const Step& step, const Op& op) {
+  Lstm& lstm(const ExecutionPlan& plan, const Op& op) {
     const Op* backward = nullptr;
-    for (const auto& other : step.ops)
+    for (const auto& other : plan.ops)
       if (other.kind == "lstm_backward" && other.integer("slot") == op.integer("slot")) backward = &other;
-    auto& made = lstms_[op.integer("slot")] = std::make_unique<Lstm>(device_, search_, op, backward, tf32_);
-    return *made;
+    auto& result = lstms_[op.integer("slot")] = std::make_unique<Lstm>(device_, search_, op, backward, tf32_);
+    return *result;
   }
 
   Device device_;

@@ -1,6 +1,8 @@
 // One product by cuBLASLt, with what follows it in its epilogue. Its algorithms are candidates for a search.
 #pragma once
 
+#include <optional>
+
 #include "device.cuh"
 
 namespace tare::vendor {
@@ -37,12 +39,12 @@ class Matmul {
     find_algorithms();
   }
 
-  int size() const { return static_cast<int>(found_.size()); }
-  int64_t workspace(int i) const { return static_cast<int64_t>(found_.at(i).workspaceSize); }
+  int size() const { return static_cast<int>(algorithms_.size()); }
+  int64_t workspace(int i) const { return static_cast<int64_t>(algorithms_.at(i).workspaceSize); }
 
   // Where the operands lie by now.
   Call call(int i) const {
-    const auto result = found_.at(i);
+    const auto result = algorithms_.at(i);
     char* room = device_.workspace(workspace(i));
     const void* plus = plan_.sum ? plan_.sum->data : plan_.d.data;
     return [=, parts = parts_, a = plan_.a.data, b = plan_.b.data, d = plan_.d.data, sums = plan_.sum != nullptr, handle = device_.cublas, stream = device_.stream] {
@@ -53,8 +55,8 @@ class Matmul {
   }
 
  private:
-  static constexpr int most_algorithms = 8;
-  static constexpr int64_t most_workspace = 32ll << 20;
+  static constexpr int max_algorithms = 8;
+  static constexpr int64_t max_workspace = 32ll << 20;
 
   struct Parts {
     cublasLtMatmulDesc_t kind = nullptr;
@@ -86,29 +88,61 @@ class Matmul {
   }
 
   static cublasLtMatrixLayout_t layout(const Value& value, int64_t rows, int64_t columns, int64_t pitch) {
-    cublasLtMatrixLayout_t made = nullptr;
-    check(cublasLtMatrixLayoutCreate(&made, type_of(value.dtype), rows, columns, pitch), "cublasLtMatrixLayoutCreate");
-    return made;
+    cublasLtMatrixLayout_t result = nullptr;
+    check(cublasLtMatrixLayoutCreate(&result, type_of(value.dtype), rows, columns, pitch), "cublasLtMatrixLayoutCreate");
+    return result;
   }
 
   void find_algorithms() {
     cublasLtMatmulPreference_t preference = nullptr;
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-    uint64_t most = most_workspace;
-    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most), "the workspace of products");
-    found_.resize(most_algorithms);
+    uint64_t max_bytes = max_workspace;
+    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &max_bytes, sizeof max_bytes), "the workspace of products");
+    algorithms_.resize(max_algorithms);
     int count = 0;
-    auto status = cublasLtMatmulAlgoGetHeuristic(device_.cublas, parts_->kind, parts_->a, parts_->b, parts_->d, parts_->d, preference, most_algorithms,
-                                                 found_.data(), &count);
+    auto status = cublasLtMatmulAlgoGetHeuristic(device_.cublas, parts_->kind, parts_->a, parts_->b, parts_->d, parts_->d, preference, max_algorithms,
+                                                 algorithms_.data(), &count);
     cublasLtMatmulPreferenceDestroy(preference);
     check(status, "cublasLtMatmulAlgoGetHeuristic");
-    found_.resize(count);
+    algorithms_.resize(count);
   }
 
   Device& device_;
   MatmulPlan plan_;
   std::shared_ptr<Parts> parts_;
-  std::vector<cublasLtMatmulHeuristicResult_t> found_;
+  std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;
 };
+
+// Whether the window is one pixel and goes over all of them, and the images lie pixel after pixel.
+inline bool takes_pixels(const Op& op, const Value& filter, std::initializer_list<const Value*> images) {
+  if (filter.shape[2] != 1 || filter.shape[3] != 1 || op.integer("groups") != 1) return false;
+  for (int64_t n : op.integers("stride"))
+    if (n != 1) return false;
+  for (int64_t n : op.integers("padding"))
+    if (n != 0) return false;
+  for (const Value* image : images) {
+    if (!image) continue;
+    const auto &shape = image->shape, &strides = image->strides;
+    if (!image->channels_last() || strides[1] != 1 || strides[3] != shape[1] || strides[2] != shape[3] * strides[3] || strides[0] != shape[2] * strides[2])
+      return false;
+  }
+  return true;
+}
+
+// The product that an operator is, if it is one. A row is a sample of a linear layer or a pixel: y (rows x out) = x (rows x
+// in) times w (out x in) transposed. cuBLAS sees columns first, so everything is transposed.
+inline std::optional<MatmulPlan> product_of(const Op& op) {
+  bool convolves = op.kind.rfind("conv", 0) == 0;
+  bool by_input = op.kind == "linear_input_gradient" || op.kind == "conv_input_gradient";
+  bool by_weight = op.kind == "linear_weight_gradient" || op.kind == "conv_weight_gradient";
+  if (op.kind != "linear" && op.kind != "conv" && !by_input && !by_weight) return std::nullopt;
+  const Value& w = op[by_weight ? "dw" : "w"];
+  const Value& x = op[by_input ? "dx" : "x"];
+  if (convolves && !takes_pixels(op, w, {&x, op.find("y"), op.find("dy"), op.find("z")})) return std::nullopt;
+  int64_t out = w.shape[0], in = w.shape[1], rows = x.size / in;
+  if (by_input) return MatmulPlan{{in, rows, out, CUBLAS_OP_N, CUBLAS_OP_N, in, out, in}, w, op["dy"], x};
+  if (by_weight) return MatmulPlan{{in, out, rows, CUBLAS_OP_N, CUBLAS_OP_T, in, out, in}, x, op["dy"], w};
+  return MatmulPlan{{out, rows, in, CUBLAS_OP_T, CUBLAS_OP_N, in, in, out}, w, x, op["y"], op.find("b"), op.find("z"), op.activation() == "relu"};
+}
 
 }  // namespace tare::vendor

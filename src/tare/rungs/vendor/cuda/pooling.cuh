@@ -1,7 +1,7 @@
 // Pooling: a thread stays with its channels and walks over the pixels of the result.
 #pragma once
 
-#include "pictures.cuh"
+#include "per_image.cuh"
 
 namespace tare::vendor {
 
@@ -33,26 +33,26 @@ struct Window {
   }
 
   // Neighbouring channels are neighbours in memory only where they are so on both sides (one pixel always is).
-  Walk both() const {
-    Walk made = pooled;
-    made.last = pooled.last && image.last;
-    return made;
+  ChannelLayout both() const {
+    ChannelLayout result = pooled;
+    result.last = pooled.last && image.last;
+    return result;
   }
 
-  Walk image, pooled;
+  ChannelLayout image, pooled;
   bool adaptive;
   int kernel[2], stride[2], padding[2], size[2], count[2];
 };
 
-// `body(picture, row, column, channel)` for every pixel of a walk.
+// `body(image, row, column, channel)` for every pixel of a layout.
 template <int N, class Body>
-__global__ void __launch_bounds__(256) pixels(Walk walk, int rows, int columns, Body body) {
-  int c = channel_of<N>(walk);
-  if (c >= walk.channels) return;
-  unsigned lanes = gridDim.y * blockDim.y, count = static_cast<unsigned>(walk.count());
+__global__ void __launch_bounds__(256) pixels(ChannelLayout layout, int rows, int columns, Body body) {
+  int c = channel_of<N>(layout);
+  if (c >= layout.channels) return;
+  unsigned lanes = gridDim.y * blockDim.y, count = static_cast<unsigned>(layout.count());
   for (unsigned m = blockIdx.y * blockDim.y + threadIdx.y; m < count; m += lanes) {
     unsigned line = m / columns;
-    body(static_cast<int>(line / rows), static_cast<int>(line % rows), static_cast<int>(m % columns), c, walk.at(m, c));
+    body(static_cast<int>(line / rows), static_cast<int>(line % rows), static_cast<int>(m % columns), c, layout.at(m, c));
   }
 }
 
@@ -65,7 +65,7 @@ struct Pool {
   T* y;
   uint8_t* index;
 
-  __device__ void operator()(int picture, int p, int q, int c, int64_t to) const {
+  __device__ void operator()(int image, int p, int q, int c, int64_t to) const {
     float result[N];
     uint8_t place[N];
     // Clipped to the image beforehand: without branches inside, several loads are under way at once.
@@ -79,7 +79,7 @@ struct Pool {
       for (int s = s_begin; s < s_end; ++s) {
         int row = top + r, column = left + s;
         float values[N];
-        load<T, N>(values, x + window.image.at((static_cast<int64_t>(picture) * window.size[0] + row) * window.size[1] + column, c));
+        load<T, N>(values, x + window.image.at((static_cast<int64_t>(image) * window.size[0] + row) * window.size[1] + column, c));
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           if (!maximum) result[i] += values[i];
@@ -107,11 +107,11 @@ struct PoolBackward {
   const uint8_t* index;
   T* dx;
 
-  __device__ void operator()(int picture, int row, int column, int c, int64_t to) const {
+  __device__ void operator()(int image, int row, int column, int c, int64_t to) const {
     float sum[N] = {};
     for (int p = window.first(0, row); p <= window.last(0, row); ++p)
       for (int q = window.first(1, column); q <= window.last(1, column); ++q) {
-        int64_t from = window.pooled.at((static_cast<int64_t>(picture) * window.count[0] + p) * window.count[1] + q, c);
+        int64_t from = window.pooled.at((static_cast<int64_t>(image) * window.count[0] + p) * window.count[1] + q, c);
         int tap = (row + window.padding[0] - p * window.stride[0]) * window.kernel[1] + column + window.padding[1] - q * window.stride[1];
         float values[N];
         load<T, N>(values, dy + from);
@@ -128,10 +128,10 @@ struct PoolBackward {
 
 template <int N, class Body>
 Call over_pixels(Device& device, const Op& op, const Value& value, Body body) {
-  Walk walk(value);
+  ChannelLayout layout(value);
   int rows = static_cast<int>(value.shape[2]), columns = static_cast<int>(value.shape[3]);
-  return best_launch(device, op, "pixels", launches_of(walk, N, 8 * device.processors, 1), [&](const Launch& launch) -> Call {
-    return [=, stream = device.stream] { start(pixels<N, Body>, launch.grid, launch.block, stream, walk, rows, columns, body); };
+  return best_launch(device, op, "pixels", candidate_launches(layout, N, 8 * device.processors, 1), [&](const Launch& launch) -> Call {
+    return [=, stream = device.stream] { start(pixels<N, Body>, launch.grid, launch.block, stream, layout, rows, columns, body); };
   });
 }
 
@@ -139,9 +139,9 @@ template <class T, bool maximum>
 Call pool(Device& device, const Op& op) {
   if (!maximum && op["y"].shape[2] * op["y"].shape[3] == 1 && op.integers("padding") == std::vector<int64_t>{0, 0} &&
       op.integers("kernel") == std::vector<int64_t>{op["x"].shape[2], op["x"].shape[3]})
-    return average_picture<T>(device, op);
+    return average_image<T>(device, op);
   Window window(op, op["x"], op["y"]);
-  return packed<T>(window.both(), [&](auto width) {
+  return vectorize_channels<T>(window.both(), [&](auto width) {
     constexpr int N = width();
     return over_pixels<N>(device, op, op["y"], Pool<T, N, maximum>{window, op["x"].as<T>(), op["y"].as<T>(), find<uint8_t>(op, "index")});
   });
@@ -150,7 +150,7 @@ Call pool(Device& device, const Op& op) {
 template <class T, bool maximum>
 Call pool_backward(Device& device, const Op& op) {
   Window window(op, op["dx"], op["dy"]);
-  return packed<T>(window.both(), [&](auto width) {
+  return vectorize_channels<T>(window.both(), [&](auto width) {
     constexpr int N = width();
     return over_pixels<N>(device, op, op["dx"], PoolBackward<T, N, maximum>{window, op["dy"].as<T>(), find<uint8_t>(op, "index"), op["dx"].as<T>()});
   });

@@ -10,18 +10,18 @@ constexpr int block_warps = block_threads / 32;
 
 // What a block needs to add up S sums of each of N channels a thread.
 template <int S, int N>
-struct Folding {
-  static constexpr int most = S * N * 32;
-  float warps[block_warps][most];
+struct ReductionBuffer {
+  static constexpr int max_sums = S * N * 32;
+  float warps[block_warps][max_sums];
   // Sum s of channel i of the pack at threadIdx.x, at (s * N + i) * blockDim.x + threadIdx.x.
-  float totals[most];
+  float totals[max_sums];
 };
 
 __device__ inline int thread_number() { return static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); }
 
 // All threads of the block have the totals of its rows afterwards.
 template <int S, int N>
-__device__ inline void fold(float (&own)[S][N], Folding<S, N>& shared) {
+__device__ inline void reduce_block(float (&own)[S][N], ReductionBuffer<S, N>& shared) {
   int thread = thread_number(), across = static_cast<int>(blockDim.x);
   for (int off = across; off < 32; off *= 2)
 #pragma unroll
@@ -45,7 +45,7 @@ __device__ inline void fold(float (&own)[S][N], Folding<S, N>& shared) {
 
 // Leaves this block's totals for the column, and tells whether it is the last one to do so.
 template <int S, int N>
-__device__ inline bool leave(const Folding<S, N>& shared, int width, float* partial, unsigned* done) {
+__device__ inline bool store_partials(const ReductionBuffer<S, N>& shared, int width, float* partial, unsigned* done) {
   __shared__ bool finishing;
   float* mine = partial + (static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y) * width;
   for (int o = thread_number(); o < width; o += block_threads) mine[o] = shared.totals[o];
@@ -62,7 +62,7 @@ __device__ inline bool leave(const Folding<S, N>& shared, int width, float* part
 
 // The totals of all blocks of a column. Many loads are under way at once: one block has them all to itself.
 template <int S, int N>
-__device__ inline void gather(Folding<S, N>& shared, int width, const float* partial) {
+__device__ inline void sum_partials(ReductionBuffer<S, N>& shared, int width, const float* partial) {
   const float* column = partial + static_cast<int64_t>(blockIdx.x) * gridDim.y * width;
   float* apart = shared.warps[0];
   int lanes = min(width, block_threads), groups = min(block_threads / lanes, 32), group = thread_number() / lanes;
@@ -82,27 +82,27 @@ __device__ inline void gather(Folding<S, N>& shared, int width, const float* par
   __syncthreads();
 }
 
-// Two sums a channel: `body(index, kept, first, second)` adds to them, `body.end(c, first, second)` takes them. It goes from
+// Two sums a channel: `body(index, loaded, first, second)` adds to them, `body.end(c, first, second)` takes them. It goes from
 // the end to the beginning: the call before has left its last rows in the cache, and the visit behind starts with those that
 // this one has read last.
 template <int N, class Body>
-__global__ void __launch_bounds__(block_threads, Body::blocks) reduce(Walk walk, Body body, float* partial, unsigned* done) {
-  __shared__ Folding<2, N> shared;
-  int c = channel_of<N>(walk);
+__global__ void __launch_bounds__(block_threads, Body::blocks) reduce(ChannelLayout layout, Body body, float* partial, unsigned* done) {
+  __shared__ ReductionBuffer<2, N> shared;
+  int c = channel_of<N>(layout);
   float own[2][N] = {};
-  if (c < walk.channels)
+  if (c < layout.channels)
     stream_rows(
-        body, c, walk.count(), [&](int64_t m) { return walk.at(walk.count() - 1 - m, c); },
-        [&](int64_t at, const typename Body::Kept& kept) { body(at, kept, own[0], own[1]); });
-  fold(own, shared);
+        body, c, layout.count(), [&](int64_t m) { return layout.at(layout.count() - 1 - m, c); },
+        [&](int64_t at, const typename Body::Loaded& loaded) { body(at, loaded, own[0], own[1]); });
+  reduce_block(own, shared);
   int across = static_cast<int>(blockDim.x), width = 2 * N * across;
   if (gridDim.y > 1) {
-    if (!leave(shared, width, partial, done)) return;
-    gather(shared, width, partial);
+    if (!store_partials(shared, width, partial, done)) return;
+    sum_partials(shared, width, partial);
   }
   for (int t = thread_number(); t < N * across; t += block_threads) {
     int i = t % N, pack = t / N, channel = (static_cast<int>(blockIdx.x) * across + pack) * N + i;
-    if (channel < walk.channels) body.end(channel, shared.totals[i * across + pack], shared.totals[(N + i) * across + pack]);
+    if (channel < layout.channels) body.end(channel, shared.totals[i * across + pack], shared.totals[(N + i) * across + pack]);
   }
 }
 
@@ -111,7 +111,7 @@ class Partials {
  public:
   void reserve(Device& device, const Launch& launch, int width) {
     grow(device, sums_, static_cast<int64_t>(launch.grid.x) * launch.grid.y * width * 4);
-    // The kernels leave their counters at zero, as they find them.
+    // The kernels store_partials their counters at zero, as they find them.
     grow(device, done_, static_cast<int64_t>(launch.grid.x) * 4);
   }
   float* sums() const { return reinterpret_cast<float*>(sums_.data); }
@@ -131,12 +131,12 @@ class Partials {
 };
 
 template <int N, class Body>
-Call reducing(Device& device, Partials& partials, const Op& op, const Walk& walk, Body body) {
-  std::vector<Launch> launches = launches_of(walk, N, Body::blocks * device.processors, Body::ahead);
+Call make_reduction(Device& device, Partials& partials, const Op& op, const ChannelLayout& layout, Body body) {
+  std::vector<Launch> launches = candidate_launches(layout, N, Body::blocks * device.processors, Body::ahead);
   for (const auto& launch : launches) partials.reserve(device, launch, static_cast<int>(2 * N * launch.block.x));
   return best_launch(device, op, "sums", launches, [&](const Launch& launch) -> Call {
     return [=, &partials, stream = device.stream] {
-      start(reduce<N, Body>, launch.grid, launch.block, stream, walk, body, partials.sums(), partials.done());
+      start(reduce<N, Body>, launch.grid, launch.block, stream, layout, body, partials.sums(), partials.done());
     };
   });
 }

@@ -20,13 +20,13 @@ class Search {
     // An answer is a candidate's number: where the candidates change, so does the name.
     path_ = device.cache_folder + "/vendor2-" + std::to_string(std::hash<std::string>()(device.name)) + ".txt";
     std::ifstream file(path_);
-    std::string question;
-    for (int answer; file >> question >> answer;) known_[question] = answer;
+    std::string key;
+    for (int answer; file >> key >> answer;) known_[key] = answer;
   }
 
   // The number of the fastest candidate. A candidate that cannot run returns an empty call or throws.
-  int fastest(const std::string& question, int count, const std::function<Call(int)>& candidate) {
-    if (auto found = known_.find(question); found != known_.end() && found->second < count) return found->second;
+  int fastest(const std::string& key, int count, const std::function<Call(int)>& candidate) {
+    if (auto entry = known_.find(key); entry != known_.end() && entry->second < count) return entry->second;
     int best = -1;
     float least = std::numeric_limits<float>::infinity();
     for (int i = 0; i < count; ++i) {
@@ -40,8 +40,8 @@ class Search {
         (void)cudaGetLastError();
       }
     }
-    if (best < 0) throw Failure("unsupported", "no algorithm runs " + question);
-    known_[question] = best;
+    if (best < 0) throw Failure("unsupported", "no algorithm runs " + key);
+    known_[key] = best;
     ++searched;
     return best;
   }
@@ -52,7 +52,7 @@ class Search {
     std::string aside = path_ + "." + std::to_string(::getpid());
     {
       std::ofstream file(aside);
-      for (const auto& [question, answer] : known_) file << question << ' ' << answer << '\n';
+      for (const auto& [key, answer] : known_) file << key << ' ' << answer << '\n';
     }
     std::filesystem::rename(aside, path_);
   }

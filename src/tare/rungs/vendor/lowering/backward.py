@@ -1,11 +1,20 @@
-"""What the rules of differentiation share: the gradients so far, in parts, and who wants them."""
+"""The backward pass: for every forward op, last first, the calls that compute the gradients of its inputs.
+
+cuDNN's training calls need these as explicit ops of the plan; torch's autograd graph cannot be exported with them
+whole."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tare.errors import Unsupported
-from tare.rungs.vendor.lowering.plan import Op, Step, Value
-from tare.rungs.vendor.lowering.pointwise import FROM_RESULT, SHAPING
+from tare.rungs.vendor.lowering.operators import ACTIVATION_ATTRIBUTES, DIFFERENTIABLE_FROM_RESULT
+from tare.rungs.vendor.lowering.plan import ExecutionPlan, Op, Value
+
+# The executables keep the position of a maximum in its window in one byte.
+MAX_WINDOW = 256
+# What a copied block says about each of its two sides.
+SIDE_FIELDS = ("pitch", "offset")
 
 Rule = Callable[["Backward", Op], None]
 RULES: dict[str, Rule] = {}
@@ -19,103 +28,279 @@ def differentiates(*kinds: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def add_backward(plan: ExecutionPlan) -> None:
+    """Appends the backward pass to a plan whose last op is the loss."""
+    backward = Backward(plan)
+    for op in reversed(list(plan.ops)):
+        if not any(backward.requires_gradient(value) for value in op.inputs.values()):
+            continue
+        if op.kind not in RULES:
+            raise Unsupported(f"the gradient of {op.kind}")
+        RULES[op.kind](backward, op)
+    for parameter in plan.parameters:
+        # Only layers write into a parameter's gradient: a gradient from any other op would be lost.
+        if parameter.trained and backward.summands(parameter.value):
+            raise Unsupported(f"a weight outside of a layer ({parameter.name})")
+
+
 class Backward:
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        self._parts: dict[int, list[Value]] = {}
-        self._weights = {id(p.value): p for p in step.parameters if p.trained}
+    """The gradients computed so far. The gradient of a value is a list of summands, one from each of its uses."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        self.plan = plan
+        self._summands: dict[int, list[Value]] = {}
+        self._parameters = {id(p.value): p for p in plan.parameters if p.trained}
         self._views: dict[int, list[Value]] = {}
-        for value in step.values():
+        for value in plan.values():
             if value.base is not None:
                 self._views.setdefault(id(value.base), []).append(value)
-        self._wanted = self._depends_on_weights()
+        self._dependent = set(self._parameters)
+        for op in plan.ops:
+            if any(id(v) in self._dependent or id(v.owner) in self._dependent for v in op.inputs.values()):
+                self._dependent |= {id(v) for v in op.outputs.values()}
 
-    def wants(self, value: Value) -> bool:
-        return id(value) in self._wanted
+    def requires_gradient(self, value: Value) -> bool:
+        """Whether a trained parameter was used to compute a value, or the value that it is a view of."""
+        return id(value) in self._dependent or id(value.owner) in self._dependent
 
-    def reaches(self, value: Value) -> bool:
-        """Whether a weight lies behind a value or behind what it is a view of."""
-        return self.wants(value) or self.wants(value.owner)
+    def is_parameter(self, value: Value) -> bool:
+        return id(value) in self._parameters
 
-    def parts(self, value: Value, most: int = 1) -> list[Value]:
-        """The gradient of a value as at most so many tensors whose sum it is; summed here where there are more."""
-        found = self._parts.get(id(value), [])
-        # Once: whoever asks again finds them among the parts.
+    def summands(self, value: Value, at_most: int = 1) -> list[Value]:
+        """The gradient of a value as at most this many summands; more are added up by calls of the plan."""
+        summands = self._summands.get(id(value), [])
+        # Popped, so that the views' gradients are added only once.
         for view in self._views.pop(id(value), []):
-            for part in self.parts(view):
-                found.append(Value("", value.shape, value.dtype, channels_last=value.channels_last, base=part))
-        while len(found) > most:
+            for gradient in self.summands(view):
+                summands.append(
+                    Value("", value.shape, value.dtype, channels_last=value.channels_last, base=gradient)
+                )
+        while len(summands) > at_most:
             total = Value("", value.shape, value.dtype, channels_last=value.channels_last)
-            self.step.emit("add", {"x": found.pop(0), "z": found.pop(0)}, {"y": total})
-            found.append(total)
-        self._parts[id(value)] = found
-        return found
+            self.plan.emit("add", {"x": summands.pop(0), "z": summands.pop(0)}, {"y": total})
+            summands.append(total)
+        self._summands[id(value)] = summands
+        return summands
 
-    def arriving(self, value: Value, most: int = 1) -> list[Value]:
-        """The parts of a gradient that there must be."""
-        found = self.parts(value, most)
-        if not found:
+    def gradients(self, value: Value, at_most: int = 1) -> list[Value]:
+        summands = self.summands(value, at_most)
+        if not summands:
             raise Unsupported("a result that the loss does not depend on")
-        return found
+        return summands
 
-    def whole(self, value: Value) -> Value:
-        return self.arriving(value)[0]
+    def gradient(self, value: Value) -> Value:
+        return self.gradients(value)[0]
 
-    def give(self, value: Value, part: Value) -> None:
-        self._parts.setdefault(id(value), []).append(part)
+    def add(self, value: Value, gradient: Value) -> None:
+        self._summands.setdefault(id(value), []).append(gradient)
 
-    def weight_gradient(self, value: Value, dtype: str = "") -> Value:
-        parameter = self._weights[id(value)]
+    def call(self, kind: str, inputs: dict[str, Value], x: Value, role: str = "dx", **attributes: Any) -> None:
+        """Emits a call whose result, named by `role`, is a new summand of the gradient of x."""
+        gradient = self.plan.make(x.shape, x.dtype)
+        self.plan.emit(kind, inputs, {role: gradient}, **attributes)
+        self.add(x, gradient)
+
+    def parameter_gradient(self, value: Value, dtype: str = "") -> Value:
+        parameter = self._parameters[id(value)]
         if parameter.gradient is not None:
             raise Unsupported(f"a weight that is used twice ({parameter.name})")
-        parameter.gradient = self.step.make(value.shape, dtype, f"gradient of {parameter.name}", "gradient")
+        parameter.gradient = self.plan.make(value.shape, dtype, f"gradient of {parameter.name}", "gradient")
         return parameter.gradient
 
+    def weight_gradient(self, weight: Value) -> Value:
+        """Where a layer writes the gradient of its weight, which may itself be computed in the step."""
+        if self.is_parameter(weight):
+            return self.parameter_gradient(weight)
+        gradient = self.plan.make(weight.shape)
+        self.add(weight, gradient)
+        return gradient
+
     def norm_gradient(self, value: Value) -> Value:
-        """Of a batch norm's weight. A frozen one has one too, since one call makes all: it goes nowhere."""
-        if self.reaches(value) and not self.is_weight(value):
+        """Of a batch norm's weight. One call computes both gradients, so a frozen weight has one as well."""
+        if self.requires_gradient(value) and not self.is_parameter(value):
             raise Unsupported("the gradient of a batch norm whose weights are computed")
-        return self.weight_gradient(value, "f32") if self.is_weight(value) else self.step.make(value.shape, "f32")
+        if self.is_parameter(value):
+            return self.parameter_gradient(value, "f32")
+        return self.plan.make(value.shape, "f32")
 
     def bias(self, op: Op, dy: Value) -> None:
-        """The gradient of an operator's bias, if it has one that is trained or computed from what is."""
         bias = op.inputs.get("b")
-        if bias is not None and self.reaches(bias):
-            self.step.emit("bias_gradient", {"dy": dy}, {"db": self.gradient_by(bias)})
-
-    def gradient_by(self, weight: Value) -> Value:
-        """Where a layer writes the gradient by its weight: the parameter's own place, or, of one that is computed,
-        a part of the gradient of what computes it."""
-        if self.is_weight(weight):
-            return self.weight_gradient(weight)
-        made = self.step.make(weight.shape)
-        self.give(weight, made)
-        return made
-
-    def is_weight(self, value: Value) -> bool:
-        """Whether it is one that is trained."""
-        return id(value) in self._weights
+        if bias is not None and self.requires_gradient(bias):
+            self.plan.emit("bias_gradient", {"dy": dy}, {"db": self.weight_gradient(bias)})
 
     def before_activation(self, op: Op) -> Value:
-        dy = self.whole(op.outputs["y"])
-        kept = shaping(op)
-        if not kept:
+        """The gradient of an op's result before its activation."""
+        dy = self.gradient(op.outputs["y"])
+        attributes = activation_attributes(op)
+        if not attributes:
             return dy
-        dx = self.step.make(dy.shape)
-        # Only an activation that stands alone has a slope that its result does not tell.
-        by_result = kept["activation"] in FROM_RESULT
-        known = {"y": op.outputs["y"]} if by_result else {"x": op.inputs["x"]}
-        self.step.emit("activation_backward", {**known, "dy": dy}, {"dx": dx}, **kept)
+        dx = self.plan.make(dy.shape)
+        # An activation that does not follow from its result was not fused, so its argument is the op's input.
+        from_result = attributes["activation"] in DIFFERENTIABLE_FROM_RESULT
+        known = {"y": op.outputs["y"]} if from_result else {"x": op.inputs["x"]}
+        self.plan.emit("activation_backward", {**known, "dy": dy}, {"dx": dx}, **attributes)
         return dx
 
-    def _depends_on_weights(self) -> set[int]:
-        wanted = set(self._weights)
-        for op in self.step.ops:
-            if any(id(v) in wanted or id(v.owner) in wanted for v in op.inputs.values()):
-                wanted |= {id(v) for v in op.outputs.values()}
-        return wanted
+
+def activation_attributes(op: Op) -> dict[str, Any]:
+    return {name: value for name, value in op.attributes.items() if name in ACTIVATION_ATTRIBUTES}
 
 
-def shaping(op: Op) -> dict[str, Any]:
-    """The attributes of an operator's activation, if it ends in one."""
-    return {k: v for k, v in op.attributes.items() if k in SHAPING}
+@differentiates("conv", "linear")
+def layer(backward: Backward, op: Op) -> None:
+    plan, x, w = backward.plan, op.inputs["x"], op.inputs["w"]
+    dy = backward.before_activation(op)
+    geometry = {name: value for name, value in op.attributes.items() if name not in ACTIVATION_ATTRIBUTES}
+    backward.bias(op, dy)
+    if backward.requires_gradient(w):
+        dw = backward.weight_gradient(w)
+        plan.emit(f"{op.kind}_weight_gradient", {"x": x, "dy": dy}, {"dw": dw}, **geometry)
+    if backward.requires_gradient(x):
+        backward.call(f"{op.kind}_input_gradient", {"w": w, "dy": dy}, x, **geometry)
+
+
+@differentiates("conv_input_gradient")
+def transposed_convolution(backward: Backward, op: Op) -> None:
+    """The roles of the images are swapped: the gradient goes forward through the convolution."""
+    plan, x, w = backward.plan, op.inputs["dy"], op.inputs["w"]
+    dy = backward.gradient(op.outputs["dx"])
+    if backward.requires_gradient(w):
+        dw = backward.weight_gradient(w)
+        plan.emit("conv_weight_gradient", {"x": dy, "dy": x}, {"dw": dw}, **op.attributes)
+    if backward.requires_gradient(x):
+        backward.call("conv", {"x": dy, "w": w}, x, "y", **op.attributes)
+
+
+@differentiates("batch_norm")
+def batch_norm(backward: Backward, op: Op) -> None:
+    plan, x = backward.plan, op.inputs["x"]
+    # The derivative of the activation follows from its argument, computed again from x, which is read anyway:
+    # reading the result too would be one more pass over memory. With a skip connection, the result costs less.
+    attributes, has_skip = activation_attributes(op), "z" in op.inputs
+    from_result = bool(attributes) and has_skip
+    # Two gradients meet where a residual block ends, its own and the next block's: the call adds them.
+    dy, *more = backward.gradients(op.outputs["y"], at_most=2 if from_result else 1)
+    inputs: dict[str, Value | None] = {
+        "x": x,
+        "dy": dy,
+        "dy2": more[0] if more else None,
+        "y": op.outputs["y"] if from_result else None,
+        "shift": op.inputs["shift"] if attributes and not has_skip else None,
+        "scale": op.inputs["scale"],
+        "saved_mean": op.outputs["saved_mean"],
+        "saved_invstd": op.outputs["saved_invstd"],
+    }
+    outputs = {
+        "dx": plan.make(x.shape),
+        "dscale": backward.norm_gradient(op.inputs["scale"]),
+        "dshift": backward.norm_gradient(op.inputs["shift"]),
+    }
+    if from_result:
+        outputs["dz"] = plan.make(x.shape)
+    if has_skip:
+        backward.add(op.inputs["z"], outputs.get("dz", dy))
+    plan.emit("batch_norm_backward", inputs, outputs, **attributes)
+    backward.add(x, outputs["dx"])
+
+
+@differentiates("activation", "add")
+def activation_or_sum(backward: Backward, op: Op) -> None:
+    dy = backward.before_activation(op)
+    backward.bias(op, dy)
+    for role in ("x", "z"):
+        if role in op.inputs:
+            backward.add(op.inputs[role], dy)
+
+
+@differentiates("multiply")
+def multiply(backward: Backward, op: Op) -> None:
+    dy = backward.gradient(op.outputs["y"])
+    for role, other in (("x", "z"), ("z", "x")):
+        if backward.requires_gradient(op.inputs[role]):
+            backward.call("multiply", {"x": dy, "z": op.inputs[other]}, op.inputs[role], "y")
+
+
+@differentiates("scale_channels")
+def scale_channels(backward: Backward, op: Op) -> None:
+    x, s = op.inputs["x"], op.inputs["s"]
+    dy = backward.gradient(op.outputs["y"])
+    dx, ds = backward.plan.make(x.shape), backward.plan.make(s.shape)
+    backward.plan.emit("scale_channels_backward", {"x": x, "s": s, "dy": dy}, {"dx": dx, "ds": ds})
+    backward.add(x, dx)
+    backward.add(s, ds)
+
+
+@differentiates("copy_block")
+def copy_block(backward: Backward, op: Op) -> None:
+    """Copies the block back. Elements that were not copied get no gradient from here."""
+    x, forward = op.inputs["x"], op.attributes
+    if not backward.requires_gradient(x):
+        return
+    swapped = {"from": "to", "to": "from"}
+    sides = {f"{side}_{field}": forward[f"{swapped[side]}_{field}"] for side in swapped for field in SIDE_FIELDS}
+    rows, width = forward["rows"], forward["width"]
+    dy = backward.gradient(op.outputs["y"])
+    backward.call("copy_block", {"x": dy}, x, "y", rows=rows, width=width, clear=rows * width < x.size, **sides)
+
+
+@differentiates("max_pool")
+def max_pool(backward: Backward, op: Op) -> None:
+    if prod(op.attributes["kernel"]) > MAX_WINDOW:
+        raise Unsupported(f"the gradient of a max_pool over more than {MAX_WINDOW} pixels")
+    # The forward pass keeps only the position of each maximum in its window.
+    index = op.outputs["index"] = backward.plan.make(op.outputs["y"].shape, "u8")
+    dy = backward.gradient(op.outputs["y"])
+    backward.call("max_pool_backward", {"dy": dy, "index": index}, op.inputs["x"], **op.attributes)
+
+
+@differentiates("average_pool")
+def average_pool(backward: Backward, op: Op) -> None:
+    dy = backward.gradient(op.outputs["y"])
+    backward.call("average_pool_backward", {"dy": dy}, op.inputs["x"], **op.attributes)
+
+
+@differentiates("permute")
+def permute(backward: Backward, op: Op) -> None:
+    x, order = op.inputs["x"], op.attributes["order"]
+    # In the layout of x itself: a view's layout may differ from the plan's.
+    dx = Value("", x.shape, x.dtype, channels_last=x.channels_last)
+    inverse = [order.index(d) for d in range(len(order))]
+    backward.plan.emit("permute", {"x": backward.gradient(op.outputs["y"])}, {"y": dx}, order=inverse)
+    backward.add(x, dx)
+
+
+@differentiates("space_to_depth")
+def space_to_depth(backward: Backward, op: Op) -> None:
+    x = op.inputs["x"]
+    dx = backward.weight_gradient(x)
+    backward.plan.emit("depth_to_space", {"x": backward.gradient(op.outputs["y"])}, {"y": dx}, **op.attributes)
+
+
+@differentiates("cross_entropy", "mean_square")
+def loss(backward: Backward, op: Op) -> None:
+    x, target = op.inputs["x"], op.inputs["target"]
+    if op.kind == "mean_square" and not backward.requires_gradient(x):
+        # The mean square is symmetric.
+        x, target = target, x
+        op.inputs |= {"x": x, "target": target}
+    if backward.requires_gradient(target):
+        raise Unsupported(f"the gradient of a {op.kind} by its target")
+    backward.add(x, op.outputs["dx"])
+
+
+@differentiates("lstm")
+def lstm(backward: Backward, op: Op) -> None:
+    x = op.inputs["x"]
+    weights = {role: value for role, value in op.inputs.items() if role != "x"}
+    if not all(backward.is_parameter(value) for value in weights.values()):
+        raise Unsupported("the gradient of an lstm with frozen weights")
+    if any(backward.summands(op.outputs[role]) for role in ("h", "c")):
+        raise Unsupported("the gradient of an lstm's last state")
+    outputs = {f"d{role}": backward.parameter_gradient(value) for role, value in weights.items()}
+    inputs = {"x": x, "y": op.outputs["y"], "dy": backward.gradient(op.outputs["y"]), **weights}
+    op.attributes["training"] = True
+    if backward.requires_gradient(x):
+        outputs["dx"] = backward.plan.make(x.shape)
+        backward.add(x, outputs["dx"])
+    sizes = {name: op.attributes[name] for name in ("layers", "hidden", "slot")}
+    backward.plan.emit("lstm_backward", inputs, outputs, **sizes)

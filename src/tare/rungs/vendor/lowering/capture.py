@@ -1,167 +1,194 @@
-"""A torch module, exported and read into a step: the forward pass, and the loss where it trains."""
+"""Exports a torch module and reads the exported graph into an execution plan: the forward pass, and the loss where
+the case trains."""
 
 import operator
+import warnings
 from typing import Any
 
-from tare.errors import Unsupported
-from tare.rungs.vendor.lowering import losses, operators, pointwise, pools, shapes
-from tare.rungs.vendor.lowering.export import export, functional_name, memory, schema
-from tare.rungs.vendor.lowering.handlers import HANDLERS
-from tare.rungs.vendor.lowering.plan import Parameter, Step, Value
+from tare.errors import Unsupported, brief
+from tare.rungs.vendor.lowering.operators import ACCEPTING, ALLOCATING, HANDLERS
+from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan, Parameter, Value
 
-# Importing them registers the operators that they read.
-READ = (losses, operators, pointwise, pools, shapes)
-# The calls that integers can be given to: classes, and other shapes of them. All others compute with floats.
-OF_INTEGERS = {
-    "aten.clone.default",
-    "aten.cross_entropy_loss.default",
-    "aten.flatten.using_ints",
-    "aten.nll_loss_nd.default",
-    "aten.reshape.default",
-    "aten.squeeze.dim",
-    "aten.unsqueeze.default",
-    "aten.view.default",
-}
-# Those that take a tensor without dimensions: the executors look for channels in the last one.
-OF_SINGLE = {"aten.clone.default", "aten.reshape.default", "aten.unsqueeze.default", "aten.view.default"}
-# Those that take float32 in a step of a half type: a batch norm's statistics, a target, other shapes of it.
-OF_FLOAT32 = OF_INTEGERS | {
-    "aten._native_batch_norm_legit_functional.default",
-    "aten._native_batch_norm_legit_no_training.default",
-    "aten.batch_norm.default",
-    "aten.broadcast_tensors.default",
-    "aten.mse_loss.default",
-}
-_INPUT_DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16", "torch.int64": "i64"}
+_PLAN_DTYPES = {f"torch.{theirs}": ours for ours, theirs in TORCH_DTYPES.items()}
 
 
-def capture(module: Any, tensors: tuple[Any, ...], step: Step, prefix: str = "", targets: int = 0) -> None:
-    """Fills an empty step. The module is float32 on the CPU, whatever the step's type: only shapes and names
-    count. `tensors` are the batch as the step will get it, the `targets` of the loss last; `prefix` is cut off the
-    names of weights."""
+def export(module: Any, args: tuple[Any, ...]) -> Any:
+    """torch.export's program of a module, in a form that `capture` can read."""
+    import torch
+
+    with warnings.catch_warnings():
+        # torch.export warns about an LSTM's list of its own weights, which nothing here uses.
+        warnings.simplefilter("ignore")
+        try:
+            exported = torch.export.export(module, args)
+            # An empty table of decompositions only replaces calls in place. It traces the module again, which
+            # takes twice as long as the export, so it is done only where it is needed.
+            return exported if is_readable(exported.graph) else exported.run_decompositions({})
+        except Exception as error:  # torch raises whatever the module's own code runs into
+            raise Unsupported(f"torch.export cannot export it: {brief(error)}") from error
+
+
+def is_readable(graph: Any) -> bool:
+    """Whether every call has a handler, and every call in place can be read as its functional variant."""
+    calls = [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+    return all(functional_name(node) in HANDLERS and (not in_place(node) or _owns_memory(node)) for node in calls)
+
+
+def in_place(node: Any) -> bool:
+    """`aten.relu_.default` works in place, `aten.relu.default` does not."""
+    return _base_name(node).endswith("_")
+
+
+def functional_name(node: Any) -> str:
+    """The name of the call's variant that does not work in place."""
+    name, base = str(node.target), _base_name(node)
+    return name.replace(f".{base}.", f".{base[:-1]}.", 1) if base.endswith("_") else name
+
+
+def memory_node(node: Any) -> Any:
+    """The node that first stood for a node's memory: a call in place returns its argument."""
+    while in_place(node):
+        node = node.args[0]
+    return node
+
+
+def _base_name(node: Any) -> str:
+    """`relu_` of `aten::relu_`; empty for targets that are not ATen operators."""
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.partition("::")[2] if schema is not None else ""
+
+
+def _owns_memory(node: Any) -> bool:
+    """Whether the memory that a call changes in place is neither a view of a value nor viewed by one."""
+    source = memory_node(node)
+    # Placeholders are the batch, the weights and the buffers, which are not views.
+    if source.op != "placeholder" and str(source.target) not in ALLOCATING:
+        return False
+    aliases = [other for other in node.graph.nodes if other < node and memory_node(other) is source]
+    readers = [user for alias in aliases for user in alias.users if user < node]
+    return all(in_place(reader) or str(reader.target) in ALLOCATING for reader in readers)
+
+
+def capture(
+    module: Any, tensors: tuple[Any, ...], plan: ExecutionPlan, prefix: str = "", targets: int = 0
+) -> None:
+    """Fills an empty plan. The module is in float32 on the CPU whatever the plan's type: only shapes and names
+    matter. `tensors` are the step's batch, with `targets` of the loss at the end; `prefix` is removed from the
+    names of parameters."""
+    import torch
     from torch.fx import Node
 
-    exported = export(module, tuple(_exportable(t) for t in tensors))
+    # Only the shape of a float tensor matters, so its float32 twin need not be filled.
+    examples = (torch.empty_like(t, dtype=torch.float32) if t.is_floating_point() else t for t in tensors)
+    exported = export(module, tuple(examples))
     signature = exported.graph_signature
-    # Two names of one weight are two inputs of the graph.
-    weights = dict(module.named_parameters(remove_duplicate=False))
+    # Tied weights are two inputs of the graph.
+    parameters = dict(module.named_parameters(remove_duplicate=False))
     buffers = {**dict(module.named_buffers(remove_duplicate=False)), **exported.constants}
-    # The signature makes these tables anew whenever it is asked.
-    weight_names = signature.inputs_to_parameters
+    # The signature computes these tables anew at every access.
+    parameter_names = signature.inputs_to_parameters
     buffer_names = signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
-    known: dict[Any, Any] = {}
-    values: dict[int, Value] = {}
-    kept: dict[str, tuple[Any, Value]] = {}
+    values: dict[Any, Any] = {}
+    parameter_values: dict[int, Value] = {}
+    buffer_values: dict[str, tuple[Any, Value]] = {}
     batch = iter(tensors)
     for node in exported.graph.nodes:
         if node.op == "placeholder":
-            weight, buffer = weight_names.get(node.name), buffer_names.get(node.name)
-            if weight is not None:
-                tensor = weights[weight]
-                if id(tensor) not in values:
-                    values[id(tensor)] = _weight(step, weight.removeprefix(prefix), tensor)
-                known[node] = values[id(tensor)]
+            parameter, buffer = parameter_names.get(node.name), buffer_names.get(node.name)
+            if parameter is not None:
+                tensor = parameters[parameter]
+                if id(tensor) not in parameter_values:
+                    parameter_values[id(tensor)] = _parameter(plan, parameter.removeprefix(prefix), tensor)
+                values[node] = parameter_values[id(tensor)]
             elif buffer is not None:
-                known[node] = _buffer(step, buffer.removeprefix(prefix), buffers[buffer])
-                kept[buffer] = node, known[node]
+                values[node] = _buffer(plan, buffer.removeprefix(prefix), buffers[buffer])
+                buffer_values[buffer] = node, values[node]
             else:
-                known[node] = _input(step, next(batch), is_target=len(step.inputs) >= len(tensors) - targets)
+                values[node] = _input(plan, next(batch), is_target=len(plan.inputs) >= len(tensors) - targets)
         elif node.op == "call_function":
-            # A call in place gives its memory a new value: whoever reads it later, by whichever name, reads that.
-            known[memory(node)] = _call(step, node, known)
+            # A call in place gives its memory a new value, which every later reader of any alias reads.
+            values[memory_node(node)] = _call(plan, node, values)
         elif node.op == "output":
-            names = set(signature.user_outputs)
-            if not all(isinstance(n, Node) for n in node.args[0]):
+            results = node.args[0]
+            if not all(isinstance(result, Node) for result in results):
                 raise Unsupported("a result that is no tensor")
-            step.outputs = [known[memory(n)] for n in node.args[0] if n.name in names]
-            if any(value.dtype == "i64" for value in step.outputs):
+            names = set(signature.user_outputs)
+            plan.outputs = [values[memory_node(result)] for result in results if result.name in names]
+            if any(value.dtype == "i64" for value in plan.outputs):
                 raise Unsupported("a result of integers")
-            # What torch has rewritten returns what a buffer becomes.
-            changed = {n: signature.buffers_to_mutate.get(n.name) for n in node.args[0]}
-            _check_kept(kept, [(name, known[memory(n)]) for n, name in changed.items() if name], known)
-    _drop_unread_softmax(step)
+            # The decomposed program returns the new content of the buffers that it changes.
+            mutated = [(signature.buffers_to_mutate.get(result.name), result) for result in results]
+            after = [(name, values[memory_node(result)]) for name, result in mutated if name]
+            after += [(name, values[node]) for name, (node, _) in buffer_values.items()]
+            for name, value in after:
+                # Only a batch norm may change a buffer: it updates its statistics in place.
+                if value is not buffer_values[name][1]:
+                    raise Unsupported(f"a buffer that every step changes ({buffer_values[name][1].name})")
+    _drop_unread_softmax(plan)
 
 
-def _check_kept(kept: dict[str, tuple[Any, Value]], changed: list[tuple[str, Any]], known: dict[Any, Any]) -> None:
-    """Only a batch norm changes what the next step finds: its statistics, where they lie."""
-    for name, value in [*changed, *((name, known[node]) for name, (node, _) in kept.items())]:
-        if value is not kept[name][1]:
-            raise Unsupported(f"a buffer that every step changes ({kept[name][1].name})")
+def _drop_unread_softmax(plan: ExecutionPlan) -> None:
+    """A loss of a log-softmax computes the softmax itself, so usually nothing else reads it."""
+    read = {id(v.owner) for op in plan.ops for v in op.inputs.values()} | {id(v.owner) for v in plan.outputs}
+    plan.ops = [op for op in plan.ops if op.kind != "log_softmax" or id(op.outputs["y"]) in read]
 
 
-def _drop_unread_softmax(step: Step) -> None:
-    """A loss that takes a log-softmax computes it itself; someone else may read it still."""
-    read = {id(v.owner) for op in step.ops for v in op.inputs.values()} | {id(v.owner) for v in step.outputs}
-    step.ops = [op for op in step.ops if op.kind != "log_softmax" or id(op.outputs["y"]) in read]
-
-
-def _exportable(tensor: Any) -> Any:
-    """Only its shape is looked at: a float32 twin need not be filled."""
-    import torch
-
-    return torch.empty_like(tensor, dtype=torch.float32) if tensor.is_floating_point() else tensor
-
-
-def _weight(step: Step, name: str, tensor: Any) -> Value:
-    value = step.make(tensor.shape, name=name, region="weights", content=tensor.detach())
-    step.parameters.append(Parameter(name, value, trained=tensor.requires_grad))
+def _parameter(plan: ExecutionPlan, name: str, tensor: Any) -> Value:
+    value = plan.make(tensor.shape, name=name, region="weights", content=tensor.detach())
+    plan.parameters.append(Parameter(name, value, trained=tensor.requires_grad))
     return value
 
 
-def _buffer(step: Step, name: str, tensor: Any) -> Value:
+def _buffer(plan: ExecutionPlan, name: str, tensor: Any) -> Value:
     dtype = "f32" if tensor.is_floating_point() else "i64"
-    return step.make(tensor.shape, dtype, name, region="state", content=tensor.detach())
+    return plan.make(tensor.shape, dtype, name, region="state", content=tensor.detach())
 
 
-def _input(step: Step, tensor: Any, is_target: bool) -> Value:
-    dtype = _INPUT_DTYPES.get(str(tensor.dtype))
+def _input(plan: ExecutionPlan, tensor: Any, is_target: bool) -> Value:
+    dtype = _PLAN_DTYPES.get(str(tensor.dtype))
     if dtype is None:
         raise Unsupported(f"an input of {tensor.dtype}")
-    value = step.make(tensor.shape, dtype, f"input{len(step.inputs)}", region="input", content=tensor)
-    step.inputs.append(value)
-    # Autocast keeps the batch in float32 and casts it in every step; so does this one. Losses take it as it is.
-    if dtype == "f32" and step.dtype != "f32" and not is_target:
-        cast = step.make(tensor.shape)
-        step.emit("cast", {"x": value}, {"y": cast})
-        return cast
+    value = plan.make(tensor.shape, dtype, f"input{len(plan.inputs)}", region="input", content=tensor)
+    plan.inputs.append(value)
+    # Autocast keeps the batch in float32 and casts it in every step, and so does the plan. Losses read float32.
+    if dtype == "f32" and plan.dtype != "f32" and not is_target:
+        return plan.apply("cast", {"x": value}, tensor.shape)
     return value
 
 
-def _call(step: Step, node: Any, known: dict[Any, Any]) -> Any:
+def _call(plan: ExecutionPlan, node: Any, values: dict[Any, Any]) -> Any:
     if node.target is operator.getitem:
-        return known[node.args[0]][node.args[1]]
+        return values[node.args[0]][node.args[1]]
     name = functional_name(node)
     if name not in HANDLERS:
         raise Unsupported(f"the vendor rung has no operator for {name}")
-    given = _bind(node, known)
-    if any(value.dtype == "i64" for value in _values(given)):
-        if name == "aten.add.Tensor" and given["self"].region == "state" and given["other"] == 1:
-            # A counter of batches, which a batch norm keeps: nothing in the step reads it.
-            return given["self"]
-        if name not in OF_INTEGERS:
+    arguments = _bind(node, values)
+    flat = [item for arg in arguments.values() for item in (arg if isinstance(arg, list | tuple) else [arg])]
+    tensors = [item for item in flat if isinstance(item, Value)]
+    if any(tensor.dtype == "i64" for tensor in tensors):
+        if name == "aten.add.Tensor" and arguments["self"].region == "state" and arguments["other"] == 1:
+            # A batch norm's counter of batches, which nothing in the step reads.
+            return arguments["self"]
+        if name not in ACCEPTING["integers"]:
             raise Unsupported(f"{name} of integers")
-    if name not in OF_SINGLE and any(not value.shape for value in _values(given)):
+    if name not in ACCEPTING["scalars"] and any(not tensor.shape for tensor in tensors):
         raise Unsupported(f"{name} of a tensor without dimensions")
-    if step.dtype != "f32" and name not in OF_FLOAT32 and any(value.dtype == "f32" for value in _values(given)):
-        raise Unsupported(f"{name} of float32 in a step of {step.dtype}")
-    return HANDLERS[name](step, **given)
+    mixes_types = plan.dtype != "f32" and any(tensor.dtype == "f32" for tensor in tensors)
+    if mixes_types and name not in ACCEPTING["float32"]:
+        raise Unsupported(f"{name} of float32 in a step of {plan.dtype}")
+    return HANDLERS[name](plan, **arguments)
 
 
-def _values(given: dict[str, Any]) -> list[Value]:
-    """The tensors among a call's arguments, those in lists included."""
-    flat = [one for value in given.values() for one in (value if isinstance(value, list | tuple) else [value])]
-    return [one for one in flat if isinstance(one, Value)]
-
-
-def _bind(node: Any, known: dict[Any, Any]) -> dict[str, Any]:
-    """A call's arguments by their names in the schema, with values in the place of nodes."""
+def _bind(node: Any, values: dict[Any, Any]) -> dict[str, Any]:
+    """A call's arguments by their names in the schema, with values in place of nodes."""
+    import torch
     from torch.fx import Node, map_arg
 
+    # Handlers follow the schema of the functional variant, which may name an argument differently.
+    target = operator.attrgetter(functional_name(node))(torch.ops) if in_place(node) else node.target
     bound = {}
-    for i, argument in enumerate(schema(node).arguments):
-        named = node.kwargs.get(argument.name, argument.default_value)
-        value = node.args[i] if i < len(node.args) else named
-        # The step itself has the name that a slice's stride has in the schema.
-        name = "step_" if argument.name == "step" else argument.name
-        bound[name] = map_arg(value, lambda n: known[memory(n)] if isinstance(n, Node) else n)
+    for i, argument in enumerate(target._schema.arguments):
+        keyword = node.kwargs.get(argument.name, argument.default_value)
+        value = node.args[i] if i < len(node.args) else keyword
+        bound[argument.name] = map_arg(value, lambda n: values[memory_node(n)] if isinstance(n, Node) else n)
     return bound

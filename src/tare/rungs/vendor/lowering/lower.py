@@ -1,22 +1,16 @@
-"""A case of the vendor rung, lowered: what its executable reads is written into a folder."""
+"""Lowers a workload to the execution plan of one step."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
+from tare.rungs.vendor.lowering.backward import add_backward
 from tare.rungs.vendor.lowering.capture import capture
-from tare.rungs.vendor.lowering.depth import deepen
-from tare.rungs.vendor.lowering.fuse import fold_batch_norms, fuse
-from tare.rungs.vendor.lowering.gradients import add_backward
-from tare.rungs.vendor.lowering.layout import add_update, lay_out
-from tare.rungs.vendor.lowering.plan import Step, Value
+from tare.rungs.vendor.lowering.fuse import fold_batch_norms, fuse, pad_channels
+from tare.rungs.vendor.lowering.memory import add_update, lay_out
+from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan
 from tare.workloads.base import Workload
 from tare.workloads.objective import objective
-
-_TYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
-VERSION = 1
 
 
 def lower(
@@ -26,9 +20,9 @@ def lower(
     storage: str,
     autocast: str | None,
     learning_rate: float,
-) -> Step:
-    """`storage` is the type of the weights, `autocast` the one of the arithmetic where it differs; `batch` are the
-    tensors of one step, the target last where it trains."""
+) -> ExecutionPlan:
+    """`batch` are the tensors of one step, with the target last where the case trains. `storage` is the torch type
+    of the weights, `autocast` that of the arithmetic where it differs."""
     import torch
 
     if any(tensor is None for tensor in batch):
@@ -36,96 +30,29 @@ def lower(
     if not all(isinstance(tensor, torch.Tensor) for tensor in batch):
         raise Unsupported("a batch or a target of several tensors in one")
     model = workload.build(case.sizes)
-    # The very numbers of the other rungs: rounded to the type they are stored in.
+    # Weights are rounded to the type they are stored in, as on the other rungs.
     model = model.to(getattr(torch, storage)).float().train(case.mode == "train")
-    step = Step(_TYPES[autocast or storage], channels_last=case.layout == "channels-last")
+    dtype = next(ours for ours, theirs in TORCH_DTYPES.items() if theirs == (autocast or storage))
+    plan = ExecutionPlan(dtype, channels_last=case.layout == "channels-last")
     if case.mode == "infer":
         with torch.no_grad():
-            capture(model, batch, step)
-        fold_batch_norms(step)
-        fuse(step, training=False)
-        # Folding has made other weights of them; nothing asks for a gradient by name.
-        step.parameters.clear()
-        deepen(step)
+            capture(model, batch, plan)
+        fold_batch_norms(plan)
+        fuse(plan, training=False)
+        # Folding has replaced the weights, and inference reports no gradient by name.
+        plan.parameters.clear()
+        pad_channels(plan)
     else:
-        capture(objective(workload, model), batch, step, prefix="model.", targets=1)
-        if any(op.kind == "batch_norm_inference" for op in step.ops):
-            raise Unsupported("training with a batch norm that goes by its running statistics")
-        fuse(step, training=True)
-        deepen(step)
-        _float_batch_norms(step)
-        add_backward(step)
-        add_update(step, learning_rate, workload.momentum, half_storage=storage != "float32")
-    lay_out(step)
-    return step
-
-
-def write(step: Step, folder: Path) -> None:
-    """`step.json` and, beside it, the first contents of everything that has some."""
-    values = step.values()
-    number = {id(value): i for i, value in enumerate(values)}
-    contents = []
-    with (folder / "data.bin").open("wb") as file:
-        for value in values:
-            if value.content is None:
-                continue
-            contents.append({"value": number[id(value)], "at": file.tell()})
-            file.write(_bytes(value))
-    document = {
-        "version": VERSION,
-        "dtype": step.dtype,
-        # In half precision an update is mostly the rounding of the weight, and proves nothing.
-        "updates": not any(op.attributes.get("round") for op in step.ops),
-        "regions": step.regions,
-        "values": [_describe(value) for value in values],
-        "ops": [
-            {
-                "kind": op.kind,
-                "in": {role: number[id(v)] for role, v in op.inputs.items()},
-                "out": {role: number[id(v)] for role, v in op.outputs.items()},
-                "attributes": op.attributes,
-            }
-            for op in step.ops
-        ],
-        "inputs": [number[id(v)] for v in step.inputs],
-        "outputs": [number[id(v)] for v in step.outputs],
-        "parameters": [
-            {"name": p.name, "master": number[id(p.master)], "gradient": number[id(p.gradient)]}
-            for p in step.parameters
-            if p.master is not None
-        ],
-        "fixed": [{"name": p.name, "value": number[id(p.value)]} for p in step.parameters if p.master is None],
-        "contents": contents,
-    }
-    (folder / "step.json").write_text(json.dumps(document))
-
-
-def _describe(value: Value) -> dict[str, Any]:
-    return {
-        "name": value.name,
-        "shape": value.shape,
-        "strides": value.strides,
-        "channels_last": value.channels_last,
-        "dtype": value.dtype,
-        "region": value.region,
-        "offset": value.offset,
-    }
-
-
-def _bytes(value: Value) -> bytes:
-    import torch
-
-    types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64}
-    tensor = value.content.detach().cpu().to(types[value.dtype])
-    if value.channels_last:
-        tensor = tensor.permute(0, 2, 3, 1)
-    data: bytes = tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
-    return data
-
-
-def _float_batch_norms(step: Step) -> None:
-    """A batch norm's weights are float32 whatever the step's type, as in cuDNN and in torch's own kernels."""
-    for op in step.ops:
-        if op.kind == "batch_norm":
-            for role in ("scale", "shift"):
-                op.inputs[role].dtype = "f32"
+        capture(objective(workload, model), batch, plan, prefix="model.", targets=1)
+        if any(op.kind == "batch_norm_inference" for op in plan.ops):
+            raise Unsupported("training with a batch norm that uses its running statistics")
+        fuse(plan, training=True)
+        pad_channels(plan)
+        for op in plan.ops:
+            if op.kind == "batch_norm":
+                # cuDNN and torch's own kernels keep a batch norm's weights in float32 whatever the type.
+                op.inputs["scale"].dtype = op.inputs["shift"].dtype = "f32"
+        add_backward(plan)
+        add_update(plan, learning_rate, workload.momentum, half_storage=storage != "float32")
+    lay_out(plan)
+    return plan

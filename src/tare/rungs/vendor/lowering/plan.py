@@ -1,26 +1,34 @@
-"""The static step: values at fixed places, operators in order. Everything the executor knows is in here."""
+"""The execution plan of one step: values at fixed addresses and ops in order. It is written to `plan.json` and
+`data.bin`, and the executables know nothing else about the model."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import Any
 
 BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
+# The names of the types in torch.
+TORCH_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i64": "int64"}
+VERSION = 1
 
 
 @dataclass(eq=False)
 class Value:
-    """A tensor. `region` says whose memory it lives in: `arena` is planned by liveness, the others stay put."""
+    """A tensor in one of the step's memory regions. The `arena` is planned by lifetimes; in the other regions a
+    value keeps its memory for as long as the program runs."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     region: str = "arena"
     offset: int = 0
-    # Channels last in memory, for images and filters; the shape is always the logical one.
+    # The memory layout of images and filters; the shape is always (N, C, H, W).
     channels_last: bool = False
-    # A view of another value's memory.
+    # A view shares the memory of this value.
     base: "Value | None" = None
+    # The initial content, a torch tensor.
     content: Any = None
 
     @property
@@ -38,16 +46,29 @@ class Value:
     @property
     def strides(self) -> tuple[int, ...]:
         order = (0, 2, 3, 1) if self.channels_last else tuple(range(len(self.shape)))
-        strides, step = [0] * len(self.shape), 1
+        strides, stride = [0] * len(self.shape), 1
         for axis in reversed(order):
-            strides[axis] = step
-            step *= self.shape[axis]
+            strides[axis] = stride
+            stride *= self.shape[axis]
         return tuple(strides)
+
+    def describe(self) -> dict[str, Any]:
+        fields = ("name", "shape", "strides", "channels_last", "dtype", "region", "offset")
+        return {name: getattr(self, name) for name in fields}
+
+    def initial_bytes(self) -> bytes:
+        import torch
+
+        tensor = self.content.detach().cpu().to(getattr(torch, TORCH_DTYPES[self.dtype]))
+        if self.channels_last:
+            tensor = tensor.permute(0, 2, 3, 1)
+        data: bytes = tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+        return data
 
 
 @dataclass(eq=False)
 class Op:
-    """One call. Inputs and outputs by their role; an absent role is simply not there."""
+    """One call of the step. Inputs and outputs are named by their role; optional roles may be absent."""
 
     kind: str
     inputs: dict[str, Value]
@@ -61,8 +82,8 @@ class Op:
 
 @dataclass
 class Parameter:
-    """A weight as the model names it: what the operators read, its gradient and, where they differ, its master.
-    One that is frozen has neither, nor has one that the loss does not depend on."""
+    """A parameter of the model: the value that ops read, its gradient, and the float32 master that the optimizer
+    updates. A parameter that is frozen, or that the loss does not depend on, has neither gradient nor master."""
 
     name: str
     value: Value
@@ -72,8 +93,8 @@ class Parameter:
 
 
 @dataclass
-class Step:
-    """The forward pass as captured; lowering adds the backward pass, the update and the places in memory."""
+class ExecutionPlan:
+    """Capturing fills in the forward pass; lowering adds the backward pass, the update and the memory layout."""
 
     dtype: str
     channels_last: bool
@@ -86,23 +107,72 @@ class Step:
     def make(
         self, shape: Iterable[int], dtype: str = "", name: str = "", region: str = "arena", content: Any = None
     ) -> Value:
+        """A value in the plan's own type and layout, unless `dtype` says otherwise."""
         shape = tuple(shape)
-        last = self.channels_last and len(shape) == 4
-        return Value(name, shape, dtype or self.dtype, region, channels_last=last, content=content)
+        channels_last = self.channels_last and len(shape) == 4
+        return Value(name, shape, dtype or self.dtype, region, channels_last=channels_last, content=content)
 
     def emit(
         self, op_kind: str, inputs: Mapping[str, Value | None], outputs: dict[str, Value], **attributes: Any
-    ) -> Op:
-        given = {role: value for role, value in inputs.items() if value is not None}
-        self.ops.append(Op(op_kind, given, outputs, attributes))
-        return self.ops[-1]
+    ) -> None:
+        present = {role: value for role, value in inputs.items() if value is not None}
+        self.ops.append(Op(op_kind, present, outputs, attributes))
+
+    def apply(
+        self, op_kind: str, inputs: Mapping[str, Value | None], shape: Iterable[int], **attributes: Any
+    ) -> Value:
+        """Emits an op with a single result `y` of the plan's type, and returns it."""
+        y = self.make(shape)
+        self.emit(op_kind, inputs, {"y": y}, **attributes)
+        return y
 
     def values(self) -> list[Value]:
-        """Every value once, in the order of first mention; a view's owner is among them."""
-        seen: dict[int, Value] = {}
-        mentioned = [v for op in self.ops for v in op.values()]
-        kept = [v for p in self.parameters for v in (p.value, p.master, p.gradient) if v is not None]
-        for value in [*self.inputs, *mentioned, *self.outputs, *kept]:
-            seen.setdefault(id(value), value)
-            seen.setdefault(id(value.owner), value.owner)
-        return list(seen.values())
+        """Every value once, in the order of its first use, together with the owners of views."""
+        values: dict[int, Value] = {}
+        of_ops = [v for op in self.ops for v in op.values()]
+        of_parameters = [v for p in self.parameters for v in (p.value, p.master, p.gradient) if v is not None]
+        for value in [*self.inputs, *of_ops, *self.outputs, *of_parameters]:
+            values.setdefault(id(value), value)
+            values.setdefault(id(value.owner), value.owner)
+        return list(values.values())
+
+    def producer(self, value: Value) -> Op | None:
+        return next((op for op in self.ops if value in op.outputs.values()), None)
+
+    def write(self, folder: Path) -> None:
+        """Writes `plan.json`, and the initial contents of the values to `data.bin`."""
+        values = self.values()
+        index = {id(value): i for i, value in enumerate(values)}
+        contents = []
+        with (folder / "data.bin").open("wb") as file:
+            for value in values:
+                if value.content is not None:
+                    contents.append({"value": index[id(value)], "at": file.tell()})
+                    file.write(value.initial_bytes())
+        document = {
+            "version": VERSION,
+            "dtype": self.dtype,
+            # Where weights are rounded to a half type, an update is mostly rounding error and proves nothing.
+            "updates": not any(op.attributes.get("round") for op in self.ops),
+            "regions": self.regions,
+            "values": [value.describe() for value in values],
+            "ops": [
+                {
+                    "kind": op.kind,
+                    "in": {role: index[id(v)] for role, v in op.inputs.items()},
+                    "out": {role: index[id(v)] for role, v in op.outputs.items()},
+                    "attributes": op.attributes,
+                }
+                for op in self.ops
+            ],
+            "inputs": [index[id(v)] for v in self.inputs],
+            "outputs": [index[id(v)] for v in self.outputs],
+            "parameters": [
+                {"name": p.name, "master": index[id(p.master)], "gradient": index[id(p.gradient)]}
+                for p in self.parameters
+                if p.master is not None
+            ],
+            "fixed": [{"name": p.name, "value": index[id(p.value)]} for p in self.parameters if p.master is None],
+            "contents": contents,
+        }
+        (folder / "plan.json").write_text(json.dumps(document))

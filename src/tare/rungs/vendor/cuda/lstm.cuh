@@ -1,7 +1,7 @@
 // LSTM by cuDNN, with whichever of its algorithms is fastest for the shape, forward and backward together.
 #pragma once
 
-#include "graph.cuh"
+#include "cudnn_graph.cuh"
 #include "search.cuh"
 
 namespace tare::vendor {
@@ -15,10 +15,10 @@ class Lstm {
     hidden_ = static_cast<int>(forward.integer("hidden")), layers_ = static_cast<int>(forward.integer("layers"));
     type_ = graph::type_of(x.dtype);
     describe();
-    std::string question = std::string("lstm") + (backward ? ":train:" : ":infer:") + (tf32 ? "tf32" : x.dtype);
-    for (int n : {steps_, batch_, input_, hidden_, layers_}) question += "," + std::to_string(n);
+    std::string key = std::string("lstm") + (backward ? ":train:" : ":infer:") + (tf32 ? "tf32" : x.dtype);
+    for (int n : {steps_, batch_, input_, hidden_, layers_}) key += "," + std::to_string(n);
     static constexpr cudnnRNNAlgo_t algorithms[] = {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H};
-    int best = search.fastest(question, 3, [&](int i) -> Call {
+    int best = search.fastest(key, 3, [&](int i) -> Call {
       set(algorithms[i]);
       return [this] {
         run_forward();
@@ -42,9 +42,9 @@ class Lstm {
     check(cudnnSetDropoutDescriptor(dropout_, device_.cudnn, 0.0f, nullptr, 0, 0), "cudnnSetDropoutDescriptor");
     std::vector<int> lengths(batch_, steps_);
     float padding = 0;
-    auto data = [&](cudnnRNNDataDescriptor_t& made, int width) {
-      check(cudnnCreateRNNDataDescriptor(&made), "cudnnCreateRNNDataDescriptor");
-      check(cudnnSetRNNDataDescriptor(made, type_, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, steps_, batch_, width, lengths.data(), &padding), "cudnnSetRNNDataDescriptor");
+    auto data = [&](cudnnRNNDataDescriptor_t& result, int width) {
+      check(cudnnCreateRNNDataDescriptor(&result), "cudnnCreateRNNDataDescriptor");
+      check(cudnnSetRNNDataDescriptor(result, type_, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, steps_, batch_, width, lengths.data(), &padding), "cudnnSetRNNDataDescriptor");
     };
     data(x_, input_);
     data(y_, hidden_);

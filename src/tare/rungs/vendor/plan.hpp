@@ -35,16 +35,16 @@ struct Op {
   Json attributes;
 
   Value* find(const std::string& role) const {
-    auto found = in.find(role);
-    if (found != in.end()) return found->second;
-    found = out.find(role);
-    return found == out.end() ? nullptr : found->second;
+    auto entry = in.find(role);
+    if (entry != in.end()) return entry->second;
+    entry = out.find(role);
+    return entry == out.end() ? nullptr : entry->second;
   }
 
   Value& operator[](const std::string& role) const {
-    Value* found = find(role);
-    if (!found) throw std::runtime_error("the operator " + kind + " lacks its " + role);
-    return *found;
+    Value* entry = find(role);
+    if (!entry) throw std::runtime_error("the operator " + kind + " lacks its " + role);
+    return *entry;
   }
 
   int64_t integer(const std::string& name) const { return static_cast<int64_t>(attributes[name].as_number()); }
@@ -53,9 +53,9 @@ struct Op {
   std::vector<int64_t> integers(const std::string& name) const { return list(attributes[name]); }
 
   static std::vector<int64_t> list(const Json& json) {
-    std::vector<int64_t> made;
-    for (const auto& item : json.list) made.push_back(static_cast<int64_t>(item.as_number()));
-    return made;
+    std::vector<int64_t> result;
+    for (const auto& item : json.list) result.push_back(static_cast<int64_t>(item.as_number()));
+    return result;
   }
 };
 
@@ -70,10 +70,10 @@ struct Fixed {
   Value* value;
 };
 
-struct Step {
-  explicit Step(const std::string& folder) {
-    std::ifstream file(folder + "/step.json");
-    if (!file) throw std::runtime_error("cannot read " + folder + "/step.json");
+struct ExecutionPlan {
+  explicit ExecutionPlan(const std::string& folder) {
+    std::ifstream file(folder + "/plan.json");
+    if (!file) throw std::runtime_error("cannot read " + folder + "/plan.json");
     Json json = JsonReader::read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
     dtype = json["dtype"].as_text();
     updates = json["updates"].boolean;
@@ -108,25 +108,25 @@ struct Step {
 
  private:
   static Value read_value(const Json& json) {
-    Value made;
-    made.name = json["name"].as_text();
-    made.dtype = json["dtype"].as_text();
-    made.region = json["region"].as_text();
-    made.shape = Op::list(json["shape"]);
-    made.strides = Op::list(json["strides"]);
-    made.last = json["channels_last"].boolean;
-    made.offset = static_cast<int64_t>(json["offset"].as_number());
-    for (int64_t n : made.shape) made.size *= n;
-    return made;
+    Value result;
+    result.name = json["name"].as_text();
+    result.dtype = json["dtype"].as_text();
+    result.region = json["region"].as_text();
+    result.shape = Op::list(json["shape"]);
+    result.strides = Op::list(json["strides"]);
+    result.last = json["channels_last"].boolean;
+    result.offset = static_cast<int64_t>(json["offset"].as_number());
+    for (int64_t n : result.shape) result.size *= n;
+    return result;
   }
 
   Op read_op(const Json& json) {
-    Op made;
-    made.kind = json["kind"].as_text();
-    made.attributes = json["attributes"];
-    for (const auto& [role, index] : json["in"].table) made.in[role] = at(index);
-    for (const auto& [role, index] : json["out"].table) made.out[role] = at(index);
-    return made;
+    Op result;
+    result.kind = json["kind"].as_text();
+    result.attributes = json["attributes"];
+    for (const auto& [role, index] : json["in"].table) result.in[role] = at(index);
+    for (const auto& [role, index] : json["out"].table) result.out[role] = at(index);
+    return result;
   }
 
   Value* at(const Json& index) { return &values.at(static_cast<size_t>(index.as_number())); }

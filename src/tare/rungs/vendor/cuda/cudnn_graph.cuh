@@ -9,9 +9,9 @@ class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
-    cudnnBackendDescriptor_t made = nullptr;
-    check(cudnnBackendCreateDescriptor(type, &made), "cudnnBackendCreateDescriptor");
-    raw_ = std::shared_ptr<void>(made, [](void* d) { cudnnBackendDestroyDescriptor(d); });
+    cudnnBackendDescriptor_t result = nullptr;
+    check(cudnnBackendCreateDescriptor(type, &result), "cudnnBackendCreateDescriptor");
+    raw_ = std::shared_ptr<void>(result, [](void* d) { cudnnBackendDestroyDescriptor(d); });
   }
 
   cudnnBackendDescriptor_t raw() const { return raw_.get(); }
@@ -46,26 +46,26 @@ inline cudnnDataType_t type_of(const std::string& dtype) {
 }
 
 inline Descriptor tensor(int64_t id, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, cudnnDataType_t type, bool passing) {
-  Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
+  Descriptor result(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  result.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, shape)
       .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides)
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, int64_t{16})
       .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, passing);
-  return made.finish();
+  return result.finish();
 }
 
-inline Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y, double most = 0) {
+inline Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y, double upper_bound = 0) {
   Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  if (most > 0) kind.set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, most);
+  if (upper_bound > 0) kind.set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, upper_bound);
   kind.finish();
-  Descriptor made(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  made.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  if (b) made.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
-  made.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  return made.finish();
+  Descriptor result(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  result.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  if (b) result.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  result.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  return result.finish();
 }
 
 // A plan is one way to run a graph of operations; `run` is a single call into cuDNN.
@@ -89,38 +89,38 @@ class Graph {
 
   // Throws where the engine does not support the graph on this device.
   Plan plan(int index) const {
-    Plan made{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
-    made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device_.cudnn)
+    Plan result{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
+    result.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device_.cudnn)
         .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engines_.at(index));
-    made.plan.finish();
+    result.plan.finish();
     int64_t count = 0;
-    check(cudnnBackendGetAttribute(made.plan.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &made.workspace),
+    check(cudnnBackendGetAttribute(result.plan.raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &result.workspace),
           "the workspace of a plan");
-    return made;
+    return result;
   }
 
  private:
   // Of those that round, which come first where they may not be taken, there are many.
-  static constexpr int64_t most_engines = 10, most_asked = 100;
+  static constexpr int64_t max_engines = 10, max_asked = 100;
 
   void add_engines(cudnnBackendHeurMode_t mode) {
     Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
     if (cudnnBackendFinalize(heuristic.raw()) != CUDNN_STATUS_SUCCESS) return;
-    std::vector<Descriptor> found;
+    std::vector<Descriptor> configs;
     std::vector<cudnnBackendDescriptor_t> raw;
-    int64_t asked = exact_ ? most_asked : most_engines;
+    int64_t asked = exact_ ? max_asked : max_engines;
     for (int64_t i = 0; i < asked; ++i) {
-      found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-      raw.push_back(found.back().raw());
+      configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+      raw.push_back(configs.back().raw());
     }
     int64_t count = 0;
     if (cudnnBackendGetAttribute(heuristic.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, asked, &count, raw.data()) !=
         CUDNN_STATUS_SUCCESS)
       return;
     int64_t kept = 0;
-    for (int64_t i = 0; i < std::min(count, asked) && kept < most_engines; ++i)
-      if (!exact_ || !rounds(found[i])) engines_.push_back(found[i]), ++kept;
+    for (int64_t i = 0; i < std::min(count, asked) && kept < max_engines; ++i)
+      if (!exact_ || !rounds(configs[i])) engines_.push_back(configs[i]), ++kept;
   }
 
   // Whether an engine may compute float32 in fewer digits.

@@ -23,23 +23,23 @@ struct Lstm {
 };
 
 // What the forward pass keeps for the backward one: the gates behind their activations, cells and outputs of each layer.
-struct Kept {
+struct SavedState {
   std::vector<std::vector<float>> gates, cells, outputs;
 };
 
 inline float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-inline std::shared_ptr<Kept> keep(const Lstm& lstm) {
-  auto made = std::make_shared<Kept>();
+inline std::shared_ptr<SavedState> allocate_saved(const Lstm& lstm) {
+  auto result = std::make_shared<SavedState>();
   for (int64_t layer = 0; layer < lstm.layers; ++layer) {
-    made->gates.emplace_back(lstm.rows() * 4 * lstm.hidden);
-    made->cells.emplace_back(lstm.rows() * lstm.hidden);
-    made->outputs.emplace_back(lstm.rows() * lstm.hidden);
+    result->gates.emplace_back(lstm.rows() * 4 * lstm.hidden);
+    result->cells.emplace_back(lstm.rows() * lstm.hidden);
+    result->outputs.emplace_back(lstm.rows() * lstm.hidden);
   }
-  return made;
+  return result;
 }
 
-inline Call lstm_forward(const Op& op, std::shared_ptr<Kept> kept) {
+inline Call lstm_forward(const Op& op, std::shared_ptr<SavedState> saved) {
   Lstm lstm(op, op["y"]);
   const float* x = op["x"].as<float>();
   float *y = op["y"].as<float>(), *last_h = op["h"].as<float>(), *last_c = op["c"].as<float>();
@@ -48,8 +48,8 @@ inline Call lstm_forward(const Op& op, std::shared_ptr<Kept> kept) {
     for (int64_t layer = 0; layer < lstm.layers; ++layer) {
       const float *w_in = lstm.weights[4 * layer], *w_state = lstm.weights[4 * layer + 1];
       const float *bias_in = lstm.weights[4 * layer + 2], *bias_state = lstm.weights[4 * layer + 3];
-      const float* from = layer ? kept->outputs[layer - 1].data() : x;
-      float *gates = kept->gates[layer].data(), *cells = kept->cells[layer].data(), *out = kept->outputs[layer].data();
+      const float* from = layer ? saved->outputs[layer - 1].data() : x;
+      float *gates = saved->gates[layer].data(), *cells = saved->cells[layer].data(), *out = saved->outputs[layer].data();
       int64_t width = lstm.width(layer);
       gemm(false, true, rows, 4 * h, width, from, width, w_in, width, 0, gates, 4 * h);
       for (int64_t t = 0; t < lstm.steps; ++t) {
@@ -69,11 +69,11 @@ inline Call lstm_forward(const Op& op, std::shared_ptr<Kept> kept) {
       std::memcpy(last_h + layer * b * h, out + (rows - b) * h, b * h * sizeof(float));
       std::memcpy(last_c + layer * b * h, cells + (rows - b) * h, b * h * sizeof(float));
     }
-    std::memcpy(y, kept->outputs.back().data(), rows * h * sizeof(float));
+    std::memcpy(y, saved->outputs.back().data(), rows * h * sizeof(float));
   };
 }
 
-inline Call lstm_backward(const Op& op, std::shared_ptr<Kept> kept) {
+inline Call lstm_backward(const Op& op, std::shared_ptr<SavedState> saved) {
   Lstm lstm(op, op["dy"]);
   const float *x = op["x"].as<float>(), *dy = op["dy"].as<float>();
   float* dx = op.find("dx") ? op["dx"].as<float>() : nullptr;
@@ -87,8 +87,8 @@ inline Call lstm_backward(const Op& op, std::shared_ptr<Kept> kept) {
     std::memcpy(arriving->data(), dy, rows * h * sizeof(float));
     for (int64_t layer = lstm.layers; layer-- > 0;) {
       const float *w_in = lstm.weights[4 * layer], *w_state = lstm.weights[4 * layer + 1];
-      const float *gates = kept->gates[layer].data(), *cells = kept->cells[layer].data(), *out = kept->outputs[layer].data();
-      const float* from = layer ? kept->outputs[layer - 1].data() : x;
+      const float *gates = saved->gates[layer].data(), *cells = saved->cells[layer].data(), *out = saved->outputs[layer].data();
+      const float* from = layer ? saved->outputs[layer - 1].data() : x;
       float *dh = dstate->data(), *dc = dh + b * h, *dg = dgates->data();
       std::fill(dstate->begin(), dstate->end(), 0.0f);
       for (int64_t t = lstm.steps; t-- > 0;) {

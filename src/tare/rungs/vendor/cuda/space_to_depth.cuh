@@ -41,7 +41,7 @@ struct SpaceToDepth {
       unsigned from_row = row + dy - blocks.top, from_column = column + dx - blocks.left;
       bool inside = dy < blocks.block && from_row < blocks.flat_size[1] && from_column < blocks.flat_size[2];
       int64_t from = (static_cast<int64_t>(image) * blocks.flat_size[1] + from_row) * blocks.flat_size[2] + from_column;
-      values[k] = inside ? number(x[from * colours + colour]) : 0.0f;
+      values[k] = inside ? to_float(x[from * colours + colour]) : 0.0f;
       if (++colour == colours) colour = 0, ++dx;
       if (dx == blocks.block) dx = 0, ++dy;
     }
@@ -52,7 +52,7 @@ struct SpaceToDepth {
 template <class From, class T>
 Call space_to_depth(Device& device, const Op& op) {
   Blocks blocks(op, op["x"], op["y"]);
-  return in_packs<T>({op["y"].shape[1]}, [&](auto width) {
+  return vectorize<T>({op["y"].shape[1]}, [&](auto width) {
     constexpr int N = width();
     return for_each(device, op["y"].size / N, SpaceToDepth<From, T, N>{blocks, op["x"].as<From>(), op["y"].as<T>()});
   });
@@ -77,7 +77,7 @@ Call depth_to_space(Device& device, const Op& op) {
     int64_t from = (static_cast<int64_t>(image) * blocks.deep_size[1] + from_row) * blocks.deep_size[2] + from_column;
     // Behind the last window there may be rows that nothing was made of.
     bool inside = from_row < blocks.deep_size[1] && from_column < blocks.deep_size[2];
-    y[i] = inside ? x[from * blocks.deep_size[0] + tap * blocks.flat_size[0] + colour] : rounded<T>(0.0f);
+    y[i] = inside ? x[from * blocks.deep_size[0] + tap * blocks.flat_size[0] + colour] : from_float<T>(0.0f);
   });
 }
 

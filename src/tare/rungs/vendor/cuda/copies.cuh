@@ -7,20 +7,20 @@ namespace tare::vendor {
 
 // Dimension d of the result is dimension order[d] of what it is made of. Threads follow the result as it lies in memory.
 template <class T>
-struct Reorder {
-  static constexpr int most = 6;
+struct Permute {
+  static constexpr int max_rank = 6;
   const T* x;
   T* y;
   int rank;
   // From the dimension that is innermost in the result's memory to the outermost.
-  unsigned size[most];
-  int64_t from[most];
+  unsigned size[max_rank];
+  int64_t from[max_rank];
 
   __device__ void operator()(int64_t i) const {
     unsigned left = static_cast<unsigned>(i);
     int64_t source = 0;
 #pragma unroll
-    for (int d = 0; d < most; ++d)
+    for (int d = 0; d < max_rank; ++d)
       if (d < rank) {
         unsigned next = left / size[d];
         source += static_cast<int64_t>(left - next * size[d]) * from[d];
@@ -31,11 +31,11 @@ struct Reorder {
 };
 
 template <class T>
-Call reorder(Device& device, const Op& op) {
+Call permute(Device& device, const Op& op) {
   const Value &x = op["x"], &y = op["y"];
   std::vector<int64_t> order = op.integers("order");
-  Reorder<T> body{x.as<T>(), y.as<T>(), static_cast<int>(order.size())};
-  if (body.rank > Reorder<T>::most || y.size >> 32) throw Failure("unsupported", "another order of so many dimensions or numbers");
+  Permute<T> body{x.as<T>(), y.as<T>(), static_cast<int>(order.size())};
+  if (body.rank > Permute<T>::max_rank || y.size >> 32) throw Failure("unsupported", "another order of so many dimensions or numbers");
   std::vector<int> inward(order.size());
   for (size_t d = 0; d < inward.size(); ++d) inward[d] = static_cast<int>(d);
   if (y.channels_last()) inward = {0, 2, 3, 1};
@@ -57,7 +57,7 @@ struct CopyBlock {
 
   __device__ void operator()(int64_t i) const {
     unsigned row = static_cast<unsigned>(i) / across, column = (static_cast<unsigned>(i) - row * across) * N;
-    *reinterpret_cast<Pack<T, N>*>(y + row * to + column) = fetch<T, N>(x + row * from + column);
+    *reinterpret_cast<Pack<T, N>*>(y + row * to + column) = load_pack<T, N>(x + row * from + column);
   }
 };
 
@@ -67,7 +67,7 @@ Call copy_block(Device& device, const Op& op) {
   int64_t here = op.integer("from_offset"), there = op.integer("to_offset"), bytes = op["y"].bytes();
   if (rows * width >> 32) throw Failure("unsupported", "a block of more than four thousand million numbers");
   char* all = op["y"].data;
-  Call copy = in_packs<T>({width, from, to, here, there}, [&](auto pack) {
+  Call copy = vectorize<T>({width, from, to, here, there}, [&](auto pack) {
     constexpr int N = pack();
     CopyBlock<T, N> body{op["x"].as<T>() + here, op["y"].as<T>() + there, static_cast<unsigned>(width / N), from, to};
     return for_each(device, rows * width / N, body);

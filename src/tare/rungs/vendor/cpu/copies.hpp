@@ -6,7 +6,7 @@
 namespace tare::vendor {
 
 // Dimension d of the result is dimension order[d] of what it is made of.
-inline Call reorder(const Op& op) {
+inline Call permute(const Op& op) {
   const float* x = floats(op, "x");
   float* y = op["y"].as<float>();
   std::vector<int64_t> shape = op["y"].shape, to = op["y"].strides, from;

@@ -1,0 +1,164 @@
+"""The memory layout of a plan: weights, gradients and momentum in flat buffers of one order, and everything
+short-lived in one arena, where values that live at the same time never overlap."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tare.rungs.vendor.lowering.plan import BYTES, ExecutionPlan, Parameter, Value
+
+# Bytes: what the widest vector loads and cuDNN's kernels want.
+ALIGNMENT = 256
+# Elements to which parameters are aligned in a flat buffer: 256 bytes in float32.
+PARAMETER_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """Bytes that are needed from the call `first` to the call `last`, both included."""
+
+    bytes: int
+    first: int
+    last: int
+
+
+def align(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
+    """An offset for each lifetime, and the size of the arena.
+
+    Greedy by size: the largest value first, each at the lowest offset that is free for its whole lifetime
+    (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.3)."""
+    offsets = [0] * len(lifetimes)
+    placed: list[int] = []
+    total = 0
+    for i in sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].bytes, lifetimes[i].first)):
+        life, offset = lifetimes[i], 0
+        concurrent = [j for j in placed if lifetimes[j].first <= life.last and life.first <= lifetimes[j].last]
+        for j in sorted(concurrent, key=lambda j: offsets[j]):
+            if offset + life.bytes <= offsets[j]:
+                break
+            offset = max(offset, align(offsets[j] + lifetimes[j].bytes))
+        offsets[i] = offset
+        placed.append(i)
+        total = max(total, offset + life.bytes)
+    return offsets, align(total)
+
+
+def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_storage: bool) -> None:
+    """Appends SGD with momentum over flat buffers, as one call. All buffers have the parameters in the same order,
+    those with gradients in the plan's half type first. The masters are float32; where weights are stored in a half
+    type, the masters are rounded to it after every update."""
+    trained = [p for p in plan.parameters if p.gradient is not None]
+    half = [p for p in trained if p.gradient and p.gradient.dtype != "f32"]
+    full = [p for p in trained if p.gradient and p.gradient.dtype == "f32"]
+    half_offsets, half_count = _parameter_offsets(plan, half, 0)
+    full_offsets, count = _parameter_offsets(plan, full, half_count)
+    offsets = {**half_offsets, **full_offsets}
+    buffers = {
+        "master": Value("master", (count,), "f32", "master"),
+        "momentum": Value("momentum", (count,), "f32", "momentum"),
+        "gradient": Value("gradient", (count - half_count,), "f32", "gradient"),
+    }
+    if half:
+        buffers["weights"] = Value("weights", (half_count,), plan.dtype, "weights")
+        buffers["gradient_half"] = Value("gradient_half", (half_count,), plan.dtype, "gradient_half")
+    for p in trained:
+        assert p.gradient is not None
+        offset, value = offsets[p.name], p.value
+        p.master = Value(
+            p.name, value.shape, "f32", "master", 4 * offset, value.channels_last, content=value.content
+        )
+        if p.gradient.dtype == "f32":
+            p.gradient.region, p.gradient.offset = "gradient", 4 * (offset - half_count)
+            value.region, value.offset, value.content = "master", 4 * offset, None
+        else:
+            p.gradient.region, p.gradient.offset = "gradient_half", 2 * offset
+            value.region, value.offset = "weights", 2 * offset
+    inputs = {role: value for role, value in buffers.items() if role.startswith("gradient")}
+    outputs = {role: value for role, value in buffers.items() if not role.startswith("gradient")}
+    plan.emit("sgd", inputs, outputs, learning_rate=learning_rate, momentum=momentum, round=half_storage)
+    for value in buffers.values():
+        plan.regions[value.region] = align(value.bytes)
+
+
+def _parameter_offsets(plan: ExecutionPlan, parameters: list[Parameter], start: int) -> tuple[dict[str, int], int]:
+    """Offsets in elements, and the end of the last parameter."""
+    names = {id(p.value): p.name for p in parameters}
+    end, offsets = start, {}
+    for group in _groups(plan, [p.value for p in parameters]):
+        for value in group:
+            offsets[names[id(value)]] = end
+            end += value.size
+        end = -(-end // PARAMETER_ALIGNMENT) * PARAMETER_ALIGNMENT
+    return offsets, end
+
+
+def _groups(plan: ExecutionPlan, values: list[Value]) -> list[list[Value]]:
+    """Every weight alone, but those of an LSTM together: cuDNN wants all matrices and then all biases."""
+    lstms: list[list[Value]] = []
+    for op in plan.ops:
+        if op.kind == "lstm":
+            layers = range(op.attributes["layers"])
+            matrices = [op.inputs[f"w{4 * layer + i}"] for layer in layers for i in (0, 1)]
+            biases = [op.inputs[f"w{4 * layer + i}"] for layer in layers for i in (2, 3)]
+            lstms.append(matrices + biases)
+    of_lstms = {id(v) for group in lstms for v in group}
+    wanted = {id(v) for v in values}
+    return [[v] for v in values if id(v) not in of_lstms] + [group for group in lstms if id(group[0]) in wanted]
+
+
+def lay_out(plan: ExecutionPlan) -> None:
+    """Gives every value its region and offset, and every region its size."""
+    for value in plan.values():
+        if value.region in ("input", "output", "state", "zeros") and value.base is None:
+            value.offset = plan.regions.get(value.region, 0)
+            plan.regions[value.region] = value.offset + align(max(value.bytes, BYTES[value.dtype]))
+    _lay_out_constants(plan)
+    _lay_out_arena(plan)
+    for value in plan.values():
+        if value.base is not None:
+            value.region, value.offset = value.owner.region, value.owner.offset
+
+
+def _lay_out_constants(plan: ExecutionPlan) -> None:
+    """Weights that no update changes: all of them in inference, the frozen and unused ones in training. Those have
+    a region of their own in training, where the other weights are in flat buffers."""
+    trained = {id(p.value) for p in plan.parameters if p.gradient is not None}
+    # The update's names for whole buffers are not weights.
+    buffers = {id(v) for op in plan.ops if op.kind == "sgd" for v in op.values()}
+    constants = [
+        v
+        for v in plan.values()
+        if v.region == "weights" and v.base is None and id(v) not in trained and id(v) not in buffers
+    ]
+    region = "fixed" if trained else "weights"
+    end = 0
+    for group in _groups(plan, constants):
+        for value in group:
+            value.region, value.offset = region, end
+            end += value.bytes
+        end = align(end)
+    if constants:
+        plan.regions[region] = end
+
+
+def _lay_out_arena(plan: ExecutionPlan) -> None:
+    spans: dict[int, tuple[Value, int, int]] = {}
+
+    def extend(owner: Value, call: int) -> None:
+        if owner.region == "arena":
+            _, first, _ = spans.get(id(owner), (owner, call, call))
+            spans[id(owner)] = (owner, first, call)
+
+    for i, op in enumerate(plan.ops):
+        for value in op.values():
+            extend(value.owner, i)
+    for value in plan.outputs:
+        if id(value.owner) in spans:
+            extend(value.owner, len(plan.ops))
+    lifetimes = [Lifetime(owner.bytes, first, last) for owner, first, last in spans.values()]
+    offsets, plan.regions["arena"] = place(lifetimes)
+    for (owner, _, _), offset in zip(spans.values(), offsets, strict=True):
+        owner.offset = offset

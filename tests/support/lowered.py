@@ -1,0 +1,33 @@
+"""Workloads of the zoo lowered at small sizes."""
+
+from functools import cache
+
+import torch
+from proof import SMALL
+
+from tare.cases.case import Case, Mode
+from tare.rungs.vendor.lowering.lower import lower
+from tare.rungs.vendor.lowering.plan import ExecutionPlan
+from tare.workloads import get_workload
+
+
+@cache
+def lowered(
+    name: str, mode: Mode, storage: str = "float32", autocast: str | None = None, channels_last: bool = False
+) -> ExecutionPlan:
+    """Cached for all tests of a process: they must not change the plan."""
+    workload = get_workload(name)
+    sizes = {**workload.defaults, **SMALL[name]}
+    batch = workload.inputs(4, sizes)
+    tensors = [*batch.args, *([batch.target] if mode == "train" else [])]
+    stored = tuple(t.to(getattr(torch, storage)) if t.is_floating_point() else t for t in tensors)
+    case = Case(
+        workload=name,
+        rung="vendor",
+        mode=mode,
+        batch=4,
+        sizes=sizes,
+        layout="channels-last" if channels_last else "contiguous",
+        optimizer="sgd" if mode == "train" else None,
+    )
+    return lower(workload, case, stored, storage, autocast, 0.01)
