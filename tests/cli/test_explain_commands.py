@@ -137,11 +137,11 @@ def test_a_trace_of_ours_has_a_roofline_where_the_peaks_of_its_gpu_are_known(tmp
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(tmp_path))
         save_peaks(msgspec.json.decode(H200.read_bytes(), type=Peaks))
-    priced = json.loads(tare(tmp_path, "explain", str(path), "--json").stdout)["explanations"][0]
-    assert priced["roofline"]["flops"] == 2 * flops
-    assert priced["roofline"]["ns"] == 39_323
-    assert (priced["domain"], priced["rung"]) == ("other", "eager")
-    assert any("prices by the peaks" in note for note in priced["notes"])
+    with_peaks = json.loads(tare(tmp_path, "explain", str(path), "--json").stdout)["explanations"][0]
+    assert with_peaks["roofline"]["flops"] == 2 * flops
+    assert with_peaks["roofline"]["ns"] == 39_323
+    assert (with_peaks["domain"], with_peaks["rung"]) == ("other", "eager")
+    assert any("savings by the peaks" in note for note in with_peaks["notes"])
 
 
 def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
@@ -242,8 +242,8 @@ BAD = [
     *((("explain", TRACE, *option), f"{option[0]} is for workloads") for option in MEASURING),
     (("explain", TRACE, "--svg", "/no/such/folder/f.svg"), "there is no folder /no/such/folder"),
     (("explain", "mlp", "--annotate", "/"), "cannot write /: it is a folder"),
-    (("explain", "x.json", "--annotate", "x.json"), "it is what is read; name another file"),
-    (("explain", "x.json", "--against", "y.json", "--html", "./y.json"), "y.json: it is what is read"),
+    (("explain", "x.json", "--annotate", "x.json"), "it is also read; name another file"),
+    (("explain", "x.json", "--against", "y.json", "--html", "./y.json"), "y.json: it is also read"),
     (("explain", "x.json", "--html", "a.html", "--svg", "a.html"), "cannot write a.html: two options name it"),
     (("explain", TRACE, "--sort", "blok"), "'block'"),
     (("explain", "mlp", "--batch", "auto,4"), "auto alone"),

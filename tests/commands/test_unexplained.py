@@ -5,22 +5,22 @@ from typing import Any
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record
 
-from tare.commands.explain import Wish, _Explaining
-from tare.commands.explained import Explained
+from tare.commands.explain import Explainer, ExplainOptions
 from tare.commands.traces import unseen
 from tare.execute.catalogue import LocalCatalogue
 from tare.protocol.messages import Probed
 from tare.records.record import Record
+from tare.report.explain import ExplainReport
 
 
 def make_probed() -> Probed:
     return Probed(environment=ENVIRONMENT, devices=["cpu"], gpus={}, absent={"cpu": {}}, missing_packages={})
 
 
-def explained(*records: Record) -> Explained:
+def explained(*records: Record) -> ExplainReport:
     """Nothing here is profiled, so nobody is asked."""
     nobody: Any = None
-    return _Explaining(nobody, make_probed(), print, Wish()).explain(list(records))
+    return Explainer(nobody, make_probed(), print, ExplainOptions()).explain(list(records))
 
 
 def test_a_rung_that_cannot_run_it_is_an_answer() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from traces import RECORDED
 
-from tare.commands.explain_files import explain_files
-from tare.commands.explained import Explained
+from tare.commands.explain import explain_files
+from tare.report.explain import ExplainReport
 
 EAGER = RECORDED / "resnet50-infer-b1-eager.json.gz"
 PRODUCTS = RECORDED / "inefficient-fp32-matmul-tf32-off.json.gz"
@@ -25,7 +25,7 @@ def faster(folder: Path) -> Path:
     return path
 
 
-def rules(explained: Explained) -> list[set[str]]:
+def rules(explained: ExplainReport) -> list[set[str]]:
     return [{finding.rule for finding in diagnosis.findings} for diagnosis in explained.diagnoses]
 
 

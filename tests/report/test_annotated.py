@@ -28,7 +28,9 @@ def annotated(source: Path, target: Path) -> tuple[dict[str, Any], list[dict[str
     return document, ours, findings
 
 
-@pytest.mark.parametrize("name", ["inefficient-scalar-copies", "resnet50-infer-b1-cudagraph", "inefficient-starved-loader"])
+@pytest.mark.parametrize(
+    "name", ["inefficient-scalar-copies", "resnet50-infer-b1-cudagraph", "inefficient-starved-loader"]
+)
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
 def test_the_original_is_all_there(tmp_path: Path, name: str, ending: str) -> None:
     source = RECORDED / f"{name}.json.gz"

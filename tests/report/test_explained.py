@@ -1,26 +1,23 @@
-"""Explanations as text and pictures: nothing lost, nothing over the edge, nothing executed."""
+"""Explanations as text, pictures and HTML: complete, within the width, and escaped."""
 
 import re
-from html import escape
 from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from markupsafe import escape
 from rich.console import Console
 from traces import RECORDED
 
-from tare.commands.explain_files import explain_files
-from tare.commands.explained import Explained
+from tare.commands.explain import explain_files
 from tare.commands.traces import names_trace
 from tare.measure.peak_store import save_peaks
 from tare.records.environment import Environment
 from tare.records.work import Peak, Peaks
-from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
-from tare.report.explain import bar, explanation_view, percent
-from tare.report.explained import render
+from tare.report.charts import breakdown_svg, ladder_svg, overviews, waterfall_svg, write_svg
+from tare.report.explain import ExplainReport, bar, explanation_view, percent, print_report
 from tare.report.page import write_html
-from tare.report.pictures import overviews, write_svg
 from tare.system.text import ending
 from tare.trace.group import WorkloadShares
 from tare.trace.names import short_name
@@ -35,7 +32,7 @@ FALL = Waterfall(
 )
 
 
-def test_bars_meet_and_reach_the_end() -> None:
+def test_bars_touch_and_reach_the_end() -> None:
     assert bar(0, 250, 1000, "", 40).plain == "█" * 10
     assert bar(250, 750, 1000, "", 40).plain == " " * 10 + "█" * 30
     assert bar(0, 1, 1000, "", 40).plain == "▏"
@@ -75,7 +72,9 @@ def test_only_shares_where_gross_is_unknown() -> None:
     assert not re.search(r">[0-9.]+ (ns|µs|ms|s)\b", text)
 
 
-@pytest.mark.parametrize("name", ["resnet50-infer-b1-eager-stack", "inefficient-pageable-copy", "lstm-train-eager"])
+@pytest.mark.parametrize(
+    "name", ["resnet50-infer-b1-eager-stack", "inefficient-pageable-copy", "lstm-train-eager"]
+)
 def test_the_text_fits(name: str) -> None:
     explained = explain_files([str(RECORDED / f"{name}.json.gz")])
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
@@ -88,14 +87,14 @@ def test_the_text_fits(name: str) -> None:
 def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ("resnet50-infer-b1-eager", "resnet50-infer-b1-cudagraph")
     explained = explain_files([str(RECORDED / f"{name}.json.gz") for name in names])
-    render(explained)
+    print_report(explained)
     assert "resnet50-infer-b1-cudagraph" in capsys.readouterr().out
     assert len(overviews(explained)) == 2
     write_html(explained, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 4
     assert "<script" not in page
-    # What the terminal says of each is there as well.
+    # The page has what the terminal shows.
     for diagnosis in explained.diagnoses:
         for finding in diagnosis.findings:
             assert escape(finding.summary) in page
@@ -108,7 +107,7 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.svg", "page.html"]
 
 
-def test_a_page_says_what_another_rung_removed_and_runs_nothing_of_a_stranger_s(tmp_path: Path) -> None:
+def test_a_page_shows_what_another_rung_removed_and_escapes_every_text(tmp_path: Path) -> None:
     explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
     parts = waterfall_difference(*(one.waterfall for one in explained.explanations))
     explained.against = [WaterfallDifference(one="eager", other="<script>alert(1)</script>", parts=parts)]
@@ -123,8 +122,8 @@ def test_a_page_says_what_another_rung_removed_and_runs_nothing_of_a_stranger_s(
     assert "what the second removed" in page
 
 
-def as_workloads(*names: str) -> Explained:
-    """A recorded trace as if it were that of each of these cases."""
+def as_workloads(*names: str) -> ExplainReport:
+    """A report in which one recorded trace stands for each of these cases."""
     found = explain_files([str(RECORDED / "inefficient-leak.json.gz")])
     one, diagnosis = found.explanations[0], found.diagnoses[0]
     cases = [f"{name}/cuda/fp32/batch=1/feed=device" for name in names]
@@ -132,7 +131,7 @@ def as_workloads(*names: str) -> Explained:
         msgspec.structs.replace(one, case=case, workload=case.split("/")[0], rung=case.split("/")[1], mode="infer")
         for case in cases
     ]
-    return Explained(explanations=made, diagnoses=[diagnosis] * len(made))
+    return ExplainReport(explanations=made, diagnoses=[diagnosis] * len(made))
 
 
 def test_every_workload_has_its_picture(tmp_path: Path) -> None:
@@ -145,13 +144,13 @@ def test_every_workload_has_its_picture(tmp_path: Path) -> None:
     assert [path.name for path in write_svg(ladder, tmp_path / "g.svg")] == ["g.svg"]
     modes = as_workloads("mlp/eager/infer", "mlp/compile/infer", "mlp/eager/train")
     assert [path.name for path in write_svg(modes, tmp_path / "h.svg")] == ["h-infer.svg", "h-train.svg"]
-    assert write_svg(Explained(explanations=[], diagnoses=[]), tmp_path / "i.svg") == []
+    assert write_svg(ExplainReport(explanations=[], diagnoses=[]), tmp_path / "i.svg") == []
 
 
 def test_a_rung_that_differs_is_shown_as_different(capsys: pytest.CaptureFixture[str]) -> None:
     explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
     explained.explanations[1] = msgspec.structs.replace(explained.explanations[1], differs="different")
-    render(explained)
+    print_report(explained)
     shown = capsys.readouterr().out
     assert re.search(r"^segment +eager +compile \(different\)", shown, re.MULTILINE)
     assert "compile (different)" in overviews(explained)[0]
@@ -167,7 +166,7 @@ def test_bars_of_several_rungs_name_them() -> None:
 def test_no_rung_is_lost_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"r{i}" for i in range(14)]
     explained = as_workloads(*(f"mlp/{name}/infer" for name in names))
-    render(explained)
+    print_report(explained)
     heads = [line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("segment ")]
     assert [len(head) for head in heads] == [6, 6, 2]
     assert [name for head in heads for name in head] == names
@@ -191,7 +190,7 @@ H200 = Peaks(
 
 
 @pytest.mark.parametrize("gpu", ["NVIDIA H200", "NVIDIA L4", None])
-def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
+def test_savings_use_the_peaks_of_the_gpu_of_the_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: str | None
 ) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
@@ -204,14 +203,14 @@ def test_a_trace_is_priced_by_the_peaks_of_its_gpu(
     if gpu == "NVIDIA H200":
         assert odd.saving_s == pytest.approx(0.82e-3, rel=0.1)
         assert notes == [
-            "prices by the peaks of the NVIDIA H200 of somewhere, measured on 2026-11-15 (tare peaks)"
+            "savings by the peaks of the NVIDIA H200 of somewhere, measured on 2026-11-15 (tare peaks)"
         ]
         assert len(explained.peaks) == 1
     else:
         assert (odd.saving_s, notes, explained.peaks) == (None, [], [])
 
 
-def test_small_texts() -> None:
+def test_short_texts() -> None:
     assert [percent(share) for share in (0.0, 0.0001, 0.123, 0.99999)] == ["0.0 %", "<0.1 %", "12.3 %", "100 %"]
     assert ending("abcdef", 4) == "…def"
     assert [names_trace(name) for name in ("a.json", "b.json.gz", "resnet50")] == [True, True, False]

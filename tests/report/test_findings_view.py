@@ -12,9 +12,9 @@ from traces import RECORDED
 from tare.errors import BadInput
 from tare.findings import Finding, Location
 from tare.findings.diagnosis import diagnose, with_lines
-from tare.report.findings import diagnosis_view, findings_view, gain, sparkline
+from tare.report.findings import check_column, diagnosis_view, findings_view, saving_text, sorted_by
 from tare.report.numbers import several
-from tare.report.sorting import check_column, sorted_by
+from tare.report.plot import sparkline
 from tare.trace.read import read
 
 
@@ -33,11 +33,11 @@ def test_every_recorded_trace_fits(path: Path) -> None:
     text = shown(path)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
     assert "operators, a step" in text
-    # A graph's replay allocates nothing: there is nothing to say of memory.
+    # Replaying a graph allocates nothing.
     assert ("at the peak: " in text) == (len(read(path).memory) > 0)
 
 
-def test_a_finding_is_shown_with_price_place_and_remedy() -> None:
+def test_a_finding_is_shown_with_its_location_and_remedy() -> None:
     text = shown(next(path for path in RECORDED.glob("*.json.gz") if "scalar-copies" in path.name))
     assert "scalar-copies: single numbers are copied to the device: 20 a step" in text
     assert "→ Keep the number in Python" in text
@@ -60,7 +60,7 @@ def test_the_tables_sort_by_any_column() -> None:
 
 
 @pytest.mark.parametrize("head", ["operator ", "kernel "])
-def test_what_stands_over_a_column_sorts_by_it(head: str) -> None:
+def test_every_printed_column_can_be_sorted_by(head: str) -> None:
     path = next(path for path in RECORDED.glob("*.json.gz") if "resnet50-train" in path.name)
     heads = next(line for line in shown(path).splitlines() if line.startswith(head))
     # Columns of two words are closer to each other than to the next one: told apart by the words that begin them.
@@ -69,7 +69,7 @@ def test_what_stands_over_a_column_sorts_by_it(head: str) -> None:
         shown(path, column)
 
 
-def test_grids_and_blocks_sort_by_how_much_they_hold() -> None:
+def test_grids_and_blocks_sort_by_their_number() -> None:
     path = next(path for path in RECORDED.glob("*.json.gz") if "resnet50-train" in path.name)
     found = diagnose(read(path)).kernels
     for column, field in (("block", "block"), ("grid", "grid")):
@@ -81,15 +81,15 @@ def test_grids_and_blocks_sort_by_how_much_they_hold() -> None:
     assert sorted_by(found, "host self") == found
 
 
-def test_a_price_says_whether_it_is_a_bound() -> None:
+def test_a_saving_shows_whether_it_is_a_bound() -> None:
     fields: dict[str, Any] = {"rule": "r", "severity": "low", "summary": "s", "remedy": "m."}
-    assert gain(Finding(**fields, saving_s=2.5e-3, saving_share=0.25)) == "2.5 ms 25%"
-    assert gain(Finding(**fields, saving_s=2.5e-3, saving_share=0.25, at_most=True)) == "≤ 2.5 ms 25%"
-    assert gain(Finding(**fields, saving_s=2.5e-3, saving_share=0.25, at_least=True)) == "≥ 2.5 ms 25%"
-    assert gain(Finding(**fields)) == "not priced"
+    assert saving_text(Finding(**fields, saving_s=2.5e-3, saving_share=0.25)) == "2.5 ms 25%"
+    assert saving_text(Finding(**fields, saving_s=2.5e-3, saving_share=0.25, bound="at most")) == "≤ 2.5 ms 25%"
+    assert saving_text(Finding(**fields, saving_s=2.5e-3, saving_share=0.25, bound="at least")) == "≥ 2.5 ms 25%"
+    assert saving_text(Finding(**fields)) == "unknown"
 
 
-def test_nothing_found_is_said() -> None:
+def test_without_findings_it_says_so() -> None:
     path = next(path for path in RECORDED.glob("*.json.gz") if "b1-cudagraph" in path.name)
     console = Console(width=100)
     with console.capture() as capture:
@@ -103,17 +103,14 @@ def test_lines_come_from_the_recording_with_stacks() -> None:
     fields["remedy"] = "m at train.py."
     named = Finding(**fields, locations=[Location(where="train.py(3): step", count=1, seconds=0)], saving_s=2.0)
     joined = with_lines([plain], [named])
-    assert [place.where for place in joined[0].locations] == ["train.py(3): step"]
+    assert [location.where for location in joined[0].locations] == ["train.py(3): step"]
     assert (joined[0].saving_s, joined[0].remedy) == (1.0, "m at train.py.")
     assert with_lines([plain], []) == [plain]
 
 
-def test_a_sparkline_keeps_the_peak() -> None:
-    assert sparkline([0, 50, 100]) == "▁▅█"
-    assert len(sparkline(list(range(1000)))) == 66
-    assert max(sparkline([1] * 500 + [100] + [1] * 500)) == "█"
+def test_the_line_of_memory_keeps_the_peak() -> None:
     assert sparkline([10**9, 10**9 + 50, 10**9 + 100]) == "▁▅█"
-    assert (sparkline([]), sparkline([7, 7])) == ("", "")
+    assert max(sparkline([1] * 500 + [100] + [1] * 500, 66, max)) == "█"
 
 
 def test_numbers_of_things() -> None:

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from traces import TraceBuilder
 
 from tare.findings.diagnosis import diagnose
-from tare.report.findings import NO_MEMORY, UNKNOWN_BEFORE, diagnosis_view
+from tare.report.findings import NO_MEMORY, UNKNOWN_OWNER, diagnosis_view
 from tare.report.terminal import make_console
 
 
@@ -34,7 +34,7 @@ def test_of_a_foreign_trace_what_was_there_before_is_nobody_s() -> None:
     trace.memory(50, -4096, 0xB0, 0, cuda=False)
     text = shown(diagnosis_view(diagnose(trace.build())))
     assert "host memory: peak 6 KiB allocated by torch, without what was allocated before the recording" in text
-    assert UNKNOWN_BEFORE.strip() in text
+    assert UNKNOWN_OWNER.strip() in text
 
 
 def test_of_our_own_the_weights_are_their_modules() -> None:
@@ -44,4 +44,4 @@ def test_of_our_own_the_weights_are_their_modules() -> None:
     text = shown(diagnosis_view(diagnose(trace.build())))
     assert "host memory: peak 3 KiB allocated by torch\n" in "\n".join(line.rstrip() for line in text.splitlines())
     assert any("weights" in line and "fc (Linear)" in line for line in text.splitlines())
-    assert UNKNOWN_BEFORE.strip() not in text
+    assert UNKNOWN_OWNER.strip() not in text

@@ -11,7 +11,7 @@ from builders import ENVIRONMENT, STARTED, make_case, make_record, make_round
 from rich.console import Console, Group, RenderableType
 from traces import RECORDED
 
-from tare.commands.explain_files import explain_files
+from tare.commands.explain import explain_files
 from tare.execute.curves import Curve
 from tare.findings.context import Context
 from tare.findings.trace_diff import diff_traces
@@ -30,8 +30,7 @@ from tare.report.changes import changes_view
 from tare.report.coverage import coverage_view, make_coverage
 from tare.report.curves import curves_view
 from tare.report.diff import diff_view
-from tare.report.explain import against_view, host_view, idle_view, waterfall_view
-from tare.report.explained import group_view, ladder_view
+from tare.report.explain import against_view, group_view, host_view, idle_view, ladder_view, waterfall_view
 from tare.report.findings import kernels_view, operators_view
 from tare.report.frames import cost_view, depth_view, stack_view
 from tare.report.health import health_view

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from builders import make_case, make_record, make_round
 
-from tare.commands.explain_files import explain_files
+from tare.commands.explain import explain_files
 from tare.records.record import Record
 from tare.workloads import all_workloads
 

@@ -55,9 +55,9 @@ def explain(
     budget: BudgetOption = None,
     quick: QuickOption = False,
     stacks: Annotated[
-        bool, typer.Option("--stacks/--no-stacks", help="Also profile for the lines of source (default: yes).")
+        bool, typer.Option("--stacks/--no-stacks", help="Profile again for source lines (default: yes).")
     ] = True,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     recorded: RecordedOption = False,
     tables: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Also show operators, kernels and memory.")
@@ -78,25 +78,23 @@ def explain(
     Measures a workload, profiles it in a process of its own, and explains it; or explains a trace.
     """
     from tare.cases.plan import make_plan
-    from tare.commands.explain import Wish, explain_plan
-    from tare.commands.explain_files import explain_files
+    from tare.commands.explain import ExplainOptions, explain_files, explain_plan
     from tare.commands.traces import names_trace
-    from tare.report.explained import render
+    from tare.report.explain import print_report
     from tare.report.files import check_apart, check_writable
-    from tare.report.findings import MOST_ROWS
-    from tare.report.sorting import check_column
+    from tare.report.findings import MAX_ROWS, check_column
 
     check_column(sort)
     files = [target for target in targets if names_trace(target)]
-    written = [path for path in (annotate, html, svg) if path]
-    for path in written:
+    outputs = [path for path in (annotate, html, svg) if path]
+    for path in outputs:
         check_writable(path)
-    check_apart(written, [Path(name) for name in (*files, against or "") if names_trace(name)])
+    check_apart(outputs, [Path(name) for name in (*files, against or "") if names_trace(name)])
 
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
     if files:
-        _refuse(
+        _refuse_measuring_options(
             {
                 "rung": rung, "mode": mode, "device": device, "precision": precision, "batch": batch, "size": size,
                 "smoke": smoke, "feed": feed, "layout": layout, "optimizer": optimizer, "rounds": rounds,
@@ -112,7 +110,7 @@ def explain(
     if against and len(files) > 1:
         raise BadInput(f"--against compares one trace with another: {len(files)} are named")
     if files:
-        explained = explain_files(files, against)
+        report = explain_files(files, against)
     else:
         rungs = split(rung, "--rung") or ["eager"]
         if against in rungs:
@@ -124,58 +122,50 @@ def explain(
         )  # fmt: skip
         grid |= {"smoke": True} if smoke else {}
         plan = make_plan({"grid": [{"workload": targets, **grid}]}, "the command line", "explain")
-        options = given(rounds=rounds, budget=budget)
-        wish = Wish(against=against, stacks=stacks, resume=resume, recorded=recorded)
-        explained = explain_plan(plan, options, quick, store, not as_json, wish)
-    # Shown first: a file that cannot be written loses nothing of what was measured. And written all the same where
-    # nobody reads to the end (`| head`).
+        options = ExplainOptions(against=against, stacks=stacks, resume=resume, recorded=recorded)
+        measuring = given(rounds=rounds, budget=budget)
+        report = explain_plan(plan, measuring, quick, store, not as_json, options)
+    # Printed first, so that a file that cannot be written loses nothing; and written even if the reader of the
+    # output stops early (`| head`).
     try:
         if as_json:
-            print_json(explained.document())
+            print_json(report.document())
         else:
-            render(explained, tables or (MOST_ROWS if sort else 0), sort)
+            print_report(report, tables or (MAX_ROWS if sort else 0), sort)
     finally:
-        # What is not whole yet takes the place of no file.
-        if not explained.interrupted:
-            _write(explained, html, svg, annotate)
-    return explained.exit_code
+        # An incomplete report replaces no file.
+        if not report.interrupted:
+            _write_files(report, html, svg, annotate)
+    return report.exit_code
 
 
-def _refuse(options: dict[str, Any]) -> None:
-    """Options that say how a workload is measured mean nothing for a trace."""
+def _refuse_measuring_options(options: dict[str, Any]) -> None:
     for name, value in options.items():
-        # Zero is a value that somebody gave; what was not given is nothing, no, or an empty list.
+        # Zero is a given value; None, False and an empty list are not.
         if value is not None and value is not False and value != []:
             raise BadInput(f"--{name} is for workloads: a trace is explained as it was recorded")
 
 
-def _write(explained: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
+def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
+    from tare.report.charts import case_parts, write_svg
+    from tare.report.files import several_files
+    from tare.report.formats.annotated_trace import write_annotated
     from tare.report.page import write_html
-    from tare.report.pictures import write_svg
+    from tare.trace.read import read
 
-    if not explained.explanations and (html or svg or annotate):
+    if not report.explanations and (html or svg or annotate):
         typer.echo("nothing was explained: no file is written", err=True)
         return
     if html:
-        write_html(explained, html)
-    for written in (
-        write_svg(explained, svg) if svg else [],
-        _annotate(explained, annotate) if annotate else [],
-    ):
-        # The names are ours, so they are said.
+        write_html(report, html)
+    pictures = write_svg(report, svg) if svg else []
+    traces: list[Path] = []
+    if annotate:
+        traces = several_files(annotate, [case_parts(one) for one in report.explanations])
+        for one, diagnosis, target in zip(report.explanations, report.diagnoses, traces, strict=True):
+            source = Path(one.trace)
+            write_annotated(read(source), source, target, diagnosis.findings)
+    for written in (pictures, traces):
+        # The user did not choose the names of several files.
         if len(written) > 1:
             typer.echo(f"written: {', '.join(map(str, written))}", err=True)
-
-
-def _annotate(explained: Any, path: Path) -> list[Path]:
-    """A trace for each that was explained."""
-    from tare.report.files import several_files
-    from tare.report.formats.annotated_trace import write_annotated
-    from tare.report.pictures import case_parts
-    from tare.trace.read import read
-
-    targets = several_files(path, [case_parts(one) for one in explained.explanations])
-    for one, diagnosis, target in zip(explained.explanations, explained.diagnoses, targets, strict=True):
-        source = Path(one.trace)
-        write_annotated(read(source), source, target, diagnosis.findings)
-    return targets

@@ -1,13 +1,12 @@
-"""Two records or two traces side by side. The CLI calls it."""
+"""`tare diff`: two records or two traces side by side."""
 
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tare.commands.explained import SAME
 from tare.commands.records import find_records, no_record
-from tare.commands.traces import is_trace
+from tare.commands.traces import COMPARABLE, is_trace
 from tare.errors import BadInput
 from tare.findings.context import Context
 from tare.findings.trace_diff import TraceDiff, diff_traces
@@ -20,7 +19,7 @@ from tare.trace.windows import select_steps
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """`records` for two records, `trace` for two traces, and for two records of which both kept one."""
+    """`records` for two records, `trace` for two traces and for two records with kept traces."""
 
     records: RecordChanges | None = None
     trace: TraceDiff | None = None
@@ -31,38 +30,42 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff(before: str, after: str, store: str | None) -> Diff:
-    kinds = [is_trace(term) for term in (before, after)]
-    if all(kinds):
-        contexts = [_context(Path(term), None) for term in (before, after)]
-        places = [_place(context) for context in contexts]
-        differ = places[0] != places[1]
-        notes = [f"not the same device: A ran on {places[0]}, B on {places[1]}"] if differ else []
-        return Diff(trace=diff_traces(contexts[0], contexts[1]), notes=notes)
-    if any(kinds):
-        record = before if kinds[1] else after
+    are_traces = [is_trace(term) for term in (before, after)]
+    if all(are_traces):
+        return _diff_traces(_context(Path(before), None), _context(Path(after), None))
+    if any(are_traces):
+        record = before if are_traces[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
-    one, other = (_record(term, store) for term in (before, after))
-    kept = [trace_paths(record.id)[0] for record in (one, other)]
-    troubles = [trouble for record in (one, other) if (trouble := _trouble(record))]
+    return _diff_records(_record(before, store), _record(after, store))
+
+
+def _diff_traces(before: Context, after: Context) -> Diff:
+    devices = [_device(before), _device(after)]
+    notes = [f"not the same device: A ran on {devices[0]}, B on {devices[1]}"] if devices[0] != devices[1] else []
+    return Diff(trace=diff_traces(before, after), notes=notes)
+
+
+def _diff_records(before: Record, after: Record) -> Diff:
+    records, paths = (before, after), [trace_paths(record.id)[0] for record in (before, after)]
+    notes = [note for record in records if (note := _not_comparable(record))]
     missing = [
         f"no trace is kept of {record.case.key}: tare explain records one"
-        for record, path in zip((one, other), kept, strict=True)
+        for record, path in zip(records, paths, strict=True)
         if not path.exists() and not record.failure
     ]
-    found = record_changes(one, other)
-    if missing or any(record.failure for record in (one, other)):
-        return Diff(records=found, notes=troubles + missing)
-    times = [next((f for f in found.figures if f.name == "gross"), None)] * 2
-    grosses = (times[0].before if times[0] else None, times[1].after if times[1] else None)
-    traces = diff_traces(_context(kept[0], grosses[0]), _context(kept[1], grosses[1]))
-    return Diff(records=found, trace=traces, notes=troubles)
+    changes = record_changes(before, after)
+    if missing or before.failure or after.failure:
+        return Diff(records=changes, notes=notes + missing)
+    gross = next((figure for figure in changes.figures if figure.name == "gross"), None)
+    gross_s = (gross.before, gross.after) if gross else (None, None)
+    contexts = [_context(path, step_s) for path, step_s in zip(paths, gross_s, strict=True)]
+    return Diff(records=changes, trace=diff_traces(*contexts), notes=notes)
 
 
-def _trouble(record: Record) -> str:
-    """Why the figures of a record are none to compare."""
+def _not_comparable(record: Record) -> str:
     if record.failure:
         return f"{record.id} failed: {record.failure.cause}: {record.failure.message}"
-    if record.parity.status not in SAME:
+    if record.parity.status not in COMPARABLE:
         return f"{record.id} computes something else ({record.parity.status}): its times are not comparable"
     return ""
 
@@ -73,16 +76,16 @@ def _context(path: Path, gross_s: float | None) -> Context:
     return Context(trace, gross_s or (recorded / 1e9 if recorded else None))
 
 
-def _place(context: Context) -> str:
+def _device(context: Context) -> str:
     if not context.trace.has_device:
         return "the host alone"
     return device_name(context.trace) or "a device without a name"
 
 
 def _record(term: str, store: str | None) -> Record:
-    found = find_records([term], store, latest=True)
-    if not found:
+    matches = find_records([term], store, latest=True)
+    if not matches:
         raise no_record([term])
-    if len(found) > 1:
-        raise BadInput(f"{term} matches {len(found)} records; name one by its id or key (tare list records)")
-    return found[0]
+    if len(matches) > 1:
+        raise BadInput(f"{term} matches {len(matches)} records; name one by its id or key (tare list records)")
+    return matches[0]

@@ -1,6 +1,7 @@
-"""From a workload to its explanation: measured without a profiler, profiled in a round of its own, explained.
+"""From workloads or trace files to their explanations.
 
-The one place where session, profiler, counter, peaks and trace meet. The CLI calls it.
+A workload is measured without a profiler and profiled in a round of its own; a trace file is explained as it is.
+This is the one place where session, profiler, work counter, peaks and trace meet.
 """
 
 from collections.abc import Callable
@@ -8,138 +9,153 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
 from tare.cases.options import Options
 from tare.cases.plan import Plan
-from tare.commands.explained import SAME, Explained, compare
 from tare.commands.peaks import measure_and_keep
 from tare.commands.run import Session
-from tare.commands.traces import profile_case, unseen
+from tare.commands.traces import COMPARABLE, profile_case, refuse_records, unseen
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.findings.diagnosis import Diagnosis, diagnose
-from tare.measure.peak_store import load_peaks
+from tare.measure.peak_store import load_peaks, peaks_of_gpu
 from tare.protocol.jobs import CountJob
 from tare.protocol.messages import Counted, Probed
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
+from tare.report.explain import ExplainReport
+from tare.report.terminal import make_console
 from tare.store.run_lock import RunLocks
 from tare.system.processes import interruptible
 from tare.trace.explanation import About, Explanation, explain, share_roofline
+from tare.trace.metadata import RecordingInfo, device_name, recorded_gross, recording_info
 from tare.trace.read import read
 from tare.trace.roofline import compute_roofline
-from tare.workloads import get_workload
+from tare.trace.tables import Trace
+from tare.trace.waterfall import WaterfallDifference, waterfall_difference
+from tare.workloads import all_workloads, get_workload
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plan is to be explained."""
-
+class ExplainOptions(msgspec.Struct, frozen=True, kw_only=True):
     # A rung that is also compared with the first other one of its ladder, if both compute the same.
     against: str | None = None
-    # Whether a second recording finds the lines of source that things come from.
+    # Whether a second recording finds the source lines.
     stacks: bool = True
-    # Whether what an interrupted run has measured and profiled is taken over.
+    # Whether to reuse what an interrupted run has measured and profiled.
     resume: bool = False
-    # Whether what any earlier run has measured in an environment like this one is, with the traces kept of it.
+    # Whether to reuse what any earlier run has measured in a comparable environment, with its traces.
     recorded: bool = False
 
 
 def explain_plan(
-    plan: Plan, options: dict[str, Any], quick: bool, store: str | None, show_progress: bool, wish: Wish
-) -> Explained:
-    """Measures the plan like `tare run`, or what of it is not recorded yet; then profiles each case once and
-    explains it."""
-    session = Session(plan, options, quick, store, show_progress, unwanted=unseen)
+    plan: Plan,
+    measuring: dict[str, Any],
+    quick: bool,
+    store: str | None,
+    show_progress: bool,
+    options: ExplainOptions,
+) -> ExplainReport:
+    """Measures the plan like `tare run`, or the part of it that is not recorded yet; then profiles and explains
+    each case."""
+    session = Session(plan, measuring, quick, store, show_progress, unwanted=unseen)
     with (
         RunLocks() as run_locks,
-        session.measured(wish.resume, False, run_locks, wish.recorded) as (run, executor, probed, tell),
+        session.measured(options.resume, False, run_locks, options.recorded) as (run, executor, probed, tell),
     ):
         if run.interrupted:
-            return Explained(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
-        made = _Explaining(executor, probed, tell, wish).explain(run.records)
-        made.recorded, made.skipped = run.recorded, [*run.skipped, *made.skipped]
-        return made
+            return ExplainReport(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
+        report = Explainer(executor, probed, tell, options).explain(run.records)
+        report.recorded, report.skipped = run.recorded, [*run.skipped, *report.skipped]
+        return report
 
 
-class _Explaining:
+class Explainer:
     """Profiles the cases of a run one after the other. Ctrl-C and SIGTERM end it early with what is explained."""
 
-    def __init__(self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], wish: Wish) -> None:
-        self._executor, self._probed, self._tell, self._wish = executor, probed, tell, wish
-        self._made = Explained(explanations=[], diagnoses=[])
-        # By ladder, the positions among the explanations of those that compute what the reference does: nothing
-        # else is compared with anything.
-        self._same: dict[str, list[int]] = {}
+    def __init__(
+        self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], options: ExplainOptions
+    ) -> None:
+        self._executor, self._probed, self._tell, self._options = executor, probed, tell, options
+        self._report = ExplainReport(explanations=[], diagnoses=[])
+        # By ladder, the positions among the explanations of those that compute what the reference computes. Only
+        # these are compared.
+        self._comparable: dict[str, list[int]] = {}
         self._counted: dict[str, Work | None] = {}
         self._peaks: dict[str, Peaks] = {}
 
-    def explain(self, records: list[Record]) -> Explained:
+    def explain(self, records: list[Record]) -> ExplainReport:
         try:
             with interruptible():
-                # What is compared comes last, when there is something to compare it with.
-                for record in sorted(records, key=lambda record: record.case.rung == self._wish.against):
+                # The compared rung comes last, when there is something to compare it with.
+                for record in sorted(records, key=lambda record: record.case.rung == self._options.against):
                     self._try(record)
         except KeyboardInterrupt:
-            self._made.interrupted = True
+            self._report.interrupted = True
         self._compare()
-        self._made.peaks = list(self._peaks.values())
-        return self._made
+        self._report.peaks = list(self._peaks.values())
+        return self._report
 
     def _try(self, record: Record) -> None:
         key = record.case.key
         if record.failure and not record.refused:
-            self._made.failed[key] = f"{record.failure.cause}: {record.failure.message}"
+            self._report.failed[key] = f"{record.failure.cause}: {record.failure.message}"
             return
         if record.failure:
-            self._made.skipped.append(Skip(key, "unsupported", record.failure.message))
+            self._report.skipped.append(Skip(key, "unsupported", record.failure.message))
             return
         try:
             explanation, diagnosis = self._explain(record)
         except TareError as error:
-            self._made.failed[key] = str(error)
+            self._report.failed[key] = str(error)
             return
-        at = len(self._made.explanations)
-        if record.parity.status in SAME:
-            self._same.setdefault(record.case.ladder, []).append(at)
-        self._made.explanations.append(explanation)
-        self._made.diagnoses.append(diagnosis)
+        if record.parity.status in COMPARABLE:
+            position = len(self._report.explanations)
+            self._comparable.setdefault(record.case.ladder, []).append(position)
+        self._report.explanations.append(explanation)
+        self._report.diagnoses.append(diagnosis)
 
     def _compare(self) -> None:
-        """What takes several rungs: the roofline on which they all stand, and what one removed of another."""
-        made = self._made.explanations
-        for rungs in self._same.values():
-            for at, levelled in zip(rungs, share_roofline([made[i] for i in rungs]), strict=True):
-                made[at] = levelled
-            first, *others = rungs
-            for at in others:
-                if made[at].rung == self._wish.against:
-                    self._made.against += compare(made[first], made[at])
+        """Gives the rungs of each ladder one roofline, and computes what one rung removed of another."""
+        explanations = self._report.explanations
+        for positions in self._comparable.values():
+            shared = share_roofline([explanations[i] for i in positions])
+            for position, explanation in zip(positions, shared, strict=True):
+                explanations[position] = explanation
+            for explanation in shared[1:]:
+                if explanation.rung == self._options.against:
+                    self._report.against += compare(shared[0], explanation)
 
     def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
-        case = record.case
+        case, status = record.case, record.parity.status
         peaks = self._peaks_of(case.device)
         self._tell(f"profiling {case.workload} {case.rung}")
-        again = not (self._wish.resume or self._wish.recorded)
-        about, uncounted = _about(record), case.ladder not in self._counted
+        about = _about_record(record)
         profile = profile_case(
-            self._executor, case, record.id, self._wish.stacks, again=again, count=uncounted, gross_ns=about.gross
+            self._executor,
+            case,
+            record.id,
+            self._options.stacks,
+            again=not (self._options.resume or self._options.recorded),
+            count=case.ladder not in self._counted,
+            gross_ns=about.gross,
         )
         if profile.work:
             self._counted[case.ladder] = profile.work
-        trace, stacks = read(profile.trace), read(profile.stacks) if self._wish.stacks else None
+        trace, stacks = read(profile.trace), read(profile.stacks) if self._options.stacks else None
         work = self._work_of(case)
         roofline = compute_roofline(work, peaks, case.precision, case.rung) if work else None
-        found = explain(trace, about, roofline, stacks)
-        if record.parity.status not in SAME:
-            differs = f"this rung computes something else ({record.parity.status}): compare it with nothing"
-            found = msgspec.structs.replace(found, notes=[differs, *found.notes], differs=record.parity.status)
-        compared = case.rung == self._wish.against and record.parity.status in SAME
-        first = self._same.get(case.ladder) if compared else None
-        before = read(Path(self._made.explanations[first[0]].trace)) if first else None
-        return found, diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, stacks, before)
+        explanation = explain(trace, about, roofline, stacks)
+        before = None
+        if status not in COMPARABLE:
+            note = f"this rung computes something else ({status}): compare it with nothing"
+            explanation = msgspec.structs.replace(explanation, notes=[note, *explanation.notes], differs=status)
+        elif case.rung == self._options.against and (earlier := self._comparable.get(case.ladder)):
+            before = read(Path(self._report.explanations[earlier[0]].trace))
+        return explanation, diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, stacks, before)
 
     def _peaks_of(self, device: str) -> Peaks:
         if device not in self._peaks:
@@ -148,13 +164,71 @@ class _Explaining:
         return self._peaks[device]
 
     def _work_of(self, case: Case) -> Work | None:
+        """The work of one step; None where it cannot be counted: then there is only no roofline."""
         if case.ladder not in self._counted:
             self._tell(f"counting {case.workload}")
-            self._counted[case.ladder] = _count(self._executor, case)
+            counted = self._executor.ask(CountJob(case=case), Counted, Options(), case.device)
+            self._counted[case.ladder] = None if isinstance(counted, Failure) else counted.work
         return self._counted[case.ladder]
 
 
-def _about(record: Record) -> About:
+def explain_files(paths: list[str], against: str | None = None) -> ExplainReport:
+    """Explains trace files without measuring. Gross is what a trace states, or unknown; the peaks are those
+    measured on a GPU of the name that the trace states, if any. `against` is a later trace to compare with the
+    only other one."""
+    explanations: list[Explanation] = []
+    diagnoses = []
+    peaks_by_gpu: dict[str, Peaks | None] = {}
+    before: Trace | None = None
+    with make_console(stderr=True).status("reading traces") as status:
+        files = [*paths, *([against] if against else [])]
+        for path, title in zip(files, _titles(files), strict=True):
+            status.update(Text(f"reading {path}"))
+            refuse_records(path)
+            trace = read(Path(path))
+            gpu = device_name(trace)
+            if gpu not in peaks_by_gpu:
+                peaks_by_gpu[gpu] = peaks_of_gpu(gpu) if gpu else None
+            peaks, info = peaks_by_gpu[gpu], recording_info(trace)
+            about = _about_trace(trace, info, title)
+            roofline = None
+            if info and info.work and peaks:
+                roofline = compute_roofline(info.work, peaks, info.precision, info.rung)
+            explanation = explain(trace, about, roofline)
+            diagnosis = diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, before=before)
+            if peaks and (diagnosis.findings or roofline):
+                explanation = _with_note(explanation, _peaks_note(peaks, gpu))
+            explanations.append(explanation)
+            diagnoses.append(diagnosis)
+            before = trace if against else None
+    differences = compare(explanations[0], explanations[-1]) if against else []
+    if against and not differences:
+        unknown = " and ".join(one.title for one in explanations if one.waterfall.profiled)
+        note = f"what was removed is not shown: gross is not known of {unknown} (tare diff compares)"
+        explanations[-1] = _with_note(explanations[-1], note)
+    known = [peaks for peaks in peaks_by_gpu.values() if peaks]
+    return ExplainReport(explanations=explanations, diagnoses=diagnoses, against=differences, peaks=known)
+
+
+def compare(one: Explanation, other: Explanation) -> list[WaterfallDifference]:
+    """What the other step removed, segment by segment; nothing where a gross is unknown."""
+    if one.waterfall.profiled or other.waterfall.profiled:
+        return []
+    parts = waterfall_difference(one.waterfall, other.waterfall)
+    return [WaterfallDifference(one=one.rung or one.title, other=other.rung or other.title, parts=parts)]
+
+
+def _titles(paths: list[str]) -> list[str]:
+    """The names of the files without their endings; with their folders where two have the same name, as ranks
+    do."""
+    names = [Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace") for path in paths]
+    return [
+        name if names.count(name) == 1 else str(Path(path).parent / name)
+        for path, name in zip(paths, names, strict=True)
+    ]
+
+
+def _about_record(record: Record) -> About:
     case, step = record.case, gross(record)
     return About(
         title=f"{case.workload} {case.mode} {case.precision} batch {case.batch} on {case.rung}",
@@ -167,7 +241,22 @@ def _about(record: Record) -> About:
     )
 
 
-def _count(executor: LocalExecutor, case: Case) -> Work | None:
-    """The work of one step; None where it cannot be counted: then there is no roofline, and the rest stands."""
-    counted = executor.ask(CountJob(case=case), Counted, Options(), case.device)
-    return None if isinstance(counted, Failure) else counted.work
+def _about_trace(trace: Trace, info: RecordingInfo | None, title: str) -> About:
+    """`info` is what a trace of tare's own states about itself."""
+    about = About(title=title, gross=recorded_gross(trace))
+    if info is None:
+        return about
+    workload = all_workloads().get(info.workload)
+    domain = workload.domain if workload else None
+    fields = {name: getattr(info, name) for name in ("case", "workload", "mode", "rung")}
+    return msgspec.structs.replace(about, domain=domain, **fields)
+
+
+def _with_note(explanation: Explanation, note: str) -> Explanation:
+    return msgspec.structs.replace(explanation, notes=[*explanation.notes, note])
+
+
+def _peaks_note(peaks: Peaks, gpu: str) -> str:
+    """The peaks need not be those of the machine that recorded the trace."""
+    host = peaks.environment.circumstances.get("host", "an unnamed machine")
+    return f"savings by the peaks of the {gpu} of {host}, measured on {peaks.created[:10]} (tare peaks)"

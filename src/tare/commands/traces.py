@@ -24,6 +24,8 @@ MARKS = (TRACE, b'"schemaVersion"', b'"ph"')
 # What that of a file of records holds.
 OF_RECORDS = (b'"version"', b'"run"', b'"case"')
 BEGINNING = 1 << 16
+# Results of the parity check with which the times and traces of a rung may be compared with those of others.
+COMPARABLE = ("same", "unchecked")
 
 
 def names_trace(term: str) -> bool:

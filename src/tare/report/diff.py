@@ -13,9 +13,10 @@ from tare.report.table import FittingTable, simple_table
 from tare.system.text import beginning
 from tare.trace.names import short_name
 
-PROFILED = "gross is not known of both: host times are the profiler's, longer than they are without it"
-SHARES = "of the host's time a profiler only knows the shares: host times are those shares of gross"
+PROFILED = "gross is not known of both: host times are those of the profiled step, which is longer"
+SHARES = "the profiler only tells shares of the host's time: host times are those shares of gross"
 STYLE = {"slower": "red", "appeared": "yellow", "vanished": "green", "faster": "green"}
+VERDICTS = {None: "", True: "a clear difference", False: "within the noise"}
 
 
 def diff_view(
@@ -26,20 +27,20 @@ def diff_view(
         parts.append(records_view(records))
     if trace:
         parts += [Text("")] if parts else []
-        parts.append(changes_view(trace, rows))
+        parts.append(trace_diff_view(trace, rows))
     parts += [Text(f"  note: {note}", style="yellow") for note in notes]
     return Group(*parts)
 
 
-def records_view(found: RecordChanges) -> RenderableType:
+def records_view(changes: RecordChanges) -> RenderableType:
     rows = []
-    for figure in found.figures:
+    for figure in changes.figures:
         ratio = f"{figure.ratio:.3g}" if figure.ratio is not None else "-"
         values = (_value(figure, figure.before), _value(figure, figure.after))
-        rows.append((figure.name, *values, ratio, _verdict(figure)))
-    heads = ("figure", found.before, found.after, "B / A", "")
+        rows.append((figure.name, *values, ratio, VERDICTS[figure.clear]))
+    heads = ("figure", changes.before, changes.after, "B / A", "")
     table = FittingTable(heads, rows, right=heads[1:4], folds={"figure": 0, "": 0})
-    lines = [Text(f"  {line}", style="yellow") for line in (*found.case, *found.environment)]
+    lines = [Text(f"  {line}", style="yellow") for line in (*changes.case, *changes.environment)]
     return Group(table, *lines)
 
 
@@ -49,49 +50,44 @@ def _value(figure: FigureChange, value: float | None) -> str:
     return seconds(value) if figure.unit == "s" else size(round(value))
 
 
-def _verdict(figure: FigureChange) -> str:
-    if figure.clear is None:
-        return ""
-    return "a clear difference" if figure.clear else "within the noise"
-
-
-def changes_view(found: TraceDiff, rows: int) -> RenderableType:
-    head = simple_table("a step", "A", "B", right=slice(1, None))
-    whole = "as profiled" if found.profiled else "gross"
-    head.add_row(whole, seconds(found.before_step_s), seconds(found.after_step_s))
-    if found.has_device:
-        head.add_row("of it in kernels", seconds(found.before_device_s), seconds(found.after_device_s))
-    parts: list[RenderableType] = [head, Text(PROFILED if found.profiled else SHARES, style="dim")]
-    tables = [("kernels", found.kernels)] if found.has_device else []
-    for title, changes in (*tables, ("operators", found.operators)):
-        parts += [Text(""), _table(title, changes, rows)]
-    if found.findings:
-        parts += [Text(""), finding_rows(found.findings)]
+def trace_diff_view(diff: TraceDiff, rows: int) -> RenderableType:
+    steps = simple_table("a step", "A", "B", right=slice(1, None))
+    label = "as profiled" if diff.profiled else "gross"
+    steps.add_row(label, seconds(diff.before_step_s), seconds(diff.after_step_s))
+    if diff.has_device:
+        steps.add_row("of it in kernels", seconds(diff.before_device_s), seconds(diff.after_device_s))
+    parts: list[RenderableType] = [steps, Text(PROFILED if diff.profiled else SHARES, style="dim")]
+    if diff.has_device:
+        parts += [Text(""), _changes_table("kernels", diff.kernels, rows)]
+    parts += [Text(""), _changes_table("operators", diff.operators, rows)]
+    if diff.findings:
+        parts += [Text(""), finding_rows(diff.findings)]
     return Group(*parts)
 
 
-def _table(title: str, changes: Sequence[TraceChange], rows: int) -> RenderableType:
+def _changes_table(title: str, changes: Sequence[TraceChange], rows: int) -> RenderableType:
     if not changes:
         return Text(f"{title}: no change", style="dim")
-    cells = []
-    for one in changes[:rows]:
-        calls = f"{one.before_calls:.3g}→{one.after_calls:.3g}" if one.before_calls != one.after_calls else ""
-        sign = "+" if one.difference_s > 0 else "-"
-        name = short_name(one.name) if one.kind == "kernel" else one.name
-        cells.append(
-            (
-                Text(one.status, style=STYLE.get(one.status, "")),
-                calls or f"{one.after_calls:.3g}",
-                seconds(one.before_s) if one.before_s else "-",
-                seconds(one.after_s) if one.after_s else "-",
-                sign + seconds(abs(one.difference_s)),
-                beginning(name, 36 if one.clock == "device" else 28)
-                + ("" if one.clock == "device" else " (host)"),
-            )
-        )
     heads = ("change", "calls", "A", "B", "difference", title)
+    cells = [_change_cells(change) for change in changes[:rows]]
     spare, folds = ("calls", "difference"), {title: 12}
     table = FittingTable(heads, cells, right=heads[1:5], folds=folds, spare=spare, paddings=(1,))
     if len(changes) > rows:
         return Group(table, Text(f"and {len(changes) - rows} more (--rows, --json)", style="dim"))
     return table
+
+
+def _change_cells(change: TraceChange) -> tuple[Text | str, ...]:
+    calls = f"{change.after_calls:.3g}"
+    if change.before_calls != change.after_calls:
+        calls = f"{change.before_calls:.3g}→{calls}"
+    name = short_name(change.name) if change.kind == "kernel" else change.name
+    on_host = change.clock == "host"
+    return (
+        Text(change.status, style=STYLE.get(change.status, "")),
+        calls,
+        seconds(change.before_s) if change.before_s else "-",
+        seconds(change.after_s) if change.after_s else "-",
+        ("+" if change.difference_s > 0 else "-") + seconds(abs(change.difference_s)),
+        beginning(name, 28) + " (host)" if on_host else beginning(name, 36),
+    )

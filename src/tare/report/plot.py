@@ -1,28 +1,32 @@
 """A series in text: one line of blocks, or a plot of a few lines. Many points share a column by their median."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
 
-# Values that differ by less than this share of them differ by rounding alone.
+# A smaller relative difference is rounding.
 ROUNDING = 1e-9
-# The share of points at either end that may fall outside of a plot.
+# The share of points at either end that may lie outside of a plot.
 OUTLIERS = 0.02
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def columns(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` values: neighbours that share a column become their median."""
+def columns(
+    values: Sequence[float], width: int, combine: Callable[[Sequence[float]], float] = median
+) -> list[float]:
+    """At most `width` values: neighbours that share a column are combined."""
     n = len(values)
     if n <= width:
         return list(values)
     edges = [i * n // width for i in range(width + 1)]
-    return [median(values[a:b]) for a, b in pairwise(edges)]
+    return [combine(values[a:b]) for a, b in pairwise(edges)]
 
 
-def sparkline(values: Sequence[float], width: int = 40) -> str:
-    shown = columns(values, width)
+def sparkline(
+    values: Sequence[float], width: int = 40, combine: Callable[[Sequence[float]], float] = median
+) -> str:
+    shown = columns(values, width, combine)
     if not shown:
         return ""
     low, high = min(shown), max(shown)
@@ -34,8 +38,8 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 def plot(
     values: Sequence[float], fitted: Sequence[float], steps: Sequence[int], axis: Sequence[str], width: int
 ) -> list[str]:
-    """Points as dots over the fitted line; a column with a step is marked under the axis. `axis` holds a label for
-    each line, from the top; its length is the plot's height. The first label is the highest value's."""
+    """Points as dots over the fitted line; columns with a step are marked under the axis. `axis` has the labels of
+    the lines from the top, so its length is the height of the plot."""
     height, room = len(axis), max(map(len, axis), default=0)
     shown, line = columns(values, width - room - 3), columns(fitted, width - room - 3)
     low, high = shown_range(values, fitted)
@@ -50,7 +54,7 @@ def plot(
 
 
 def shown_range(values: Sequence[float], fitted: Sequence[float]) -> tuple[float, float]:
-    """Room for the fitted line and nearly all points: a far outlier is drawn at the edge, and hides nothing."""
+    """The range of the fitted line and nearly all points; far outliers are drawn at the edge."""
     ordered = sorted(values)
     cut = math.ceil(len(ordered) * OUTLIERS) if len(ordered) >= 20 else 0
     return min(ordered[cut], *fitted), max(ordered[len(ordered) - 1 - cut], *fitted)

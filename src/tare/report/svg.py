@@ -1,5 +1,5 @@
-"""What charts are drawn with. By hand: a picture of rectangles needs no library, stays small, and every text in it
-can be searched."""
+"""The parts of SVG charts. Written by hand: rectangles need no library, and every text in the picture can be
+searched."""
 
 from collections.abc import Sequence
 from html import escape
@@ -8,14 +8,36 @@ from tare.system.text import one_line
 
 FONT = "font-family='system-ui, sans-serif'"
 PAPER, INK, FAINT, GRID, LINE = "white", "#222", "#666", "#e4e4e4", "#aaa"
-# Where the reader's system is dark: what stands on the paper turns light, the segments keep their colours.
+# Replacements where the reader's system is dark; segments keep their colours.
 DARK = {PAPER: "#16181d", INK: "#e8e8e8", FAINT: "#a6a6a6", GRID: "#33363d", LINE: "#777"}
 WIDTH = 900
 LONGEST_LABEL = 48
+# One colour a segment, the same on the terminal and in charts, after the colour-blind safe palette of Okabe and
+# Ito (2008), with shades of green for what the device computes.
+COLOURS = {
+    "roofline": "#00573f",
+    "kernel inefficiency": "#009e73",
+    "unfused traffic": "#7fd6b8",
+    "kernels": "#009e73",
+    "launch gaps": "#f0a202",
+    "dispatch": "#0072b2",
+    "allocation": "#8c6bb1",
+    "python": "#d55e00",
+    "data loading": "#a6761d",
+    "synchronisation": "#cc79a7",
+    "movement": "#e31a1c",
+    "tail": "#999999",
+    "active": "#009e73",
+    "idle": "#bbbbbb",
+}
+
+
+def colour(name: str) -> str:
+    return COLOURS.get(name, "#666666")
 
 
 def room_for(labels: Sequence[str]) -> int:
-    """How much the names at the left of a chart take: a letter of their size is seldom wider than seven points."""
+    """The width of the names at the left of a chart: a letter of their size is seldom wider than seven points."""
     return 24 + 7 * min(max(map(len, labels), default=0), LONGEST_LABEL)
 
 
@@ -43,10 +65,10 @@ def svg(width: float, height: float, body: Sequence[str]) -> str:
     head = f"<svg xmlns='http://www.w3.org/2000/svg' {view} {FONT}>"
     dark = "".join(f"[fill='{a}']{{fill:{b}}}[stroke='{a}']{{stroke:{b}}}" for a, b in DARK.items())
     style = f"<style>@media (prefers-color-scheme:dark){{{dark}}}</style>"
-    back = f"<rect width='{width:.0f}' height='{height:.0f}' fill='{PAPER}'/>"
-    return "\n".join([head, style, back, *body, "</svg>"])
+    background = f"<rect width='{width:.0f}' height='{height:.0f}' fill='{PAPER}'/>"
+    return "\n".join([head, style, background, *body, "</svg>"])
 
 
 def _safe(words: str) -> str:
-    """Of a record from elsewhere anything may be in a text, also what no XML may hold."""
+    """A record or trace from elsewhere may contain any text, also control characters that XML does not allow."""
     return escape(one_line(words))
