@@ -1,4 +1,4 @@
-"""A sample of the zoo on other rungs at smoke size; what a workload declares it cannot do, it cannot."""
+"""A sample of the zoo on other rungs at smoke size, and proof that declared limits of workloads are real."""
 
 import os
 import subprocess
@@ -10,12 +10,13 @@ import pytest
 import torch
 from own_thread import own_thread
 from proof import check
+from zoo import ZOO
 
 from tare.cases.case import Case, Mode
 from tare.rungs import get_rung
-from tare.workloads import Workload, all_workloads, get_workload
+from tare.workloads import Workload, get_workload
 
-ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
+pytestmark = pytest.mark.full
 # One of every kind: convolutions, attention, recurrence, tables, graphs, a state-space model, GANs, kernels.
 TRACED = (
     "squeezenet1_1", "timm_vision_transformer", "hf_Bert", "hf_T5", "llama_decode", "mamba2", "tts_angular",
@@ -28,7 +29,7 @@ TRAINED = {"torchscript": ("hf_Bert", "tts_angular", "dlrm"), "compile": ("dlrm"
 def smoke(name: str, rung: str, mode: Mode = "infer", **fields: Any) -> Case:
     workload = get_workload(name)
     if mode == "train":
-        # SGD: Adam makes a whole step of a gradient that is nothing but rounding.
+        # SGD: Adam would turn a gradient of mere rounding into a full step.
         fields["optimizer"] = "sgd"
     return Case(
         workload=name, rung=rung, mode=mode, batch=workload.smoke_batch, sizes=workload.smoke_sizes, **fields
@@ -36,34 +37,34 @@ def smoke(name: str, rung: str, mode: Mode = "infer", **fields: Any) -> Case:
 
 
 @pytest.mark.parametrize("name", TRACED)
-def test_traced_is_the_same(name: str, tmp_path: Path) -> None:
+def test_torchscript_infers_the_same(name: str, tmp_path: Path) -> None:
     assert check(smoke(name, "torchscript"), tmp_path).status == "same"
 
 
 @pytest.mark.parametrize("name", TRAINED["torchscript"])
-def test_traced_trains_the_same(name: str, tmp_path: Path) -> None:
+def test_torchscript_trains_the_same(name: str, tmp_path: Path) -> None:
     assert check(smoke(name, "torchscript", "train"), tmp_path).status == "same"
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_compiled_is_the_same(name: str, tmp_path: Path) -> None:
+def test_compile_infers_the_same(name: str, tmp_path: Path) -> None:
     torch.compiler.reset()
     assert check(smoke(name, "compile"), tmp_path).status == "same"
 
 
 @pytest.mark.parametrize("name", TRAINED["compile"])
-def test_compiled_trains_the_same(name: str, tmp_path: Path) -> None:
+def test_compile_trains_the_same(name: str, tmp_path: Path) -> None:
     torch.compiler.reset()
     assert check(smoke(name, "compile", "train"), tmp_path).status == "same"
 
 
-# What came of it, said by a process of its own: compilers and exporters that fail half-way have been seen to
-# crash, or to make the next one in their process crash.
+# In a process of its own: a compiler or exporter that fails half-way may crash, or break the next one.
 ATTEMPT = """
 import sys
 from pathlib import Path
 
 from proof import check
+from zoo import ZOO
 from tare.cases.case import Case
 
 try:
@@ -76,8 +77,8 @@ else:
 
 
 def declared() -> list[tuple[Workload, str]]:
-    """What can be tried on a CPU; that there is no loss is another test's, and so are traces. A chain of Python
-    frames would run on other rungs, but there would be nothing left of it to measure."""
+    """Limits that can be tried on a CPU. Other tests cover traces and workloads without a loss. `frame_chain`
+    would run on other rungs, but without the Python frames that it measures."""
     return [
         (workload, what)
         for workload in ZOO.values()
@@ -89,7 +90,7 @@ def declared() -> list[tuple[Workload, str]]:
 
 
 @pytest.mark.parametrize(("workload", "what"), declared(), ids=lambda value: getattr(value, "name", value))
-def test_what_is_declared_impossible_fails_or_differs(workload: Workload, what: str, tmp_path: Path) -> None:
+def test_declared_limit_fails_or_differs(workload: Workload, what: str, tmp_path: Path) -> None:
     parts = set(what.split("/"))
     precision = next(iter(parts & {"bf16", "fp16"}), "fp32")
     rung = "aot:python" if "aot" in parts else "compile" if "compile" in parts else "eager"
@@ -120,7 +121,7 @@ LOW = [n for n, w in ZOO.items() if not w.refusal({"bf16", "cpu", "infer"})]
 
 
 @pytest.mark.parametrize("name", LOW)
-def test_what_is_not_declared_impossible_in_bfloat16_runs(name: str) -> None:
+def test_bfloat16_runs_unless_declared(name: str) -> None:
     from torch.utils import _pytree as pytree
 
     from tare.rungs.torch.feeds import move

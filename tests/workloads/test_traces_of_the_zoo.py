@@ -1,7 +1,7 @@
-"""What workloads declare of TorchScript, both ways: where nothing is declared, a trace is right on a batch that it
-has not seen; where one is declared impossible, it cannot be made, or goes wrong on another batch.
+"""TorchScript on the whole zoo: a trace is right on a batch that it has not seen, or the workload declares that it
+cannot be traced.
 
-On the batch that it was made of, a trace that has frozen a decision is right, too: that is no proof.
+On the batch that it was traced with, even a trace that has frozen a decision is right, so that proves nothing.
 """
 
 from collections.abc import Iterator
@@ -12,23 +12,25 @@ import pytest
 import torch
 from own_thread import own_thread
 from torch.utils import _pytree as pytree
+from zoo import ZOO
 
 from tare.cases.case import Case, Mode
 from tare.rungs import get_rung
 from tare.rungs.torch.feeds import move
-from tare.workloads import Batch, Workload, all_workloads
+from tare.workloads import Batch, Workload
 from tare.workloads.base import SEED
 
-# A chain of Python frames can be traced, but there would be nothing left of it to measure.
-ZOO = [w for name, w in all_workloads().items() if not name.startswith("planted") and name != "frame_chain"]
+pytestmark = pytest.mark.full
+# `frame_chain` can be traced, but without the Python frames that it measures.
+WORKLOADS = [workload for name, workload in ZOO.items() if name != "frame_chain"]
 CLOSE = 1e-4
 
 
 def cases(possible: bool) -> list[Any]:
-    """Modes that a workload has in eager, and that it has (or has not) on TorchScript."""
+    """Modes that a workload supports in eager, and that it does (or does not) support on TorchScript."""
     return [
         pytest.param(workload, mode, id=f"{workload.name}-{mode}")
-        for workload in ZOO
+        for workload in WORKLOADS
         for mode in get_args(Mode)
         if not workload.refusal({mode}) and possible is not bool(workload.refusal({mode, "torchscript"}))
     ]
@@ -53,7 +55,7 @@ def another(workload: Workload, program: Any) -> Batch:
 
 
 def crowded(model: Any, batch: Batch) -> Batch:
-    """The objects of a batch are where the detector proposes boxes, so that few others are left to learn from."""
+    """The batch with its objects moved to the proposed boxes, so that few proposals are background."""
     found: list[Any] = []
     hook = model.detector.rpn.register_forward_hook(lambda *passed: found.extend(passed[-1][0]))
     model(*batch.args)
@@ -85,9 +87,7 @@ def alone() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.mark.parametrize(("workload", "mode"), cases(possible=True))
-def test_a_trace_is_right_on_a_batch_that_it_has_not_seen(
-    workload: Workload, mode: Mode, alone: ThreadPoolExecutor
-) -> None:
+def test_trace_is_right_on_another_batch(workload: Workload, mode: Mode, alone: ThreadPoolExecutor) -> None:
     def attempt() -> float:
         program = traced(workload, mode)
         other = another(workload, program)
@@ -97,7 +97,7 @@ def test_a_trace_is_right_on_a_batch_that_it_has_not_seen(
 
 
 @pytest.mark.parametrize(("workload", "mode"), cases(possible=False))
-def test_what_is_declared_impossible_cannot_be_traced_or_goes_wrong(
+def test_declared_limit_cannot_be_traced_or_is_wrong(
     workload: Workload, mode: Mode, alone: ThreadPoolExecutor
 ) -> None:
     made = alone.submit(traced, workload, mode)
