@@ -1,4 +1,4 @@
-"""Agents: what is learned from several views of a state, and from which networks a painter learns."""
+"""Agents: learning from several views of a state, and the networks of the painter."""
 
 import copy
 from typing import Any
@@ -11,7 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from tare.workloads import get_workload
 
 
-def test_the_same_view_twice_weighs_its_critics_twice() -> None:
+def test_each_view_adds_the_loss_of_its_critics() -> None:
     """With n equal views the loss is n times the critics' part and once the others': it grows by equal steps."""
     workload = get_workload("soft_actor_critic")
     agent = workload.build(workload.smoke_sizes).double().train()
@@ -27,7 +27,8 @@ def test_the_same_view_twice_weighs_its_critics_twice() -> None:
     assert float(two - one) > 0.0
 
 
-def test_drq_learns_from_two_shifts_of_now_and_of_later() -> None:
+@pytest.mark.full
+def test_drq_learns_from_two_shifts_of_each_observation() -> None:
     workload = get_workload("drq")
     model = workload.build(workload.smoke_sizes).double().train()
     args = [
@@ -44,7 +45,7 @@ def test_drq_learns_from_two_shifts_of_now_and_of_later() -> None:
         assert not torch.equal(loss(other), whole), f"shift {i} is not used"
 
 
-def test_the_painter_s_networks_are_those_of_its_authors() -> None:
+def test_painter_has_the_networks_of_its_authors() -> None:
     workload = get_workload("LearningToPaint")
     with torch.device("meta"):
         painter = workload.definition.build(**workload.defaults)
@@ -60,8 +61,9 @@ def test_the_painter_s_networks_are_those_of_its_authors() -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("part", ["slow_actor", "slow", "critic", "actor"])
-def test_the_painter_learns_from_all_its_networks(part: str) -> None:
+def test_painter_learns_from_each_of_its_networks(part: str) -> None:
     workload = get_workload("LearningToPaint")
     painter = workload.build(workload.smoke_sizes).double().train()
     args = [arg.double() for arg in workload.inputs(2, workload.smoke_sizes).args]

@@ -30,7 +30,7 @@ def parameters(module: Any) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def test_the_plain_one_is_torchvision_s_own() -> None:
+def test_mask_rcnn_matches_torchvision() -> None:
     from torchvision.models.detection import maskrcnn_resnet50_fpn
 
     found = full("vision_maskrcnn")
@@ -51,18 +51,18 @@ def test_the_plain_one_is_torchvision_s_own() -> None:
         ("detectron2_maskrcnn_r_101_fpn", [2000, 1000, 1000, 1000]),
     ],
 )
-def test_as_many_proposals_as_in_detectron2_s_configurations(name: str, wanted: list[int]) -> None:
+def test_proposal_counts_match_detectron2(name: str, wanted: list[int]) -> None:
     assert counts(full(name)) == wanted
 
 
-def test_without_a_pyramid_the_fifth_stage_is_the_head_of_boxes_and_of_masks() -> None:
+def test_without_a_pyramid_boxes_and_masks_share_the_fifth_stage() -> None:
     """Figure 4 of Mask R-CNN, on the left: behind it a mask takes one transposed and one 1x1 convolution."""
     masks, boxes = full("detectron2_maskrcnn_r_50_c4"), full("detectron2_fasterrcnn_r_50_c4")
     assert masks.roi_heads.mask_head is masks.roi_heads.box_head.stage
     assert parameters(masks) - parameters(boxes) == (2048 * 256 * 2 * 2 + 256) + (256 * 81 + 81)
 
 
-def test_what_a_detector_learns_from_is_spread_evenly() -> None:
+def test_training_samples_are_spread_evenly() -> None:
     from tare.workloads.networks.rcnn import evenly
 
     candidates = torch.tensor([1, 0, 1, 1, 1, 0, 1, 1], dtype=torch.bool)
@@ -73,8 +73,9 @@ def test_what_a_detector_learns_from_is_spread_evenly() -> None:
     assert int(evenly(torch.ones(1000, dtype=torch.bool), 256).sum()) == 256
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["detectron2_fasterrcnn_r_50_fpn", "vision_maskrcnn"])
-def test_every_level_of_a_pyramid_learns(name: str) -> None:
+def test_every_pyramid_level_gets_a_gradient(name: str) -> None:
     workload = get_workload(name)
     model = workload.build(workload.smoke_sizes).train()
     batch = workload.inputs(workload.smoke_batch, workload.smoke_sizes)

@@ -1,4 +1,4 @@
-"""Programs that are left behind do not disturb a trace in another thread."""
+"""A program that was not closed does not disturb a trace in another thread."""
 
 import gc
 from typing import Any
@@ -8,17 +8,17 @@ from own_thread import own_thread
 from torch import nn
 
 
-class Left:
-    """A program that nobody closed: inference mode is on, and a ring of references keeps it until collected."""
+class Unclosed:
+    """A program in inference mode that a reference cycle keeps alive until it is collected."""
 
     def __init__(self) -> None:
         self.mode = torch.inference_mode()
         self.mode.__enter__()
-        self.ring = self
+        self.cycle = self
 
 
-class Collecting(nn.Module):  # type: ignore[misc]
-    """Sizes that are traced are kept aside until the operator takes them, which it does only if it is traced."""
+class CollectsInForward(nn.Module):  # type: ignore[misc]
+    """The tracer holds a traced size until an operator uses it, so a collection in between can disturb it."""
 
     def forward(self, x: Any) -> Any:
         gc.collect()
@@ -26,9 +26,9 @@ class Collecting(nn.Module):  # type: ignore[misc]
         return x.split([size, 0])[0] + x.split([size, 0])[0]
 
 
-def test_a_trace_is_whole_after_a_program_was_left_behind() -> None:
+def test_trace_after_an_unclosed_program() -> None:
     with own_thread() as thread:
-        thread.submit(lambda: Left() and None).result()
+        thread.submit(lambda: Unclosed() and None).result()
     with own_thread() as thread:
-        made = thread.submit(torch.jit.trace, Collecting(), torch.ones(2)).result()
-    assert made(torch.ones(2)).tolist() == [2.0, 2.0]
+        traced = thread.submit(torch.jit.trace, CollectsInForward(), torch.ones(2)).result()
+    assert traced(torch.ones(2)).tolist() == [2.0, 2.0]

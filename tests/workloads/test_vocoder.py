@@ -1,4 +1,4 @@
-"""HiFi-GAN's training: its spectrograms, its discriminators, and who learns from what."""
+"""Training of HiFi-GAN: spectrograms, discriminators, and which loss reaches which network."""
 
 import math
 
@@ -17,7 +17,7 @@ def test_mels_and_hertz_by_slaney() -> None:
 
 
 @pytest.mark.parametrize("highest", [8000.0, RATE / 2])
-def test_the_filters_are_torchaudio_s(highest: float) -> None:
+def test_mel_filters_match_torchaudio(highest: float) -> None:
     functional = pytest.importorskip("torchaudio.functional")
     wanted = functional.melscale_fbanks(513, 0.0, highest, 80, RATE, "slaney", "slaney").t()
     assert torch.allclose(triangles(highest), wanted, atol=1e-6)
@@ -32,7 +32,7 @@ def test_a_tone_is_loudest_in_its_band() -> None:
     assert bool((found[0, :, 4:-4].argmax(0) == nearest).all())
 
 
-def test_silence_is_the_floor_and_has_a_gradient() -> None:
+def test_silence_is_clamped_and_has_a_gradient() -> None:
     waves = torch.zeros(1, 1, 1024, dtype=torch.float64, requires_grad=True)
     found = LogMel(8000.0).double()(waves)
     found.sum().backward()
@@ -41,8 +41,8 @@ def test_silence_is_the_floor_and_has_a_gradient() -> None:
     assert bool(torch.isfinite(waves.grad).all())
 
 
-def test_every_period_sees_its_own_samples_alone() -> None:
-    """A verdict over period three changes with the samples of one phase where those were changed."""
+def test_each_period_sees_its_own_samples_only() -> None:
+    """The output for period three changes only for the phase whose samples were changed."""
     from tare.workloads.networks.hifigan_judges import PERIODS, Judges
 
     torch.manual_seed(0)
@@ -63,8 +63,9 @@ def test_discriminators_have_the_paper_s_size() -> None:
     assert millions == pytest.approx([41.1, 29.6], rel=0.005)
 
 
-def test_the_generator_s_losses_do_not_move_the_discriminators() -> None:
-    """Gradients of the one step are those of two: the discriminators' come from their own loss alone."""
+@pytest.mark.full
+def test_discriminators_get_gradients_from_their_own_loss_only() -> None:
+    """One joint step gives the gradients of two separate steps."""
     workload = get_workload("hifigan")
     model = workload.build(workload.smoke_sizes).double().train()
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}

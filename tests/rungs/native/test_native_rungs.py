@@ -1,7 +1,8 @@
-"""LibTorch and AOTInductor from C++ on the CPU: built on first use, proved equal, no Python in the process."""
+"""The native rungs on the CPU: built on first use, equal to the reference, and without Python in the process."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,38 +17,41 @@ from tare.rungs import get_rung
 from tare.rungs.native import build
 from tare.workloads import get_workload
 
-# Nothing here is about time.
+# Short rounds: no test here looks at times.
 OPTIONS = Options(rounds=1, budget=0.05, timeout=600)
+
+
+def full(*values: str) -> Any:
+    return pytest.param(*values, marks=pytest.mark.full)
 
 
 @pytest.fixture(scope="module")
 def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    """One that builds into the user's own cache: the build takes a minute, and its key says when it is stale."""
-    made = LocalExecutor(make_launcher("fork", ("torchvision",)), tmp_path_factory.mktemp("scratch"))
-    yield made
-    made.close()
+    """Builds into the user's own cache, because a build takes a minute."""
+    executor = LocalExecutor(make_launcher("fork", ("torchvision",)), tmp_path_factory.mktemp("scratch"))
+    yield executor
+    executor.close()
 
 
-@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
+@pytest.mark.parametrize("workload", ["mnist_cnn", full("lstm"), full("resnet50")])
 @pytest.mark.parametrize("rung", ["libtorch", "libtorch:script"])
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str, mode: Mode) -> None:
-    done = executor.run_round(make(workload, rung, mode), 0, OPTIONS, check=True)
-    assert done.failure is None, done.failure
-    assert done.isolation == "executable"
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
-    assert done.parity.undecided == 0
+    round_ = executor.run_round(make(workload, rung, mode), 0, OPTIONS, check=True)
+    assert round_.failure is None, round_.failure
+    assert round_.isolation == "executable"
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
+    assert round_.parity.undecided == 0
     if mode == "train":
         parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
-        assert done.parity.compared == 3 + 2 * parameters
+        assert round_.parity.compared == 3 + 2 * parameters
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_weight_that_a_model_uses_twice_is_one_weight_to_the_script(
-    executor: LocalExecutor, optimizer: Optimizer
-) -> None:
-    """GPT-2 reads its words and writes them with the same matrix."""
+def test_tied_weights_are_one_weight_in_a_script(executor: LocalExecutor, optimizer: Optimizer) -> None:
+    """GPT-2 uses one matrix for its input and output embeddings."""
     pytest.importorskip("transformers")
     workload = get_workload("hf_GPT2")
     case = Case(
@@ -58,94 +62,98 @@ def test_a_weight_that_a_model_uses_twice_is_one_weight_to_the_script(
         sizes={**workload.defaults, **workload.smoke_sizes},
         optimizer=optimizer,
     )
-    done = executor.run_round(case, 0, OPTIONS, check=True)
-    assert done.failure is None, done.failure
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
+    round_ = executor.run_round(case, 0, OPTIONS, check=True)
+    assert round_.failure is None, round_.failure
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
 
 
-# ResNet-50 once a mode: test_vendor_operators has all it is made of in both layouts, test_curves the other
-# training.
+# test_vendor_operators.py tests every operator in both layouts, so each larger workload runs in one layout.
 VENDOR = [
-    ("mlp", "infer", "contiguous"),
-    ("mlp", "train", "contiguous"),
-    ("lstm", "infer", "contiguous"),
-    ("lstm", "train", "contiguous"),
     ("mnist_cnn", "infer", "contiguous"),
-    ("mnist_cnn", "infer", "channels-last"),
-    ("mnist_cnn", "train", "contiguous"),
     ("mnist_cnn", "train", "channels-last"),
-    ("resnet50", "infer", "contiguous"),
-    ("resnet50", "train", "channels-last"),
+    full("mnist_cnn", "infer", "channels-last"),
+    full("mnist_cnn", "train", "contiguous"),
+    full("mlp", "infer", "contiguous"),
+    full("mlp", "train", "contiguous"),
+    full("lstm", "infer", "contiguous"),
+    full("lstm", "train", "contiguous"),
+    full("resnet50", "infer", "contiguous"),
+    full("resnet50", "train", "channels-last"),
 ]
 
 
 @pytest.mark.parametrize(("workload", "mode", "layout"), VENDOR)
-def test_the_vendor_s_library_is_the_same(executor: LocalExecutor, workload: str, mode: Mode, layout: str) -> None:
-    done = executor.run_round(make(workload, "vendor", mode, layout=layout), 0, OPTIONS, check=True)
-    assert done.failure is None, done.failure
-    assert done.isolation == "executable"
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
-    assert done.parity.undecided == 0
+def test_vendor_is_the_same_as_the_reference(
+    executor: LocalExecutor, workload: str, mode: Mode, layout: str
+) -> None:
+    round_ = executor.run_round(make(workload, "vendor", mode, layout=layout), 0, OPTIONS, check=True)
+    assert round_.failure is None, round_.failure
+    assert round_.isolation == "executable"
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
+    assert round_.parity.undecided == 0
     if mode == "train":
         parameters = len(list(get_workload(workload).build(make(workload, "vendor", mode).sizes).parameters()))
-        assert done.parity.compared == 3 + 2 * parameters
+        assert round_.parity.compared == 3 + 2 * parameters
 
 
-# One of a family: other depths are more of the same operators. VGG trains as AlexNet does, and takes the longest.
+# One network of each family. VGG trains as AlexNet does, and takes the longest.
 TRAINED = ["alexnet", "mobilenet_v2", "mobilenet_v3_large", "phlippe_densenet", "resnext50_32x4d", "squeezenet1_1"]
 NETWORKS = [*((name, "train") for name in TRAINED), *((name, "infer") for name in [*TRAINED, "vgg16"])]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("workload", "mode"), NETWORKS)
-def test_the_vendor_s_library_runs_other_networks(executor: LocalExecutor, workload: str, mode: Mode) -> None:
-    found = get_workload(workload)
+def test_vendor_runs_other_networks(executor: LocalExecutor, workload: str, mode: Mode) -> None:
+    definition = get_workload(workload)
     case = Case(
         workload=workload,
         rung="vendor",
         mode=mode,
         batch=8,
-        sizes=found.smoke_sizes,
+        sizes=definition.smoke_sizes,
         optimizer="sgd" if mode == "train" else None,
     )
-    done = executor.run_round(case, 0, OPTIONS, check=True)
-    assert done.failure is None, done.failure
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
+    round_ = executor.run_round(case, 0, OPTIONS, check=True)
+    assert round_.failure is None, round_.failure
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
 
 
-# Over two values a batch norm knows nothing but their order, and rounding decides more than elsewhere: which ReLUs
-# flip in the first step, and with that the losses of the next ones.
+# With two values per channel a batch norm keeps only their order. Rounding then decides which ReLUs flip in the first
+# step, and so the losses of the next steps.
+@pytest.mark.full
 @pytest.mark.parametrize("workload", ["densenet121", "shufflenet_v2_x1_0", "timm_efficientnet"])
-def test_what_only_rounding_decides_is_not_called_different(executor: LocalExecutor, workload: str) -> None:
+def test_flips_by_rounding_are_not_called_different(executor: LocalExecutor, workload: str) -> None:
     sizes = get_workload(workload).smoke_sizes
     case = Case(workload=workload, rung="vendor", mode="train", batch=2, sizes=sizes, optimizer="sgd")
-    done = executor.run_round(case, 0, OPTIONS, check=True)
-    assert done.failure is None, done.failure
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
-    assert done.parity.undecided == 0
+    round_ = executor.run_round(case, 0, OPTIONS, check=True)
+    assert round_.failure is None, round_.failure
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
+    assert round_.parity.undecided == 0
 
 
-def test_an_operator_that_is_missing_is_named_in_the_failure(executor: LocalExecutor) -> None:
+@pytest.mark.full
+def test_missing_operator_is_named_in_the_failure(executor: LocalExecutor) -> None:
     sizes = get_workload("nvidia_deeprecommender").smoke_sizes
     case = Case(workload="nvidia_deeprecommender", rung="vendor", mode="infer", batch=2, sizes=sizes)
-    done = executor.run_round(case, 0, OPTIONS, check=False)
-    assert done.failure is not None
-    assert done.failure.cause == "unsupported"
-    assert "aten.selu.default" in done.failure.message
+    round_ = executor.run_round(case, 0, OPTIONS, check=False)
+    assert round_.failure is not None
+    assert round_.failure.cause == "unsupported"
+    assert "aten.selu.default" in round_.failure.message
 
 
-def test_no_framework_is_in_the_vendor_s_process() -> None:
+def test_vendor_links_no_framework() -> None:
     needed = build.executable("tare-vendor-cpu").read_bytes()
     assert b"libtorch" not in needed
     assert b"libpython" not in needed
     assert b"openblas" in needed
 
 
-@pytest.mark.parametrize("rung", ["aot", "aot:python"])
-def test_compiled_ahead_of_time_is_the_same_and_is_compiled_once(executor: LocalExecutor, rung: str) -> None:
+@pytest.mark.parametrize("rung", ["aot", full("aot:python")])
+def test_aot_is_the_same_and_is_compiled_once(executor: LocalExecutor, rung: str) -> None:
     case = make("mnist_cnn", rung, "infer")
     first, second = (executor.run_round(case, i, OPTIONS, check=i == 0) for i in range(2))
     assert first.failure is None, first.failure
@@ -166,45 +174,51 @@ LOW = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("rung", "precision", "mode"), LOW)
 def test_low_precision(executor: LocalExecutor, rung: str, precision: Precision, mode: Mode) -> None:
-    done = executor.run_round(make("mnist_cnn", rung, mode, precision), 0, OPTIONS, check=True)
-    assert done.failure is None, done.failure
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
-    assert done.parity.error is not None
-    assert done.parity.error > 1e-5, "computed in float32 after all"
+    round_ = executor.run_round(make("mnist_cnn", rung, mode, precision), 0, OPTIONS, check=True)
+    assert round_.failure is None, round_.failure
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
+    assert round_.parity.error is not None
+    assert round_.parity.error > 1e-5, "computed in float32 after all"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_other_optimizers(executor: LocalExecutor, optimizer: str) -> None:
-    done = executor.run_round(make("mnist_cnn", "libtorch", "train", optimizer=optimizer), 0, OPTIONS, check=True)
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
+    round_ = executor.run_round(
+        make("mnist_cnn", "libtorch", "train", optimizer=optimizer), 0, OPTIONS, check=True
+    )
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
 
 
+@pytest.mark.full
 def test_channels_last(executor: LocalExecutor) -> None:
-    done = executor.run_round(
+    round_ = executor.run_round(
         make("resnet50", "libtorch", "infer", layout="channels-last"), 0, OPTIONS, check=True
     )
-    assert done.parity is not None
-    assert done.parity.status == "same", done.parity
+    assert round_.parity is not None
+    assert round_.parity.status == "same", round_.parity
 
 
-def test_threads_are_the_case_s(executor: LocalExecutor) -> None:
-    done = executor.run_round(make("mnist_cnn", "libtorch", "infer", threads=3), 0, OPTIONS, check=False)
-    assert done.failure is None
-    # A number that is no share of the cores, which the tests have by default.
-    assert done.flags["threads"] == "3"
+@pytest.mark.full
+def test_number_of_threads_is_the_case_s(executor: LocalExecutor) -> None:
+    round_ = executor.run_round(make("mnist_cnn", "libtorch", "infer", threads=3), 0, OPTIONS, check=False)
+    assert round_.failure is None
+    # Not a number that the tests have by default.
+    assert round_.flags["threads"] == "3"
 
 
-def test_no_python_is_in_the_process() -> None:
+def test_libtorch_links_no_python() -> None:
     needed = build.executable("tare-libtorch").read_bytes()
     assert b"libpython" not in needed
     assert b"libtorch_python" not in needed
 
 
-def test_what_is_not_written_in_cpp_is_refused_by_name() -> None:
+def test_workload_without_a_cpp_version_is_refused() -> None:
     reason = get_rung("libtorch").supports(make("mlp", "libtorch", "infer"), get_workload("mlp"))
     assert reason is not None
     assert "mlp" in reason
@@ -215,7 +229,7 @@ def test_what_is_not_written_in_cpp_is_refused_by_name() -> None:
     assert "scaler" in str(get_rung("libtorch:script").supports(amp, get_workload("mlp")))
 
 
-def test_the_vendor_rung_says_what_it_cannot() -> None:
+def test_vendor_names_its_limits() -> None:
     vendor, mlp = get_rung("vendor"), get_workload("mlp")
     assert "fp32" in str(vendor.supports(make("mlp", "vendor", "infer", "bf16"), mlp))
     assert "SGD" in str(vendor.supports(make("mlp", "vendor", "train", optimizer="adam"), mlp))
@@ -225,7 +239,7 @@ def test_the_vendor_rung_says_what_it_cannot() -> None:
     assert "mps" in missing.reason
 
 
-def test_without_a_compiler_the_rung_is_not_available_because(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_rung_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     missing = get_rung("libtorch").available("cpu")
@@ -234,7 +248,7 @@ def test_without_a_compiler_the_rung_is_not_available_because(monkeypatch: pytes
     assert "apt-get" in missing.remedy
 
 
-def test_a_build_that_fails_says_the_first_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_build_reports_the_first_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sources").mkdir()
     (tmp_path / "sources" / "CMakeLists.txt").write_text("message(FATAL_ERROR planted)\n")
     monkeypatch.setattr(build, "SOURCES", tmp_path / "sources")
@@ -244,9 +258,7 @@ def test_a_build_that_fails_says_the_first_error(tmp_path: Path, monkeypatch: py
     assert "\n" not in str(caught.value)
 
 
-def test_a_build_that_fails_is_the_case_s_failure_and_not_tried_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_build_fails_the_case_and_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     def refuse(name: str, on_build: object) -> Path:  # noqa: ARG001
@@ -256,14 +268,14 @@ def test_a_build_that_fails_is_the_case_s_failure_and_not_tried_twice(
     monkeypatch.setattr("tare.rungs.libtorch.rung.executable", refuse)
     executor = LocalExecutor(make_launcher("spawn"), tmp_path)
     for index in range(2):
-        done = executor.run_round(make("lstm", "libtorch", "infer"), index, OPTIONS, check=False)
-        assert done.failure is not None
-        assert (done.failure.cause, done.failure.stage) == ("not-installed", "build")
-        assert "planted" in done.failure.message
+        round_ = executor.run_round(make("lstm", "libtorch", "infer"), index, OPTIONS, check=False)
+        assert round_.failure is not None
+        assert (round_.failure.cause, round_.failure.stage) == ("not-installed", "build")
+        assert "planted" in round_.failure.message
     assert len(tried) == 1
 
 
-def test_the_key_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_key_depends_on_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.build_key()
     monkeypatch.setattr(build, "SOURCES", tmp_path)
     (tmp_path / "a.cpp").write_text("int main() {}")
