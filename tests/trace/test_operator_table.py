@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from traces import TraceBuilder
 
-from tare.errors import BadInput
-from tare.trace.operator_table import COLUMNS, Operator, operator_table
+from tare.trace.operator_table import Operator, operator_table
 from tare.trace.read import read
 
 
@@ -73,23 +72,6 @@ def test_times_of_a_known_trace() -> None:
     assert (inner.device_total, inner.device_self) == (50_000, 50_000)
     # What was launched outside any operator stays with the call.
     assert (launch.calls, launch.host_self, launch.device_self) == (3, 25_000, 5_000)
-
-
-def test_shapes_can_be_kept_apart() -> None:
-    names = {row.name: row.calls for row in operator_table(made().build(), by_shape=True)}
-    assert names["aten::inner [[2,3]]"] == 1
-    assert names["aten::inner [[4]]"] == 1
-
-
-@pytest.mark.parametrize("column", COLUMNS)
-def test_any_column_sorts_the_table(column: str) -> None:
-    values = [getattr(row, column) for row in operator_table(made().build(), sort=column)]
-    assert values == sorted(values, reverse=column != "name")
-
-
-def test_an_unknown_column_names_the_valid_ones() -> None:
-    with pytest.raises(BadInput, match=r"unknown column 'devise_self'.*did you mean 'device_self'"):
-        operator_table(made().build(), sort="devise_self")
 
 
 def test_a_trace_without_operators_has_an_empty_table(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def diagnose(
         step_s=context.reported_step_s,
         profiled=gross_s is None,
         findings=findings,
-        operators=operator_table(trace, "device_self" if trace.has_device else "host_self", counted=True),
+        operators=operator_table(trace, counted=True),
         kernels=kernel_table(trace, counted=True),
         # The recording with stacks knows the modules.
         memory=memory_use(stacks if stacks is not None else trace),

@@ -8,18 +8,18 @@ from functools import cached_property
 import numpy as np
 
 from tare.trace.intervals import Integers
-from tare.trace.nesting import (
-    BEGINNING,
-    NO_OWNER,
-    Timeline,
-    clip_to_parents,
-    flatten,
-    inherit,
-    innermost,
-    nest,
-    order,
+from tare.trace.nesting import BEGINNING, NO_OWNER, Timeline, clip_to_parents, flatten, inherit, innermost
+from tare.trace.tables import (
+    ALLOCATE,
+    COPY_CALL,
+    GRAPH,
+    LAUNCH,
+    MEMSET_CALL,
+    OTHER,
+    SYNC,
+    MergedSpans,
+    Trace,
 )
-from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Spans, Trace
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
 CAUSES = (
@@ -52,7 +52,6 @@ class HostEvents:
     end: Integers
     thread: Integers
     parent: Integers
-    depth: Integers
     name: Integers
     cause: Integers
     # The row of the outermost event around each row, or the row itself.
@@ -97,35 +96,30 @@ class HostEvents:
 def host_events(trace: Trace) -> HostEvents:
     loaders = [code for code, name in enumerate(trace.names) if _is_loader(name)]
     marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
-    tables: tuple[Spans, ...] = (trace.operators, trace.calls, marked)
-    start, end, name, thread = (
-        np.concatenate([getattr(table, column) for table in tables])
-        for column in ("start", "end", "name", "thread")
+    stack = MergedSpans(trace.operators, trace.calls, marked)
+    operator = np.full(len(stack.rows), -1, dtype=np.int64)
+    operator[: len(trace.operators)] = np.arange(len(trace.operators))
+    causes = np.concatenate(
+        [
+            np.full(len(trace.operators), DISPATCH),
+            _CAUSE_OF_CALL[trace.calls.kind],
+            np.full(len(marked), LOADING),
+        ]
     )
-    causes = (
-        np.full(len(trace.operators), DISPATCH),
-        _CAUSE_OF_CALL[trace.calls.kind],
-        np.full(len(marked), LOADING),
-    )
-    operator = np.concatenate([np.arange(len(trace.operators)), np.full(len(trace.calls) + len(marked), -1)])
-    rows = order(start, end)
-    start, end, name, thread = (column.take(rows) for column in (start, end, name, thread))
-    parent, depth = nest(thread, start, end)
-    cause = np.concatenate(causes)[rows]
+    cause = causes[stack.rows]
     if loaders:
-        loading = inherit(np.where(np.isin(name, loaders), LOADING, -1), parent)
+        loading = inherit(np.where(np.isin(stack.name, loaders), LOADING, -1), stack.parent)
         cause = np.where(loading >= 0, loading, cause)
     return HostEvents(
         trace=trace,
-        start=start,
-        end=end,
-        thread=thread,
-        parent=parent,
-        depth=depth,
-        name=name,
+        start=stack.start,
+        end=stack.end,
+        thread=stack.thread,
+        parent=stack.parent,
+        name=stack.name,
         cause=cause,
-        top=inherit(np.where(depth == 0, np.arange(len(rows)), -1), parent),
-        operator=operator[rows].astype(np.int64),
+        top=inherit(np.where(stack.depth == 0, np.arange(len(cause)), -1), stack.parent),
+        operator=operator[stack.rows],
     )
 
 

@@ -275,25 +275,12 @@ def describe(trace: Trace, host: HostEvents, segments: GapSegments) -> tuple[lis
 
 def _distinct_columns(columns: Integers) -> tuple[Integers, Integers]:
     """The index of one column of each kind, and the kind of each column. Much faster than np.unique(axis=1)."""
-    code = np.zeros(columns.shape[1], dtype=np.int64)
-    first = np.arange(min(1, len(code)))
+    first, code = np.arange(min(1, columns.shape[1])), np.zeros(columns.shape[1], dtype=np.int64)
     bound = int(columns.max(initial=0)) + 2
     for row in columns:
         if len(row) and row.min() != row.max():
-            first, code = _number(code * bound + row + 1, len(first) * bound)
+            _, first, code = np.unique(code * bound + row + 1, return_index=True, return_inverse=True)
     return first, code
-
-
-def _number(values: Integers, bound: int) -> tuple[Integers, Integers]:
-    """The same for single values below a bound."""
-    if bound > 8 * len(values) + 65_536:
-        _, first, code = np.unique(values, return_index=True, return_inverse=True)
-        return first, code
-    # Filling a table of all possible values is faster than sorting.
-    row = np.full(bound, -1, dtype=np.int64)
-    row[values[::-1]] = np.arange(len(values))[::-1]
-    used = row >= 0
-    return row[used], (np.cumsum(used) - 1)[values]
 
 
 def _place_text(trace: Trace, operator: int, line: int, module: int, frame: int, following: int) -> str:

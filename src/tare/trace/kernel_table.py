@@ -7,7 +7,6 @@ where the profiler recorded shapes and the operator launched one kernel of the k
 import msgspec
 import numpy as np
 
-from tare.errors import unknown
 from tare.trace.counting import bytes_touched, flops
 from tare.trace.intervals import contains, make
 from tare.trace.names import is_matrix, is_transformed, uses_tensor_cores
@@ -36,16 +35,11 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     counted: int
 
 
-COLUMNS = tuple(name for name in Kernel.__struct_fields__ if name not in ("grid", "block"))
-
-
-def kernel_table(trace: Trace, sort: str = "total", counted: bool = False) -> list[Kernel]:
-    """Kernels, copies and memsets by name, sorted by any column in descending order.
+def kernel_table(trace: Trace, counted: bool = False) -> list[Kernel]:
+    """Kernels, copies and memsets by name, sorted by total time in descending order.
 
     `counted` restricts the table to the counted steps and the main device, as in the breakdown.
     """
-    if sort not in COLUMNS:
-        raise unknown("column", sort, COLUMNS, "the table of kernels")
     device = trace.device
     chosen = np.ones(len(device), dtype=bool)
     if counted:
@@ -56,9 +50,7 @@ def kernel_table(trace: Trace, sort: str = "total", counted: bool = False) -> li
     counts = _counts(trace)
     names = np.unique(device.name[chosen])
     table = [_kernel(trace, np.flatnonzero(chosen & (device.name == code)), counts, device_time) for code in names]
-    if sort == "name":
-        return sorted(table, key=lambda kernel: kernel.name)
-    return sorted(table, key=lambda kernel: -(getattr(kernel, sort) or 0))
+    return sorted(table, key=lambda kernel: -kernel.total)
 
 
 def _kernel(

@@ -132,13 +132,13 @@ class _Held(NamedTuple):
     resident: ResidentMemory
 
 
-def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
-    """The memory of this device, or of the one that held most, or of the host if the trace has no device.
+def memory_use(trace: Trace) -> MemoryUse | None:
+    """The memory of the device that held most, or of the host if the trace has no device.
 
     None where the trace has no such memory events.
     """
-    held = _held_by_device(trace, device)
-    if held is None and device is None and not trace.has_device:
+    held = _held_by_device(trace)
+    if held is None and not trace.has_device:
         held = _held_by_host(trace)
     if held is None:
         return None
@@ -172,20 +172,19 @@ def memory_use(trace: Trace, device: int | None = None) -> MemoryUse | None:
     )
 
 
-def after_steps(trace: Trace, device: int | None = None) -> list[int]:
-    """What was allocated on this device, or on the one that held most, when each step ended."""
-    held = _held_by_device(trace, device)
+def after_steps(trace: Trace) -> list[int]:
+    """What was allocated on the device that held most when each step ended."""
+    held = _held_by_device(trace)
     return [] if held is None else _after_steps(trace, held)
 
 
-def _held_by_device(trace: Trace, device: int | None) -> _Held | None:
+def _held_by_device(trace: Trace) -> _Held | None:
     table = trace.memory
     rows = np.flatnonzero((table.cuda == 1) & (table.allocated >= 0))
-    if device is None and len(rows):
-        device = int(table.device[rows[np.argmax(table.allocated[rows])]])
-    rows = rows[table.device[rows] == device]
-    if device is None or len(rows) == 0:
+    if len(rows) == 0:
         return None
+    device = int(table.device[rows[np.argmax(table.allocated[rows])]])
+    rows = rows[table.device[rows] == device]
     allocated = table.allocated[rows]
     start = int(allocated[0] - table.bytes[rows[0]])
     return _Held(device, rows, table.start[rows], allocated, start, _resident_memory(trace, host=False))

@@ -14,6 +14,7 @@ import numpy as np
 from tare.trace.intervals import Integers as Integers
 from tare.trace.intervals import Intervals, make
 from tare.trace.intervals import Mask as Mask
+from tare.trace.nesting import nest, order
 
 # Values of `DeviceSpans.kind`.
 KERNEL, COPY, MEMSET = 0, 1, 2
@@ -48,6 +49,21 @@ class Spans:
     def take(self, rows: Any) -> "Spans":
         """The table with these rows only. Columns that hold row numbers keep their values."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+class MergedSpans:
+    """Several tables in one stack per thread. `rows` are positions in the tables, one after the other."""
+
+    def __init__(self, *tables: Any) -> None:
+        self.start, self.end, self.name, self.thread = (
+            np.concatenate([getattr(table, column) for table in tables])
+            for column in ("start", "end", "name", "thread")
+        )
+        self.rows = order(self.start, self.end)
+        self.start, self.end, self.name, self.thread = (
+            column.take(self.rows) for column in (self.start, self.end, self.name, self.thread)
+        )
+        self.parent, self.depth = nest(self.thread, self.start, self.end)
 
 
 @dataclass(frozen=True)
