@@ -12,9 +12,10 @@ from rich.console import Console, RenderableType
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.ladder import make_ladders
 from tare.report.lists import describe_groups, describe_workloads, list_view
+from tare.report.overview import table_view
 from tare.report.record import record_view
 from tare.report.suite import make_suites, suite_view
-from tare.report.table import FittingTable, fold, table_view
+from tare.report.table import FittingTable, fold
 from tare.report.terminal import ladder_view
 from tare.rungs.registry import every_name
 

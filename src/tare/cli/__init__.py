@@ -39,7 +39,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 # Without `\b` Click would join the lines.
 EXAMPLES = """\b
 Examples:
-  tare run mlp                             a first ladder: needs no other package
+  tare run mnist_cnn                       a first ladder: needs no other package
   tare run resnet50 --mode train --batch 32
   tare run @smoke --rung eager,compile     a group of workloads on two rungs
   tare explain resnet50                    where the time of a step goes

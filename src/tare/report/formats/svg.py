@@ -14,13 +14,16 @@ from tare.report.ladder import Ladder, Row, make_ladders
 from tare.report.numbers import duration, ratio, seconds
 from tare.report.suite import Pair, Suite, SuiteMean, make_suites, missed_lines, suite_title
 from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, colour, line, room_for, svg, text
+from tare.report.table import fold
 from tare.report.terminal import PARITY, title, where
 from tare.system.text import beginning, ending
 
 # A ladder: its rows, where its bars end at the latest, and the right edge of each column of text.
 LADDER_TOP, RUNG_ROW, BARS_END = 82, 30, 590
 COLUMNS = {"gross": 700, "x eager": 764, "parity, rounds": 884}
-MOST_NOTES, LONGEST_HEADING = 4, 80
+MOST_NOTE_LINES, LONGEST_HEADING = 8, 80
+# How far the axis may reach beyond the longest bar.
+MOST_BEYOND = 1.5
 # Net and tare have the colours that the same parts have in `tare explain`.
 GROSS, NET, TARE = "#7d8ba1", colour("kernels"), colour("launch gaps")
 
@@ -67,7 +70,10 @@ def _ladder_chart(ladder: Ladder) -> tuple[int, list[str]]:
     eager. Rungs that failed are listed below."""
     measured = [row for row in ladder.rows if row.gross]
     left = room_for([row.rung for row in measured])
-    longest = max(row.gross.high if row.gross.sound else row.gross.mid for row in measured if row.gross)
+    steps = [row.gross for row in measured if row.gross]
+    # Two rounds that disagree can have an interval of any size: it is cut off rather than the bars squeezed.
+    widest = MOST_BEYOND * max(step.mid for step in steps)
+    longest = min(max(step.high if step.sound else step.mid for step in steps), widest)
     scale = (BARS_END - left) / longest if longest else 0.0
     bottom = LADDER_TOP + RUNG_ROW * len(measured)
     heading = title(ladder.case)
@@ -79,12 +85,12 @@ def _ladder_chart(ladder: Ladder) -> tuple[int, list[str]]:
     ]
     for number, row in enumerate(measured):
         body += _rung_bar(row, left, LADDER_TOP + RUNG_ROW * number, scale)
-    body += _legend(any(row.net_s is not None for row in measured), left, bottom + 20)
-    lines = [row.trouble for row in ladder.rows if row.trouble] + ladder.notes
-    lines += [ladder.optimised] if ladder.optimised else []
-    for number, words in enumerate(lines[:MOST_NOTES]):
-        body.append(text(16, bottom + 46 + 16 * number, beginning(words, LONGEST_LINE), size=11, fill=FAINT))
-    return bottom + 36 + 16 * min(len(lines), MOST_NOTES) + (10 if lines else 0), body
+    body += _legend({row.net_s is not None for row in measured}, left, bottom + 20)
+    notes = [*(row.trouble for row in ladder.rows if row.trouble), ladder.optimised, *ladder.notes]
+    lines = [line for note in notes if note for line in fold(note, LONGEST_LINE).split("\n")][:MOST_NOTE_LINES]
+    for number, words in enumerate(lines):
+        body.append(text(16, bottom + 46 + 16 * number, words, size=11, fill=FAINT))
+    return bottom + 36 + 16 * len(lines) + (10 if lines else 0), body
 
 
 def _rung_bar(row: Row, left: float, top: float, scale: float) -> list[str]:
@@ -100,9 +106,9 @@ def _rung_bar(row: Row, left: float, top: float, scale: float) -> list[str]:
         tip = f"{row.rung}: tare {seconds(tare_s)}, {row.tare_share or 0:.0%} of gross"
         body.append(box(left + net_s * scale, top + 5, width - net_s * scale, height, TARE, tip))
     if row.gross.sound:
-        low, high = (left + value * scale for value in (max(row.gross.low, 0.0), row.gross.high))
-        body.append(line(low, middle, high, middle, INK))
-        body += [line(x, middle - 4, x, middle + 4, INK) for x in (low, high)]
+        low, high = left + max(row.gross.low, 0.0) * scale, left + row.gross.high * scale
+        body.append(line(low, middle, min(high, BARS_END), middle, INK))
+        body += [line(x, middle - 4, x, middle + 4, INK) for x in (low, high) if left < x <= BARS_END + 1]
     parity = f"{PARITY[row.parity]}, {row.rounds}"
     cells = (duration(row.gross), ratio(row.speedup_over_eager, row.speedup_noise), parity)
     for cell, (head, end) in zip(cells, COLUMNS.items(), strict=True):
@@ -111,10 +117,10 @@ def _rung_bar(row: Row, left: float, top: float, scale: float) -> list[str]:
     return body
 
 
-def _legend(split: bool, left: float, top: float) -> list[str]:
-    """What the colours mean, and what the line across a bar is."""
-    entries = [(NET, "net: the device computes"), (TARE, "tare: the stack around it")] if split else []
-    entries += [] if split else [(GROSS, "gross: one step")]
+def _legend(is_split: set[bool], left: float, top: float) -> list[str]:
+    """What the colours mean, and what the line across a bar is. `is_split` tells which kinds of bars there are."""
+    entries = [(NET, "net: the device computes"), (TARE, "tare: the stack around it")] if True in is_split else []
+    entries += [(GROSS, "gross: net is not known")] if False in is_split else []
     body = []
     for fill, words in entries:
         body += [box(left, top - 9, 10, 10, fill, ""), text(left + 15, top, words, size=11, fill=FAINT)]
