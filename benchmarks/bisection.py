@@ -125,8 +125,8 @@ def _ours(run: Callable[[int], float]) -> tuple[int | None, int]:
 
 
 def _uncorrected(run: Callable[[int], float]) -> tuple[int | None, int]:
-    """As it would be without looking for drift, and without coming back to the ends for it."""
-    with patch.object(searching, "drift", _no_drift), patch.object(searching, "ANCHOR_EVERY", MOST_RUNS):
+    """Without the estimate of the drift, and without returning to the ends for it."""
+    with patch.object(searching, "estimate_drift", _no_drift), patch.object(searching, "ANCHOR_EVERY", MOST_RUNS):
         return _ours(run)
 
 

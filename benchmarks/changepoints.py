@@ -131,10 +131,10 @@ def _long(detectors: dict[str, Detector]) -> dict[str, float]:
 
 
 def _ours(series: list[list[float]]) -> tuple[list[list[int]], float]:
-    from tare.stats.changepoints import find_steps
+    from tare.stats.changepoints import find_change_points
 
     began = time.perf_counter()
-    found = [[step.at for step in find_steps(each).steps] for each in series]
+    found = [[step.index for step in find_change_points(each).change_points] for each in series]
     return found, time.perf_counter() - began
 
 

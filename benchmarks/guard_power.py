@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tare.stats.comparison import Comparison, compare
 from tare.stats.power import process_noise
-from tare.stats.two_stage import LEVEL, INTERIM_ROUNDS, confirm, is_futile, is_suspect, rounds_to_confirm
+from tare.stats.two_stage import INTERIM_ROUNDS, LEVEL, confirm, is_futile, is_suspect, rounds_to_confirm
 
 Values = NDArray[np.float64]
 Rng = np.random.Generator

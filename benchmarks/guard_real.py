@@ -159,7 +159,7 @@ def outcome(case: dict[str, Any], code: int, where: set[str]) -> dict[str, Any]:
         "accused": accused,
         "changes": [change for change in case["changes"] if change["metric"] in where],
         "leaks": case["leaks"],
-        "differing": case["differing"],
+        "call_changes": case["call_changes"],
     } | circumstances()
 
 

@@ -73,7 +73,7 @@ def run(problem: Problem, folder: Path) -> dict[str, Any]:
         "noise": outcome["noise"],
         "runs": outcome["runs"],
         "bisect_s": time.monotonic() - middle,
-        "changed": [line for each in outcome["culprits"] for line in each["changed"]],
+        "changed": [line for each in outcome["culprits"] for line in each["changes"]],
         "tare": None if exact else tare_effort(outcome),
         "plain": plain_effort(outcome, exact),
     }

@@ -4,22 +4,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import ENVIRONMENT
 from candidates import wheel
 
-from tare.bisect.candidates import labels, versions
-from tare.bisect.journal import BisectJournal, Run
+from tare.bisect.candidates import list_versions, read_labels
+from tare.bisect.command import CandidateFailed
 from tare.bisect.loop import bisect
 from tare.bisect.measure import plan_text, read_figures
-from tare.bisect.process import CannotRun
-from tare.bisect.request import Asked, make_spec
-from tare.bisect.spec import Spec, vector
+from tare.bisect.spec import BisectSpec, command_arguments, make_spec
 from tare.errors import BadInput
 
 KEY = "mlp/eager/train/cpu/fp32/batch=8,width=64/feed=device,layout=contiguous,optimizer=sgd,threads=2"
 
 
-def ask(**given: object) -> Spec:
-    return make_spec(Asked(**({"timeout": 60.0} | given)))  # type: ignore[arg-type]
+def ask(**given: object) -> BisectSpec:
+    return make_spec(**({"timeout": 60.0} | given))  # type: ignore[arg-type]
 
 
 def test_versions_in_their_own_environments(tmp_path: Path) -> None:
@@ -35,11 +34,11 @@ def test_versions_in_their_own_environments(tmp_path: Path) -> None:
         ],
         command="python -c 'import slowpoke; print(slowpoke.COST)'",
     )
-    outcome = bisect(spec, tmp_path / "work")
-    (culprit,) = outcome.culprits
-    assert (outcome.verdict, culprit.culprit, culprit.parent) == ("found", "1.2", "1.1")
+    result = bisect(spec, tmp_path / "work", ENVIRONMENT)
+    (culprit,) = result.culprits
+    assert (result.verdict, culprit.culprit, culprit.parent) == ("found", "1.2", "1.1")
     assert culprit.ratio == pytest.approx(1.3)
-    assert {"package slowpoke==1.1 gone", "package slowpoke==1.2 new"} <= set(culprit.changed)
+    assert {"package slowpoke==1.1 gone", "package slowpoke==1.2 new"} <= set(culprit.changes)
 
 
 def labelled(tmp_path: Path, count: int = 12) -> Path:
@@ -55,12 +54,12 @@ def test_labels_with_a_command_for_each(tmp_path: Path) -> None:
         "sys.exit(3) if n == 4 else print('nan' if n == 5 else 10 + (n >= 7))"
     )
     spec = ask(labels=labelled(tmp_path), command=f'{sys.executable} -S -c "{code}" {{}}')
-    told: list[str] = []
-    outcome = bisect(spec, tmp_path / "work", tell=told.append)
-    (culprit,) = outcome.culprits
+    messages: list[str] = []
+    result = bisect(spec, tmp_path / "work", ENVIRONMENT, notify=messages.append)
+    (culprit,) = result.culprits
     assert (culprit.culprit, culprit.parent, culprit.before, culprit.after) == ("v7", "v6", 10, 11)
-    assert not {"v4", "v5"} & set(outcome.measured)
-    assert told[-1].endswith("most suspect so far: v7 at 100%")
+    assert not {"v4", "v5"} & set(result.measured)
+    assert messages[-1].endswith("most suspect so far: v7 at 100%")
 
 
 def test_a_command_runs_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,63 +73,40 @@ def test_a_command_runs_where_the_user_is(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.chdir(folder)
         specs.append(ask(labels=labelled(tmp_path, 4), command="./measure {}"))
     monkeypatch.chdir(tmp_path)
-    outcomes = [bisect(spec, tmp_path / spec.fingerprint) for spec in specs]
-    assert [each.culprit for outcome in outcomes for each in outcome.culprits] == ["v2", "v3"]
+    results = [bisect(spec, tmp_path / spec.fingerprint, ENVIRONMENT) for spec in specs]
+    assert [each.culprit for result in results for each in result.culprits] == ["v2", "v3"]
 
 
 def test_wall_time_can_be_measured(tmp_path: Path) -> None:
     code = "import sys, time; time.sleep(0.02 if int(sys.argv[1][1:]) < 2 else 0.5)"
     spec = ask(labels=labelled(tmp_path, 4), command=f'{sys.executable} -S -c "{code}" {{}}', reading="wall")
-    (culprit,) = bisect(spec, tmp_path / "work").culprits
+    (culprit,) = bisect(spec, tmp_path / "work", ENVIRONMENT).culprits
     assert culprit.culprit == "v2"
 
 
 def test_an_end_that_fails_is_said(tmp_path: Path) -> None:
     spec = ask(labels=labelled(tmp_path, 4), command=f"{sys.executable} -c \"raise SystemExit('no such model')\"")
-    outcome = bisect(spec, tmp_path / "work")
-    assert (outcome.verdict, outcome.exit_code) == ("ends-failed", 1)
-    assert "no such model" in outcome.skipped[0].reason
+    result = bisect(spec, tmp_path / "work", ENVIRONMENT)
+    assert (result.verdict, result.exit_code) == ("ends-failed", 1)
+    assert "no such model" in result.skipped[0].reason
 
 
 def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     code = "import time; time.sleep(600)"
     spec = ask(labels=labelled(tmp_path, 2), command=f'{sys.executable} -S -c "{code}"', timeout=0.3)
-    assert "longer than 0.3 s" in bisect(spec, tmp_path / "work").skipped[0].reason
+    assert "longer than 0.3 s" in bisect(spec, tmp_path / "work", ENVIRONMENT).skipped[0].reason
 
 
 def test_a_label_is_never_more_than_one_argument() -> None:
     label = "a b; touch x $(touch y) {dir} `z`"
     values = {"label": label, "dir": "/d", "python": "/p"}
-    assert vector("run --at={} {dir} '{label}' {other}", values, "x") == [
+    assert command_arguments("run --at={} {dir} '{label}' {other}", values, "x") == [
         "run",
         f"--at={label}",
         "/d",
         label,
         "{other}",
     ]
-
-
-def test_two_bisections_do_not_share_a_journal_at_once(tmp_path: Path) -> None:
-    spec = ask(labels=labelled(tmp_path), command="true")
-    with BisectJournal(tmp_path, spec, resume=False), pytest.raises(BadInput, match="another tare"):
-        BisectJournal(tmp_path, spec, resume=True)
-
-
-def test_half_a_line_is_dropped_and_a_spoilt_one_refused(tmp_path: Path) -> None:
-    spec = ask(labels=labelled(tmp_path), command="true")
-    run = Run(candidate=3, label="v3", value=1.5, seconds=0.1)
-    with BisectJournal(tmp_path, spec, resume=False) as journal:
-        journal.add(run)
-    with journal.path.open("ab") as file:
-        file.write(b'{"type":"run","candidate":4,"lab')
-    with BisectJournal(tmp_path, spec, resume=True) as again:
-        assert again.entries == [run]
-        again.add(run)
-    with BisectJournal(tmp_path, spec, resume=True) as again:
-        assert again.entries == [run, run]
-    journal.path.write_bytes(journal.path.read_bytes() + b"rubbish\n")
-    with pytest.raises(BadInput, match=r"line 4, cannot be read"):
-        BisectJournal(tmp_path, spec, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +130,7 @@ def test_half_a_line_is_dropped_and_a_spoilt_one_refused(tmp_path: Path) -> None
         ({"command": "x", "labels": Path("/none"), "build": ["y"]}, "--build is for --repo"),
         ({"command": "x", "timeout": 0}, "--timeout"),
         ({"command": "x", "python": "no-such-python"}, "no-such-python"),
-        ({"case": KEY, "metric": "colour"}, "gross"),
+        ({"case": KEY, "metric": "colour", "labels": Path(__file__)}, "gross"),
         ({"command": "x", "metric": "operators"}, "--metric is for --case"),
         ({"command": "x", "budget": 1.0}, "--budget is for --case"),
         ({"case": KEY, "budget": 0.0}, "--budget takes seconds above 0"),
@@ -168,29 +144,29 @@ def test_what_makes_no_sense_is_refused(given: dict[str, object], named: str) ->
 
 
 def test_versions_lie_between_the_ends() -> None:
-    found = versions("1.1", "1.3", ["1.0", "1.1", "1.2", "1.3", "1.4"], [], sys.executable)
+    found = list_versions("1.1", "1.3", ["1.0", "1.1", "1.2", "1.3", "1.4"], [], sys.executable)
     assert [each.label for each in found] == ["1.1", "1.2", "1.3"]
 
 
 def test_labels_may_be_cut_at_both_ends(tmp_path: Path) -> None:
-    assert [c.label for c in labels(labelled(tmp_path), "v3", "v5")] == ["v3", "v4", "v5"]
+    assert [c.label for c in read_labels(labelled(tmp_path), "v3", "v5")] == ["v3", "v4", "v5"]
 
 
 def test_a_file_of_labels_may_come_from_windows_and_holds_two(tmp_path: Path) -> None:
     path = tmp_path / "labels"
     path.write_bytes("\ufeffv1\r\nv2\r\n".encode())
-    assert [c.label for c in labels(path, None, None)] == ["v1", "v2"]
+    assert [c.label for c in read_labels(path, None, None)] == ["v1", "v2"]
     for text, there in (("v1\n", "v1"), ("# none\n", "none")):
         path.write_text(text)
         with pytest.raises(BadInput, match=f"needs two labels, and .* names {there}$"):
-            labels(path, None, None)
+            read_labels(path, None, None)
 
 
 def test_figures_are_read_from_the_last_line() -> None:
     assert read_figures("noise\n1.5\n\n") == (1.5, {})
     assert read_figures('{"seconds": 2, "kernels": 7, "name": "x", "ok": true}') == (2.0, {"kernels": 7.0})
     for text in ("", "done", "[1]", '{"kernels": 3}', "true", "1.5 s"):
-        with pytest.raises(CannotRun):
+        with pytest.raises(CandidateFailed):
             read_figures(text)
 
 
@@ -213,7 +189,7 @@ def test_of_many_labels_those_at_both_ends_are_listed_in_their_order(tmp_path: P
     file = tmp_path / "labels"
     file.write_text("\n".join(f"night{i}" for i in range(1, 65)))
     with pytest.raises(BadInput) as error:
-        labels(file, "nihgt60", None)
+        read_labels(file, "nihgt60", None)
     told = str(error.value)
     assert "did you mean 'night60'?" in told
     assert "(valid: night1, night2, night3, " in told

@@ -38,5 +38,5 @@ def test_a_duplicate_check_is_caught_and_found_by_counting(tmp_path: Path) -> No
     (culprit,) = found["culprits"]
     assert culprit["culprit"] == history.commits[history.culprit]
     assert (culprit["before"], culprit["after"]) == (1, 2)
-    assert "operator aten::all: 1 to 2 calls" in culprit["changed"]
+    assert "operator aten::all: 1 to 2 calls" in culprit["changes"]
     assert found["runs"] <= 10

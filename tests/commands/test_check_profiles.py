@@ -9,10 +9,10 @@ from builders import make_case
 
 from tare.commands import check_profiles
 from tare.errors import TareError
-from tare.guard.changes import CaseChange, Differing, Report
+from tare.guard.changes import CallChange, CaseChange, Report
 
 CASES = [make_case(batch=batch).key for batch in (1, 2)]
-FOUND = [Differing(what="kernel", name="sin", status="appeared", before_calls=0, after_calls=1, after_s=1e-6)]
+FOUND = [CallChange(kind="kernel", name="sin", status="appeared", before_calls=0, after_calls=1, after_s=1e-6)]
 LEFT = {"before0", "now0", "before1", "now1", "before0-now0", "before1-now1"}
 
 
@@ -40,9 +40,9 @@ class Profiler:
 def profiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profiler:
     made = Profiler(tmp_path)
     monkeypatch.setattr(check_profiles, "profile_case", made)
-    for name in ("read", "usual", "Scene"):
+    for name in ("read", "select_steps", "Context"):
         monkeypatch.setattr(check_profiles, name, lambda *seen: seen)
-    monkeypatch.setattr(check_profiles, "step_differences", lambda *_: list(FOUND))
+    monkeypatch.setattr(check_profiles, "step_call_changes", lambda *_: list(FOUND))
     monkeypatch.setattr(check_profiles, "differences_path", lambda *records: tmp_path / "-".join(records))
     return made
 
@@ -72,7 +72,7 @@ def test_a_second_report_of_a_check_profiles_nothing(profiler: Profiler, tmp_pat
     again = report()
     add(again)
     assert len(profiler.made) == made
-    assert [case.differing for case in again.cases] == [FOUND, FOUND]
+    assert [case.call_changes for case in again.cases] == [FOUND, FOUND]
     (tmp_path / "before1-now1").write_text("[{]")
     add(report())
     assert len(profiler.made) == made + 2 * (check_profiles.PROFILES - 1), "what cannot be read is found anew"

@@ -1,5 +1,5 @@
-"""`tare check` from end to end: planted slowdowns and leaks are found and named, equals are not, and a kill loses
-nothing."""
+"""`tare check` from end to end: planted slowdowns and leaks are found and named, equal versions are not, and a kill
+loses nothing. One check with exact counts is in the quick tier."""
 
 import json
 import os
@@ -36,6 +36,7 @@ def plan(tmp_path: Path, workload: str, batches: str = "1") -> str:
     return str(path)
 
 
+@pytest.mark.full
 @pytest.mark.alone
 def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS,
@@ -49,6 +50,7 @@ def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path
     assert (change["paired"], change["rounds_b"]) == (True, 9)
 
 
+@pytest.mark.full
 @pytest.mark.alone
 def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS,
@@ -58,6 +60,7 @@ def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     assert "To reproduce:" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.alone
 def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path, tmp_path: Path) -> None:
     where = plan(tmp_path, "planted_wait")
@@ -74,7 +77,10 @@ def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path,
     assert 1.5 < case["changes"][0]["ratio"] < 2.5
 
 
-@pytest.mark.parametrize(("extra", "metric"), [("copy", "bytes_copied"), ("synchronisation", "synchronisations")])
+@pytest.mark.parametrize(
+    ("extra", "metric"),
+    [("copy", "bytes_copied"), pytest.param("synchronisation", "synchronisations", marks=pytest.mark.full)],
+)
 def test_a_planted_extra_copy_or_synchronisation_is_counted(
     home: Path, tmp_path: Path, extra: str, metric: str
 ) -> None:
@@ -88,11 +94,12 @@ def test_a_planted_extra_copy_or_synchronisation_is_counted(
     # A batch of one row of four float32 numbers, or one value handed to the host.
     assert changes[metric]["b"] == (16 if extra == "copy" else 1)
     assert all(change["exact"] and change["regression"] for change in changes.values())
-    named = {one["name"]: (one["before_calls"], one["after_calls"]) for one in case["differing"]}
-    assert case["differing_by"] == "count"
+    named = {one["name"]: (one["before_calls"], one["after_calls"]) for one in case["call_changes"]}
+    assert case["call_changes_by"] == "count"
     assert named["aten::clone" if extra == "copy" else "aten::item"] == (0, 1)
 
 
+@pytest.mark.full
 def test_what_a_regression_changed_in_the_step_is_profiled_on_both_sides(home: Path, tmp_path: Path) -> None:
     args = ("check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_EXTRA=", "--rounds", "2",
             "--metric", "operators", "--format", "markdown")  # fmt: skip
@@ -109,6 +116,7 @@ def test_what_a_regression_changed_in_the_step_is_profiled_on_both_sides(home: P
     )
 
 
+@pytest.mark.full
 def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_leak"), "--baseline-env", "PLANTED_LEAK=0", "--metric",
                 "gross", "--rounds", "2", "--confirm", "2", "--budget", "1.5", "--no-diff", "--json",
@@ -147,6 +155,7 @@ def kill_after(home: Path, args: list[str], rounds: int) -> None:
     running.wait()
 
 
+@pytest.mark.full
 @pytest.mark.alone
 def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path, tmp_path: Path) -> None:
     """Killed twice: while it measures, and when it has gone on, while it confirms."""
@@ -166,6 +175,7 @@ def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path
     assert len(now) == 2 * (4 + 9)
 
 
+@pytest.mark.full
 def test_another_machine_is_refused_before_anything_is_measured(home: Path, tmp_path: Path) -> None:
     where = plan(tmp_path, "planted_wait")
     assert tare(home, "run", where, "--quick").returncode == 0

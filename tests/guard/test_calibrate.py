@@ -8,11 +8,11 @@ from rich.console import Console
 
 from tare.errors import BadInput
 from tare.guard.calibrate import calibrate, refuse_empty
-from tare.guard.metrics import chosen
+from tare.guard.metrics import get_metrics
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.report.noise import noise_view
 
-GROSS = chosen(["gross"])
+GROSS = get_metrics(["gross"])
 
 
 def noisy(noise: float, rounds: int = 200) -> list[float]:
@@ -22,12 +22,12 @@ def noisy(noise: float, rounds: int = 200) -> list[float]:
 
 def test_what_is_ignored_is_left_out() -> None:
     quiet = make_thresholds({"metric": {"latency": {"ignore": True}}}, "here")
-    lines = calibrate([make_record(steps_s=noisy(0.01, 8))], quiet, chosen(["gross", "latency"]))
+    lines = calibrate([make_record(steps_s=noisy(0.01, 8))], quiet, get_metrics(["gross", "latency"]))
     assert [line.metric for line in lines] == ["gross"]
 
 
 def test_an_empty_table_is_refused_and_a_failure_is_not() -> None:
-    energy, record = chosen(["energy"]), make_record(steps_s=noisy(0.01, 8))
+    energy, record = get_metrics(["energy"]), make_record(steps_s=noisy(0.01, 8))
     with pytest.raises(BadInput, match=r"noise of energy.*\(they have gross, "):
         refuse_empty(calibrate([record], Thresholds(), energy), [record], energy)
     refuse_empty(calibrate([record], Thresholds(), GROSS), [record], GROSS)
@@ -71,7 +71,7 @@ def test_drifting_rounds_are_correlated() -> None:
 
 def test_too_few_rounds_and_absent_metrics_have_no_line() -> None:
     assert calibrate([make_record(steps_s=(1e-3, 1e-3, 1e-3))], Thresholds(), GROSS) == []
-    assert calibrate([make_record(steps_s=noisy(0.01))], Thresholds(), chosen(["energy", "kernels"])) == []
+    assert calibrate([make_record(steps_s=noisy(0.01))], Thresholds(), get_metrics(["energy", "kernels"])) == []
 
 
 def test_a_case_that_failed_is_named_with_its_cause() -> None:
@@ -82,7 +82,7 @@ def test_a_case_that_failed_is_named_with_its_cause() -> None:
 
 def test_the_view_fits() -> None:
     lines = calibrate(
-        [make_record(steps_s=noisy(0.01)), make_record(steps_s=noisy(2.0))], Thresholds(), chosen(None)
+        [make_record(steps_s=noisy(0.01)), make_record(steps_s=noisy(2.0))], Thresholds(), get_metrics(None)
     )
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     console.print(noise_view(lines))

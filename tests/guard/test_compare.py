@@ -8,7 +8,7 @@ import pytest
 from builders import make_case, make_failure, make_record, make_round
 
 from tare.errors import BadInput
-from tare.guard.changes import Change, Report
+from tare.guard.changes import MetricChange, Report
 from tare.guard.compare import compare_selections
 from tare.guard.metrics import METRICS, Metric, get_metric
 from tare.guard.thresholds import Thresholds, make_thresholds
@@ -37,7 +37,7 @@ def compared(
     return compare_selections(sides[0], sides[1], thresholds or Thresholds(), metrics, **options)
 
 
-def change(report: Report, metric: str = "gross") -> Change:
+def change(report: Report, metric: str = "gross") -> MetricChange:
     return next(c for c in report.cases[0].changes if c.metric == metric)
 
 
@@ -128,7 +128,7 @@ def test_a_case_that_breaks_is_a_regression_and_one_that_is_mended_is_none() -> 
     report = compared(timed(1.0), broken)
     assert (report.cases[0].state, report.exit_code) == ("broken", 1)
     assert "it broke" in report.cases[0].reason
-    assert compared(broken, timed(1.0)).cases[0].state == "mended"
+    assert compared(broken, timed(1.0)).cases[0].state == "fixed"
     both = compared(broken, broken)
     assert (both.cases[0].state, both.exit_code) == ("failed", 0)
 
@@ -239,4 +239,4 @@ def test_a_threshold_for_no_case_is_remarked_on() -> None:
     cases = [{"match": match, "threshold": 0.1} for match in ("mlp", "mpl*")]
     thresholds = make_thresholds({"case": cases}, "here")
     noted = compared(timed(1.0), timed(1.0), thresholds).notes
-    assert [note for note in noted if "fits" in note] == ["no case fits 'mpl*' of the thresholds"]
+    assert [note for note in noted if "matches" in note] == ["no case matches 'mpl*' of the thresholds"]

@@ -10,20 +10,20 @@ from builders import make_case, make_record
 
 from benchmarks.guard_evidence import NEAREST, evidence, records_of
 from tare.errors import TareError
-from tare.guard.changes import CaseChange, Change, Report
+from tare.guard.changes import CaseChange, MetricChange, Report
 from tare.store.database import Store
 from tare.store.journal import begin
 
 CASE = make_case(batch=1)
 
 
-def change(metric: str, **fields: Any) -> Change:
+def change(metric: str, **fields: Any) -> MetricChange:
     facts: dict[str, Any] = {"metric": metric, "unit": "s", "exact": False, "a": 1.0, "b": 1.0, "ratio": 1.0}
     facts |= {"rounds_a": 3, "rounds_b": 3, "threshold": 0.07, "margin": 0.02, "verdict": "undecided"}
-    return Change(**(facts | fields))
+    return MetricChange(**(facts | fields))
 
 
-def report(*changes: Change, **fields: Any) -> dict[str, Any]:
+def report(*changes: MetricChange, **fields: Any) -> dict[str, Any]:
     case = CaseChange(case=CASE.key, **{"state": "compared", "changes": list(changes), **fields})
     built: dict[str, Any] = msgspec.to_builtins(Report(a="a", b="b", created="", cases=[case]))
     return built

@@ -15,11 +15,11 @@ from commandline import tare
 from rich.console import Console
 
 from tare.commands.records import find_series
-from tare.guard.history import History, Point, foreign_histories, make_history, record_histories
+from tare.guard.history import History, HistoryPoint, foreign_histories, make_history, record_histories
 from tare.guard.metrics import get_metric
 from tare.records.environment import Environment
 from tare.records.record import Parity, Record
-from tare.report.bisect import change
+from tare.report.bisect import change_text
 from tare.report.history import axis, extent, figure, histories_view
 from tare.report.history_chart import chart_html, chart_svg
 from tare.report.plot import columns, plot, sparkline
@@ -54,14 +54,14 @@ def nightly(count: int, step_at: int, ratio: float, **overrides: Any) -> list[Re
 
 def test_a_step_is_reported_with_its_commits_dates_and_what_changed() -> None:
     (history,) = record_histories(nightly(60, 40, 1.08), get_metric("gross"))
-    (step,) = history.steps
+    (step,) = history.change_points
     assert step.earliest <= 40 <= step.latest
     assert step.low is not None
     assert step.high is not None
     assert step.low < 1.08 < step.high
     assert step.after_label == history.points[step.earliest - 1].label
     assert step.until_date == history.points[step.latest].created
-    assert "software.torch: 2.10.0 against 2.11.0" in step.changed
+    assert "software.torch: 2.10.0 against 2.11.0" in step.environment_changes
 
 
 def test_machines_do_not_share_a_series() -> None:
@@ -69,12 +69,12 @@ def test_machines_do_not_share_a_series() -> None:
     assert [len(h.points) for h in record_histories([*here, *there], get_metric("gross"))] == [20, 20]
 
 
-def test_what_failed_or_differs_is_left_out_and_counted() -> None:
+def test_what_failed_or_differs_is_skipped_and_counted() -> None:
     records = nightly(20, 99, 1)
     records[3] = msgspec.structs.replace(records[3], failure=make_failure())
     records[4] = msgspec.structs.replace(records[4], parity=Parity(status="different"))
     (history,) = record_histories(records, get_metric("gross"))
-    assert (len(history.points), history.left_out) == (18, 2)
+    assert (len(history.points), history.skipped) == (18, 2)
     assert record_histories(records, get_metric("energy")) == []
 
 
@@ -92,24 +92,24 @@ def counted(*per_night: float, rounds: int = 2) -> list[Record]:
 def test_a_count_is_taken_as_it_is_and_every_change_is_a_step() -> None:
     """Statistics would take four of 24 points for outliers, and tell of +1.0 % one night too early."""
     (history,) = record_histories(counted(*[40] * 20, *[41] * 4), get_metric("synchronisations"))
-    (step,) = history.steps
-    assert (step.at, step.before, step.now, step.ratio) == (20, 40, 41, 1.025)
-    assert history.left_out == 0
-    assert history.pieces == [(0, 20, 40, 40), (20, 24, 41, 41)]
+    (step,) = history.change_points
+    assert (step.index, step.before, step.now, step.ratio) == (20, 40, 41, 1.025)
+    assert history.skipped == 0
+    assert history.segments == [(0, 20, 40, 40), (20, 24, 41, 41)]
 
 
 def test_a_count_of_zero_is_a_figure_like_any_other() -> None:
     (history,) = record_histories(counted(0, 0, 0, 2, 2, 0), get_metric("synchronisations"))
-    assert (len(history.points), history.left_out) == (6, 0)
-    up, down = history.steps
-    assert (up.at, up.ratio, up.before, up.now) == (3, None, 0, 2)
-    assert (down.at, down.ratio) == (5, 0)
+    assert (len(history.points), history.skipped) == (6, 0)
+    up, down = history.change_points
+    assert (up.index, up.ratio, up.before, up.now) == (3, None, 0, 2)
+    assert (down.index, down.ratio) == (5, 0)
     console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
     console.print(histories_view([history]))
     assert "from nothing" in console.export_text()
     ElementTree.fromstring(chart_svg(history))
     (flat,) = record_histories(counted(0, 0), get_metric("synchronisations"))
-    assert (flat.steps, flat.long_enough) == ([], True)
+    assert (flat.change_points, flat.long_enough) == ([], True)
     ElementTree.fromstring(chart_svg(flat))
 
 
@@ -124,13 +124,13 @@ def test_a_count_that_differs_between_rounds_is_noise_like_a_time() -> None:
         for i in range(28)
     ]
     (history,) = record_histories(records, get_metric("allocations"))
-    assert history.steps == []
+    assert history.change_points == []
 
 
 def made(count: int, ratio: float = 1.1) -> History:
     chance = np.random.default_rng(1)
     points = [
-        Point(
+        HistoryPoint(
             created=f"2026-01-01T00:{i // 60:02d}:{i % 60:02d}",
             value=float(np.exp(chance.normal(0, 0.01))) * (ratio if i >= count // 2 else 1),
             label="<a&b>",
@@ -197,8 +197,8 @@ def test_a_figure_of_any_size_is_short() -> None:
     """Another tool's file may hold any number."""
     assert (figure(1e299, "s"), figure(1e299, "B"), figure(5e-321, "s")) == ("1e+299 s", "1e+299 B", "5e-321 s")
     assert (figure(3e-10, "s"), figure(86_400.0, "s"), figure(0.0, "B")) == ("0.3000 ns", "86400 s", "0 B")
-    assert change(1e299, 1e298, None) == "+1e+301 %"
-    assert change(40.0, 39.0, 41.0) == "+3900.0 % (+3800.0 to +4000.0 %)"
+    assert change_text(1e299, 1e298, None) == "+1e+301 %"
+    assert change_text(40.0, 39.0, 41.0) == "+3900.0 % (+3800.0 to +4000.0 %)"
 
 
 def test_a_series_has_one_point_for_each_check(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     assert max(map(len, shown.stdout.splitlines())) <= 100
     assert ElementTree.parse(tmp_path / "h.svg")
     (document,) = json.loads(tare(tmp_path, "history", "rung=eager", "--json").stdout)
-    assert [step["at"] for step in document["steps"]] == [25]
+    assert [change["index"] for change in document["change_points"]] == [25]
 
     files = []
     for i in range(24):
@@ -239,7 +239,7 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     done = tare(tmp_path, "import", *map(str, files), "--json")
     assert sum(each["new"] for each in json.loads(done.stdout)) == 24
     (document,) = json.loads(tare(tmp_path, "history", "BM_x", "--json").stdout)
-    assert (document["source"], [step["at"] for step in document["steps"]]) == ("google-benchmark", [12])
+    assert (document["source"], [change["index"] for change in document["change_points"]]) == ("google-benchmark", [12])
 
     parametrised = {"name": "test_x[n=4]", "stats": {"median": 1e-3}}
     saved = {"machine_info": {}, "datetime": "2026-03-01T00:00:00Z", "benchmarks": [parametrised]}

@@ -4,8 +4,7 @@ import pytest
 from builders import make_case, make_record, make_round
 
 from tare.errors import BadInput
-from tare.guard.metrics import METRICS, NAMES, chosen, get_metric, values
-from tare.guard.missing import refuse_impossible
+from tare.guard.metrics import METRICS, NAMES, get_metric, get_metrics, require_possible, values
 from tare.records.record import DeviceMemory, HostMemory, Telemetry
 
 
@@ -49,10 +48,10 @@ def test_what_is_counted_is_exact_and_any_increase_counts() -> None:
 
 
 def test_names_are_chosen_and_refused() -> None:
-    assert [metric.name for metric in chosen(["energy", "gross"])] == ["energy", "gross"]
-    assert chosen(None) == METRICS
+    assert [metric.name for metric in get_metrics(["energy", "gross"])] == ["energy", "gross"]
+    assert get_metrics(None) == METRICS
     with pytest.raises(BadInput, match=r"unknown metric 'gros'.*did you mean 'gross'"):
-        chosen(["gros"])
+        get_metrics(["gros"])
     assert len(set(NAMES)) == len(NAMES)
 
 
@@ -62,7 +61,7 @@ def test_what_no_cpu_has_is_refused_where_all_is_on_one() -> None:
         with pytest.raises(
             BadInput, match=rf"no case on a CPU has {', '.join(refused)}; there are gross, .*host_peak"
         ):
-            refuse_impossible([here], chosen(refused))
-        refuse_impossible([here, there], chosen(refused))
-    refuse_impossible([here], chosen(["energy", "gross"]))
-    refuse_impossible([here], METRICS)
+            require_possible([here], get_metrics(refused))
+        require_possible([here, there], get_metrics(refused))
+    require_possible([here], get_metrics(["energy", "gross"]))
+    require_possible([here], METRICS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tare.errors import BadInput
 from tare.guard.metrics import METRICS, get_metric
-from tare.guard.thresholds import Limits, Thresholds, beside, make_thresholds, read_thresholds
+from tare.guard.thresholds import MetricLimits, Thresholds, make_thresholds, read_thresholds, thresholds_path
 
 EAGER = make_case()
 COMPILED = make_case(rung="compile")
@@ -18,8 +18,8 @@ GROSS, KERNELS = get_metric("gross"), get_metric("kernels")
 
 
 def test_the_defaults_are_the_torchbench_papers_seven_percent() -> None:
-    assert Thresholds().of(EAGER, GROSS) == Limits(0.07, 0.02)
-    assert Thresholds().of(EAGER, KERNELS) == Limits(0.0, 0.0)
+    assert Thresholds().of(EAGER, GROSS) == MetricLimits(0.07, 0.02)
+    assert Thresholds().of(EAGER, KERNELS) == MetricLimits(0.0, 0.0)
 
 
 def test_metrics_and_cases_override_in_that_order() -> None:
@@ -32,10 +32,10 @@ def test_metrics_and_cases_override_in_that_order() -> None:
         ],
     }
     made = make_thresholds(document, "here")
-    assert made.of(EAGER, GROSS) == pytest.approx(Limits(0.05, 0.02 * 5 / 7))
-    assert made.of(EAGER, get_metric("latency")) == Limits(0.1, 0.02)
+    assert made.of(EAGER, GROSS) == pytest.approx(MetricLimits(0.05, 0.02 * 5 / 7))
+    assert made.of(EAGER, get_metric("latency")) == MetricLimits(0.1, 0.02)
     assert made.of(EAGER, get_metric("energy")).ignore
-    assert made.of(COMPILED, GROSS) == Limits(0.03, 0.01, ignore=True)
+    assert made.of(COMPILED, GROSS) == MetricLimits(0.03, 0.01, ignore=True)
 
 
 def test_counts_change_only_if_they_are_named() -> None:
@@ -56,11 +56,11 @@ def test_a_margin_follows_a_smaller_threshold_unless_it_is_said() -> None:
 
 def test_a_margin_never_exceeds_its_threshold() -> None:
     document = {"threshold": 0.01, "margin": 0.02}
-    assert make_thresholds(document, "here").of(EAGER, GROSS) == Limits(0.01, 0.01)
+    assert make_thresholds(document, "here").of(EAGER, GROSS) == MetricLimits(0.01, 0.01)
 
 
 def test_a_file_beside_the_plan(tmp_path: Path) -> None:
-    path = beside(tmp_path / "night.toml")
+    path = thresholds_path(tmp_path / "night.toml")
     assert path == tmp_path / "night.guard.toml"
     path.write_text('threshold = 0.03\n[leak]\nhost = 64\n[[case]]\nmatch = "mlp"\nmetric.latency.ignore = true\n')
     made = read_thresholds(path)

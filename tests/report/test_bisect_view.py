@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.console import Console
 
-from tare.bisect.journal import Skipped
-from tare.bisect.outcome import Found, Outcome
-from tare.report.bisect import bisect_view, change, short
+from tare.bisect.journal import SkippedCandidate
+from tare.bisect.loop import BisectResult, FoundCulprit
+from tare.report.bisect import bisect_view, change_text, short
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -19,19 +19,19 @@ def shown(**overrides: Any) -> str:
         "journal": "/j", "noise": 0.02,
     }  # fmt: skip
     console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
-    console.print(bisect_view(Outcome(**(fields | overrides))))
+    console.print(bisect_view(BisectResult(**(fields | overrides))))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 100
     return text
 
 
-def culprit(**overrides: Any) -> Found:
+def culprit(**overrides: Any) -> FoundCulprit:
     fields: dict[str, Any] = {
         "culprit": SHA, "title": "Make it slow", "parent": "c" * 40, "suspects": [SHA], "probability": 0.991,
         "ratio": 1.07, "low": 1.05, "high": 1.09, "before": 1.0, "after": 1.07, "runs": (5, 6),
-        "changed": ["kernels: 40 to 41"],
+        "changes": ["kernels: 40 to 41"],
     }  # fmt: skip
-    return Found(**(fields | overrides))
+    return FoundCulprit(**(fields | overrides))
 
 
 def test_a_culprit_is_named_with_its_size_and_what_changed() -> None:
@@ -44,7 +44,7 @@ def test_a_culprit_is_named_with_its_size_and_what_changed() -> None:
 
 
 def test_suspects_and_skipped_are_named() -> None:
-    skipped = [Skipped(candidate=3, label="v3", stage="build", reason="no compiler")]
+    skipped = [SkippedCandidate(candidate=3, label="v3", stage="build", reason="no compiler")]
     text = shown(culprits=[culprit(suspects=["v3", SHA])], skipped=skipped)
     assert "could not be measured: v3" in text
     assert "skipped v3: cannot build: no compiler" in text
@@ -62,4 +62,4 @@ def test_no_verdict_is_said_plainly() -> None:
 def test_a_label_that_is_no_commit_stays_whole() -> None:
     assert short(SHA) == "0123456789ab"
     assert short("x" * 40) == "x" * 40
-    assert change(0.95, None, None) == "-5.0 %"
+    assert change_text(0.95, None, None) == "-5.0 %"

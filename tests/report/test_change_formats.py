@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tare.errors import BadInput
-from tare.guard.changes import CaseChange, Change, Differing, Report
+from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.report.changes import change_of, changes_view, percent, remark, summary_line
 from tare.report.figures import before_and_now, value
 from tare.report.formats import all_formats, get_comparison_format
@@ -19,13 +19,13 @@ from tare.report.formats import all_formats, get_comparison_format
 NASTY = "mlp/eager|<script>`x`\n::error::%\x01 ]]>"
 
 
-def make_change(**overrides: object) -> Change:
+def make_change(**overrides: object) -> MetricChange:
     fields: dict[str, object] = {
         "metric": "gross", "unit": "s", "exact": False, "a": 1e-3, "b": 1.1e-3, "ratio": 1.1, "low": 1.08,
         "high": 1.12, "p": 1e-4, "adjusted_p": 1e-3, "rounds_a": 20, "rounds_b": 20, "threshold": 0.07,
         "margin": 0.02, "verdict": "slower", "worse": True, "regression": True, "stage": "confirmed",
     }  # fmt: skip
-    return Change(**(fields | overrides))  # type: ignore[arg-type]
+    return MetricChange(**(fields | overrides))  # type: ignore[arg-type]
 
 
 SAME = make_change(verdict="same", worse=False, regression=False, ratio=1.0, low=0.99, high=1.01, stage="first")
@@ -50,15 +50,15 @@ def make_report(**overrides: object) -> Report:
     return Report(**(fields | overrides))  # type: ignore[arg-type]
 
 
-CLONE = Differing(what="operator", name="aten::clone", status="appeared", before_calls=0, after_calls=2)
-SLOWED = Differing(
-    what="kernel", name="gemm", status="slower", before_calls=1, after_calls=1, before_s=1e-3, after_s=2e-3
+CLONE = CallChange(kind="operator", name="aten::clone", status="appeared", before_calls=0, after_calls=2)
+SLOWED = CallChange(
+    kind="kernel", name="gemm", status="slower", before_calls=1, after_calls=1, before_s=1e-3, after_s=2e-3
 )
 
 
 def nasty_report() -> Report:
     case = CaseChange(case=NASTY, state="compared", changes=[make_change(note=NASTY)], leaks=[NASTY])
-    case.differing = [Differing(what="kernel", name=NASTY, status="appeared", before_calls=0, after_calls=1)]
+    case.call_changes = [CallChange(kind="kernel", name=NASTY, status="appeared", before_calls=0, after_calls=1)]
     broken = CaseChange(case=NASTY, state="broken", reason=NASTY)
     return make_report(cases=[case, broken], a=NASTY, b=NASTY, notes=[NASTY], compared=[NASTY], forced=[NASTY],
                        environment={"cpu": NASTY}, command=NASTY)  # fmt: skip
@@ -76,7 +76,7 @@ def shown(markdown: str) -> list[str]:
 def test_markdown_shows_names_and_reasons_as_they_are() -> None:
     """Kernels of a GPU are templates: as code, an entity would be shown as it is written."""
     case = CaseChange(case=f"mlp/{KERNEL}", state="compared", changes=[make_change(note=KERNEL)])
-    case.differing = [Differing(what="kernel", name=KERNEL, status="appeared", before_calls=0, after_calls=1)]
+    case.call_changes = [CallChange(kind="kernel", name=KERNEL, status="appeared", before_calls=0, after_calls=1)]
     broken = CaseChange(case=f"lstm/{KERNEL}", state="broken", reason=f"exception: &lt; {KERNEL}")
     text = get_comparison_format("markdown")(make_report(cases=[case, broken], only_b=[f"gan/{KERNEL}"]))
     pieces = shown(text)
@@ -129,7 +129,7 @@ def test_figures_are_written_as_people_read_them() -> None:
         "7",
     )
     assert "confirmed in 20 fresh rounds" in remark(make_change())
-    assert remark(make_change(set_aside=1)).endswith("1 outlier set aside")
+    assert remark(make_change(outliers=1)).endswith("1 outlier excluded")
     assert "1 more round would probably decide" in remark(
         make_change(regression=False, worse=False, more_rounds=1)
     )
@@ -255,9 +255,9 @@ def test_every_format_takes_every_report() -> None:
 
 def test_markdown_says_what_the_regressed_step_does_otherwise() -> None:
     report = make_report()
-    report.cases[0].differing = [SLOWED, CLONE]
-    report.cases[0].differing_by = "profile"
-    report.cases[1].differing = [CLONE]
+    report.cases[0].call_changes = [SLOWED, CLONE]
+    report.cases[0].call_changes_by = "profile"
+    report.cases[1].call_changes = [CLONE]
     text = get_comparison_format("markdown")(report)
     assert "| slower | kernel | `gemm` | 1 | 1.0 ms | 2.0 ms |" in text
     assert "| appeared | operator | `aten::clone` | 0 → 2 |  |  |" in text
@@ -266,7 +266,7 @@ def test_markdown_says_what_the_regressed_step_does_otherwise() -> None:
 
 def test_the_terminal_names_a_few_of_them() -> None:
     report = make_report()
-    report.cases[0].differing = [SLOWED, *[CLONE] * 9]
+    report.cases[0].call_changes = [SLOWED, *[CLONE] * 9]
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(changes_view(report))
     text = console.export_text()

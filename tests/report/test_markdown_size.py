@@ -1,11 +1,11 @@
 """A report in Markdown is a comment on GitHub, which refuses one of more than 65536 characters."""
 
-from tare.guard.changes import CaseChange, Change, Differing, Report
+from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.report.formats import get_comparison_format
 
 MOST = 65_536
 KEY = "resnet50/compile:reduce-overhead/train/cuda/amp-bf16/batch=32,channels=3/feed=device,number="
-CLONE = Differing(what="operator", name="aten::clone", status="appeared", before_calls=0, after_calls=2)
+CLONE = CallChange(kind="operator", name="aten::clone", status="appeared", before_calls=0, after_calls=2)
 
 
 def render(cases: list[CaseChange]) -> str:
@@ -13,8 +13,8 @@ def render(cases: list[CaseChange]) -> str:
     return get_comparison_format("markdown")(report)
 
 
-def change(worse: bool) -> Change:
-    return Change(
+def change(worse: bool) -> MetricChange:
+    return MetricChange(
         metric="gross", unit="s", exact=False, a=1e-3, b=1.1e-3, ratio=1.1, low=1.08, high=1.12, p=1e-4,
         adjusted_p=1e-3, rounds_a=20, rounds_b=20, threshold=0.07, margin=0.02,
         verdict="slower" if worse else "same", worse=worse, regression=worse,
@@ -25,7 +25,9 @@ def many(worse: int) -> str:
     """200 cases of eight figures, so many of them worse."""
     return render(
         [
-            CaseChange(case=f"{KEY}{i}", state="compared", changes=[change(i < worse)] * 8, differing=[CLONE] * 40)
+            CaseChange(
+                case=f"{KEY}{i}", state="compared", changes=[change(i < worse)] * 8, call_changes=[CLONE] * 40
+            )
             for i in range(200)
         ]
     )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tare.stats.changepoints import find_steps, shortest_plateau
+from tare.stats.changepoints import find_change_points, shortest_segment
 
 Numbers = NDArray[np.float64]
 
@@ -29,13 +29,13 @@ def autoregressive(size: int, seed: int, phi: float, noise: float = 0.02) -> Num
 
 
 @pytest.mark.parametrize("ratio", [1.05, 0.95, 1.3, 10.0])
-def test_a_step_is_found_at_its_place_with_its_size(ratio: float) -> None:
+def test_a_change_is_found_at_its_place_with_its_size(ratio: float) -> None:
     values = noisy(120, 1) * np.where(np.arange(120) >= 70, ratio, 1.0)
-    (step,) = find_steps(values).steps
-    assert step.earliest <= 70 <= step.latest
-    assert abs(step.at - 70) <= 3
-    assert step.ratio.low < ratio < step.ratio.high
-    assert step.after / step.before == pytest.approx(step.ratio.mid)
+    (change,) = find_change_points(values).change_points
+    assert change.earliest <= 70 <= change.latest
+    assert abs(change.index - 70) <= 3
+    assert change.ratio.low < ratio < change.ratio.high
+    assert change.after / change.before == pytest.approx(change.ratio.mid)
 
 
 def test_size_and_place_are_covered_as_promised() -> None:
@@ -43,11 +43,13 @@ def test_size_and_place_are_covered_as_promised() -> None:
     size = place = found = 0
     for seed in range(60):
         at = 40 + seed % 40
-        steps = find_steps(noisy(120, 100 + seed) * np.where(np.arange(120) >= at, 1.05, 1.0)).steps
-        for step in steps:
+        changes = find_change_points(
+            noisy(120, 100 + seed) * np.where(np.arange(120) >= at, 1.05, 1.0)
+        ).change_points
+        for change in changes:
             found += 1
-            size += step.ratio.low <= 1.05 <= step.ratio.high
-            place += step.earliest <= at <= step.latest
+            size += change.ratio.low <= 1.05 <= change.ratio.high
+            place += change.earliest <= at <= change.latest
     assert found >= 57
     # 60 draws at 95 % fall below 52 once in a thousand.
     assert size >= found - 8
@@ -56,13 +58,13 @@ def test_size_and_place_are_covered_as_promised() -> None:
 
 def test_several_steps_up_and_down() -> None:
     levels = np.repeat([1.0, 1.1, 1.0, 0.9], [60, 40, 50, 50])
-    steps = find_steps(noisy(200, 3, 0.01) * levels).steps
-    assert [step.at for step in steps] == pytest.approx([60, 100, 150], abs=2)
-    assert [step.ratio.mid for step in steps] == pytest.approx([1.1, 1 / 1.1, 0.9], rel=0.02)
+    changes = find_change_points(noisy(200, 3, 0.01) * levels).change_points
+    assert [change.index for change in changes] == pytest.approx([60, 100, 150], abs=2)
+    assert [change.ratio.mid for change in changes] == pytest.approx([1.1, 1 / 1.1, 0.9], rel=0.02)
 
 
 def alarms(series: list[Numbers]) -> int:
-    return sum(bool(find_steps(values).steps) for values in series)
+    return sum(bool(find_change_points(values).change_points) for values in series)
 
 
 def test_noise_alone_raises_no_alarm() -> None:
@@ -70,7 +72,7 @@ def test_noise_alone_raises_no_alarm() -> None:
     assert alarms([noisy(100, seed) for seed in range(80)]) <= 4
 
 
-def test_outliers_are_no_steps() -> None:
+def test_outliers_are_no_changes() -> None:
     def with_outliers(seed: int) -> Numbers:
         chance = np.random.default_rng(seed)
         return noisy(100, seed) * np.where(chance.random(100) < 0.05, chance.uniform(1.1, 1.5, 100), 1.0)
@@ -100,34 +102,36 @@ def test_a_step_on_a_drift_is_found() -> None:
         values = (
             noisy(100, seed, 0.01) * np.exp(np.linspace(0, 0.05, 100)) * np.where(np.arange(100) >= 50, 1.06, 1)
         )
-        found += any(abs(step.at - 50) <= 5 for step in find_steps(values).steps)
+        found += any(abs(change.index - 50) <= 5 for change in find_change_points(values).change_points)
     assert found >= 18
 
 
 def test_counts_without_noise() -> None:
-    (step,) = find_steps([120] * 10 + [121] * 8).steps
-    assert (step.at, step.earliest, step.latest) == (10, 10, 10)
-    assert step.before == pytest.approx(120)
-    assert step.after == pytest.approx(121)
-    assert find_steps([120] * 30).steps == []
+    (change,) = find_change_points([120] * 10 + [121] * 8).change_points
+    assert (change.index, change.earliest, change.latest) == (10, 10, 10)
+    assert change.before == pytest.approx(120)
+    assert change.after == pytest.approx(121)
+    assert find_change_points([120] * 30).change_points == []
 
 
 def test_ten_thousand_points() -> None:
     values = noisy(10_000, 5, 0.03)
     values[3000:3040] *= 1.2
     values[8000:] *= 0.95
-    assert [step.at for step in find_steps(values).steps] == pytest.approx([3000, 3040, 8000], abs=3)
+    assert [change.index for change in find_change_points(values).change_points] == pytest.approx(
+        [3000, 3040, 8000], abs=3
+    )
 
 
 def test_a_series_that_is_too_short_says_nothing() -> None:
     for size in range(8):
-        assert find_steps([1.0] * (size // 2) + [2.0] * (size - size // 2)).steps == []
+        assert find_change_points([1.0] * (size // 2) + [2.0] * (size - size // 2)).change_points == []
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_what_has_no_logarithm_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="positive"):
-        find_steps([1.0] * 20 + [value])
+        find_change_points([1.0] * 20 + [value])
 
 
 SERIES = st.lists(st.floats(1e-9, 1e9), max_size=80)
@@ -135,25 +139,25 @@ SERIES = st.lists(st.floats(1e-9, 1e9), max_size=80)
 
 @settings(max_examples=150)
 @given(SERIES)
-def test_any_series_gives_a_whole_course(values: list[float]) -> None:
-    course = find_steps(values)
-    edges = [0, *(step.at for step in course.steps), len(values)]
+def test_any_series_gives_a_whole_segmentation(values: list[float]) -> None:
+    segmentation = find_change_points(values)
+    edges = [0, *(change.index for change in segmentation.change_points), len(values)]
     if values:
-        assert [(a, b) for a, b, *_ in course.pieces] == list(pairwise(edges))
-    for step in course.steps:
-        assert 0 < step.earliest <= step.at <= step.latest < len(values)
-        assert 0 < step.ratio.low <= step.ratio.mid <= step.ratio.high
-    assert all(b - a >= 1 for a, b, *_ in course.pieces)
+        assert [(a, b) for a, b, *_ in segmentation.segments] == list(pairwise(edges))
+    for change in segmentation.change_points:
+        assert 0 < change.earliest <= change.index <= change.latest < len(values)
+        assert 0 < change.ratio.low <= change.ratio.mid <= change.ratio.high
+    assert all(b - a >= 1 for a, b, *_ in segmentation.segments)
 
 
 @settings(max_examples=60)
 @given(SERIES, st.floats(1e-3, 1e3))
 def test_the_unit_does_not_matter(values: list[float], scale: float) -> None:
-    """Seconds or milliseconds: the same steps. (Ties within rounding may fall either way, so only well apart.)"""
-    here = find_steps(values).steps
-    there = find_steps([value * scale for value in values]).steps
+    """Seconds or milliseconds: the same changes. (Ties within rounding may fall either way.)"""
+    here = find_change_points(values).change_points
+    there = find_change_points([value * scale for value in values]).change_points
     if len(here) == len(there):
         for a, b in zip(here, there, strict=True):
-            assert abs(a.at - b.at) <= shortest_plateau(len(values))
-            if a.at == b.at:
+            assert abs(a.index - b.index) <= shortest_segment(len(values))
+            if a.index == b.index:
                 assert a.ratio.mid == pytest.approx(b.ratio.mid, rel=1e-3)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tare.stats.drift import drift
-from tare.stats.search import STEADY, Search
+from tare.stats.drift import estimate_drift
+from tare.stats.search import MAX_STEADY_RATE, Search
 
 Path = Callable[[int], float]
 DRIFTS: dict[str, Path] = {
@@ -28,15 +28,15 @@ def test_a_drift_that_two_candidates_share_is_found() -> None:
     candidates = [i % 2 for i in range(40)]
     true = np.array([0.0025 * i for i in range(40)])
     values = [0.05 * c + d + chance.gauss(0, 0.002) for c, d in zip(candidates, true, strict=True)]
-    assert drift(candidates, values).walk == pytest.approx(true - true.mean(), abs=0.004)
+    assert estimate_drift(candidates, values).offsets == pytest.approx(true - true.mean(), abs=0.004)
 
 
 def test_a_steady_machine_is_left_alone() -> None:
     chance = random.Random(1)
     candidates = [i % 2 for i in range(40)]
-    found = drift(candidates, [0.05 * c + chance.gauss(0, 0.01) for c in candidates])
-    assert np.abs(found.walk).max() < 0.004
-    assert found.pace < STEADY
+    found = estimate_drift(candidates, [0.05 * c + chance.gauss(0, 0.01) for c in candidates])
+    assert np.abs(found.offsets).max() < 0.004
+    assert found.rate < MAX_STEADY_RATE
 
 
 def test_one_disturbed_run_is_no_drift() -> None:
@@ -44,11 +44,11 @@ def test_one_disturbed_run_is_no_drift() -> None:
     candidates = [i % 2 for i in range(30)]
     values = [0.05 * c + chance.gauss(0, 0.005) for c in candidates]
     values[11] += 0.3
-    assert np.abs(drift(candidates, values).walk).max() < 0.01
+    assert np.abs(estimate_drift(candidates, values).offsets).max() < 0.01
 
 
 def test_different_candidates_once_each_say_nothing() -> None:
-    assert drift([0, 1, 2, 3], [0.0, 0.1, 0.2, 0.3]).walk == pytest.approx(np.zeros(4))
+    assert estimate_drift([0, 1, 2, 3], [0.0, 0.1, 0.2, 0.3]).offsets == pytest.approx(np.zeros(4))
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,12 +59,14 @@ def test_a_drift_is_finite_zero_on_average_and_the_same_in_other_units(
     runs: list[tuple[int, float]], shift: float
 ) -> None:
     candidates, values = [c for c, _ in runs], [v for _, v in runs]
-    found = drift(candidates, values).walk
+    found = estimate_drift(candidates, values).offsets
     assert found.shape == (len(runs),)
     assert np.isfinite(found).all()
     if runs:
         assert found.mean() == pytest.approx(0, abs=1e-9)
-        assert drift(candidates, [value + shift for value in values]).walk == pytest.approx(found, abs=1e-6)
+        assert estimate_drift(candidates, [value + shift for value in values]).offsets == pytest.approx(
+            found, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("kind", DRIFTS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.stats.exact_search import ExactSearch
+from tare.stats.search import ExactSearch
 
 
 def play(levels: list[float], broken: Collection[int] = (), most: int | None = None) -> tuple[str, ExactSearch]:

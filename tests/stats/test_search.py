@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.stats.levels import level_posterior
-from tare.stats.search import FIRST_RUNS, Search, difference
+from tare.stats.search import FIRST_RUNS, Search, run_ratio
 
 Steps = dict[int, float]
 
@@ -138,7 +138,7 @@ def test_an_end_that_fails_ends_it() -> None:
 
 
 def test_it_gives_up_after_the_runs_allowed() -> None:
-    verdict, search = play(64, {30: 0.05}, gaussian(1, 0.02), most_runs=12)
+    verdict, search = play(64, {30: 0.05}, gaussian(1, 0.02), max_runs=12)
     assert verdict == "undecided"
     assert search.spent == 12
 
@@ -203,7 +203,7 @@ def test_any_search_ends_and_asks_only_for_what_can_be_run(last: int, data: st.D
     broken = data.draw(st.sets(st.integers(1, max(last - 1, 1)), max_size=last)) - {0, last}
     chance = random.Random(data.draw(st.integers(0, 10**6)))
     off = data.draw(st.sampled_from((0.0, 0.02)))
-    search = Search(last, most_runs=40)
+    search = Search(last, max_runs=40)
     while isinstance(step := search.next(), int):
         assert 0 <= step <= last
         assert step not in search.skipped
@@ -222,6 +222,6 @@ def test_the_same_runs_give_the_same_search() -> None:
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=8), st.lists(st.floats(-5, 5), min_size=2, max_size=8))
 def test_a_difference_turned_round_is_its_inverse(a: list[float], b: list[float]) -> None:
-    there, back = difference(a, b, 0.95), difference(b, a, 0.95)
+    there, back = run_ratio(a, b, 0.95), run_ratio(b, a, 0.95)
     assert there.mid == pytest.approx(1 / back.mid)
     assert there.low == pytest.approx(1 / back.high, rel=1e-6)

@@ -1,1 +1,1 @@
-"""Which change did it: versions, commits or labels, built apart, measured where it helps most, journalled."""
+"""Bisection: which version, commit or label changed a figure. Candidates, noisy search, measuring a candidate."""

@@ -8,19 +8,20 @@ from pathlib import Path
 from tare.bisect.spec import Candidate
 from tare.errors import BadInput, unknown
 
-# So many from either end are listed where a name is not among them.
+# An error message lists so many names from either end.
 LISTED = 10
-LONGEST_LABEL = 200
+MAX_LABEL = 200
 
 
-def versions(good: str, bad: str, listed: Sequence[str], install: Sequence[str], python: str) -> list[Candidate]:
+def list_versions(
+    good: str, bad: str, versions: Sequence[str], install: Sequence[str], python: str
+) -> list[Candidate]:
     """Those between good and bad, from the user's list or from the package index."""
-    names = list(listed) or _index(install, python)
-    return _between(names, good, bad, "version", "--versions")
+    return _between(list(versions) or _index_versions(install, python), good, bad, "version", "--versions")
 
 
-def labels(path: Path, good: str | None, bad: str | None) -> list[Candidate]:
-    """The lines of a file, oldest first; blank lines and those that begin with # are left out."""
+def read_labels(path: Path, good: str | None, bad: str | None) -> list[Candidate]:
+    """The lines of a file, oldest first. Blank lines and comments (#) are skipped."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -31,27 +32,27 @@ def labels(path: Path, good: str | None, bad: str | None) -> list[Candidate]:
     return _between(names, good or names[0], bad or names[-1], "label", str(path))
 
 
-def commits(repo: Path, good: str, bad: str) -> list[Candidate]:
-    """The good commit and those after it up to the bad one, along first parents: one line of history."""
-    first, last = _commit(repo, good, "--good"), _commit(repo, bad, "--bad")
+def list_commits(repo: Path, good: str, bad: str) -> list[Candidate]:
+    """The good commit and those after it up to the bad one, along first parents."""
+    first, last = _resolve_commit(repo, good, "--good"), _resolve_commit(repo, bad, "--bad")
     if git(repo, "merge-base", first, last).strip() != first:
         raise BadInput(f"the good commit {good} is not an ancestor of the bad one {bad}")
-    listed = git(repo, "log", "--reverse", "--first-parent", "--format=%H %s", f"{first}..{last}").splitlines()
-    found = [Candidate(*_split(line)) for line in listed]
-    if not found:
+    lines = git(repo, "log", "--reverse", "--first-parent", "--format=%H %s", f"{first}..{last}").splitlines()
+    if not lines:
         raise BadInput(f"{good} and {bad} are the same commit")
-    before = git(repo, "rev-parse", f"{found[0].label}^1").strip()
-    if before != first:
-        # The commits of this line that are older than the merge do not hold what the good one has.
+    parent = git(repo, "rev-parse", f"{lines[0].partition(' ')[0]}^1").strip()
+    if parent != first:
+        # The first-parent commits before the merge do not contain the good commit.
         raise BadInput(
             f"the good commit {good} came in by a merge, and is not on the line of first parents of the bad one "
-            f"{bad}: name one that is, such as {before[:12]}"
+            f"{bad}: name one that is, such as {parent[:12]}"
         )
-    return [Candidate(*_split(git(repo, "log", "-1", "--format=%H %s", first).strip())), *found]
+    lines.insert(0, git(repo, "log", "-1", "--format=%H %s", first).strip())
+    return [Candidate(*line.partition(" ")[::2]) for line in lines]
 
 
 def git(repo: Path, *args: str) -> str:
-    """What git says; its own words in one line where it fails."""
+    """The output of git; BadInput with its message in one line where it fails."""
     try:
         done = subprocess.run(["git", "-C", str(repo), *args], capture_output=True, text=True, errors="replace")
     except OSError as error:
@@ -61,56 +62,47 @@ def git(repo: Path, *args: str) -> str:
     return done.stdout
 
 
-def _commit(repo: Path, name: str, option: str) -> str:
+def _resolve_commit(repo: Path, name: str, option: str) -> str:
     if name.startswith("-"):
         raise BadInput(f"{option}: '{name[:60]}' is not a commit")
     try:
         return git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
     except BadInput:
+        # First say so if this is no repository at all.
         git(repo, "rev-parse", "--git-dir")
         raise BadInput(f"{option}: there is no commit '{name[:60]}' in {repo}") from None
 
 
-def _split(line: str) -> tuple[str, str]:
-    sha, _, subject = line.partition(" ")
-    return sha, subject
-
-
-def _between(names: list[str], good: str, bad: str, what: str, where: str) -> list[Candidate]:
+def _between(names: list[str], good: str, bad: str, noun: str, where: str) -> list[Candidate]:
     for name in names:
-        if len(name) > LONGEST_LABEL or not name.isprintable():
-            raise BadInput(f"{where}: '{name[:60]}' is not a {what}")
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise BadInput(f"{where} names {min(twice)} twice")
+        if len(name) > MAX_LABEL or not name.isprintable():
+            raise BadInput(f"{where}: '{name[:60]}' is not a {noun}")
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise BadInput(f"{where} names {min(repeated)} twice")
     for name in (good, bad):
         if name not in names:
-            raise unknown(what, name, names, where, _listed(names))
+            shown = names
+            if len(names) > 2 * LISTED:
+                shown = [*names[:LISTED], f"... {len(names) - 2 * LISTED} more ...", *names[-LISTED:]]
+            raise unknown(noun, name, names, where, ", ".join(shown))
     first, last = names.index(good), names.index(bad)
     if first >= last:
-        raise BadInput(f"the good {what} {good} must come before the bad one {bad} in {where}")
+        raise BadInput(f"the good {noun} {good} must come before the bad one {bad} in {where}")
     return [Candidate(name) for name in names[first : last + 1]]
 
 
-def _listed(names: Sequence[str]) -> str:
-    """In their own order, which is the one that matters here; of many, both ends."""
-    if len(names) <= 2 * LISTED:
-        return ", ".join(names)
-    left_out = len(names) - 2 * LISTED
-    return ", ".join([*names[:LISTED], f"... {left_out} more ...", *names[-LISTED:]])
-
-
-def _index(install: Sequence[str], python: str) -> list[str]:
-    """Asks pip, which calls this command experimental: where it fails, the user names the versions."""
-    found = re.search(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==\{(?:label)?\}", " ".join(install))
-    if not found:
+def _index_versions(install: Sequence[str], python: str) -> list[str]:
+    """Asks `pip index`, which pip calls experimental: where it fails, the user names the versions."""
+    package = re.search(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==\{(?:label)?\}", " ".join(install))
+    if not package:
         raise BadInput(
             "name the versions with --versions a,b,c: --install does not say of which package ('NAME=={}')"
         )
-    name = found.group(1)
-    asked = [python, "-m", "pip", "index", "versions", "--disable-pip-version-check", name]
+    name = package.group(1)
+    command = [python, "-m", "pip", "index", "versions", "--disable-pip-version-check", name]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BadInput(f"cannot list the versions of {name} ({error}); name them with --versions a,b,c") from None
     line = next((li for li in done.stdout.splitlines() if li.startswith("Available versions:")), None)

@@ -1,32 +1,32 @@
-"""The journal of a bisection: a line a run or skip, on disk before the next begins, and read back by --resume."""
+"""The journal of a bisection: a line for each run or skip, on disk before the next begins; --resume reads it."""
 
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 import msgspec
 
-from tare.bisect.spec import Spec
-from tare.bisect.this_tare import tare_mark
+from tare.bisect.spec import BisectSpec
+from tare.bisect.tare_package import tare_fingerprint
 from tare.errors import BadInput, brief
-from tare.guard.comparable import hindering, refuse
+from tare.guard.comparable import blocking_differences, refuse_differences
 from tare.records.environment import Environment
 from tare.system.journals import AppendOnlyFile
 from tare.system.locks import try_lock
 
 
-class Run(msgspec.Struct, tag="run", kw_only=True, frozen=True):
+class CandidateRun(msgspec.Struct, tag="run", kw_only=True, frozen=True):
     candidate: int
     label: str
     value: float
     seconds: float
     figures: dict[str, float] = {}
-    # How often a step called each operator and launched each kernel.
+    # Calls of each operator and launches of each kernel in one step.
     operators: dict[str, int] = {}
     kernels: dict[str, int] = {}
     environment: Environment | None = None
 
 
-class Skipped(msgspec.Struct, tag="skip", kw_only=True, frozen=True):
+class SkippedCandidate(msgspec.Struct, tag="skip", kw_only=True, frozen=True):
     """A candidate that could not be built or run, and why."""
 
     candidate: int
@@ -35,26 +35,25 @@ class Skipped(msgspec.Struct, tag="skip", kw_only=True, frozen=True):
     reason: str
 
 
-class Head(msgspec.Struct, tag="head", kw_only=True, frozen=True):
-    """`tare` is the mark of the tare that measured the cases; none where a command did. `machine` is where all of
-    it is measured; journals of earlier versions do not say."""
+class JournalHeader(msgspec.Struct, tag="head", kw_only=True, frozen=True):
+    """`tare` is the fingerprint of the tare that measures; empty where a command does."""
 
-    spec: Spec
-    tare: str = ""
-    machine: Environment | None = None
+    spec: BisectSpec
+    tare: str
+    machine: Environment
 
 
-Entry = Run | Skipped
-_decoder = msgspec.json.Decoder(Head | Run | Skipped)
+JournalEntry = CandidateRun | SkippedCandidate
+_decoder = msgspec.json.Decoder(JournalHeader | CandidateRun | SkippedCandidate)
 
 
 class BisectJournal:
-    """Append-only. The kernel releases its lock when the holder dies, however that happens. `here` is this
-    machine: times of two are never mixed."""
+    """Append-only and locked. Refuses to resume on another machine, because times of two machines do not
+    compare."""
 
-    def __init__(self, folder: Path, spec: Spec, resume: bool, here: Environment | None = None) -> None:
+    def __init__(self, folder: Path, spec: BisectSpec, machine: Environment, resume: bool) -> None:
         self.path = folder / "journal.jsonl"
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._file = AppendOnlyFile(self.path)
         if try_lock(self._file.fileno()) is False:
@@ -62,32 +61,29 @@ class BisectJournal:
             raise BadInput(f"another tare is at work on this bisection ({self.path})")
         if not resume:
             self._file.clear()
+        tare = tare_fingerprint() if spec.case else ""
         try:
-            where_known = self._load(spec, here)
+            self._load(spec, tare, machine)
         except BadInput:
             self._file.close()
             raise
-        if not self._file.lines() or (here and not where_known):
-            self._write(Head(spec=spec, tare=tare_mark() if spec.case else "", machine=here))
+        if not self._file.lines():
+            self._append(JournalHeader(spec=spec, tare=tare, machine=machine))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: JournalEntry) -> None:
         self.entries.append(entry)
-        self._write(entry)
+        self._append(entry)
 
-    def __enter__(self) -> "BisectJournal":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _write(self, entry: Head | Entry) -> None:
+    def _append(self, entry: JournalHeader | JournalEntry) -> None:
         self._file.append(msgspec.json.encode(entry))
 
-    def _load(self, spec: Spec, here: Environment | None) -> bool:
-        """Whether the journal says where it is measured."""
-        where_known = False
+    def _load(self, spec: BisectSpec, tare: str, machine: Environment) -> None:
         for number, line in enumerate(self._file.lines(), 1):
             try:
                 entry = _decoder.decode(line)
@@ -95,20 +91,15 @@ class BisectJournal:
                 raise BadInput(
                     f"{self.path}, line {number}, cannot be read: {brief(error)}; run without --resume"
                 ) from None
-            if isinstance(entry, Head):
-                if entry.tare and entry.tare != tare_mark():
+            if isinstance(entry, JournalHeader):
+                if entry.tare != tare:
                     raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
-                if entry.machine and here:
-                    where_known = True
-                    refuse(
-                        hindering(entry.machine, here),
-                        f"{self.path} was measured in another environment",
-                        "go on there, or run without --resume to measure all of it here",
-                    )
-                continue
-            if not 0 <= entry.candidate <= spec.last:
-                raise BadInput(
-                    f"{self.path}, line {number}, names a candidate {entry.candidate} that is not there"
+                refuse_differences(
+                    blocking_differences(entry.machine, machine),
+                    f"{self.path} was measured in another environment",
+                    "resume there, or run without --resume to measure all of it here",
                 )
-            self.entries.append(entry)
-        return where_known
+            elif not 0 <= entry.candidate <= spec.last:
+                raise BadInput(f"{self.path}, line {number}: there is no candidate {entry.candidate}")
+            else:
+                self.entries.append(entry)

@@ -1,139 +1,192 @@
-"""The bisection itself: the search says which candidate to run, this builds and runs it and tells the search."""
+"""The bisection itself: the search names a candidate, which is built and run, until the search has a verdict."""
 
 import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from tare.bisect.journal import BisectJournal, Entry, Run, Skipped
-from tare.bisect.measure import measure
-from tare.bisect.outcome import Found, Outcome
-from tare.bisect.package_changes import what_changed
-from tare.bisect.spec import Spec
-from tare.bisect.worktrees import CannotRun, Place, Places
+import msgspec
+
+from tare.bisect.command import CandidateFailed
+from tare.bisect.culprit_changes import culprit_changes
+from tare.bisect.journal import BisectJournal, CandidateRun, JournalEntry, SkippedCandidate
+from tare.bisect.measure import measure_candidate
+from tare.bisect.spec import BisectSpec
+from tare.bisect.workspaces import Workspaces
 from tare.errors import BadInput
 from tare.guard.metrics import get_metric
 from tare.records.environment import Environment
-from tare.stats.exact_search import ExactSearch
-from tare.stats.search import Culprit, Search, Verdict
+from tare.stats.search import Culprit, ExactSearch, Search, SearchVerdict
 
-# A run that fails may have had bad luck; one that fails twice has not.
-TRIES = 2
-MOST_PROBABLE = 5
+# A run may fail by chance; a candidate is skipped if it fails twice.
+ATTEMPTS = 2
+MAX_PROBABLE = 5
 
-AnySearch = Search | ExactSearch
+
+class FoundCulprit(msgspec.Struct, kw_only=True):
+    """`suspects` holds more than one label where candidates between parent and culprit could not be measured."""
+
+    culprit: str
+    title: str
+    parent: str
+    suspects: list[str]
+    probability: float
+    # None where the parent's figure is zero.
+    ratio: float | None
+    low: float | None
+    high: float | None
+    before: float
+    after: float
+    runs: tuple[int, int]
+    # What differs between the two: figures, calls, environment, packages, files.
+    changes: list[str] = []
+
+
+class BisectResult(msgspec.Struct, kw_only=True):
+    verdict: SearchVerdict
+    kind: str
+    good: str
+    bad: str
+    # The bad end over the good end.
+    ratio: float | None
+    low: float | None
+    high: float | None
+    candidates: int
+    runs: int
+    measured: dict[str, int]
+    culprits: list[FoundCulprit]
+    # The labels with which a change most probably entered, where the verdict is "undecided".
+    probable: dict[str, float] = {}
+    skipped: list[SkippedCandidate]
+    journal: str
+    noise: float | None = None
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        if self.interrupted:
+            return 130
+        return 0 if self.verdict == "found" else 1
+
+    def document(self) -> dict[str, Any]:
+        return dict(msgspec.to_builtins(self))
 
 
 def bisect(
-    spec: Spec,
+    spec: BisectSpec,
     folder: Path,
+    machine: Environment,
     resume: bool = False,
     confidence: float = 0.95,
-    most_runs: int | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-    here: Environment | None = None,
-) -> Outcome:
-    """Searches until it is sure, or cannot be. Ctrl-C ends it with what is known; --resume goes on, where `here`
-    is the machine that it began on."""
-    search = _search(spec, confidence, most_runs)
-    places = Places(spec, folder / "places", tell)
-    with BisectJournal(folder, spec, resume, here) as journal:
+    max_runs: int | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> BisectResult:
+    """Searches until a verdict. Ctrl-C ends it with what is known; `resume` continues from the journal."""
+    is_count = spec.case is not None and get_metric(spec.metric).exact
+    search = ExactSearch(spec.last, max_runs) if is_count else Search(spec.last, confidence, max_runs)
+    workspaces = Workspaces(spec, folder / "workspaces", notify)
+    with BisectJournal(folder, spec, machine, resume) as journal:
         for entry in journal.entries:
-            _take(search, entry)
+            _add(search, entry)
         interrupted = False
-        verdict: Verdict = "undecided"
+        verdict: SearchVerdict = "undecided"
         try:
             while isinstance(step := search.next(), int):
-                entry = _attempt(spec, step, places)
+                entry = _attempt(spec, step, workspaces)
                 journal.add(entry)
-                _take(search, entry)
-                tell(_told(spec, search, entry))
+                _add(search, entry)
+                notify(_progress_text(spec, search, entry))
             verdict = step
         except KeyboardInterrupt:
             interrupted = True
-        return _outcome(spec, search, journal, places, verdict, interrupted)
+        return _result(spec, search, journal, workspaces, verdict, interrupted)
 
 
-def _search(spec: Spec, confidence: float, most_runs: int | None) -> AnySearch:
-    """A count needs no statistics."""
-    if spec.case and get_metric(spec.metric).exact:
-        return ExactSearch(spec.last, most_runs)
-    return Search(spec.last, confidence, most_runs)
-
-
-def _take(search: AnySearch, entry: Entry) -> None:
-    if isinstance(entry, Run):
+def _add(search: Search | ExactSearch, entry: JournalEntry) -> None:
+    if isinstance(entry, CandidateRun):
         search.add(entry.candidate, entry.value)
     else:
         search.skip(entry.candidate)
 
 
-def _attempt(spec: Spec, candidate: int, places: Places) -> Entry:
-    label = spec.candidates[candidate].label
+def _attempt(spec: BisectSpec, candidate: int, workspaces: Workspaces) -> JournalEntry:
+    label, reason = spec.candidates[candidate].label, ""
     try:
-        place = places.get(candidate)
-    except (CannotRun, BadInput, OSError) as error:
-        return Skipped(candidate=candidate, label=label, stage="build", reason=_line(error))
-    for left in reversed(range(TRIES)):
+        workspace = workspaces.get(candidate)
+    except (CandidateFailed, BadInput, OSError) as error:
+        return SkippedCandidate(candidate=candidate, label=label, stage="build", reason=_one_line(error))
+    for _ in range(ATTEMPTS):
         try:
-            return measure(spec, candidate, place)
-        except CannotRun as error:
-            if not left:
-                return Skipped(candidate=candidate, label=label, stage="run", reason=_line(error))
-    raise AssertionError("unreachable")
+            return measure_candidate(spec, candidate, workspace)
+        except CandidateFailed as error:
+            reason = _one_line(error)
+    return SkippedCandidate(candidate=candidate, label=label, stage="run", reason=reason)
 
 
-def _told(spec: Spec, search: AnySearch, entry: Entry) -> str:
-    if isinstance(entry, Skipped):
+def _progress_text(spec: BisectSpec, search: Search | ExactSearch, entry: JournalEntry) -> str:
+    if isinstance(entry, SkippedCandidate):
         return f"{_short(entry.label)} skipped, cannot {entry.stage}: {entry.reason[:200]}"
     text = f"run {search.spent}: {_short(entry.label)} {entry.value:.4g}"
-    chances = search.state().probabilities
-    if len(search.runs) < 3 or not chances:
+    probabilities = search.state().probabilities
+    if len(search.runs) < 3 or not probabilities:
         return text
-    best = max(range(len(chances)), key=chances.__getitem__)
-    return f"{text}; most suspect so far: {_short(spec.candidates[best].label)} at {chances[best]:.0%}"
+    best = max(range(len(probabilities)), key=probabilities.__getitem__)
+    return f"{text}; most suspect so far: {_short(spec.candidates[best].label)} at {probabilities[best]:.0%}"
 
 
-def _outcome(
-    spec: Spec, search: AnySearch, journal: BisectJournal, places: Places, verdict: Verdict, interrupted: bool
-) -> Outcome:
-    runs: dict[int, list[Run]] = {}
+def _result(
+    spec: BisectSpec,
+    search: Search | ExactSearch,
+    journal: BisectJournal,
+    workspaces: Workspaces,
+    verdict: SearchVerdict,
+    interrupted: bool,
+) -> BisectResult:
+    runs: dict[int, list[CandidateRun]] = {}
     for entry in journal.entries:
-        if isinstance(entry, Run) and entry.candidate not in search.skipped:
+        if isinstance(entry, CandidateRun) and entry.candidate not in search.skipped:
             runs.setdefault(entry.candidate, []).append(entry)
     state = search.state()
-    whole, sound = state.whole, state.whole is not None and state.whole.sound
+    ratio = state.ratio
+    has_interval = ratio is not None and ratio.sound
     known = verdict in ("found", "undecided")
-    return Outcome(
+    probable = {}
+    if verdict == "undecided":
+        ranked = sorted(enumerate(state.probabilities), key=lambda each: -each[1])[:MAX_PROBABLE]
+        probable = {spec.candidates[c].label: probability for c, probability in ranked if probability > 0.01}
+    return BisectResult(
         verdict=verdict,
         kind=spec.kind,
         good=spec.candidates[0].label,
         bad=spec.candidates[-1].label,
-        ratio=_finite(whole.mid) if whole else None,
-        low=_finite(whole.low) if whole and sound else None,
-        high=_finite(whole.high) if whole and sound else None,
+        ratio=_finite(ratio.mid) if ratio else None,
+        low=_finite(ratio.low) if ratio and has_interval else None,
+        high=_finite(ratio.high) if ratio and has_interval else None,
         candidates=len(spec.candidates),
         runs=sum(map(len, runs.values())),
-        measured={spec.candidates[c].label: len(found) for c, found in sorted(runs.items())},
-        culprits=[_found(spec, each, runs, places) for each in state.culprits] if known else [],
-        probable=_probable(spec, state.probabilities) if verdict == "undecided" else {},
-        skipped=[entry for entry in journal.entries if isinstance(entry, Skipped)],
+        measured={spec.candidates[c].label: len(of_candidate) for c, of_candidate in sorted(runs.items())},
+        culprits=[_describe(spec, culprit, runs, workspaces) for culprit in state.culprits] if known else [],
+        probable=probable,
+        skipped=[entry for entry in journal.entries if isinstance(entry, SkippedCandidate)],
         journal=str(journal.path),
         noise=state.noise if known else None,
         interrupted=interrupted,
     )
 
 
-def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Places) -> Found:
+def _describe(
+    spec: BisectSpec, culprit: Culprit, runs: dict[int, list[CandidateRun]], workspaces: Workspaces
+) -> FoundCulprit:
     before, after = runs[culprit.parent], runs[culprit.culprit]
     candidate = spec.candidates[culprit.culprit]
     try:
-        built: tuple[Place, Place] = places.get(culprit.parent), places.get(culprit.culprit)
-        changed = what_changed(spec, before, after, built)
-    except (CannotRun, BadInput, OSError) as error:
-        # The places were deleted since, say: the culprit is known all the same.
-        changed = [f"unknown, for its place is gone: {_line(error)}"]
-    return Found(
+        built = workspaces.get(culprit.parent), workspaces.get(culprit.culprit)
+        changes = culprit_changes(spec, before, after, built)
+    except (CandidateFailed, BadInput, OSError) as error:
+        # The workspaces may have been deleted since; the culprit is known all the same.
+        changes = [f"unknown, for its workspace is gone: {_one_line(error)}"]
+    return FoundCulprit(
         culprit=candidate.label,
         title=candidate.title,
         parent=spec.candidates[culprit.parent].label,
@@ -145,13 +198,8 @@ def _found(spec: Spec, culprit: Culprit, runs: dict[int, list[Run]], places: Pla
         before=median(run.value for run in before),
         after=median(run.value for run in after),
         runs=(len(before), len(after)),
-        changed=changed,
+        changes=changes,
     )
-
-
-def _probable(spec: Spec, chances: list[float]) -> dict[str, float]:
-    ranked = sorted(range(len(chances)), key=lambda c: -chances[c])[:MOST_PROBABLE]
-    return {spec.candidates[c].label: chances[c] for c in ranked if chances[c] > 0.01}
 
 
 def _finite(ratio: float) -> float | None:
@@ -163,5 +211,5 @@ def _short(label: str) -> str:
     return label[:12] if len(label) == 40 else label[:60]
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:500]

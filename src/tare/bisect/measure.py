@@ -9,116 +9,108 @@ from typing import Any
 
 import msgspec
 
-from tare.bisect.journal import Run
-from tare.bisect.process import CannotRun, run_vector
-from tare.bisect.spec import Spec, vector
-from tare.bisect.worktrees import Place
+from tare.bisect.command import CandidateFailed, run_command
+from tare.bisect.journal import CandidateRun
+from tare.bisect.spec import BisectSpec, command_arguments
+from tare.bisect.workspaces import Workspace
 from tare.cases.case import Case
 from tare.errors import BadInput
-from tare.guard.environment_diff import names
+from tare.guard.changes import called_names
 from tare.guard.metrics import METRICS, get_metric, values
 from tare.records.codec import decode_record
 
-# What a command's object calls its figure.
+# The names under which a command's JSON object may give its figure.
 VALUE_NAMES = ("value", "seconds")
 
 
-def measure(spec: Spec, candidate: int, place: Place) -> Run:
-    """A run, or CannotRun with the reason."""
+def measure_candidate(spec: BisectSpec, candidate: int, workspace: Workspace) -> CandidateRun:
+    """A run; CandidateFailed with the reason if there is none."""
     label = spec.candidates[candidate].label
     began = time.perf_counter()
-    found = _measure_case(spec, place) if spec.case else _measure_command(spec, place)
-    value = found["value"]
+    fields = _measure_case(spec, workspace) if spec.case else _measure_command(spec, workspace)
+    value = fields["value"]
     is_count = spec.case is not None and get_metric(spec.metric).exact
     if not (math.isfinite(value) and (value > 0 or (is_count and value == 0))):
-        raise CannotRun(f"the figure is {value}, and must be positive")
-    return Run(candidate=candidate, label=label, seconds=time.perf_counter() - began, **found)
+        raise CandidateFailed(f"the figure is {value}, and must be positive")
+    return CandidateRun(candidate=candidate, label=label, seconds=time.perf_counter() - began, **fields)
 
 
 def plan_text(case: Case, budget: float) -> str:
-    """A plan of one case and one round. JSON's texts and numbers are TOML's, too."""
-    fields: dict[str, Any] = {
-        "workload": case.workload,
-        "rung": case.rung,
-        "mode": case.mode,
-        "device": case.device,
-        "precision": case.precision,
-        "batch": case.batch,
-        "feed": case.feed,
-        "layout": case.layout,
-    }
-    if case.optimizer:
-        fields["optimizer"] = case.optimizer
-    if case.threads:
-        fields["threads"] = case.threads
-    lines = [f"{name} = [{json.dumps(value)}]" for name, value in fields.items()]
+    """A plan of one case and one round. TOML accepts the strings and numbers of JSON."""
+    names = ("workload", "rung", "mode", "device", "precision", "batch", "feed", "layout", "optimizer", "threads")
+    fields = {name: getattr(case, name) for name in names}
+    # An optimizer or a number of threads that a case does not state stays unstated.
+    lines = [f"{name} = [{json.dumps(value)}]" for name, value in fields.items() if value]
     lines += [f"size.{name} = [{value}]" for name, value in case.sizes.items()]
     return "\n".join(["[options]", "rounds = 1", f"budget = {budget}", "parity = false", "[[grid]]", *lines, ""])
 
 
 def read_figures(output: str) -> tuple[float, dict[str, float]]:
-    """The last line of what a command printed: a number, or an object with 'value' and further figures."""
-    line = next((each.strip() for each in reversed(output.splitlines()) if each.strip()), "")
+    """The last line that a command printed: a number, or an object with 'value' and further figures."""
+    line = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
-        raise CannotRun(
+        raise CandidateFailed(
             f"the command's last line is '{line[:60]}', which is no number; --measure wall times it instead"
         ) from None
-    if isinstance(found, dict):
-        figures = {name: float(each) for name, each in found.items() if _is_number(each)}
+    if isinstance(document, dict):
+        figures = {name: float(value) for name, value in document.items() if _is_number(value)}
         for name in VALUE_NAMES:
             if name in figures:
                 return figures.pop(name), figures
-        raise CannotRun(f"the command's object has no number 'value' in its last line ({line[:60]})")
-    if not _is_number(found):
-        raise CannotRun(f"the command's last line is '{line[:60]}', which is no number")
-    return float(found), {}
+        raise CandidateFailed(f"the command's object has no number 'value' in its last line ({line[:60]})")
+    if not _is_number(document):
+        raise CandidateFailed(f"the command's last line is '{line[:60]}', which is no number")
+    return float(document), {}
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def _measure_command(spec: Spec, place: Place) -> dict[str, Any]:
-    command = vector(spec.command or "", place.values, "--command")
-    found = shutil.which(command[0], path=place.environment.get("PATH"))
-    where = Path(spec.folder) if spec.folder else place.folder
-    done = run_vector([found or command[0], *command[1:]], where, place.environment, spec.timeout)
+def _measure_command(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
+    arguments = command_arguments(spec.command or "", workspace.values, "--command")
+    program = shutil.which(arguments[0], path=workspace.environment.get("PATH")) or arguments[0]
+    folder = Path(spec.folder) if spec.folder else workspace.folder
+    result = run_command([program, *arguments[1:]], folder, workspace.environment, spec.timeout)
     if spec.reading == "wall":
-        return {"value": done.seconds}
-    value, figures = read_figures(done.output)
+        return {"value": result.seconds}
+    value, figures = read_figures(result.output)
     return {"value": value, "figures": figures}
 
 
-def _measure_case(spec: Spec, place: Place) -> dict[str, Any]:
-    case = Case.parse(spec.case or "")
-    plan = place.folder.parent / "bisect-plan.toml" if spec.repo else place.folder / "bisect-plan.toml"
-    plan.write_text(plan_text(case, spec.budget))
-    store = plan.with_name("records.db")
-    command = [place.python, "-m", "tare", "run", str(plan), "--json", "--store", str(store)]
+def _measure_case(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
+    # Outside of a worktree, which it would change.
+    folder = workspace.folder.parent if spec.repo else workspace.folder
+    plan, store = folder / "bisect-plan.toml", folder / "records.db"
+    plan.write_text(plan_text(Case.parse(spec.case or ""), spec.budget))
+    command = [workspace.python, "-m", "tare", "run", str(plan), "--json", "--store", str(store)]
     try:
-        output = run_vector(command, place.folder, place.environment, spec.timeout).output
-    except CannotRun as error:
-        # A case that fails has a record as well, which says why; the last words of a document say nothing.
+        output = run_command(command, workspace.folder, workspace.environment, spec.timeout).output
+    except CandidateFailed as error:
+        # A case that fails has a record too, and the record names the cause.
         if not error.output.lstrip().startswith("{"):
             raise
         output = error.output
-    return _read_case(output, spec.metric, plan)
+    return _read_record(output, spec.metric, plan)
 
 
-def _read_case(output: str, metric: str, where: Path) -> dict[str, Any]:
+def _read_record(output: str, metric: str, plan: Path) -> dict[str, Any]:
     try:
         documents = msgspec.json.decode(output)["records"]
-        record = decode_record(msgspec.json.encode(documents[0]), str(where))
+        record = decode_record(msgspec.json.encode(documents[0]), str(plan))
     except (msgspec.DecodeError, BadInput, KeyError, IndexError, TypeError) as error:
-        raise CannotRun(f"the candidate's tare gave no record: {error}") from None
+        raise CandidateFailed(f"the candidate's tare gave no record: {error}") from None
     if record.failure:
-        raise CannotRun(f"{record.failure.cause} in {record.failure.stage}: {record.failure.message}")
-    figures = {each.name: next(iter(found.values())) for each in METRICS if (found := values(record, each))}
-    wanted = get_metric(metric).name
-    if wanted not in figures:
-        raise CannotRun(f"the record has no {wanted}")
-    value = figures.pop(wanted)
-    named = {f"{what}s": names(record, what) for what in ("operator", "kernel")}
-    return {"value": value, "figures": figures, **named, "environment": record.environment}
+        raise CandidateFailed(f"{record.failure.cause} in {record.failure.stage}: {record.failure.message}")
+    figures = {each.name: next(iter(rounds.values())) for each in METRICS if (rounds := values(record, each))}
+    if metric not in figures:
+        raise CandidateFailed(f"the record has no {metric}")
+    return {
+        "value": figures.pop(metric),
+        "figures": figures,
+        "operators": called_names(record, "operator"),
+        "kernels": called_names(record, "kernel"),
+        "environment": record.environment,
+    }

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tare.cli.guarding import parse_variables
 from tare.cli.options import JsonOption, print_json, split
 from tare.errors import BadInput
 
@@ -40,10 +41,10 @@ def bisect(
 ) -> int:
     """Find the version, commit or label that made it slower.
 
-    It measures the candidates that tell most. Exit code 0 only if a culprit was found.
+    Measures the candidates that carry most information. Exit code 0 only if a culprit was found.
     """
-    from tare.bisect.loop import bisect as search
-    from tare.bisect.request import Asked, make_spec
+    from tare.bisect.loop import bisect as run_bisection
+    from tare.bisect.spec import make_spec
     from tare.measure.environment import collect_without_torch
     from tare.report.bisect import bisect_view
     from tare.report.terminal import make_console
@@ -53,25 +54,24 @@ def bisect(
         raise BadInput(f"--confidence takes 0.5 to 1, not {confidence}")
     if runs is not None and runs < 1:
         raise BadInput(f"--runs takes a positive number, not {runs}")
-    asked = Asked(
+    spec = make_spec(
         case=case, command=command, good=good, bad=bad, install=install or [],
         versions=split(versions, "--versions"), repo=repo, build=build or [], labels=labels, reading=measure,
-        metric=metric, environment=env or [],
+        metric=metric, environment=parse_variables(env or [], "--env"),
         python=python, budget=budget, timeout=timeout,
     )  # fmt: skip
-    spec = make_spec(asked)
     console = make_console(stderr=True)
     with console.status("bisecting") as status:
 
-        def tell(text: str) -> None:
+        def notify(text: str) -> None:
             status.update(text[:90])
             if not as_json:
                 console.print(text, style="dim", markup=False)
 
-        here = collect_without_torch()
-        outcome = search(spec, home() / "bisect" / spec.fingerprint, resume, confidence, runs, tell, here)
+        folder = home() / "bisect" / spec.fingerprint
+        result = run_bisection(spec, folder, collect_without_torch(), resume, confidence, runs, notify)
     if as_json:
-        print_json(outcome.document())
+        print_json(result.document())
     else:
-        make_console().print(bisect_view(outcome))
-    return outcome.exit_code
+        make_console().print(bisect_view(result))
+    return result.exit_code

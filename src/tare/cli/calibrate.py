@@ -19,7 +19,7 @@ from tare.cli.options import (
 )
 from tare.errors import BadInput, Interrupted
 
-# Small, and of different kinds: enough to know a machine by.
+# Small workloads of different kinds.
 SMOKE = ("mlp", "mnist_cnn", "lstm")
 ROUNDS = 12
 
@@ -51,9 +51,9 @@ def calibrate(
     """
     from tare.cases.plan import make_plan, read_plan
     from tare.commands.run import Session
-    from tare.guard.calibrate import calibrate as examine
+    from tare.guard.calibrate import calibrate as measure_noise
     from tare.guard.calibrate import refuse_empty
-    from tare.guard.missing import impossible
+    from tare.guard.metrics import why_impossible
     from tare.report.noise import noise_view
     from tare.report.terminal import make_console
 
@@ -66,15 +66,15 @@ def calibrate(
     grid = {"workload": names, **make_table(rung=rung or ["eager"], device=device)}
     plan = read_plan(Path(files[0])) if files else make_plan({"grid": [grid]}, "the command line", "calibration")
     rules = read_rules(metric, thresholds, Path(files[0]) if files else None)
-    if all(one.exact for one in rules.metrics):
+    if all(chosen.exact for chosen in rules.metrics):
         raise BadInput(f"--metric {','.join(metric or ())}: a count has no noise to calibrate")
     options = given(rounds=rounds, budget=budget)
     session = Session(
         plan, options, quick=False, store=store, show_progress=not as_json,
-        unwanted=lambda case: impossible(case, rules.metrics),
+        unwanted=lambda case: why_impossible(case, rules.metrics),
     )  # fmt: skip
     outcome = session.run(resume, fail_fast=False)
-    lines = examine(outcome.records, rules.thresholds, rules.metrics)
+    lines = measure_noise(outcome.records, rules.thresholds, rules.metrics)
     if not outcome.interrupted:
         refuse_empty(lines, outcome.records, rules.metrics)
     if as_json:

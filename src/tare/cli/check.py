@@ -12,9 +12,10 @@ from tare.cli.guarding import (
     FormatOption,
     MetricOption,
     ThresholdsOption,
-    check_form,
-    put,
+    check_output,
+    parse_variables,
     read_rules,
+    write_report,
 )
 from tare.cli.options import (
     BudgetOption,
@@ -66,10 +67,9 @@ def check(
     """
     from tare.cases.plan import read_plan
     from tare.commands.check import CheckSession, Version, reproduce
-    from tare.guard.variables import parse_variables
 
     format = "json" if as_json else format
-    check_form(format, output)
+    check_output(format, output)
     if baseline is None and baseline_python is None and not baseline_env:
         raise BadInput("nothing to compare with: name --baseline, or --baseline-python for its version")
     if confirm is not None and not 0 <= confirm <= 1000:
@@ -91,5 +91,5 @@ def check(
     if report.interrupted:
         raise Interrupted
     report.command = reproduce(sys.argv[1:])
-    put(report, format, output, everything)
+    write_report(report, format, output, everything)
     return report.exit_code

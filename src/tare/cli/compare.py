@@ -11,9 +11,9 @@ from tare.cli.guarding import (
     FormatOption,
     MetricOption,
     ThresholdsOption,
-    check_form,
-    put,
+    check_output,
     read_rules,
+    write_report,
 )
 from tare.cli.options import JsonOption, OutputOption, StoreOption, complete_rungs, split
 
@@ -43,15 +43,15 @@ def compare(
     Per case: the ratio with its interval, a verdict, and what else differs.
     """
     from tare.commands.check import compare_stored, reproduce
-    from tare.guard.thresholds import matches
+    from tare.guard.thresholds import key_matches
 
     format = "json" if as_json else format
-    check_form(format, output)
+    check_output(format, output)
     rules = read_rules(metric, thresholds, plan=None)
-    found = compare_stored(
+    report = compare_stored(
         a, b, rules.thresholds, rules.metrics, store, force, split(rung, "--rung"),
-        lambda one: case is None or matches(one.key, case),
+        lambda candidate: case is None or key_matches(candidate.key, case),
     )  # fmt: skip
-    found.command = reproduce(sys.argv[1:])
-    put(found, format, output, everything)
-    return found.exit_code
+    report.command = reproduce(sys.argv[1:])
+    write_report(report, format, output, everything)
+    return report.exit_code

@@ -1,4 +1,4 @@
-"""tare history: the series of a case, and its steps."""
+"""tare history: the series of a case, and its change points."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,9 +24,9 @@ def history(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a figure over time, and its steps.
+    """Show a figure over time, and its change points.
 
-    Where each step is, how large, how sure. Imported benchmarks too.
+    Where each change is, how large, how sure. Imported benchmarks too.
     """
     from tare.commands.records import find_foreign_points, find_series
     from tare.guard.history import foreign_histories, record_histories

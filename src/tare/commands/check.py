@@ -1,4 +1,4 @@
-"""A check or a comparison from the command line to its report: where guard, executor and store meet."""
+"""`tare check` and `tare compare` from request to report."""
 
 import contextlib
 import shlex
@@ -13,19 +13,23 @@ from tare.cases.grid import nothing_to_do
 from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
 from tare.commands.check_profiles import add_profiles
-from tare.commands.run import preload_for, terminable
 from tare.errors import BadInput, TareError, unknown
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import Executor, LocalExecutor, make_launcher
-from tare.execute.runner import Side
-from tare.execute.session import open_executor, renew_together
+from tare.execute.executor import Executor, LocalExecutor
+from tare.execute.launch import make_launcher
+from tare.execute.preload import preload_of_cases
+from tare.execute.runner import Target
+from tare.execute.session import open_executor, renew_launchers
 from tare.guard.changes import Report
-from tare.guard.check import Check, Rules
-from tare.guard.comparable import refuse
+from tare.guard.check import CheckStage, RegressionCheck, Rules
+from tare.guard.comparable import (
+    baseline_differences,
+    baseline_records,
+    refuse_differences,
+    version_differences,
+)
 from tare.guard.compare import compare_selections
-from tare.guard.metrics import Metric
-from tare.guard.missing import refuse_impossible
-from tare.guard.standing import another_version, differences_here, standing
+from tare.guard.metrics import Metric, require_possible
 from tare.guard.thresholds import Thresholds
 from tare.protocol.messages import Probed
 from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
@@ -33,11 +37,13 @@ from tare.records.record import Record
 from tare.report.progress import Progress
 from tare.store.baselines import get_baseline
 from tare.store.database import Store
-from tare.store.journal import StoreJournal, begin, resume
+from tare.store.journal import StoreJournal, begin
+from tare.store.journal import resume as resume_run
 from tare.store.run_lock import RunLocks
 from tare.store.selection import select_records
+from tare.system.processes import interruptible
 
-# Rounds of a first measurement, unless the plan or the command line says otherwise.
+# Rounds of the first stage, unless the plan or the command line sets them.
 ROUNDS = 6
 
 
@@ -58,13 +64,13 @@ def compare_stored(
     rungs: Sequence[str],
     keep: Callable[[Case], bool],
 ) -> Report:
-    """`tare compare`, of these rungs or all. `keep` says of a case whether it is wanted."""
+    """`tare compare` of these rungs, or all, and of the cases for which `keep` is true."""
     with Store(store, reading=True) as opened:
         sides = [select_records(text, opened) for text in (a, b)]
-    there = {record.case.rung for side in sides for record in side.records}
+    available = {record.case.rung for side in sides for record in side.records}
     for rung in rungs:
-        if rung not in there:
-            raise unknown("rung", rung, there, "--rung")
+        if rung not in available:
+            raise unknown("rung", rung, available, "--rung")
     chosen = [
         side._replace(records=[r for r in side.records if keep(r.case) and (not rungs or r.case.rung in rungs)])
         for side in sides
@@ -72,7 +78,7 @@ def compare_stored(
     for before, side in zip(sides, chosen, strict=True):
         if not side.records:
             example = min(r.case.key for r in before.records)
-            raise BadInput(f"no record of '{side.label}' is left by --rung and --case (one of it is {example})")
+            raise BadInput(f"no record of '{side.label}' matches --rung and --case (one of them is {example})")
     if not {r.case.key for r in chosen[0].records} & {r.case.key for r in chosen[1].records}:
         raise BadInput(f"'{a}' and '{b}' have no case in common")
     return compare_selections(chosen[0], chosen[1], thresholds, metrics, force)
@@ -88,64 +94,64 @@ class CheckSession:
         self._where, self._show_progress = store, show_progress
 
     def run(
-        self, baseline: str | None, version: Version | None, again: bool, force: bool, diff: bool = True
+        self, baseline: str | None, version: Version | None, resume: bool, force: bool, diff: bool = True
     ) -> Report:
-        """Measures the plan and compares it; Ctrl-C leaves what --resume goes on from. `diff` profiles what got
-        worse, where both versions can be run."""
+        """Measures the plan and compares it. After Ctrl-C, --resume continues. `diff` profiles regressed cases if
+        both versions can be run."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(Store(self._where))
             stored = get_baseline(store, baseline) if baseline is not None else []
             progress = stack.enter_context(Progress(self._show_progress))
-            stack.enter_context(terminable())
+            stack.enter_context(interruptible())
             now, probed = stack.enter_context(self._executor(progress, Version()))
             cases = self._cases(probed)
-            refuse_impossible(cases, self._rules.metrics)
+            require_possible(cases, self._rules.metrics)
             executors = [(now, probed.environment)]
             if version is not None:
-                before, was = stack.enter_context(self._executor(progress, version))
-                executors.append((before, was.environment))
-            compared = stored if baseline is None or version else standing(stored, cases, baseline)
+                before, probed_before = stack.enter_context(self._executor(progress, version))
+                executors.append((before, probed_before.environment))
+            compared = stored if baseline is None or version else baseline_records(stored, cases, baseline)
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
             run_locks = stack.enter_context(RunLocks())
-            opener = _Opener(self._plan, self._options, store, executors, cases, version, again, run_locks)
+            runs = _CheckRuns(self._plan, self._options, store, executors, cases, version, resume, run_locks)
 
-            def renew(due: Sequence[Case]) -> None:
-                progress.stage("new processes")
-                renew_together([executor for executor, _ in executors], preload_for(due))
+            def restart_servers(pending: Sequence[Case]) -> None:
+                progress.stage_changed("new processes")
+                renew_launchers([executor for executor, _ in executors], preload_of_cases(pending))
 
-            check = Check(self._options, self._rules, opener.sides, progress, stored, renew)
+            check = RegressionCheck(self._options, self._rules, runs.versions, progress, stored, restart_servers)
             try:
                 report = check.run(cases)
-                opener.finish()
-                progress.goes_on()
+                runs.finish()
+                progress.rounds_ended()
                 if version is not None and diff:
                     launchers = [make_launcher("spawn", (), v.python, v.variables) for v in (Version(), version)]
-                    sides = [(one, launcher) for (one, _), launcher in zip(executors, launchers, strict=True)]
-                    add_profiles(report, sides, progress.stage)
+                    profilers = [(e, launcher) for (e, _), launcher in zip(executors, launchers, strict=True)]
+                    add_profiles(report, profilers, progress.stage_changed)
             except KeyboardInterrupt:
                 report = Report(a="", b="", created="", cases=[], interrupted=True)
-            report.a = _name(baseline, version)
-            report.b = f"run {opener.run}"
-            report.compared = [str(one) for one in subjects]
-            report.forced = [str(one) for one in forced]
-            report.notes += opener.taken_up
+            report.a = _baseline_label(baseline, version)
+            report.b = f"run {runs.first_run}"
+            report.compared = [str(difference) for difference in subjects]
+            report.forced = [str(difference) for difference in forced]
+            report.notes += runs.notes
             return report
 
     @contextlib.contextmanager
     def _executor(self, progress: Progress, version: Version) -> Iterator[tuple[LocalExecutor, Probed]]:
-        # This server only answers the probe: every round begins with one of its own, and what that needs.
+        # This server only answers the probe: every round starts one of its own with what it needs preloaded.
         with open_executor(
-            self._options.isolation, progress.stage, (), version.python, version.variables
+            self._options.isolation, progress.stage_changed, (), version.python, version.variables
         ) as executor:
             yield executor, _probe(executor, version)
 
     def _cases(self, probed: Probed) -> list[Case]:
-        found = expand_plan(self._plan, LocalCatalogue(probed))
-        if found.searched:
-            raise BadInput("a check needs batches that are given: --batch auto would compare different work")
-        if not found.cases:
-            raise nothing_to_do(found.skipped)
-        return found.cases
+        expansion = expand_plan(self._plan, LocalCatalogue(probed))
+        if expansion.searched:
+            raise BadInput("a check needs fixed batch sizes: --batch auto would compare different work")
+        if not expansion.cases:
+            raise nothing_to_do(expansion.skipped)
+        return expansion.cases
 
     def _differences(
         self,
@@ -155,24 +161,25 @@ class CheckSession:
         executors: Sequence[tuple[LocalExecutor, Environment]],
         force: bool,
     ) -> tuple[list[Difference], list[Difference]]:
-        """What is compared and what hinders it, before anything is measured; refuses unless forced."""
+        """The differences that are the subject and those that prevent a comparison; refuses the latter unless
+        forced, before anything is measured."""
         if version is None:
-            subjects, hindrances = differences_here(stored, environment)
+            subjects, blocking = baseline_differences(stored, environment)
         else:
-            meant = {f"flags.{VARIABLE}{name}" for name in version.variables}
-            every = environment_differences(executors[1][1], environment)
-            hindrances = [
-                d for d in every if d.group == "machine" or (d.group == "flags" and d.field not in meant)
+            intended = {f"flags.{VARIABLE}{name}" for name in version.variables}
+            differences = environment_differences(executors[1][1], environment)
+            blocking = [
+                d for d in differences if d.group == "machine" or (d.group == "flags" and d.field not in intended)
             ]
-            subjects = [d for d in every if d not in hindrances]
-            hindrances += another_version(stored, executors[1][1])
+            subjects = [d for d in differences if d not in blocking]
+            blocking += version_differences(stored, executors[1][1])
         if not force:
-            refuse(hindrances)
-        return subjects, hindrances
+            refuse_differences(blocking)
+        return subjects, blocking
 
 
-class _Opener:
-    """The sides of each stage, with a run in the store for each: found again when a check is resumed."""
+class _CheckRuns:
+    """The runs of a check in the store, one for each stage and version; --resume finds them again."""
 
     def __init__(
         self,
@@ -182,39 +189,39 @@ class _Opener:
         executors: Sequence[tuple[LocalExecutor, Environment]],
         cases: Sequence[Case],
         version: Version | None,
-        again: bool,
+        resume: bool,
         run_locks: RunLocks,
     ) -> None:
         self._name, self._options, self._store = f"check {plan.name}", options, store
-        self._executors, self._cases, self._again, self._run_locks = executors, list(cases), again, run_locks
-        # Two versions may look alike as environments. And beside another version, or none, the rounds of this one
-        # were not measured side by side with it.
+        self._executors, self._cases, self._resume, self._run_locks = executors, list(cases), resume, run_locks
+        # Two versions may have equal environments. And rounds that were interleaved with another version, or with
+        # none, were not interleaved with this one.
         self._version = [version.python, sorted(version.variables.items())] if version else []
         self._journals: dict[str, list[StoreJournal]] = {}
         first = self.journals("first")[0]
-        self.run = first.run
-        self.taken_up: list[str] = []
+        self.first_run = first.run
+        self.notes: list[str] = []
         if first.complete_since:
             date = first.complete_since[:16].replace("T", " ")
-            told = f"--resume took up a check that was complete, run {first.run} of {date}"
-            self.taken_up = [f"{told}: without it, all is measured anew"]
+            resumed = f"--resume shows a check that was complete, run {first.run} of {date}"
+            self.notes = [f"{resumed}: without it, everything is measured again"]
 
-    def sides(self, stage: str) -> list[Side[Executor]]:
+    def versions(self, stage: CheckStage) -> list[Target[Executor]]:
         return [
-            Side(executor, environment, journal)
+            Target(executor, environment, journal)
             for (executor, environment), journal in zip(self._executors, self.journals(stage), strict=True)
         ]
 
-    def journals(self, stage: str) -> list[StoreJournal]:
+    def journals(self, stage: CheckStage) -> list[StoreJournal]:
         if stage not in self._journals:
-            # A run belongs to the one before it: a later night's confirmation is not this one's.
-            belongs = "" if stage == "first" else self.run
+            # The fingerprint of a run contains the run before it: a confirmation belongs to one first stage.
+            previous = "" if stage == "first" else self.first_run
             opened: list[StoreJournal] = []
             for i, (_, environment) in enumerate(self._executors):
                 if opened:
-                    belongs = opened[0].run
-                what = ["check", stage, i, belongs, self._options.identity, environment.id, *self._version]
-                opened.append(self._open(fingerprint(self._cases, what), i > 0, stage == "confirmation"))
+                    previous = opened[0].run
+                parts = ["check", stage, i, previous, self._options.identity, environment.id, *self._version]
+                opened.append(self._open(fingerprint(self._cases, parts), i > 0, stage == "confirmation"))
             self._journals[stage] = opened
         return self._journals[stage]
 
@@ -223,12 +230,12 @@ class _Opener:
             for journal in journals:
                 journal.finish()
 
-    def _open(self, mark: str, baseline_side: bool, confirmation: bool) -> StoreJournal:
-        earlier = resume(self._store, mark, self._run_locks) if self._again else None
-        return earlier or begin(
+    def _open(self, run_fingerprint: str, baseline_side: bool, confirmation: bool) -> StoreJournal:
+        resumed = resume_run(self._store, run_fingerprint, self._run_locks) if self._resume else None
+        return resumed or begin(
             self._store,
             self._name,
-            mark,
+            run_fingerprint,
             [],
             self._run_locks,
             baseline_side=baseline_side,
@@ -237,13 +244,13 @@ class _Opener:
 
 
 def reproduce(arguments: Sequence[str]) -> str:
-    """The command that gives a report like this one. It measures anew, and overwrites no file: --resume would show
-    what was measured here, and -o is a place on this machine."""
+    """The command that reproduces a report, without --resume, which would show this machine's rounds, and without
+    --output, which would overwrite a file."""
     kept = []
-    rest = iter(arguments)
-    for argument in rest:
+    remaining = iter(arguments)
+    for argument in remaining:
         if argument in ("-o", "--output"):
-            next(rest, None)
+            next(remaining, None)
         elif argument != "--resume" and not argument.startswith(("--output=", "-o")):
             kept.append(argument)
     return shlex.join(["tare", *kept])
@@ -259,10 +266,10 @@ def _probe(executor: LocalExecutor, version: Version) -> Probed:
         raise BadInput(f"cannot measure with {version.python}: {error} ({remedy})") from None
 
 
-def _name(baseline: str | None, version: Version | None) -> str:
+def _baseline_label(baseline: str | None, version: Version | None) -> str:
     if version is None:
         return f"baseline {baseline}, stored"
-    how = [version.python] if version.python != sys.executable else []
-    how += [f"{name}={value}" for name, value in version.variables.items()]
-    named = f"baseline {baseline}" if baseline else "baseline"
-    return f"{named}, side by side ({' '.join(how) or 'the same version'})"
+    settings = [version.python] if version.python != sys.executable else []
+    settings += [f"{name}={value}" for name, value in version.variables.items()]
+    label = f"baseline {baseline}" if baseline else "baseline"
+    return f"{label}, side by side ({' '.join(settings) or 'the same version'})"

@@ -1,1 +1,1 @@
-"""Watching that it does not get worse: what may be compared, metrics, thresholds, check, calibration."""
+"""Regression guard: metrics, thresholds, comparison, check, calibration, history."""

@@ -1,6 +1,6 @@
-"""Calibration: the noise of each case on this machine, what change it can detect, and at what cost.
+"""Calibration: the noise of each case on this machine, which change is detectable, and at what cost.
 
-All rounds are of one version, so that whatever differs between them is noise: A/A.
+All rounds are of one version, so that every difference between them is noise (an A/A test).
 """
 
 import math
@@ -19,12 +19,15 @@ from tare.stats.comparison import compare, judge
 from tare.stats.power import detectable_change, rounds_to_detect
 from tare.stats.two_stage import LEVEL
 
-# For these numbers of rounds the table says what change they can see.
+# The numbers of rounds for which the table shows the detectable change.
 ROUNDS = (6, 12, 24)
+MIN_ROUNDS = 4
+# A larger detectable change is shown as none.
+MAX_CHANGE = 9.0
 
 
-class Noise(msgspec.Struct, kw_only=True):
-    """Of one metric of one case. `noise` is the standard deviation between processes, as a share."""
+class CaseNoise(msgspec.Struct, kw_only=True):
+    """One metric of one case. `noise` is the standard deviation between processes, as a share."""
 
     case: str
     metric: str
@@ -32,77 +35,69 @@ class Noise(msgspec.Struct, kw_only=True):
     rounds: int
     typical: float
     noise: float
-    # Correlation of a round with the next: far from zero, the machine wanders while one measures.
+    # Correlation of a round with the next: far from zero, the machine drifts during the measurement.
     correlation: float | None
-    # The smallest change found with 95 % power, by the number of rounds a side; None where it is over tenfold.
+    # The smallest change detected with 95 % power, by the number of rounds a side; None where it is over tenfold.
     detectable: dict[int, float | None]
-    # Rounds a side and seconds of machine time (both sides) that find a change as large as the threshold.
+    # Rounds a side and seconds of machine time (both sides) that detect a change as large as the threshold.
     threshold: float
     rounds_for_threshold: int | None
     seconds_for_threshold: float | None
     seconds_a_round: float
-    # What a comparison of the even rounds with the odd ones says; anything but same or undecided is a false alarm.
+    # The comparison of the even rounds with the odd ones; "higher" or "lower" would be a false alarm.
     aa_ratio: float | None
     aa_verdict: str
 
 
-def calibrate(records: Sequence[Record], thresholds: Thresholds, metrics: Sequence[Metric]) -> list[Noise]:
-    """A line for each case and metric with at least four rounds that nobody ignores."""
+def calibrate(records: Sequence[Record], thresholds: Thresholds, metrics: Sequence[Metric]) -> list[CaseNoise]:
+    """One entry for each case and noisy metric that is not ignored and has at least four rounds."""
     lines = []
     for record in records:
         for metric in metrics:
-            found = list(values(record, metric).values())
-            if metric.exact or thresholds.of(record.case, metric).ignore or len(found) < 4 or min(found) <= 0:
+            figures = list(values(record, metric).values())
+            if metric.exact or thresholds.of(record.case, metric).ignore:
                 continue
-            lines.append(_line(record, metric, found, thresholds))
+            if len(figures) >= MIN_ROUNDS and min(figures) > 0:
+                lines.append(_case_noise(record, metric, figures, thresholds))
     return lines
 
 
-def refuse_empty(lines: Sequence[Noise], records: Sequence[Record], metrics: Sequence[Metric]) -> None:
-    """BadInput where nothing is left of what was measured: an empty table says neither that nor why."""
+def refuse_empty(lines: Sequence[CaseNoise], records: Sequence[Record], metrics: Sequence[Metric]) -> None:
+    """BadInput if no case has any of the metrics: an empty table would not say why."""
     if lines or not any(record.ok for record in records):
         return
     names = ", ".join(metric.name for metric in metrics)
-    have = [one.name for one in METRICS if not one.exact and any(values(record, one) for record in records)]
+    available = [m.name for m in METRICS if not m.exact and any(values(record, m) for record in records)]
     raise BadInput(
         f"no case has a noise of {names}: none has it in four rounds, or it is ignored "
-        f"(they have {', '.join(have) or 'nothing'})"
+        f"(they have {', '.join(available) or 'nothing'})"
     )
 
 
-def _line(record: Record, metric: Metric, found: list[float], thresholds: Thresholds) -> Noise:
+def _case_noise(record: Record, metric: Metric, figures: list[float], thresholds: Thresholds) -> CaseNoise:
     limits = thresholds.of(record.case, metric)
-    logs = np.log(np.asarray(found))
+    logs = np.log(np.asarray(figures))
     noise = float(logs.std(ddof=1))
-    seconds = median(done.seconds for done in good_rounds(record))
-    # One case alone; among many, each costs a little more (docs/guard.md).
-    needed = rounds_to_detect(limits.threshold, noise, LEVEL, min(limits.margin, limits.threshold / 2))
-    halves = compare(found[0::2][: len(found) // 2], found[1::2], paired=True)
-    return Noise(
+    seconds = median(round_.seconds for round_ in good_rounds(record))
+    # For one case alone; among many, each needs a little more (docs/guard.md).
+    rounds = rounds_to_detect(limits.threshold, noise, LEVEL, min(limits.margin, limits.threshold / 2))
+    halves = compare(figures[0::2][: len(figures) // 2], figures[1::2], paired=True)
+    detectable = {n: detectable_change(noise, n, LEVEL, limits.margin) for n in ROUNDS}
+    centred = logs - logs.mean()
+    power = float(centred @ centred)
+    return CaseNoise(
         case=record.case.key,
         metric=metric.name,
         unit=metric.unit,
-        rounds=len(found),
-        typical=median(found),
+        rounds=len(figures),
+        typical=median(figures),
         noise=noise,
-        correlation=_correlation(logs.tolist()),
-        detectable={n: _small(detectable_change(noise, n, LEVEL, limits.margin)) for n in ROUNDS},
+        correlation=float(centred[1:] @ centred[:-1]) / power if logs.size >= 6 and power > 0 else None,
+        detectable={n: change if change < MAX_CHANGE else None for n, change in detectable.items()},
         threshold=limits.threshold,
-        rounds_for_threshold=needed,
-        seconds_for_threshold=2 * needed * seconds if needed else None,
+        rounds_for_threshold=rounds,
+        seconds_for_threshold=2 * rounds * seconds if rounds else None,
         seconds_a_round=seconds,
         aa_ratio=halves.ratio.mid if math.isfinite(halves.ratio.mid) else None,
         aa_verdict=judge(halves, limits.margin, level=LEVEL),
     )
-
-
-def _correlation(logs: list[float]) -> float | None:
-    if len(logs) < 6:
-        return None
-    centred = np.asarray(logs) - np.mean(logs)
-    power = float(centred @ centred)
-    return float(centred[1:] @ centred[:-1]) / power if power > 0 else None
-
-
-def _small(change: float) -> float | None:
-    return change if change < 9 else None

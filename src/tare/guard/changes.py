@@ -1,14 +1,19 @@
-"""What a comparison found, as data: one change a case and metric. The renderers decide how it looks."""
+"""The result of a comparison as data: metrics, calls, cases, and the report. Renderers decide how it looks."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+from tare.records.figures import good_rounds
+from tare.records.record import Record
+
 Stage = Literal["first", "confirmed", "not confirmed"]
-State = Literal["compared", "broken", "different", "failed", "mended"]
+State = Literal["compared", "broken", "different", "failed", "fixed"]
+CallKind = Literal["operator", "kernel"]
 
 
-class Change(msgspec.Struct, kw_only=True):
+class MetricChange(msgspec.Struct, kw_only=True):
     """One metric of one case: `a` before, `b` now, and their ratio b/a with its interval.
 
     `verdict` is in the metric's own words: faster, slower, less, more; same; undecided.
@@ -22,30 +27,31 @@ class Change(msgspec.Struct, kw_only=True):
     ratio: float | None
     low: float | None = None
     high: float | None = None
-    # The p-value against "no change", as it is and after allowing for all that was tested together.
+    # The p-value against "no change", raw and corrected for all tests of the comparison.
     p: float | None = None
     adjusted_p: float | None = None
     rounds_a: int
     rounds_b: int
     paired: bool = False
     method: str = "none"
-    set_aside: int = 0
+    # Pairs of rounds excluded because one of them was an outlier.
+    outliers: int = 0
     threshold: float
     margin: float
     verdict: str
     worse: bool = False
     regression: bool = False
-    # How many more rounds a side would decide it, as far as one can know.
+    # How many more rounds a side would probably decide it.
     more_rounds: int | None = None
     stage: Stage = "first"
     note: str = ""
 
 
-class Differing(msgspec.Struct, kw_only=True, frozen=True):
-    """An operator or kernel that a step calls otherwise than before, with its calls a step; where both sides were
-    profiled its seconds in the median step, of the host's time its share of gross."""
+class CallChange(msgspec.Struct, kw_only=True, frozen=True):
+    """An operator or kernel whose calls or time in a step changed. Seconds are of the median step, and known only
+    where both sides were profiled; host time is scaled to its share of gross."""
 
-    what: Literal["operator", "kernel"]
+    kind: CallKind
     name: str
     status: Literal["appeared", "vanished", "slower", "faster", "more calls", "fewer calls"]
     before_calls: float
@@ -55,23 +61,23 @@ class Differing(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class CaseChange(msgspec.Struct, kw_only=True):
-    """One case on both sides. Only `compared` has changes: what computes something else is never faster."""
+    """One case on both sides. Only `compared` has changes: a case that computes something else is never faster."""
 
     case: str
     state: State
     reason: str = ""
-    # Compared by its good rounds; but some failed now, as `reason` says, and none did before.
+    # Compared by its good rounds, but some rounds failed now (see `reason`) and none failed before.
     newly_failing: bool = False
-    changes: list[Change] = []
+    changes: list[MetricChange] = []
     leaks: list[str] = []
     # The ids of the two records, before and now.
     records: tuple[str, ...] = ()
-    # What the step does otherwise, counted in the records, or seen by profiling both versions.
-    differing: list[Differing] = []
-    differing_by: Literal["count", "profile"] = "count"
+    # From the counts in the records, or from profiles of both versions.
+    call_changes: list[CallChange] = []
+    call_changes_by: Literal["count", "profile"] = "count"
 
     @property
-    def regressions(self) -> list[Change]:
+    def regressions(self) -> list[MetricChange]:
         return [change for change in self.changes if change.regression]
 
     @property
@@ -80,13 +86,13 @@ class CaseChange(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """A whole comparison: who against whom, what differs beside, case by case."""
+    """A whole comparison: the two sides, what else differs between them, and every case."""
 
     a: str
     b: str
     created: str
     cases: list[CaseChange]
-    # What differs on purpose, what differs although it should not (with --force), and what to know besides.
+    # Differences of the environments that are the subject, those compared only because of --force, and notes.
     compared: list[str] = []
     forced: list[str] = []
     notes: list[str] = []
@@ -107,3 +113,35 @@ class Report(msgspec.Struct, kw_only=True):
         if self.interrupted:
             return 130
         return 1 if self.bad else 0
+
+
+def called_names(record: Record, kind: CallKind) -> dict[str, int]:
+    """Calls of each operator or kernel in a step, from the first round that has counted them."""
+    for round_ in good_rounds(record):
+        counts = round_.operators if kind == "operator" else round_.kernels
+        if counts:
+            return counts
+    return {}
+
+
+def counted_call_changes(a: Record, b: Record) -> list[CallChange]:
+    """Empty where a side has no counts: not every rung's operators can be seen."""
+    changes = []
+    for kind in ("kernel", "operator"):
+        before, now = called_names(a, kind), called_names(b, kind)
+        if before and now:
+            changes += compare_calls(kind, before, now)
+    return changes
+
+
+def compare_calls(kind: CallKind, before: Mapping[str, int], now: Mapping[str, int]) -> list[CallChange]:
+    """The names whose number of calls changed, the largest difference first."""
+    changes = []
+    for name in before.keys() | now.keys():
+        a, b = before.get(name, 0), now.get(name, 0)
+        if a == b:
+            continue
+        status: Literal["appeared", "vanished", "more calls", "fewer calls"]
+        status = "appeared" if not a else "vanished" if not b else "more calls" if b > a else "fewer calls"
+        changes.append(CallChange(kind=kind, name=name, status=status, before_calls=a, after_calls=b))
+    return sorted(changes, key=lambda change: (-abs(change.after_calls - change.before_calls), change.name))

@@ -1,35 +1,34 @@
-"""A check: measure, suspect, measure the suspects again in fresh processes, and only then report."""
+"""A regression check: measure, suspect, measure the suspects again in fresh processes, and only then report."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.runner import Listener, Side, make_record
-from tare.guard.changes import CaseChange, Change, Report
+from tare.execute.runner import Listener, Target, make_record
+from tare.guard.changes import CaseChange, MetricChange, Report
 from tare.guard.compare import (
-    Tested,
-    adjust,
-    apart,
+    MetricTest,
     case_change,
-    comparable,
-    conclude,
-    failed_rounds,
-    failures_of,
-    match,
-    newly_failing,
-    shared_change,
-    summary,
-    test,
+    environment_summary,
+    failed_rounds_text,
+    is_comparable,
+    is_newly_failing,
+    judge_tests,
+    match_cases,
+    metric_change,
+    round_failures,
+    run_tests,
+    separate_runs_note,
+    shared_change_note,
 )
+from tare.guard.interleave import IsFutile, RestartServers, measure_interleaved
 from tare.guard.leak import leaks
-from tare.guard.metrics import Metric
-from tare.guard.missing import absences, refuse_nothing
-from tare.guard.sides import LetGo, Renew, measure_sides
+from tare.guard.metrics import Metric, require_common, uncompared_metrics
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
 from tare.stats.comparison import RANK_TEST_P, Comparison, adjust_p_values
@@ -43,234 +42,232 @@ from tare.stats.two_stage import (
     rounds_to_repeat_failure,
 )
 
-# The stages of a check, as the runs in the store are told apart.
-StageName = str
-OpenSides = Callable[[StageName], Sequence[Side[Executor]]]
+CheckStage = Literal["first", "confirmation"]
+# Gives, for a stage, the version to check and, if it can be run, the baseline's version.
+OpenVersions = Callable[[CheckStage], Sequence[Target[Executor]]]
+RecordPair = tuple[Record, Record]
 
 
 class Rules(NamedTuple):
     thresholds: Thresholds
     metrics: Sequence[Metric]
-    # Rounds of a confirmation; None chooses by the noise. Zero leaves the confirmation out.
+    # Rounds of a confirmation; None chooses by the noise, 0 skips the confirmation.
     confirm_rounds: int | None = None
 
 
-class Check:
-    """`open_sides` gives, for a stage, the side to check and, where it can be run, the baseline's side. `renew`
-    makes anew what the processes of a side share."""
-
+class RegressionCheck:
     def __init__(
         self,
         options: Options,
         rules: Rules,
-        open_sides: OpenSides,
+        open_versions: OpenVersions,
         listener: Listener,
         stored: Sequence[Record],
-        renew: Renew,
+        restart_servers: RestartServers,
     ) -> None:
         self._options, self._rules = options, rules
-        self._open, self._listener, self._renew = open_sides, listener, renew
+        self._open_versions, self._listener, self._restart_servers = open_versions, listener, restart_servers
         self._stored = list(stored)
         self._interleaved = False
 
     def run(self, cases: Sequence[Case]) -> Report:
+        metrics, thresholds = self._rules.metrics, self._rules.thresholds
         pairs, only_a, only_b = self._measure(dict.fromkeys(cases, self._options), "first")
-        able = [(a, b) for a, b in pairs if comparable(a, b)]
-        refuse_nothing(able, self._rules.metrics)
-        first = {b.case: self._test(a, b) for a, b in able}
-        beyond = self._beyond_figures(first, pairs)
-        suspects = self._suspects(first, beyond)
-        again = self._measure_again(suspects, first, beyond) if suspects else []
-        found = self._conclude(pairs, first, suspects, again)
+        usable = [pair for pair in pairs if is_comparable(*pair)]
+        require_common(usable, metrics)
+        tests = {b.case: self._test(a, b) for a, b in usable}
+        suspects: dict[Case, list[MetricTest]] = {}
+        confirmations: list[RecordPair] = []
+        if self._rules.confirm_rounds != 0:
+            failing = self._failing_or_leaking(tests, pairs)
+            suspects = {case: suspected for case in tests if (suspected := self._suspected(tests[case]))}
+            suspects = {**suspects, **{case: [] for case in failing if case not in suspects}}
+            if suspects:
+                confirmations = self._confirm(suspects, tests, failing)
+        changes = self._conclude(pairs, tests, suspects, confirmations)
         return Report(
             a="baseline",
             b="now",
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            cases=found,
-            notes=shared_change(found)
-            + ([] if self._interleaved else apart(pairs))
-            + absences(able, self._rules.metrics)
-            + self._rules.thresholds.idle(cases),
+            cases=changes,
+            notes=[
+                *shared_change_note(changes),
+                *([] if self._interleaved else separate_runs_note(pairs)),
+                *uncompared_metrics(usable, metrics),
+                *thresholds.unused_patterns(cases),
+            ],
             only_a=only_a,
             only_b=only_b,
-            environment=summary(pairs[0][1]) if pairs else {},
+            environment=environment_summary(pairs[0][1]) if pairs else {},
             level=LEVEL,
             runs={"b": ", ".join(dict.fromkeys(b.run for _, b in pairs))},
         )
 
     def _measure(
-        self, cases: Mapping[Case, Options], stage: StageName, let_go: LetGo | None = None
-    ) -> tuple[list[tuple[Record, Record]], list[str], list[str]]:
-        sides = self._open(stage)
-        self._interleaved = len(sides) > 1
-        measured = measure_sides(cases, sides, self._listener, self._renew, let_go if self._interleaved else None)
-        wanted = {case.key for case in cases}
+        self, cases: Mapping[Case, Options], stage: CheckStage, futile: IsFutile | None = None
+    ) -> tuple[list[RecordPair], list[str], list[str]]:
+        versions = self._open_versions(stage)
+        self._interleaved = len(versions) > 1
+        futile = futile if self._interleaved else None
+        records = measure_interleaved(cases, versions, self._listener, self._restart_servers, futile)
         if self._interleaved:
-            return match(measured[1], measured[0])
-        pairs, _, only_b = match([r for r in self._stored if r.case.key in wanted], measured[0])
+            return match_cases(records[1], records[0])
+        wanted = {case.key for case in cases}
+        pairs, _, only_b = match_cases([r for r in self._stored if r.case.key in wanted], records[0])
         return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
-    def _test(self, a: Record, b: Record, reach: float = RANK_TEST_P) -> list[Tested]:
-        return test(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, reach)
+    def _test(self, a: Record, b: Record, required_p: float = RANK_TEST_P) -> list[MetricTest]:
+        return run_tests(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, required_p)
 
-    def _suspects(self, first: dict[Case, list[Tested]], beyond: Collection[Case]) -> dict[Case, list[Tested]]:
-        """What the first measurement suspects, by case; the list is empty where it is a leak or a failure."""
-        if self._rules.confirm_rounds == 0:
-            return {}
-        found: dict[Case, list[Tested]] = {}
-        for case, tests in first.items():
-            if named := self._suspected(tests):
-                found[case] = named
-        for case in beyond:
-            found.setdefault(case, [])
-        return found
-
-    def _beyond_figures(
-        self, first: dict[Case, list[Tested]], pairs: list[tuple[Record, Record]]
+    def _failing_or_leaking(
+        self, tests: Mapping[Case, list[MetricTest]], pairs: Sequence[RecordPair]
     ) -> dict[Case, int]:
-        """The cases that fail or leak and did not before, with as many rounds as it takes to see it again."""
-        found = {}
+        """The cases that fail or leak and did not before, with the number of rounds to see it again."""
+        rounds = {}
         for a, b in pairs:
-            if newly_failing(a, b):
-                found[b.case] = rounds_to_repeat_failure(len(failures_of(b)), len(b.rounds))
-            elif (a.ok and not b.ok) or (b.case in first and leaks(a, b, self._rules.thresholds)):
-                found[b.case] = self._options.rounds
-        return found
+            if is_newly_failing(a, b):
+                rounds[b.case] = rounds_to_repeat_failure(len(round_failures(b)), len(b.rounds))
+            elif (a.ok and not b.ok) or (b.case in tests and leaks(a, b, self._rules.thresholds)):
+                rounds[b.case] = self._options.rounds
+        return rounds
 
-    def _suspected(self, tests: Sequence[Tested]) -> list[Tested]:
-        """The suspects of a case. A suspect brings its twin, which may know better in more rounds."""
-        named = {one.metric.name for one in tests if self._is_suspect(one)}
-        return [one for one in tests if {one.metric.name, one.metric.twin} & named]
+    def _suspected(self, tests: Sequence[MetricTest]) -> list[MetricTest]:
+        """The suspects of a case. The related metric of a suspect is measured again with it: it may be the one
+        that more rounds decide."""
+        suspected = {test.metric.name for test in tests if self._is_suspect(test)}
+        return [test for test in tests if {test.metric.name, test.metric.related} & suspected]
 
-    def _is_suspect(self, one: Tested) -> bool:
-        """A figure that a side has but once (a cold preparation) would not be known better by more rounds."""
-        if one.found is None or (one.found.method == "none" and self._options.rounds > 1):
+    def _is_suspect(self, test: MetricTest) -> bool:
+        # More rounds do not help a figure that each side has only once (a cold preparation).
+        if test.comparison is None or (test.comparison.method == "none" and self._options.rounds > 1):
             return False
-        return is_suspect(one.a, one.b, one.found, one.limits.margin)
+        return is_suspect(test.a, test.b, test.comparison, test.limits.margin)
 
-    def _measure_again(
-        self, suspects: dict[Case, list[Tested]], first: dict[Case, list[Tested]], beyond: Mapping[Case, int]
-    ) -> list[tuple[Record, Record]]:
-        """The suspects in fresh processes, each as often as its noise asks for, or what it is suspected of beyond
-        its figures; equals take turns as before."""
-        named = [one for tests in suspects.values() for one in tests]
-        family = len(named) if self._interleaved else sum(len(tests) for tests in first.values())
+    def _confirm(
+        self,
+        suspects: Mapping[Case, list[MetricTest]],
+        tests: Mapping[Case, list[MetricTest]],
+        failing: Mapping[Case, int],
+    ) -> list[RecordPair]:
+        """Measures the suspects again in fresh processes, each in as many rounds as its noise or failure needs."""
+        family = suspects if self._interleaved else tests
+        count = sum(map(len, family.values()))
         cases: dict[Case, Options] = {}
-        for case, tests in suspects.items():
-            noises = [(process_noise(t.found), t.limits) for t in tests if t.found and self._is_suspect(t)]
+        for case, suspected in suspects.items():
             wanted = [
-                rounds_to_confirm(noise, family, limits.margin, resolution=limits.resolution)
-                for noise, limits in noises
+                rounds_to_confirm(
+                    process_noise(t.comparison), count, t.limits.margin, resolution=t.limits.resolution
+                )
+                for t in suspected
+                if t.comparison and self._is_suspect(t)
             ]
-            if case in beyond:
-                wanted.append(beyond[case])
+            if case in failing:
+                wanted.append(failing[case])
             rounds = self._rules.confirm_rounds or max(wanted)
-            # As long a round as before, and parity is proved already.
+            # A round lasts as long as before. Parity has been checked already.
             budget = self._options.round_budget * rounds
             cases[case] = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
-        return self._measure(cases, "confirmation", self._let_go(suspects, beyond))[0]
 
-    def _let_go(self, suspects: dict[Case, list[Tested]], beyond: Collection[Case]) -> LetGo:
-        """Whether nothing that a case is suspected of is worth more rounds. A leak or a failure has them all."""
-
-        def decide(case: Case, rounds: Sequence[list[Round]]) -> bool:
-            environments = [side.environment for side in self._open("confirmation")]
+        def futile(case: Case, rounds: Sequence[list[Round]]) -> bool:
+            """Whether no suspected metric is worth more rounds. A leak or a failure gets all of them."""
+            environments = [version.environment for version in self._open_versions("confirmation")]
             now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
-            found = {one.metric.name: one.found for one in self._test(before, now)}
-            named = [found.get(one.metric.name) for one in suspects[case]]
-            hopeless = all(one is not None and is_futile(one) for one in named)
-            return case not in beyond and bool(named) and hopeless
+            comparisons = {test.metric.name: test.comparison for test in self._test(before, now)}
+            named = [comparisons.get(test.metric.name) for test in suspects[case]]
+            return case not in failing and bool(named) and all(each and is_futile(each) for each in named)
 
-        return decide
+        return self._measure(cases, "confirmation", futile)[0]
 
     def _conclude(
         self,
-        pairs: list[tuple[Record, Record]],
-        first: dict[Case, list[Tested]],
-        suspects: dict[Case, list[Tested]],
-        again: list[tuple[Record, Record]],
+        pairs: Sequence[RecordPair],
+        tests: dict[Case, list[MetricTest]],
+        suspects: Mapping[Case, list[MetricTest]],
+        confirmations: Sequence[RecordPair],
     ) -> list[CaseChange]:
-        everything = [one for tests in first.values() for one in tests]
-        ps = adjust(everything)
-        changes = {case: [conclude(one, ps.get(id(one)), LEVEL) for one in tests] for case, tests in first.items()}
-        self._replace_confirmed(changes, suspects, again, len(everything))
-        found = [case_change(a, b, changes.get(b.case, []), self._rules.thresholds) for a, b in pairs]
-        confirmed = {b.case.key: (a, b) for a, b in again}
-        for one in found:
-            if one.case in confirmed:
-                a, b = confirmed[one.case]
-                _fail_again(one, a, b)
-                # A leak that new processes do not show again was none.
-                one.leaks = leaks(a, b, self._rules.thresholds) if one.leaks else []
-        return found
+        changes = judge_tests(tests, LEVEL)
+        self._replace_suspects(changes, suspects, confirmations, sum(map(len, tests.values())))
+        results = [case_change(a, b, changes.get(b.case, []), self._rules.thresholds) for a, b in pairs]
+        confirmed = {b.case.key: (a, b) for a, b in confirmations}
+        for result in results:
+            if result.case in confirmed:
+                a, b = confirmed[result.case]
+                _update_failure(result, a, b)
+                # A leak must show again in new processes.
+                result.leaks = leaks(a, b, self._rules.thresholds) if result.leaks else []
+        return results
 
-    def _replace_confirmed(
+    def _replace_suspects(
         self,
-        changes: dict[Case, list[Change]],
-        suspects: dict[Case, list[Tested]],
-        again: list[tuple[Record, Record]],
+        changes: dict[Case, list[MetricChange]],
+        suspects: Mapping[Case, list[MetricTest]],
+        confirmations: Sequence[RecordPair],
         tests: int,
     ) -> None:
-        """Where a metric was suspected, its change is the confirmation's, and the first one is only mentioned."""
-        suspected: list[tuple[Case, int, Tested, Comparison]] = []
-        for a, b in again:
-            able = comparable(a, b)
-            # A stored baseline of a few rounds must still be able to accuse among all that was tested.
-            renewed = {one.metric.name: one for one in self._test(a, b, LEVEL / tests)} if able else {}
-            positions = {change.metric: position for position, change in enumerate(changes.get(b.case, []))}
-            for one in suspects[b.case]:
-                new = renewed.get(one.metric.name)
-                position = positions[one.metric.name]
-                if new and new.found:
-                    suspected.append((b.case, position, new, new.found))
+        """Replaces the change of each suspected metric by the confirmation's, with a note of the first one."""
+        confirmed: list[tuple[Case, int, MetricTest, Comparison]] = []
+        for a, b in confirmations:
+            usable = is_comparable(a, b)
+            # Even a stored baseline of few rounds must be able to reach significance among all tests.
+            new_tests = {test.metric.name: test for test in self._test(a, b, LEVEL / tests)} if usable else {}
+            positions = {change.metric: i for i, change in enumerate(changes.get(b.case, []))}
+            for suspect in suspects[b.case]:
+                test = new_tests.get(suspect.metric.name)
+                position = positions[suspect.metric.name]
+                if test and test.comparison:
+                    confirmed.append((b.case, position, test, test.comparison))
                 else:
-                    _withdraw(
-                        changes[b.case][position], "the new rounds do not have it" if able else "a side failed"
-                    )
-        found = [comparison for *_, comparison in suspected]
+                    reason = "the new rounds do not have it" if usable else "a side failed"
+                    _withdraw(changes[b.case][position], reason)
+        comparisons = [comparison for *_, comparison in confirmed]
         family = None if self._interleaved else tests
-        verdicts = confirm(found, [new.limits.margin for _, _, new, _ in suspected], family)
-        ps = adjust_p_values([comparison.p_higher for comparison in found], family)
-        for (case, position, new, comparison), verdict, p in zip(suspected, verdicts, ps, strict=True):
-            stage = "confirmed" if verdict == "higher" else "not confirmed"
-            change = conclude(new, p, LEVEL, verdict, stage)  # type: ignore[arg-type]
-            before = changes[case][position]
-            told = [f"first seen as {before.ratio - 1:+.1%}"] if before.ratio else []
-            told += _blindness(new, comparison, len(ps)) if verdict == "undecided" else []
-            change.note = ", ".join(told)
+        verdicts = confirm(comparisons, [test.limits.margin for _, _, test, _ in confirmed], family)
+        p_values = adjust_p_values([comparison.p_higher for comparison in comparisons], family)
+        for (case, position, test, comparison), verdict, p in zip(confirmed, verdicts, p_values, strict=True):
+            change = metric_change(
+                test, p, LEVEL, verdict, "confirmed" if verdict == "higher" else "not confirmed"
+            )
+            first = changes[case][position].ratio
+            notes = [f"first seen as {first - 1:+.1%}"] if first else []
+            notes += _resolution_note(test, comparison, len(p_values)) if verdict == "undecided" else []
+            change.note = ", ".join(notes)
             changes[case][position] = change
 
 
-def _fail_again(one: CaseChange, a: Record, b: Record) -> None:
-    """What failed at first has failed if it does so again: a single process may have had bad luck."""
-    again = failed_rounds(a, b)
+def _update_failure(result: CaseChange, a: Record, b: Record) -> None:
+    """A failure counts if it occurs again in the confirmation: a single process may fail by chance."""
+    again = failed_rounds_text(a, b)
     if not b.ok and b.failure:
-        one.state, one.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
-        one.newly_failing = False
-    elif one.state == "broken":
-        one.newly_failing = newly_failing(a, b)
-        first = one.reason
-        one.state, one.reason = "compared", f"failed at first ({first}), then {again}"
-        if not again:
-            one.reason = f"failed once and not again ({first})"
+        result.state, result.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
+        result.newly_failing = False
+    elif result.state == "broken":
+        result.newly_failing = is_newly_failing(a, b)
+        first = result.reason
+        result.state = "compared"
+        result.reason = (
+            f"failed at first ({first}), then {again}" if again else f"failed once and not again ({first})"
+        )
     elif again:
-        one.newly_failing &= newly_failing(a, b)
-        one.reason = f"{one.reason}, then {again}" if one.reason else again
-    elif one.newly_failing:
-        one.newly_failing = False
-        one.reason += f", and none of {len(b.rounds)} again"
+        result.newly_failing &= is_newly_failing(a, b)
+        result.reason = f"{result.reason}, then {again}" if result.reason else again
+    elif result.newly_failing:
+        result.newly_failing = False
+        result.reason += f", and none of {len(b.rounds)} again"
 
 
-def _withdraw(change: Change, why: str) -> None:
-    """Nobody is accused of what could not be measured again."""
+def _withdraw(change: MetricChange, reason: str) -> None:
+    """A suspect that could not be measured again is no regression."""
     if change.worse:
         change.verdict, change.worse, change.regression, change.stage = "undecided", False, False, "not confirmed"
-    change.note = f"suspected, and not compared again: {why}"
+    change.note = f"suspected, and not compared again: {reason}"
 
 
-def _blindness(tested: Tested, found: Comparison, tests: int) -> list[str]:
-    """What so many rounds see at this noise, where that is more than the threshold."""
-    sees = detectable_change(process_noise(found), found.rounds_b, LEVEL / tests, tested.limits.margin)
-    if sees <= tested.limits.threshold:
+def _resolution_note(test: MetricTest, comparison: Comparison, tests: int) -> list[str]:
+    """The change that so many rounds detect at this noise, where that is more than the threshold."""
+    noise, rounds = process_noise(comparison), comparison.rounds_b
+    change = detectable_change(noise, rounds, LEVEL / tests, test.limits.margin)
+    if change <= test.limits.threshold:
         return []
-    return [f"{found.rounds_b} rounds see {sees:+.1%} at this noise" if sees < 9 else "too noisy to see anything"]
+    return [
+        f"{rounds} rounds detect {change:+.1%} at this noise" if change < 9 else "too noisy to detect anything"
+    ]

@@ -1,72 +1,116 @@
-"""Which records may be compared: what differs between their environments, and whether that is the point."""
+"""Which records may be compared: what differs between their environments, and whether that is the subject."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 
+import msgspec
+
+from tare.cases.case import Case
 from tare.errors import BadInput
-from tare.records.environment import Difference, Environment, environment_differences
+from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.figures import good_rounds
 from tare.records.record import Record
 
-# What a comparison of versions is about: it may differ, and is reported. Everything else that decides what a step
-# takes (the machine, the flags, the kernel, the driver, tare itself) must be the same on both sides.
+# Versions that may differ between the sides of a comparison, and are reported. Everything else that affects the
+# time of a step (the machine, the flags, the kernel, the driver, tare itself) must be the same on both sides.
 SUBJECTS = frozenset(
     f"software.{name}" for name in ("torch", "torchvision", "numpy", "triton", "python", "cuda", "cudnn", "mkl",
                                     "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "jax", "tensorflow", "onnxruntime")
 )  # fmt: skip
+SHOWN_DIFFERENCES = 3
 
 
 def split_differences(
-    pairs: Iterable[tuple[Record, Record]], meant: Collection[str] = ()
+    pairs: Iterable[tuple[Environment, Environment]], subjects: Collection[str] = ()
 ) -> tuple[list[Difference], list[Difference]]:
-    """What differs over all pairs, each field once: what is compared, and what hinders the comparison.
+    """What differs over all pairs, each field once: the subjects of the comparison, and what prevents it.
 
-    `meant` names further fields whose difference is the point, such as machine.gpu.
+    `subjects` names further fields whose difference is intended, such as machine.gpu.
     """
-    subjects: dict[Difference, None] = {}
-    hindrances: dict[Difference, None] = {}
+    intended: dict[Difference, None] = {}
+    blocking: dict[Difference, None] = {}
     for a, b in pairs:
-        for difference in environment_differences(a.environment, b.environment):
-            (subjects if _is_subject(difference, meant) else hindrances)[difference] = None
-    return list(subjects), list(hindrances)
+        for difference in environment_differences(a, b):
+            is_subject = difference.field in SUBJECTS or difference.field in subjects
+            (intended if is_subject else blocking)[difference] = None
+    return list(intended), list(blocking)
 
 
-def hindering(a: Environment, b: Environment) -> list[Difference]:
-    """What keeps figures of two environments from being compared."""
-    return [one for one in environment_differences(a, b) if not _is_subject(one)]
+def blocking_differences(a: Environment, b: Environment) -> list[Difference]:
+    """What prevents a comparison of figures of two environments."""
+    return split_differences([(a, b)])[1]
 
 
-def refuse(
-    hindrances: list[Difference],
-    what: str = "not comparable",
+def refuse_differences(
+    differences: Sequence[Difference],
+    problem: str = "not comparable",
     remedy: str = "--force compares all the same, and says so",
 ) -> None:
     """BadInput that names the fields that differ."""
-    if not hindrances:
+    if not differences:
         return
-    shown = "; ".join(str(one) for one in hindrances[:3])
-    more = f" and {len(hindrances) - 3} more fields" if len(hindrances) > 3 else ""
-    raise BadInput(f"{what}: {shown}{more} ({remedy})")
-
-
-def _is_subject(difference: Difference, meant: Collection[str] = ()) -> bool:
-    return difference.field in SUBJECTS or difference.field in meant
+    shown = "; ".join(str(difference) for difference in differences[:SHOWN_DIFFERENCES])
+    more = len(differences) - SHOWN_DIFFERENCES
+    raise BadInput(f"{problem}: {shown}{f' and {more} more fields' if more > 0 else ''} ({remedy})")
 
 
 def were_interleaved(a: Record, b: Record) -> bool:
-    """Whether the rounds of two records took turns: round i of both before round i + 1 of either."""
-    mine, theirs = good_rounds(a), good_rounds(b)
-    if len(mine) != len(theirs) or len(mine) < 2:
+    """Whether the rounds of two records alternated: round i of both before round i + 1 of either."""
+    rounds_a, rounds_b = good_rounds(a), good_rounds(b)
+    if len(rounds_a) != len(rounds_b) or len(rounds_a) < 2:
         return False
     try:
-        pairs = [
-            sorted(datetime.fromisoformat(done.started) for done in pair)
-            for pair in zip(mine, theirs, strict=True)
+        starts = [
+            sorted(datetime.fromisoformat(round_.started) for round_ in pair)
+            for pair in zip(rounds_a, rounds_b, strict=True)
         ]
-        apart = all(before[1] <= after[0] for before, after in pairwise(pairs))
+        alternated = all(before[1] <= after[0] for before, after in pairwise(starts))
     except (ValueError, TypeError):
-        # An imported record may say anything there.
+        # An imported record may hold any text there.
         return False
-    # Rounds that all began in the same second say nothing of their order.
-    return apart and pairs[0][0] < pairs[-1][0]
+    # Rounds that all began in the same second do not show their order.
+    return alternated and starts[0][0] < starts[-1][0]
+
+
+def baseline_records(stored: Sequence[Record], cases: Sequence[Case], name: str) -> list[Record]:
+    """The records of a baseline with which a plan's cases are compared. BadInput if there are none: a check that
+    compares nothing would pass."""
+    wanted = {case.key for case in cases}
+    records = [record for record in stored if record.case.key in wanted]
+    if records or not cases:
+        return records
+    has = stored[0].case.key + (f" and {len(stored) - 1} more" if len(stored) > 1 else "")
+    raise BadInput(
+        f"no case of the plan is in baseline '{name}': {cases[0].key} is not; it has {has} "
+        f"(tare baseline show {name})"
+    )
+
+
+def baseline_differences(
+    records: Sequence[Record], environment: Environment
+) -> tuple[list[Difference], list[Difference]]:
+    """What differs between any of a baseline's records and this machine, split as `split_differences` does. A
+    baseline may hold records of several machines; one of another machine is enough to prevent a comparison."""
+    here = _without_pinned_flags(environment)
+    return split_differences((before, here) for before in _environments(records))
+
+
+def version_differences(records: Sequence[Record], environment: Environment) -> list[Difference]:
+    """Software of the interpreter given for the baseline that differs from what the baseline was measured with."""
+    here = _without_pinned_flags(environment)
+    found: dict[Difference, None] = {}
+    for before in _environments(records):
+        found |= {d: None for d in environment_differences(before, here) if d.group == "software"}
+    return list(found)
+
+
+def _environments(records: Sequence[Record]) -> list[Environment]:
+    distinct = {record.environment.base_id: record.environment for record in records}
+    return [_without_pinned_flags(environment) for environment in distinct.values()]
+
+
+def _without_pinned_flags(environment: Environment) -> Environment:
+    """Without the flags that a worker pins for its case: a machine that was only probed has none of them."""
+    flags = {name: value for name, value in environment.flags.items() if name.startswith(VARIABLE)}
+    return msgspec.structs.replace(environment, flags=flags)

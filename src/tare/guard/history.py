@@ -1,4 +1,4 @@
-"""The series of a case, or of another tool's benchmark, over time: its points and its steps."""
+"""The series of a case, or of another tool's benchmark, over time: its points and its change points."""
 
 import hashlib
 import math
@@ -10,14 +10,13 @@ import msgspec
 from tare.guard.metrics import Metric, values
 from tare.records.environment import Environment, difference_lines
 from tare.records.record import Record
-from tare.stats.changepoints import Course, Step, every_change, find_steps, shortest_plateau
+from tare.stats.changepoints import ChangePoint, every_change, find_change_points, shortest_segment
 from tare.store.foreign import ForeignPoint
 
-# A step's list of changed software is for reading, not for archiving.
-MOST_CHANGES = 8
+MAX_LISTED_CHANGES = 8
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One record, or one result of another tool. `label` is its commit, else its version."""
 
     created: str
@@ -27,10 +26,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment | None = None
 
 
-class Jump(msgspec.Struct, frozen=True, kw_only=True):
-    """A step in words of the series: it came after `after` and at the latest with `until`."""
+class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change point with its dates and labels: the change came after `after_*` and at the latest with
+    `until_*`."""
 
-    at: int
+    index: int
     earliest: int
     latest: int
     # None for a count that was zero before.
@@ -43,66 +43,71 @@ class Jump(msgspec.Struct, frozen=True, kw_only=True):
     until_date: str
     after_label: str
     until_label: str
-    changed: list[str]
+    # What differs between the environments of the two points.
+    environment_changes: list[str]
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """One series on one machine. `pieces` are (start, stop, first value, last value) of what was fitted."""
+    """One series on one machine. `segments` are (start, stop, first value, last value) of the fit."""
 
     name: str
     source: str
     metric: str
     unit: str
     place: str
-    points: list[Point]
-    steps: list[Jump]
-    pieces: list[tuple[int, int, float, float]]
+    points: list[HistoryPoint]
+    change_points: list[HistoryChange]
+    segments: list[tuple[int, int, float, float]]
     noise: float
     correlation: float
-    # Records that failed, compute something else, or lack the metric.
-    left_out: int = 0
-    fewest: int
+    # Records that failed, compute a different result, or lack the metric.
+    skipped: int = 0
+    min_points: int
 
     @property
     def long_enough(self) -> bool:
-        return len(self.points) >= self.fewest
+        return len(self.points) >= self.min_points
 
 
 def record_histories(records: Iterable[Record], metric: Metric) -> list[History]:
-    """A history for each case and machine; software may change within one, that is what is watched."""
+    """A history for each case and machine. Software may change within one: that is what a history watches."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        groups.setdefault((record.case.key, _machine(record.environment)), []).append(record)
-    made = []
+        machine = msgspec.json.encode(record.environment.machine, order="sorted")
+        groups.setdefault((record.case.key, hashlib.sha256(machine).hexdigest()[:12]), []).append(record)
+    histories = []
     for (key, place), group in groups.items():
         points = [point for record in group if (point := _point(record, metric))]
         if points:
-            left_out = len(group) - len(points)
-            exact = metric.exact and _needs_no_statistics(group, metric)
-            made.append(make_history(key, "tare", metric.name, metric.unit, place, points, left_out, exact))
-    return made
+            skipped = len(group) - len(points)
+            exact = metric.exact and _is_exact(group, metric)
+            histories.append(make_history(key, "tare", metric.name, metric.unit, place, points, skipped, exact))
+    return histories
 
 
-def _needs_no_statistics(group: Sequence[Record], metric: Metric) -> bool:
-    """Whether a count is the same in all rounds of each record, as it should be; zero has no logarithm."""
-    found = [set(values(record, metric).values()) for record in group]
-    return all(len(each) <= 1 for each in found) or any(0 in each for each in found)
-
-
-def foreign_histories(found: Iterable[ForeignPoint], metric: Metric) -> list[History]:
-    """What was imported has one figure, which stands beside gross whatever it is; bytes are also a peak."""
+def foreign_histories(foreign_points: Iterable[ForeignPoint], metric: Metric) -> list[History]:
+    """Histories of imported benchmarks. They have one figure, which is shown for gross whatever it measures; one
+    in bytes is also shown for host_peak."""
     groups: dict[tuple[str, str, str, str], list[ForeignPoint]] = {}
-    for each in found:
-        if metric.name == "gross" or (metric.name, each.unit) == ("host_peak", "B"):
-            groups.setdefault((each.name, each.source, each.unit, each.place), []).append(each)
-    made = []
+    for point in foreign_points:
+        if metric.name == "gross" or (metric.name, point.unit) == ("host_peak", "B"):
+            groups.setdefault((point.name, point.source, point.unit, point.place), []).append(point)
+    histories = []
     for (name, source, unit, place), group in groups.items():
         points = [
-            Point(created=p.created, value=p.value, label=p.commit or "", id=p.id, environment=_environment(p))
-            for p in group
+            HistoryPoint(
+                created=point.created,
+                value=point.value,
+                label=point.commit or "",
+                id=point.id,
+                environment=Environment(
+                    machine=point.machine, software=point.software, flags={}, circumstances={}
+                ),
+            )
+            for point in group
         ]
-        made.append(make_history(name, source, "time" if unit == "s" else "value", unit, place, points))
-    return made
+        histories.append(make_history(name, source, "time" if unit == "s" else "value", unit, place, points))
+    return histories
 
 
 def make_history(
@@ -111,14 +116,14 @@ def make_history(
     metric: str,
     unit: str,
     place: str,
-    points: Sequence[Point],
-    left_out: int = 0,
+    points: Sequence[HistoryPoint],
+    skipped: int = 0,
     exact: bool = False,
 ) -> History:
-    """Of an `exact` series every change is a step, and two points are enough."""
+    """In an `exact` series every change is a change point, and two points are enough."""
     ordered = sorted(points, key=lambda point: (point.created, point.id))
     figures = [point.value for point in ordered]
-    course: Course = every_change(figures) if exact else find_steps(figures)
+    segmentation = every_change(figures) if exact else find_change_points(figures)
     return History(
         name=name,
         source=source,
@@ -126,58 +131,56 @@ def make_history(
         unit=unit,
         place=place,
         points=ordered,
-        steps=[_jump(step, ordered) for step in course.steps],
-        pieces=course.pieces,
-        noise=course.noise,
-        correlation=course.correlation,
-        left_out=left_out,
-        fewest=2 if exact else 2 * shortest_plateau(len(ordered)),
+        change_points=[_history_change(change, ordered) for change in segmentation.change_points],
+        segments=segmentation.segments,
+        noise=segmentation.noise,
+        correlation=segmentation.correlation,
+        skipped=skipped,
+        min_points=2 if exact else 2 * shortest_segment(len(ordered)),
     )
 
 
-def _jump(step: Step, points: Sequence[Point]) -> Jump:
-    after, until = points[step.earliest - 1], points[step.latest]
-    changed: list[str] = []
+def _is_exact(group: Sequence[Record], metric: Metric) -> bool:
+    """Whether a count is equal in all rounds of each record, as it should be. Zero has no logarithm."""
+    counts = [set(values(record, metric).values()) for record in group]
+    return all(len(each) <= 1 for each in counts) or any(0 in each for each in counts)
+
+
+def _history_change(change: ChangePoint, points: Sequence[HistoryPoint]) -> HistoryChange:
+    after, until = points[change.earliest - 1], points[change.latest]
+    lines: list[str] = []
     if after.environment and until.environment:
-        changed = difference_lines(after.environment, until.environment)
-    if len(changed) > MOST_CHANGES:
-        changed = [*changed[:MOST_CHANGES], f"... and {len(changed) - MOST_CHANGES} more"]
-    return Jump(
-        at=step.at,
-        earliest=step.earliest,
-        latest=step.latest,
-        ratio=_finite(step.ratio.mid),
-        low=_finite(step.ratio.low),
-        high=_finite(step.ratio.high),
-        before=step.before,
-        now=step.after,
+        lines = difference_lines(after.environment, until.environment)
+    if len(lines) > MAX_LISTED_CHANGES:
+        lines = [*lines[:MAX_LISTED_CHANGES], f"... and {len(lines) - MAX_LISTED_CHANGES} more"]
+    ratio, low, high = (
+        bound if math.isfinite(bound) else None
+        for bound in (change.ratio.mid, change.ratio.low, change.ratio.high)
+    )
+    return HistoryChange(
+        index=change.index,
+        earliest=change.earliest,
+        latest=change.latest,
+        ratio=ratio,
+        low=low,
+        high=high,
+        before=change.before,
+        now=change.after,
         after_date=after.created,
         until_date=until.created,
         after_label=after.label,
         until_label=until.label,
-        changed=changed,
+        environment_changes=lines,
     )
 
 
-def _point(record: Record, metric: Metric) -> Point | None:
-    """None for what must not be compared: what failed, or computes something else, is neither fast nor slow."""
-    found = values(record, metric) if record.ok and record.parity.status not in ("different", "nan") else {}
-    value = median(found.values()) if found else math.nan
+def _point(record: Record, metric: Metric) -> HistoryPoint | None:
+    """None for a record that failed or computes a different result: it is neither fast nor slow."""
+    usable = record.ok and record.parity.status not in ("different", "nan")
+    figures = list(values(record, metric).values()) if usable else []
+    value = median(figures) if figures else math.nan
     if not (math.isfinite(value) and (value > 0 or (metric.exact and value == 0))):
         return None
     environment = record.environment
     label = environment.circumstances.get("tare_commit") or f"torch {environment.software.get('torch', '?')}"
-    return Point(created=record.created, value=value, label=label, id=record.id, environment=environment)
-
-
-def _finite(ratio: float) -> float | None:
-    return ratio if math.isfinite(ratio) else None
-
-
-def _machine(environment: Environment) -> str:
-    text = msgspec.json.encode(environment.machine, order="sorted")
-    return hashlib.sha256(text).hexdigest()[:12]
-
-
-def _environment(point: ForeignPoint) -> Environment:
-    return Environment(machine=point.machine, software=point.software, flags={}, circumstances={})
+    return HistoryPoint(created=record.created, value=value, label=label, id=record.id, environment=environment)

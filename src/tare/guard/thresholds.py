@@ -1,7 +1,7 @@
-"""How much worse is too much, by metric and case: the defaults, or a TOML file next to the plan.
+"""Thresholds by metric and case: the defaults, or a TOML file next to the plan.
 
 threshold = 0.07               # for every metric with noise
-margin = 0.02                  # unless it is said: two sevenths of the threshold, and at most 0.02
+margin = 0.02                  # default: two sevenths of the threshold, and at most 0.02
 
 [metric.preparation_warm]
 threshold = 0.5
@@ -32,8 +32,8 @@ LEAKS = ("host", "device")
 LEAK_BYTES = 1024.0
 
 
-class Limits(NamedTuple):
-    """A change is a regression from `threshold` on; within `margin` it is no change; `ignore` leaves it out."""
+class MetricLimits(NamedTuple):
+    """A change is a regression from `threshold` on; within `margin` it is no change; `ignore` skips the metric."""
 
     threshold: float
     margin: float
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
 
     @property
     def resolution(self) -> float:
-        """The change that a confirmation is sized to find: one as large as the threshold, at the least."""
+        """The change that a confirmation is sized to detect: at least one as large as the threshold."""
         return min(RESOLUTION, self.threshold)
 
 
@@ -56,30 +56,29 @@ class Thresholds:
         self._rules = rules or []
         self.leak: dict[str, float] = {"host": LEAK_BYTES, "device": LEAK_BYTES, **(leak or {})}
 
-    def of(self, case: Case, metric: Metric) -> Limits:
-        """Later rules win over earlier ones, and rules for cases stand behind those for all."""
-        said: dict[str, Any] = {}
+    def of(self, case: Case, metric: Metric) -> MetricLimits:
+        """Later rules override earlier ones; rules for cases come after those for all."""
+        settings: dict[str, Any] = {}
         for rule in self._rules:
-            # What is said of all metrics is about noise; a count is exact unless it is named.
-            named = rule.metric == metric.name or (rule.metric is None and not metric.exact)
-            if named and matches(case.key, rule.match):
-                said |= rule.values
-        threshold = said.get("threshold", metric.threshold)
-        # Who asks for a smaller threshold cares about smaller changes: the margin shrinks with it.
-        margin = said.get("margin", min(metric.margin, threshold * MARGIN / THRESHOLD))
-        return Limits(threshold, min(margin, threshold), said.get("ignore", False))
+            # A rule for all metrics is about noise: it does not apply to an exact metric.
+            applies = rule.metric == metric.name or (rule.metric is None and not metric.exact)
+            if applies and key_matches(case.key, rule.match):
+                settings |= rule.values
+        threshold = settings.get("threshold", metric.threshold)
+        # A smaller threshold is about smaller changes: the margin shrinks with it.
+        margin = settings.get("margin", min(metric.margin, threshold * MARGIN / THRESHOLD))
+        return MetricLimits(threshold, min(margin, threshold), settings.get("ignore", False))
 
-    def idle(self, cases: Iterable[Case]) -> list[str]:
-        """A note for every pattern that fits no case: a misspelt one would loosen nothing and tighten nothing, in
-        silence."""
+    def unused_patterns(self, cases: Iterable[Case]) -> list[str]:
+        """A note for every pattern that matches no case: it may be misspelt."""
         keys = [case.key for case in cases]
-        named = dict.fromkeys(rule.match for rule in self._rules)
-        unused = [match for match in named if match != "*" and not any(matches(key, match) for key in keys)]
-        return [f"no case fits '{match}' of the thresholds" for match in unused]
+        patterns = dict.fromkeys(rule.match for rule in self._rules if rule.match != "*")
+        unused = [pattern for pattern in patterns if not any(key_matches(key, pattern) for key in keys)]
+        return [f"no case matches '{pattern}' of the thresholds" for pattern in unused]
 
 
-def beside(plan: Path) -> Path:
-    """Where the thresholds of a plan are: night.toml has night.guard.toml."""
+def thresholds_path(plan: Path) -> Path:
+    """The default path of a plan's thresholds: night.guard.toml beside night.toml."""
     return plan.with_name(plan.name.removesuffix(".toml") + ".guard.toml")
 
 
@@ -108,8 +107,8 @@ def make_thresholds(document: Mapping[str, Any], where: str) -> Thresholds:
 
 
 def _rules(table: Mapping[str, Any], match: str, where: str) -> list[_Rule]:
-    everywhere = {name: table[name] for name in KEYS if name in table}
-    rules = [_Rule(match, None, _checked(everywhere, where))] if everywhere else []
+    settings = {name: table[name] for name in KEYS if name in table}
+    rules = [_Rule(match, None, _checked(settings, where))] if settings else []
     metrics = table.get("metric", {})
     if not isinstance(metrics, dict):
         raise BadInput(f"{where}: 'metric' is not a table")
@@ -130,7 +129,7 @@ def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         if name == "ignore":
             if not isinstance(value, bool):
                 raise BadInput(f"{where}: 'ignore' is true or false, not {quote(value)}")
-        # A 7 is a 7 % that was meant: as 700 %, it would pass nearly everything, in silence.
+        # A 7 most likely means 7 %: as 700 % it would silently pass nearly everything.
         elif not _is_number(value) or not 0 <= value <= 1:
             raise BadInput(f"{where}: '{name}' is a share such as 0.07 (at most 1), not {quote(value)}")
     return dict(values)
@@ -151,6 +150,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def matches(key: str, match: str) -> bool:
-    """Whether a case's key is meant: the key itself, its beginning, or a pattern."""
+def key_matches(key: str, match: str) -> bool:
+    """Whether a case's key is the given one, begins with it, or matches it as a pattern."""
     return match == "*" or key == match or key.startswith(match.rstrip("/") + "/") or fnmatch.fnmatch(key, match)

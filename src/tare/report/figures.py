@@ -2,7 +2,7 @@
 
 import math
 
-from tare.guard.changes import Change
+from tare.guard.changes import MetricChange
 from tare.report.numbers import decimals, seconds, size, size_unit, unit_of
 
 # Digits of a difference that are worth seeing, and the most of a figure.
@@ -19,7 +19,7 @@ def value(number: float, unit: str) -> str:
     return f"{number:.3g} {unit}".strip() if unit else f"{number:g}"
 
 
-def before_and_now(change: Change) -> tuple[str, str]:
+def before_and_now(change: MetricChange) -> tuple[str, str]:
     """Both in one unit where they are near each other: of 993 µs and 1.0 ms nobody sees which is larger."""
     small, large = sorted((change.a, change.b))
     if not change.unit or small <= 0 or small == large or large > 10 * small:
@@ -36,7 +36,7 @@ def scale_of(number: float, unit: str) -> tuple[float, str]:
     return size_unit(number) if unit == "B" else (1.0, unit)
 
 
-def _places(shown: float, difference: float, change: Change) -> int:
+def _places(shown: float, difference: float, change: MetricChange) -> int:
     usual = decimals(shown, 0, 2 if shown < 10 else 3)
     wanted = DIGITS_OF_DIFFERENCE - 1 - math.floor(math.log10(difference))
     if change.low is not None and change.high is not None and change.high > change.low:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.guard.history import History, Jump
-from tare.report.bisect import change, short
+from tare.guard.history import History, HistoryChange
+from tare.report.bisect import change_text, short
 from tare.report.figures import scale_of
 from tare.report.numbers import decimals, size, unit_of
 from tare.report.plot import is_flat, plot, shown_range, sparkline
@@ -15,12 +15,12 @@ from tare.report.table import FittingTable, Sized
 from tare.report.terminal import key_text
 
 HEIGHT = 11
-# From this width on the interval of a step stands beside it.
-ROOM_FOR_INTERVALS = 80
+# From this width on the interval of a change is on the same line.
+MIN_INTERVAL_WIDTH = 80
 # Room for the axis in front of a plot.
 AXIS = 12
-# Beyond these a figure is nobody's measurement, and its digits would fill lines.
-LEAST_SECONDS, MOST_SECONDS, MOST_BYTES = 1e-12, 1e7, 1e18
+# Figures beyond these are printed with an exponent: their digits would fill lines.
+MIN_SECONDS, MAX_SECONDS, MAX_BYTES = 1e-12, 1e7, 1e18
 
 
 def histories_view(histories: Sequence[History]) -> RenderableType:
@@ -28,7 +28,7 @@ def histories_view(histories: Sequence[History]) -> RenderableType:
         return history_view(histories[0])
     parts: list[RenderableType] = []
     for history in histories:
-        parts += [*_head(history), _line(history), *_steps(history), Text("")]
+        parts += [*_head(history), _line(history), *_change_points(history), Text("")]
     return Group(*parts)
 
 
@@ -38,7 +38,7 @@ def _line(history: History) -> RenderableType:
 
 
 def history_view(history: History) -> RenderableType:
-    return Group(*_head(history), Sized(lambda width: _plot(history, width)), *_steps(history))
+    return Group(*_head(history), Sized(lambda width: _plot(history, width)), *_change_points(history))
 
 
 def _plot(history: History, width: int) -> RenderableType:
@@ -46,7 +46,7 @@ def _plot(history: History, width: int) -> RenderableType:
     fitted = fitted_values(history)
     low, high = shown_range(values, fitted)
     labels = axis(low, high, HEIGHT, history.unit)
-    lines = plot(values, fitted, [step.at for step in history.steps], labels, width)
+    lines = plot(values, fitted, [change.index for change in history.change_points], labels, width)
     first, last = history.points[0].created[:10], history.points[-1].created[:10]
     gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
     foot = Text(f"{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")
@@ -55,16 +55,16 @@ def _plot(history: History, width: int) -> RenderableType:
 
 def fitted_values(history: History) -> list[float]:
     """The fitted line at every point."""
-    found: list[float] = []
-    for start, stop, first, last in history.pieces:
+    fitted: list[float] = []
+    for start, stop, first, last in history.segments:
         n = stop - start
-        found += [first + (last - first) * i / max(n - 1, 1) for i in range(n)]
-    return found
+        fitted += [first + (last - first) * i / max(n - 1, 1) for i in range(n)]
+    return fitted
 
 
 def axis(low: float, high: float, count: int, unit: str) -> list[str]:
-    """Labels from the top to the bottom, with digits enough to tell them apart: memory seldom changes in its first
-    four. Where all points are alike only the middle, where they are drawn, has one."""
+    """Labels from the top to the bottom, with enough digits to tell them apart: memory seldom changes in its first
+    four. Where all points are equal only the middle, where they are drawn, has a label."""
     if is_flat(low, high):
         return [figure(high, unit) if i == count // 2 else "" for i in range(count)]
     values = [high - (high - low) * i / (count - 1) for i in range(count)]
@@ -77,24 +77,24 @@ def axis(low: float, high: float, count: int, unit: str) -> list[str]:
 
 
 def figure(value: float, unit: str) -> str:
-    """A value in its unit, to four digits; one that other tools alone can give has an exponent."""
-    if unit == "B" and value < MOST_BYTES:
+    """A value in its unit, to four digits."""
+    if unit == "B" and value < MAX_BYTES:
         return size(round(value))
-    if unit == "s" and LEAST_SECONDS <= value < MOST_SECONDS:
+    if unit == "s" and MIN_SECONDS <= value < MAX_SECONDS:
         scale, name = unit_of(value)
         return f"{value / scale:.{decimals(value / scale, 0)}f} {name}"
     return f"{value:.4g} {unit}".strip()
 
 
-def span(step: Jump) -> str:
-    """Where a step came in: labels where there are any and they differ, and dates."""
-    dates = f"{_minute(step.after_date)} and {_minute(step.until_date)}"
-    a, b = (label.removesuffix("+changes") for label in (step.after_label, step.until_label))
+def date_range(change: HistoryChange) -> str:
+    """When a change happened: labels, where there are any and they differ, and dates."""
+    dates = f"{_minute(change.after_date)} and {_minute(change.until_date)}"
+    a, b = (label.removesuffix("+changes") for label in (change.after_label, change.until_label))
     return f"between {short(a)} and {short(b)} ({dates})" if a and b and a != b else f"between {dates}"
 
 
 def extent(history: History) -> list[str]:
-    """How many points there are, and what they differ by; of one point nobody knows."""
+    """The number of points and, if there are several, their noise."""
     count = len(history.points)
     return [f"{count} points", f"noise {history.noise:.1%}"] if count > 1 else [f"{count} point"]
 
@@ -105,32 +105,35 @@ def _head(history: History) -> list[RenderableType]:
         facts.append(f"correlation {history.correlation:.1f}")
     if history.source != "tare":
         facts.append(f"from {history.source}")
-    if history.left_out:
-        facts.append(f"{history.left_out} records left out (failed, or different)")
+    if history.skipped:
+        facts.append(f"{history.skipped} records skipped (failed, or different)")
     return [key_text(history.name, "bold"), Text(" · ".join(facts), style="dim")]
 
 
-def _steps(history: History) -> list[RenderableType]:
+def _change_points(history: History) -> list[RenderableType]:
     if not history.long_enough:
-        return [Text(f"  too short to judge: a step needs {history.fewest} points", style="yellow")]
-    if not history.steps:
-        return [Text("  no step", style="green")]
+        return [Text(f"  too short to judge: a change point needs {history.min_points} points", style="yellow")]
+    if not history.change_points:
+        return [Text("  no change point", style="green")]
     parts: list[RenderableType] = [Sized(lambda width: _table(history, width))]
-    for step in history.steps:
-        parts += [Text(f"  changed at {_minute(step.until_date)}: {line}", style="dim") for line in step.changed]
+    for change in history.change_points:
+        parts += [
+            Text(f"  changed at {_minute(change.until_date)}: {line}", style="dim")
+            for line in change.environment_changes
+        ]
     return parts
 
 
 def _table(history: History, width: int) -> FittingTable:
-    """Where there is little room an interval stands under its step."""
+    """On a narrow terminal an interval is under its change."""
     rows = []
-    for step in history.steps:
-        told = change(step.ratio, step.low, step.high)
-        told = told if width >= ROOM_FOR_INTERVALS else told.replace(" (", "\n(")
-        style = "red" if step.now > step.before else "green"
-        figures = (figure(step.before, history.unit), figure(step.now, history.unit))
-        rows.append(("▲", Text(told, style=style), *figures, span(step)))
-    return FittingTable(("", "step", "from", "to", "where"), rows, folds={"where": 12})
+    for change in history.change_points:
+        text = change_text(change.ratio, change.low, change.high)
+        text = text if width >= MIN_INTERVAL_WIDTH else text.replace(" (", "\n(")
+        style = "red" if change.now > change.before else "green"
+        figures = (figure(change.before, history.unit), figure(change.now, history.unit))
+        rows.append(("▲", Text(text, style=style), *figures, date_range(change)))
+    return FittingTable(("", "change", "from", "to", "when"), rows, folds={"when": 12})
 
 
 def _minute(date: str) -> str:

@@ -1,17 +1,17 @@
-"""A history as a picture: SVG, alone or in a page of HTML. Drawn here: it is a few lines and opens anywhere."""
+"""A history as a chart: SVG, alone or in a page of HTML."""
 
 from collections.abc import Sequence
 from html import escape
 
 from tare.guard.history import History
-from tare.report.bisect import change
-from tare.report.history import axis, extent, figure, fitted_values, span
+from tare.report.bisect import change_text
+from tare.report.history import axis, date_range, extent, figure, fitted_values
 from tare.report.plot import is_flat, shown_range
 
 WIDTH, HEIGHT = 960, 320
 LEFT, RIGHT, TOP, BOTTOM = 90, 20, 54, 44
 TICKS = 5
-# A series of ten thousand points is drawn with smaller dots.
+# Series of more than MANY points are drawn with smaller dots.
 DOT, SMALL_DOT, MANY = 2.4, 1.1, 600
 STYLE = """
 text{font:13px system-ui,sans-serif;fill:#333}.t{font-weight:600;font-size:14px}.d{fill:#777;font-size:12px}
@@ -36,14 +36,14 @@ def chart_svg(history: History) -> str:
         value = low + (high - low) * i / (TICKS - 1)
         parts.append(f'<line class="g" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
         parts.append(_text(LEFT - 8, y(value) + 4, label, "d", "end"))
-    for step in history.steps:
-        a, b = x(step.earliest - 1), x(step.latest)
-        kind = "u" if step.now > step.before else "l"
+    for change in history.change_points:
+        a, b = x(change.earliest - 1), x(change.latest)
+        kind = "u" if change.now > change.before else "l"
         box = f'x="{a:.1f}" y="{TOP}" width="{max(b - a, 3):.1f}" height="{HEIGHT - TOP - BOTTOM}"'
-        parts.append(f'<rect class="{kind}" {box}><title>{escape(span(step))}</title></rect>')
-        # Near the right edge the text stands before its step.
+        parts.append(f'<rect class="{kind}" {box}><title>{escape(date_range(change))}</title></rect>')
+        # Near the right edge the text is left of its change.
         late = a > WIDTH * 0.8
-        label = change(step.ratio, None, None)
+        label = change_text(change.ratio, None, None)
         parts.append(_text(a - 6 if late else b + 6, TOP + 12, label, "s", "end" if late else "start"))
     radius = SMALL_DOT if n > MANY else DOT
     for i, point in enumerate(history.points):
@@ -51,7 +51,7 @@ def chart_svg(history: History) -> str:
         # A tip for every one of many points would make the file ten times as large.
         inner = "" if n > MANY else f"<title>{tip}</title>"
         parts.append(f'<circle class="p" cx="{x(i):.1f}" cy="{y(point.value):.1f}" r="{radius}">{inner}</circle>')
-    for start, stop, first, last in history.pieces:
+    for start, stop, first, last in history.segments:
         line = f"M{x(start):.1f},{y(first):.1f}L{x(stop - 1):.1f},{y(last):.1f}"
         parts.append(f'<path class="f" d="{line}"/>')
     parts.append(_text(LEFT, HEIGHT - 18, history.points[0].created[:10], "d"))
@@ -63,21 +63,17 @@ def chart_svg(history: History) -> str:
 
 
 def chart_html(histories: Sequence[History]) -> str:
-    """A page with every history and its steps in words."""
-    body = []
+    """A page with every history and its change points in words."""
+    from tare.report.page import render_page, safe_svg
+
+    sections = []
     for history in histories:
-        words = [
-            f"<li>{escape(change(s.ratio, s.low, s.high))} {escape(span(s))}"
-            + "".join(f"<br><small>{escape(line)}</small>" for line in s.changed)
-            + "</li>"
-            for s in history.steps
+        changes = [
+            (f"{change_text(change.ratio, change.low, change.high)} {date_range(change)}", change.environment_changes)
+            for change in history.change_points
         ]
-        body.append(f"<section>{chart_svg(history)}<ul>{''.join(words) or '<li>no step</li>'}</ul></section>")
-    style = (
-        "body{font:14px system-ui,sans-serif;margin:24px;color:#333}section{margin-bottom:32px}svg{max-width:100%}"
-    )
-    head = f"<!doctype html><html lang=en><meta charset=utf-8><title>tare history</title><style>{style}</style>"
-    return head + "".join(body) + "</html>\n"
+        sections.append((safe_svg(chart_svg(history)), changes))
+    return render_page("history.html", sections=sections)
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:

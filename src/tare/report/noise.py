@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.guard.calibrate import ROUNDS, Noise
+from tare.guard.calibrate import ROUNDS, CaseNoise
 from tare.records.record import Record
 from tare.report.figures import value
 from tare.report.overview import failure_lines
@@ -13,7 +13,7 @@ from tare.report.table import FittingTable
 from tare.report.terminal import key_text
 
 
-def noise_view(lines: Sequence[Noise], records: Sequence[Record] = ()) -> RenderableType:
+def noise_view(lines: Sequence[CaseNoise], records: Sequence[Record] = ()) -> RenderableType:
     """`records` are those that were examined: what failed has no noise, and is named with its cause."""
     sees = tuple(f"sees in {n}" for n in ROUNDS)
     heads = ("  metric", "typical", "noise", *sees, "for threshold", "cost", "A/A")
@@ -35,7 +35,7 @@ def noise_view(lines: Sequence[Noise], records: Sequence[Record] = ()) -> Render
     return Group(*parts)
 
 
-def _cells(line: Noise) -> list[str]:
+def _cells(line: CaseNoise) -> list[str]:
     found = [line.detectable[n] for n in ROUNDS]
     return [
         value(line.typical, line.unit),

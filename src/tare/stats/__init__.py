@@ -1,1 +1,2 @@
-"""Pure functions on numbers: intervals, tests, change points, noisy search. Nothing here knows what was measured."""
+"""Pure functions on numbers: intervals, tests, change points, noisy search. Nothing here knows what was
+measured."""

@@ -1,8 +1,9 @@
-"""Steps in a series of positive figures: where, how large, how sure. Drift, outliers and correlation are no steps.
+"""Change points in a series of positive figures: where, how large, how sure.
 
-Penalised likelihood on logarithms: pieces that are flat or straight (so a drift needs no cut), outliers clipped,
-and the penalty in units of the long-run variance (so correlated noise needs no cut). Our own because asv's misses
-small steps and Hunter's (apache-otava) takes correlation and outliers for steps: docs/history.md has the table.
+Penalised likelihood on logarithms. Segments are flat or straight, so that a drift needs no change point; outliers
+are clipped; and the penalty is in units of the long-run variance, so that correlated noise needs no change point
+either. Our own because asv's method misses small changes and Hunter's (apache-otava) takes correlation and
+outliers for changes: docs/history.md has the table.
 """
 
 import math
@@ -11,30 +12,54 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tare.stats.intervals import Interval
-from tare.stats.segmentation import Cuts, Piece, Sums, curve_cost
-from tare.stats.series_noise import Noise, clipped, series_noise
+from tare.stats.segments import (
+    CandidateCosts,
+    Numbers,
+    Segment,
+    SegmentCosts,
+    best_cuts,
+    candidate_costs,
+    curve_cost,
+)
 
-Numbers = NDArray[np.float64]
-
-# Chosen by simulation so that a series without a step raises an alarm about once in a hundred
-# (docs/history.md has the rates): what a cut costs, in variances, for a series of n points.
+# The penalty of a change point, in variances, for a series of n points. Chosen by simulation so that a series
+# without a change raises an alarm about once in a hundred (docs/history.md has the rates).
 BASE_PENALTY, LOG_PENALTY = 4.5, 2.0
 SLOPE_SHARE = 0.5
-# A step must explain this much more than a smooth curve through the same points, or it is a drift.
+# A change must explain this much more than a smooth curve through the same points, or it is a drift.
 CURVE_DEGREE, CURVE_MARGIN, CURVE_PENALTY = 3, 2.0, 0.5
 CONFIDENCE = 0.95
-REFINEMENTS = 10
+MAX_REFINEMENTS = 10
 SHORTEST = 4
 
+# The scale of a normal distribution from a median absolute deviation.
+NORMAL = 1.4826
+# An outlier counts for at most this many scales beside its neighbours.
+CLIP = 3.0
+# A change is one great difference among many small ones and must not count as noise.
+CLIP_DIFFERENCE = 4.5
+# Penalties tried in the search for the noise, in units of the penalty for independent points.
+PENALTY_FACTORS = (1, 3, 9, 27, 81, 1e9)
+# The penalty in the choice among them. In doubt it is correlation, which raises no alarm.
+NOISE_PENALTY = 1.25
+# No measurement is more precise than this; counts are, and then any difference is a change.
+TINY = 1e-16
+MAX_CORRELATION = 0.95
+# The correlation of a short series is poorly known, and too low an estimate raises alarms: this share of its
+# standard error is added, and more the higher it is. Chosen by simulation: docs/history.md has the resulting
+# rates.
+CORRELATION_MARGIN = 0.4
 
-class Step(NamedTuple):
-    """The series is at `before` up to `at - 1` and at `after` from `at` on; the first point after the step
+
+class ChangePoint(NamedTuple):
+    """The series is at `before` up to `index - 1` and at `after` from `index` on. The first point after the change
     lies in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
 
-    at: int
+    index: int
     earliest: int
     latest: int
     before: float
@@ -42,138 +67,227 @@ class Step(NamedTuple):
     ratio: Interval
 
 
-class Course(NamedTuple):
-    """What a series is made of. `pieces` are (start, stop, first value, last value); `noise` is relative."""
+class Segmentation(NamedTuple):
+    """`segments` are (start, stop, first value, last value); `noise` is relative."""
 
-    steps: list[Step]
-    pieces: list[tuple[int, int, float, float]]
+    change_points: list[ChangePoint]
+    segments: list[tuple[int, int, float, float]]
     noise: float
     correlation: float
 
 
-def shortest_plateau(size: int) -> int:
-    """Fewer points than this on one side of a step are outliers. Grows slowly, for chance has more room."""
+class Noise(NamedTuple):
+    """`variance` of one point, `correlation` of neighbours, and `inflation`: how many times as uncertain a mean is
+    as the mean of independent points."""
+
+    variance: float
+    correlation: float
+    inflation: float
+
+    @property
+    def long_run(self) -> float:
+        return self.variance * self.inflation
+
+
+def shortest_segment(size: int) -> int:
+    """Fewer points than this on one side of a change are outliers. Grows slowly with the series, because a longer
+    one gives chance more room."""
     return max(math.ceil(math.log(max(size, 2))) + 1, SHORTEST)
 
 
-def find_steps(values: Sequence[float] | Numbers) -> Course:
-    """The steps of a series of positive, finite figures in their order."""
+def find_change_points(values: Sequence[float] | Numbers) -> Segmentation:
+    """The change points of a series of positive, finite figures, in order."""
     series = np.asarray(values, dtype=float)
     if not (np.isfinite(series).all() and (series > 0).all()):
         raise ValueError("a series holds positive, finite figures")
-    size, shortest = series.size, shortest_plateau(series.size)
+    size, shortest = series.size, shortest_segment(series.size)
     if size == 0:
-        return Course([], [], 0.0, 0.0)
-    logs = clipped(np.log(series), shortest)
+        return Segmentation([], [], 0.0, 0.0)
+    logs = _clip_outliers(np.log(series), shortest)
     if size < 2 * shortest or logs.min() == logs.max():
         level = math.exp(float(np.median(logs)))
-        return Course([], [(0, size, level, level)], float(logs.std()), 0.0)
-    penalty = BASE_PENALTY + LOG_PENALTY * math.log(size)
-    sums = Sums(logs)
-    possible = Cuts(sums, size, shortest)
-    noise = series_noise(logs, sums, possible, penalty, SLOPE_SHARE * penalty)
-    scaled = logs / math.sqrt(noise.long_run)
-    found = _Found(scaled, noise, shortest, SLOPE_SHARE * penalty)
-    cuts = possible.best(noise.long_run * penalty, noise.long_run * found.slope_penalty)
-    return found.course(found.refined(found.without_drift(found.refined(cuts))))
+        return Segmentation([], [(0, size, level, level)], float(logs.std()), 0.0)
+    search = _ChangePointSearch(logs, shortest)
+    return search.segmentation(search.refine(search.drop_drift(search.refine(search.first_cuts()))))
 
 
-def every_change(values: Sequence[float]) -> Course:
-    """The steps of a series without noise, such as a count: wherever it changes. Zeros are figures like others."""
+def every_change(values: Sequence[float]) -> Segmentation:
+    """The change points of a series without noise, such as a count: wherever it changes. Zeros are allowed."""
     starts = [i for i in range(len(values)) if i == 0 or values[i] != values[i - 1]]
-    pieces = [(a, b, values[a], values[a]) for a, b in pairwise([*starts, len(values)])]
-    steps = []
-    for at in starts[1:]:
-        before, after = values[at - 1], values[at]
+    segments = [(a, b, values[a], values[a]) for a, b in pairwise([*starts, len(values)])]
+    change_points = []
+    for index in starts[1:]:
+        before, after = values[index - 1], values[index]
         ratio = after / before if before else math.inf
-        steps.append(Step(at, at, at, before, after, Interval(ratio, ratio, ratio)))
-    return Course(steps, pieces, 0.0, 0.0)
+        change_points.append(ChangePoint(index, index, index, before, after, Interval(ratio, ratio, ratio)))
+    return Segmentation(change_points, segments, 0.0, 0.0)
 
 
-class _Found:
-    """Cuts of one series, on logarithms in units of the long-run deviation."""
+class _ChangePointSearch:
+    """Works on logarithms in units of the long-run standard deviation."""
 
-    def __init__(self, scaled: Numbers, noise: Noise, shortest: int, slope_penalty: float) -> None:
-        self.sums, self.slope_penalty = Sums(scaled), slope_penalty
-        self._scaled, self._noise, self._shortest = scaled, noise, shortest
+    def __init__(self, logs: Numbers, shortest: int) -> None:
+        penalty = BASE_PENALTY + LOG_PENALTY * math.log(logs.size)
+        slope_penalty = SLOPE_SHARE * penalty
+        costs = SegmentCosts(logs)
+        candidates = candidate_costs(costs, logs.size, shortest)
+        noise = self._noise = _series_noise(logs, costs, candidates, penalty, slope_penalty)
+        self._scaled = logs / math.sqrt(noise.long_run)
+        self._costs, self._slope_penalty, self._shortest = SegmentCosts(self._scaled), slope_penalty, shortest
+        self._first_cuts = best_cuts(candidates, noise.long_run * penalty, noise.long_run * slope_penalty)
 
-    def refined(self, cuts: list[int]) -> list[int]:
-        """Each cut moved to its best place between its neighbours, until none moves: a search that looked at every
-        third place only is out by a little everywhere."""
-        for _ in range(REFINEMENTS):
+    def first_cuts(self) -> list[int]:
+        return self._first_cuts
+
+    def refine(self, cuts: list[int]) -> list[int]:
+        """Moves each cut to its best position between its neighbours until none moves: in a long series the search
+        considers only every second or third position."""
+        for _ in range(MAX_REFINEMENTS):
             before = list(cuts)
             for i in range(len(cuts)):
                 low, high = self._window(cuts, i)
-                places = self._places(low, high)
-                cuts[i] = int(places[np.argmin(self._profile(low, high, places))])
+                positions = self._positions(low, high)
+                cuts[i] = int(positions[np.argmin(self._profile(low, high, positions))])
             if cuts == before:
                 break
         return cuts
 
-    def without_drift(self, cuts: list[int]) -> list[int]:
+    def drop_drift(self, cuts: list[int]) -> list[int]:
         """Drops, the weakest first, every cut whose surroundings a smooth curve explains about as well."""
         cuts = list(cuts)
         while cuts:
-            evidence = [self._over_curve(cuts, i) for i in range(len(cuts))]
+            evidence = [self._gain_over_curve(cuts, i) for i in range(len(cuts))]
             weakest = int(np.argmin(evidence))
             if evidence[weakest] >= CURVE_MARGIN:
                 break
             del cuts[weakest]
         return cuts
 
-    def course(self, cuts: list[int]) -> Course:
+    def segmentation(self, cuts: list[int]) -> Segmentation:
         edges = [0, *cuts, self._scaled.size]
-        pieces = [self.sums.piece(a, b, self.slope_penalty) for a, b in pairwise(edges)]
-        steps = [self._step(cuts, i, pieces[i], pieces[i + 1]) for i in range(len(cuts))]
-        shown = [(p.start, p.stop, self._value(p.first), self._value(p.last)) for p in pieces]
-        return Course(steps, shown, math.sqrt(self._noise.variance), self._noise.correlation)
+        segments = [self._costs.segment(a, b, self._slope_penalty) for a, b in pairwise(edges)]
+        change_points = [self._change_point(cuts, i, segments[i], segments[i + 1]) for i in range(len(cuts))]
+        values = [(s.start, s.stop, self._value(s.first), self._value(s.last)) for s in segments]
+        return Segmentation(change_points, values, math.sqrt(self._noise.variance), self._noise.correlation)
 
-    def _step(self, cuts: list[int], i: int, left: Piece, right: Piece) -> Step:
+    def _change_point(self, cuts: list[int], i: int, left: Segment, right: Segment) -> ChangePoint:
         from scipy.special import stdtrit
 
         unit = math.sqrt(self._noise.long_run)
         size = (right.first - left.last) * unit
-        freedom = max((left.stop - left.start + right.stop - right.start) / self._noise.inflation - 2, 1.0)
-        half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * unit * math.sqrt(left.spread + right.spread)
-        low, middle, high = (math.exp(min(each, 700.0)) for each in (size - half, size, size + half))
-        ratio = Interval(low, middle, high)
+        freedom = max((left.size + right.size) / self._noise.inflation - 2, 1.0)
+        half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * unit * math.sqrt(left.variance + right.variance)
+        ratio = Interval(*(math.exp(min(bound, 700.0)) for bound in (size - half, size, size + half)))
         earliest, latest = self._range(cuts, i)
-        return Step(cuts[i], earliest, latest, self._value(left.last), self._value(right.first), ratio)
+        return ChangePoint(cuts[i], earliest, latest, self._value(left.last), self._value(right.first), ratio)
 
     def _range(self, cuts: list[int], i: int) -> tuple[int, int]:
-        """The places whose likelihood is close enough to the best one's.
+        """The positions whose likelihood is close enough to that of the best one.
 
-        The excess of the best over the true place is the greater of the maxima of two random walks with a drift;
-        each exceeds x with probability exp(-x) at most (Siegmund, Confidence sets in change-point problems, 1988).
+        The excess of the best over the true position is the greater of the maxima of two random walks with a
+        drift; each exceeds x with probability exp(-x) at most (Siegmund, Confidence sets in change-point problems,
+        1988).
         """
         low, high = self._window(cuts, i)
-        places = self._places(low, high)
-        profile = self._profile(low, high, places)
+        positions = self._positions(low, high)
+        profile = self._profile(low, high, positions)
         limit = -math.log(1 - math.sqrt(CONFIDENCE))
-        near = places[profile <= profile.min() + 2 * limit]
+        near = positions[profile <= profile.min() + 2 * limit]
         return int(near[0]), int(near[-1])
 
     def _window(self, cuts: list[int], i: int) -> tuple[int, int]:
         edges = [0, *cuts, self._scaled.size]
         return edges[i], edges[i + 2]
 
-    def _places(self, low: int, high: int) -> NDArray[np.intp]:
-        # Near a cut that was moved a piece may be shorter than it should; there is always a place left.
+    def _positions(self, low: int, high: int) -> NDArray[np.intp]:
+        # Beside a cut that was moved a segment may be shorter than allowed; there must be a position all the same.
         shortest = max(min(self._shortest, (high - low) // 2), 1)
         return np.arange(low + shortest, high - shortest + 1)
 
-    def _profile(self, low: int, high: int, places: NDArray[np.intp]) -> Numbers:
-        flat, straight = self.sums.costs(np.full_like(places, low), places)
-        left = np.minimum(flat, straight + self.slope_penalty)
-        flat, straight = self.sums.costs(places, high)
-        return left + np.minimum(flat, straight + self.slope_penalty)
+    def _profile(self, low: int, high: int, positions: NDArray[np.intp]) -> Numbers:
+        flat, straight = self._costs.costs(np.full_like(positions, low), positions)
+        left = np.minimum(flat, straight + self._slope_penalty)
+        flat, straight = self._costs.costs(positions, high)
+        return left + np.minimum(flat, straight + self._slope_penalty)
 
-    def _over_curve(self, cuts: list[int], i: int) -> float:
+    def _gain_over_curve(self, cuts: list[int], i: int) -> float:
         low, high = self._window(cuts, i)
         stepped = float(self._profile(low, high, np.array([cuts[i]]))[0])
         degrees = range(1, CURVE_DEGREE + 1)
-        curves = [curve_cost(self._scaled[low:high], d) + CURVE_PENALTY * (d - 1) for d in degrees]
-        return min(curves) - stepped
+        return min(curve_cost(self._scaled[low:high], d) + CURVE_PENALTY * (d - 1) for d in degrees) - stepped
 
     def _value(self, scaled: float) -> float:
         return math.exp(min(scaled * math.sqrt(self._noise.long_run), 700.0))
+
+
+def _clip_outliers(values: Numbers, half: int) -> Numbers:
+    """Clips values to their running median (Hampel's filter, clipping instead of replacing). A plateau of more
+    than `half` points is not changed."""
+    half = min(half, (values.size - 1) // 2)
+    if half < 1:
+        return values
+    padded = np.pad(values, half, mode="reflect")
+    medians = np.median(sliding_window_view(padded, 2 * half + 1), axis=1)
+    residuals = values - medians
+    scale = NORMAL * float(np.median(np.abs(residuals)))
+    if scale == 0:
+        return values
+    return medians + np.clip(residuals, -CLIP * scale, CLIP * scale)
+
+
+def _series_noise(
+    values: Numbers,
+    costs: SegmentCosts,
+    candidates: CandidateCosts,
+    penalty: float,
+    slope_penalty: float,
+) -> Noise:
+    """Variance and correlation of autoregressive noise in a series that may hold changes and drift.
+
+    A change looks like correlation and correlation looks like changes, so both are fitted: segmentations from many
+    cuts to none, and for each the likelihood of the residuals as an AR(1) process (the model of Chakar et al., A
+    robust approach for estimating change-points in the mean of an AR(1) process, 2017). The best of them, at
+    `penalty` a cut, gives the noise. The mean of correlated points is (1 + r) / (1 - r) times as uncertain as that
+    of independent ones.
+    """
+    white = _mean_square_difference(values) / 2
+    if white <= 0:
+        return Noise(0.0, 0.0, 1.0)
+    fits: dict[tuple[int, ...], tuple[float, Noise]] = {}
+    for factor in PENALTY_FACTORS:
+        scale = factor * white
+        cuts = best_cuts(candidates, scale * penalty, scale * slope_penalty)
+        if tuple(cuts) in fits:
+            continue
+        edges = [0, *cuts, values.size]
+        segments = [costs.segment(a, b, scale * slope_penalty) for a, b in pairwise(edges)]
+        residuals = values - np.concatenate([np.linspace(s.first, s.last, s.size) for s in segments])
+        parameters = sum(2 if s.first != s.last else 1 for s in segments)
+        score, noise = _fit_autoregression(residuals, parameters)
+        fits[tuple(cuts)] = score + len(cuts) * NOISE_PENALTY * penalty, noise
+    return min(fits.values(), key=lambda fit: fit[0])[1]
+
+
+def _fit_autoregression(residuals: Numbers, parameters: int) -> tuple[float, Noise]:
+    """Twice the negative log likelihood (up to a constant) of residuals as an AR(1) process, and its noise."""
+    n = residuals.size
+    power = float(residuals @ residuals)
+    if power <= n * TINY:
+        return n * math.log(TINY), Noise(TINY, 0.0, 1.0)
+    raw = float(residuals[1:] @ residuals[:-1]) / power
+    # Residuals about fitted levels are correlated too little, by about this (Kendall, 1954, for one level).
+    correlation = min(max(raw + (1 + 3 * max(raw, 0.0)) * parameters / n, 0.0), MAX_CORRELATION)
+    innovations = residuals[1:] - correlation * residuals[:-1]
+    score = n * math.log(max(float(innovations @ innovations) / (n - 1), TINY))
+    margin = CORRELATION_MARGIN + correlation
+    cautious = min(correlation + margin * math.sqrt((1 - correlation**2) / n), MAX_CORRELATION)
+    return score, Noise(power / max(n - parameters, 1), correlation, (1 + cautious) / (1 - cautious))
+
+
+def _mean_square_difference(values: Numbers) -> float:
+    """The mean square of differences between neighbours. A few great ones are changes and are clipped."""
+    differences = np.diff(values)
+    scale = NORMAL * float(np.median(np.abs(differences)))
+    if scale > 0:
+        differences = np.clip(differences, -CLIP_DIFFERENCE * scale, CLIP_DIFFERENCE * scale)
+    return float(np.mean(differences**2))

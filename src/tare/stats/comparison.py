@@ -1,8 +1,9 @@
-"""Is b above a, by how much, and how sure is that? Computed on process medians, because noise is between processes.
+"""Is b above a, by how much, and how sure is that? Computed on process medians, because noise is between
+processes.
 
-Everything is computed on logarithms, so that the result is a ratio. There are two designs. In a `paired` comparison
-round i of b ran next to round i of a in random order, so slow changes of the machine affect both and cancel. In the
-other, two samples were taken at different times.
+Everything is computed on logarithms, so that the result is a ratio. There are two designs. In a `paired`
+comparison round i of b ran next to round i of a in random order, so slow changes of the machine affect both and
+cancel. In the other, two samples were taken at different times.
 
 Where there are enough rounds for a rank test to reach a useful p, the interval is the exact one of ranks, which
 holds for heavy tails, two modes and outliers alike. With fewer rounds it is Student's, which takes logarithms for
@@ -48,7 +49,8 @@ INNER_WIDTH = 2.0729
 
 
 class Comparison(NamedTuple):
-    """`ratio` is b over a with its interval; `p_higher` and `p_lower` are one-sided p-values against a ratio of 1."""
+    """`ratio` is b over a with its interval; `p_higher` and `p_lower` are one-sided p-values against a ratio of
+    1."""
 
     ratio: Interval
     p_higher: float
@@ -106,10 +108,11 @@ def judge(comparison: Comparison, margin: float, p: float | None = None, level: 
 
 
 def adjust_p_values(p_values: Sequence[float], tests: int | None = None) -> list[float]:
-    """Benjamini and Hochberg's adjusted p-values (1995): rejecting those up to q keeps the false discovery rate at q.
+    """Benjamini and Hochberg's adjusted p-values (1995): rejecting those up to q keeps the false discovery rate at
+    q.
 
-    If no change is real, the probability of any rejection is at most q. `tests` also counts tests whose p-value was
-    not computed because it could not have mattered; they enter as 1.
+    If no change is real, the probability of any rejection is at most q. `tests` also counts tests whose p-value
+    was not computed because it could not have mattered; they enter as 1.
     """
     if not p_values:
         return []
@@ -121,8 +124,8 @@ def adjust_p_values(p_values: Sequence[float], tests: int | None = None) -> list
 
 
 def outlying_pairs(x: Values, y: Values) -> NDArray[np.bool_]:
-    """Pairs with a process far from the median of all processes. The criterion ignores which side a value is on, so
-    excluding these pairs keeps a test by random order within pairs exact."""
+    """Pairs with a process far from the median of all processes. The criterion ignores which side a value is on,
+    so excluding these pairs keeps a test by random order within pairs exact."""
     ordered = np.sort(np.concatenate([x, y]))
     low, median, high = np.interp((INNER[0], 0.5, INNER[1]), np.linspace(0, 1, ordered.size), ordered)
     spread = float(high - low) / INNER_WIDTH

@@ -33,8 +33,8 @@ def slope_interval(values: ArrayLike, positions: ArrayLike | None = None, confid
 def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:
     """Growth per step within one process: the smaller of the Theil-Sen slopes of the series' two halves.
 
-    A figure that grew once and then stays is no leak, because a leak continues; halves with slopes of opposite sign
-    give zero. None where there are too few points, or the steps do not advance.
+    A figure that grew once and then stays is no leak, because a leak continues; halves with slopes of opposite
+    sign give zero. None where there are too few points, or the steps do not advance.
     """
     x, y = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
     if x.size > MAX_POINTS:

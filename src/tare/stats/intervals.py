@@ -27,8 +27,8 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Inter
     """The median of one series with a distribution-free interval from order statistics.
 
     The ranks come from the binomial distribution (Conover, Practical Nonparametric Statistics, 3.2). Successive
-    timings are not independent, so the number of samples is first divided by the integrated autocorrelation time of
-    their signs about the median.
+    timings are not independent, so the number of samples is first divided by the integrated autocorrelation time
+    of their signs about the median.
     """
     values = np.asarray(samples, dtype=float)
     if values.size == 0:
@@ -82,7 +82,8 @@ def sign_correlation_time(values: NDArray[np.float64], median: float) -> float:
         return 1.0
     size = 1 << (2 * n - 1).bit_length()
     spectrum = np.fft.rfft(signs, size)
-    # Products of signs are whole numbers. Rounding them keeps float errors from deciding whether a pair is positive.
+    # Products of signs are whole numbers. Rounding them keeps float errors from deciding whether a pair is
+    # positive.
     correlation = np.rint(np.fft.irfft(spectrum * np.conj(spectrum), size)[:n]) / power
     total, window = 0.0, 0
     for k in range(0, n - 1, 2):

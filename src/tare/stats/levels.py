@@ -1,9 +1,9 @@
-"""Where the level of an ordered row of candidates changes, from noisy runs of a few of them: the posterior.
+"""The posterior of where the level of ordered candidates changes, from noisy runs of a few of them.
 
-A hidden Markov chain: each candidate has a level, the next one has the same or, rarely, another. Levels lie on a
-grid in units of the whole change (0 is the good end, 1 the bad end), and the width of the noise on another, so
-everything is summed exactly (Rabiner, A tutorial on hidden Markov models, 1989, for the recursions). Runs scatter
-as Student's t with 4 degrees of freedom: one run that was disturbed does not outvote the others.
+A hidden Markov chain: each candidate has a level, and the next one has the same or, rarely, another. Levels lie on
+a grid in units of the whole change (0 is the good end, 1 the bad end), and so does the scale of the noise, so the
+posterior is summed exactly (Rabiner, A tutorial on hidden Markov models, 1989, for the recursions). Runs scatter
+as Student's t with 4 degrees of freedom, so that one disturbed run does not outvote the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,83 +16,83 @@ Numbers = NDArray[np.float64]
 
 GRID = 8
 LEVELS = np.arange(-GRID // 2, GRID + GRID // 2 + 1) / GRID
-# A change smaller than this share of the whole is not looked for; otherwise every ripple would be a culprit.
-SMALLEST_SHARE = 0.375
-WIDTHS = np.geomspace(1 / 24, 2, 14)
+# Smaller changes, as a share of the whole, are not searched for: every ripple would be a culprit.
+MIN_SHARE = 0.375
+SCALES = np.geomspace(1 / 24, 2, 14)
 FREEDOM = 4.0
-# Where a further run may fall, for the information that it is expected to give.
-OUTCOMES = np.linspace(-2, 3, 101)
+# The possible results of a further run, for its expected information.
+RESULTS = np.linspace(-2, 3, 101)
 
 
 class Posterior(NamedTuple):
-    """Between neighbours of `measured`: the probability of a change, and the joint one of their levels; `width` is
-    the expected width of the noise."""
+    """Between neighbours of `measured`: the probability of a change, and the joint distribution of their levels.
+    `scale` is the expected scale of the noise."""
 
     measured: list[int]
     change: Numbers
     joint: list[Numbers]
-    width: float
+    scale: float
 
 
 def level_posterior(runs: Mapping[int, Sequence[float]], rate: float) -> Posterior:
-    """The posterior for runs (in units of the whole change) by candidate; `rate` is how probable a change is at
-    any one candidate beforehand."""
+    """The posterior for runs (in units of the whole change) by candidate; `rate` is the prior probability of a
+    change at any one candidate."""
     measured = sorted(runs)
     gaps = np.diff(measured)
     stays = (1 - rate) ** gaps
-    jump = (np.abs(LEVELS[:, None] - LEVELS[None, :]) >= SMALLEST_SHARE - 1e-9).astype(float)
+    jump = (np.abs(LEVELS[:, None] - LEVELS[None, :]) >= MIN_SHARE - 1e-9).astype(float)
     jump /= jump.sum(axis=1, keepdims=True)
     moves = [stay * np.eye(LEVELS.size) + (1 - stay) * jump for stay in stays]
-    seen = [_likelihood(np.asarray(runs[c], dtype=float)) for c in measured]
-    evidence, joints = _forward_backward(seen, moves)
+    likelihoods = [_likelihood(np.asarray(runs[c], dtype=float)) for c in measured]
+    evidence, joints = _forward_backward(likelihoods, moves)
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
-    joint = [np.tensordot(weights, each, axes=1) for each in joints]
-    change = np.array([1 - float(np.trace(each)) for each in joint])
-    return Posterior(measured, np.clip(change, 0.0, 1.0), joint, float(weights @ WIDTHS))
+    joint = [np.tensordot(weights, by_scale, axes=1) for by_scale in joints]
+    change = np.array([1 - float(np.trace(levels)) for levels in joint])
+    return Posterior(measured, np.clip(change, 0.0, 1.0), joint, float(weights @ SCALES))
 
 
 def information(posterior: Posterior, candidates: Sequence[int]) -> Numbers:
     """The expected information, in nats, of one more run of each candidate about its level (Lindley, 1956)."""
-    density = _student(OUTCOMES[None, :] - LEVELS[:, None], posterior.width)
+    density = _student(RESULTS[None, :] - LEVELS[:, None], posterior.scale)
     density /= density.sum(axis=1, keepdims=True)
     beliefs = np.array([_belief(posterior, c) for c in candidates])
     mixture = beliefs @ density
     entropy = -np.sum(density * np.log(density), axis=1)
-    found: Numbers = -np.sum(mixture * np.log(mixture), axis=1) - beliefs @ entropy
-    return found
+    nats: Numbers = -np.sum(mixture * np.log(mixture), axis=1) - beliefs @ entropy
+    return nats
 
 
 def _belief(posterior: Posterior, candidate: int) -> Numbers:
-    """What is known of the level of a candidate, measured or not, between two that are measured."""
+    """The posterior of the level of a candidate, measured or not, between two that are measured."""
     right = int(np.searchsorted(posterior.measured, candidate, side="left"))
     k = max(right - 1, 0)
     joint = posterior.joint[k]
     low, high = posterior.measured[k], posterior.measured[k + 1]
     share = (candidate - low) / (high - low)
-    # Without a change both ends share the level; with one it is as likely to lie anywhere between them.
+    # Without a change both ends share the level; a change is equally likely anywhere between them.
     belief: Numbers = (1 - share) * joint.sum(axis=1) + share * joint.sum(axis=0)
     belief /= belief.sum()
     return belief
 
 
 def _likelihood(values: Numbers) -> Numbers:
-    """Log likelihood of a candidate's runs: a row a width of the noise, a column a level."""
-    away = values[None, None, :] - LEVELS[None, :, None]
-    found: Numbers = np.log(_student(away, WIDTHS[:, None, None])).sum(axis=2)
-    return found
+    """Log likelihood of a candidate's runs: a row for each scale of the noise, a column for each level."""
+    residuals = values[None, None, :] - LEVELS[None, :, None]
+    likelihood: Numbers = np.log(_student(residuals, SCALES[:, None, None])).sum(axis=2)
+    return likelihood
 
 
-def _student(away: Numbers, width: Numbers | float) -> Numbers:
+def _student(residuals: Numbers, scale: Numbers | float) -> Numbers:
     """Student's density up to a constant."""
-    density: Numbers = (1 + (away / width) ** 2 / FREEDOM) ** (-(FREEDOM + 1) / 2) / width
+    density: Numbers = (1 + (residuals / scale) ** 2 / FREEDOM) ** (-(FREEDOM + 1) / 2) / scale
     return density
 
 
-def _forward_backward(seen: list[Numbers], moves: list[Numbers]) -> tuple[Numbers, list[Numbers]]:
-    """For each width the log evidence, and for each pair of neighbours the joint posterior of their levels."""
-    tops = [each.max(axis=1, keepdims=True) for each in seen]
-    likelihoods = [np.exp(each - top) for each, top in zip(seen, tops, strict=True)]
+def _forward_backward(log_likelihoods: list[Numbers], moves: list[Numbers]) -> tuple[Numbers, list[Numbers]]:
+    """For each scale the log evidence, and for each pair of neighbours the joint posterior of their levels."""
+    tops = [each.max(axis=1, keepdims=True) for each in log_likelihoods]
+    likelihoods = [np.exp(each - top) for each, top in zip(log_likelihoods, tops, strict=True)]
     total: Numbers = np.sum(tops, axis=0)[:, 0]
     forward = [likelihoods[0] / LEVELS.size]
     for move, likelihood in zip(moves, likelihoods[1:], strict=True):

@@ -73,10 +73,10 @@ def rounds_to_decide(comparison: Comparison, margin: float, required_p: float) -
     """How many more rounds a side would probably decide an undecided comparison. `required_p` is the one-sided p,
     before correction for other tests, at which a change is significant.
 
-    A change must reach that p and have an interval outside the margin; to be the same, the interval must fit within
-    the margin. The number is enough even if the truth is one standard error (DOUBT) nearer to the margin than the
-    estimate. None where no number under a thousand is enough, and where it cannot be known: an estimate that may be
-    noise alone does not predict what more rounds will show.
+    A change must reach that p and have an interval outside the margin; to be the same, the interval must fit
+    within the margin. The number is enough even if the truth is one standard error (DOUBT) nearer to the margin
+    than the estimate. None where no number under a thousand is enough, and where it cannot be known: an estimate
+    that may be noise alone does not predict what more rounds will show.
     """
     from scipy.special import stdtrit
 

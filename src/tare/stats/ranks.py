@@ -1,9 +1,9 @@
 """Exact rank tests and their intervals: the signed-rank test for pairs, plain and capped, and the rank-sum test.
 
 A comparison rests on three to twenty processes, for which asymptotic distributions do not hold. Our own because
-scipy returns p-values but not the null distributions that the exact intervals need, has no capped signed-rank test,
-and its exact tests do not handle ties. Here ties never make a test liberal: pairs use midranks in the exact count,
-and for two samples a tie never counts as evidence of a difference.
+scipy returns p-values but not the null distributions that the exact intervals need, has no capped signed-rank
+test, and its exact tests do not handle ties. Here ties never make a test liberal: pairs use midranks in the exact
+count, and for two samples a tie never counts as evidence of a difference.
 """
 
 from bisect import bisect_left
@@ -22,8 +22,8 @@ def signed_rank_p(differences: Values, cap: float = 1.0) -> float:
     """P(a rank sum of the positive differences this large or larger) if they are symmetric about zero.
 
     Wilcoxon's signed-rank test without the zeros. Where the order within each pair was drawn at random, symmetry
-    under "no difference" holds by construction, whatever the noise, drift and correlation included. Ranks above the
-    share `cap` all count alike: pairs of which one process was disturbed have the largest ranks and carry no
+    under "no difference" holds by construction, whatever the noise, drift and correlation included. Ranks above
+    the share `cap` all count alike: pairs of which one process was disturbed have the largest ranks and carry no
     information, and with a cap a quarter of such pairs does not hide a change in the others.
     """
     signed = differences[differences != 0]
@@ -79,7 +79,8 @@ def _walsh_averages(differences: Values) -> Values:
 def _first_accepted(differences: Values, averages: Values, level: float, cap: float) -> float:
     """The lowest average above which a shift is not rejected as too low; -inf if none is rejected."""
     middles = (averages[1:] + averages[:-1]) / 2
-    # A larger shift leaves fewer differences above it, so P rises with the shift and binary search finds the bound.
+    # A larger shift leaves fewer differences above it, so P rises with the shift and binary search finds the
+    # bound.
     rejected = bisect_left(middles, True, key=lambda shift: signed_rank_p(differences - shift, cap) > level)
     unbounded = signed_rank_p(differences - (averages[0] - 1.0), cap) > level
     return -inf if unbounded else float(averages[rejected])
@@ -129,8 +130,8 @@ def _rank_sum_tail(n: int, m: int) -> Values:
             counts[shift:] = counts[shift:] - counts[: counts.size - shift].copy()
         for k in range(i, counts.size):
             counts[k] += counts[k - i]
-    # The distribution is symmetric. Its upper half comes from differences of huge numbers and may round to negative
-    # values, so it is copied from the lower half.
+    # The distribution is symmetric. Its upper half comes from differences of huge numbers and may round to
+    # negative values, so it is copied from the lower half.
     half = (counts.size + 1) // 2
     counts[counts.size - half :] = counts[:half][::-1]
     return _tail(counts / comb(n + m, n))

@@ -32,11 +32,11 @@ MAX_CONFIRM = 30
 MAX_FINE = 120
 # The power of the confirmation: the first stage misses some changes as well.
 POWER = 0.99
-# With six pairs the true noise is under 1.76 times the estimate nine times in ten (the chi-squared distribution of a
-# variance). The confirmation is sized for that.
+# With six pairs the true noise is under 1.76 times the estimate nine times in ten (the chi-squared distribution of
+# a variance). The confirmation is sized for that.
 NOISE_FACTOR = 1.75
-# Interim analysis: a confirmation with a p above FUTILE_P after INTERIM_ROUNDS stops, because most suspects are noise.
-# That raises no alarm; of changes that 30 rounds would just detect (z is 2.7 after ten) one in 70 is lost.
+# Interim analysis: a confirmation with a p above FUTILE_P after INTERIM_ROUNDS stops, because most suspects are
+# noise. That raises no alarm; of changes that 30 rounds would just detect (z is 2.7 after ten) one in 70 is lost.
 INTERIM_ROUNDS = 10
 FUTILE_P = 0.3
 # How surely a confirmation sees an intermittent failure again, if it fails as often as at first.
@@ -46,8 +46,8 @@ REPEAT_PROBABILITY = 0.95
 def is_suspect(a: Sequence[float], b: Sequence[float], comparison: Comparison, margin: float) -> bool:
     """Whether a first comparison is worth measuring again: near the margin or beyond, and not plainly noise.
 
-    Either of two criteria is enough, since no error rate is controlled here: the comparison itself, or medians with
-    a rank test, which a single slow process of the baseline does not blind.
+    Either of two criteria is enough, since no error rate is controlled here: the comparison itself, or medians
+    with a rank test, which a single slow process of the baseline does not blind.
     """
     if comparison.ratio.mid > 1 + SUSPECT_MARGIN * margin and (
         comparison.method == "none" or comparison.p_higher <= SUSPECT_P

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import tare
-from tare.guard.changes import Change, Report
+from tare.guard.changes import MetricChange, Report
 from tare.report.changes import change_of, remark, uncompared, wrong_with
 from tare.report.formats import comparison_format
 
@@ -52,6 +52,6 @@ def _result(rule: str, level: str, case: str, text: str, properties: dict[str, A
     }
 
 
-def _properties(change: Change) -> dict[str, Any]:
+def _properties(change: MetricChange) -> dict[str, Any]:
     names = ("a", "b", "ratio", "low", "high", "p", "adjusted_p", "rounds_a", "rounds_b", "threshold", "unit")
     return {name: getattr(change, name) for name in names}

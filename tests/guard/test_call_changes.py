@@ -4,9 +4,8 @@ from typing import Any
 
 from builders import make_record, make_round
 
-from tare.guard.changes import CaseChange
+from tare.guard.changes import CaseChange, compare_calls, counted_call_changes
 from tare.guard.compare import compare_pairs
-from tare.guard.environment_diff import counted_differences, name_differences
 from tare.guard.metrics import METRICS
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record
@@ -17,29 +16,27 @@ def record(**names: Any) -> Record:
 
 
 def test_what_appeared_vanished_and_is_called_otherwise() -> None:
-    found = name_differences(
-        "operator", {"mm": 2, "add": 1, "relu": 3}, {"mm": 2, "add": 4, "clone": 1, "relu": 2}
-    )
+    found = compare_calls("operator", {"mm": 2, "add": 1, "relu": 3}, {"mm": 2, "add": 4, "clone": 1, "relu": 2})
     assert [(one.name, one.status, one.before_calls, one.after_calls) for one in found] == [
         ("add", "more calls", 1, 4),
         ("clone", "appeared", 0, 1),
         ("relu", "fewer calls", 3, 2),
     ]
-    (gone,) = name_differences("kernel", {"gemm": 2}, {})
-    assert (gone.what, gone.status) == ("kernel", "vanished")
+    (gone,) = compare_calls("kernel", {"gemm": 2}, {})
+    assert (gone.kind, gone.status) == ("kernel", "vanished")
 
 
 def test_kernels_come_first_and_a_side_without_names_says_nothing() -> None:
     before = record(operators={"mm": 1}, kernels={"gemm": 1})
     now = record(operators={"mm": 2}, kernels={"gemm": 2})
-    assert [one.what for one in counted_differences(before, now)] == ["kernel", "operator"]
-    assert counted_differences(record(), now) == []
-    assert counted_differences(now, now) == []
+    assert [one.kind for one in counted_call_changes(before, now)] == ["kernel", "operator"]
+    assert counted_call_changes(record(), now) == []
+    assert counted_call_changes(now, now) == []
 
 
 def test_a_comparison_names_them_with_the_records() -> None:
     before, now = record(operators={"mm": 1}), record(operators={"mm": 1, "clone": 1})
     (case,) = compare_pairs([(before, now)], Thresholds(), METRICS, lambda *_: True)
     assert isinstance(case, CaseChange)
-    assert [one.name for one in case.differing] == ["clone"]
+    assert [one.name for one in case.call_changes] == ["clone"]
     assert case.records == (before.id, now.id)

@@ -1,9 +1,9 @@
-"""NAME=VALUE from the command line."""
+"""Environment variables from the command line."""
 
 import pytest
 
+from tare.cli.guarding import parse_variables
 from tare.errors import BadInput
-from tare.guard.variables import parse_variables
 
 
 def test_a_value_may_be_empty_or_hold_anything() -> None:

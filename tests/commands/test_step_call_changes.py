@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from traces import TraceBuilder
 
-from tare.commands.check_profiles import grown, step_differences
+from tare.commands.check_profiles import slowed_operators, step_call_changes
 from tare.findings.context import Context
 from tare.findings.trace_diff import step_times_of
 from tare.guard.changes import CallChange
@@ -26,7 +26,7 @@ def made(**lengths: float) -> Context:
 
 
 def both(before: Context, now: Context) -> list[CallChange]:
-    return grown(*step_times_of([before], [now]))
+    return slowed_operators(*step_times_of([before], [now]))
 
 
 def test_the_operator_that_took_most_of_it_is_named_with_all_that_it_calls() -> None:
@@ -58,7 +58,7 @@ def test_a_disturbed_step_makes_no_operator_faster() -> None:
     in a slow hour, everything takes twice as long. By its share of gross, planted::work takes a third more."""
     before = steps([20, 20, 20, 20], [10, 10, 1500, 10], gross_s=60e-6)
     now = steps([60, 60, 60, 60], [20, 20, 20, 20], gross_s=70e-6)
-    (one,) = step_differences([before], [now], slower=True)
+    (one,) = step_call_changes([before], [now], slower=True)
     assert (one.name, one.status) == ("planted::work", "slower")
     assert [one.before_s, one.after_s] == pytest.approx([20e-6, 26.25e-6])
 
@@ -66,15 +66,15 @@ def test_a_disturbed_step_makes_no_operator_faster() -> None:
 def test_what_varies_as_much_from_step_to_step_is_no_change() -> None:
     before = steps([100, 100, 100, 100], [10, 40, 12, 38])
     now = steps([100, 100, 100, 100], [40, 70, 38, 12])
-    assert step_differences([before], [now], slower=True) == []
+    assert step_call_changes([before], [now], slower=True) == []
 
 
 def test_what_differs_as_much_between_two_processes_is_no_change() -> None:
     """One process of three had a slow aten::transpose in all its steps; planted::work is slower in all three."""
     before = [steps([100] * 4, [others] * 4) for others in (50, 90, 50)]
     now = [steps([140] * 4, [others] * 4) for others in (50, 50, 90)]
-    assert [one.name for one in step_differences(before[:1], now[2:], slower=True)] == ["aten::transpose"]
-    (one,) = step_differences(before, now, slower=True)
+    assert [one.name for one in step_call_changes(before[:1], now[2:], slower=True)] == ["aten::transpose"]
+    (one,) = step_call_changes(before, now, slower=True)
     assert (one.name, one.status) == ("planted::work", "slower")
 
 
@@ -89,13 +89,13 @@ def test_of_a_slower_step_what_takes_longer_comes_first() -> None:
         return Context(trace.build())
 
     before, now = context(quick=300, slow=100), context(quick=100, slow=200)
-    assert [one.name for one in step_differences([before], [now], slower=True)] == [
+    assert [one.name for one in step_call_changes([before], [now], slower=True)] == [
         "aten::b",
         "slow",
         "quick",
         "aten::a",
     ]
-    assert [one.name for one in step_differences([before], [now], slower=False)] == [
+    assert [one.name for one in step_call_changes([before], [now], slower=False)] == [
         "quick",
         "slow",
         "aten::a",
@@ -113,8 +113,8 @@ def test_what_is_little_of_the_steps_own_change_is_not_listed() -> None:
         trace.launch(1, 2, 3, 3 + kernel, "kernel")
         return Context(trace.build())
 
-    assert step_differences([context(100, 1000)], [context(120, 2000)], slower=True) == []
-    assert [one.name for one in step_differences([context(100, 1000)], [context(120, 1100)], slower=True)] == [
+    assert step_call_changes([context(100, 1000)], [context(120, 2000)], slower=True) == []
+    assert [one.name for one in step_call_changes([context(100, 1000)], [context(120, 1100)], slower=True)] == [
         "kernel", "aten::a",
     ]  # fmt: skip
 
@@ -132,14 +132,14 @@ def launching(steady: float, work: float) -> Context:
 
 def test_on_a_gpu_the_operator_is_named_by_all_that_it_launches() -> None:
     """3 % of the step, by a kernel that others launch as well and that is no tenth slower."""
-    found = step_differences([launching(480, 480)], [launching(480, 510)], slower=True)
+    found = step_call_changes([launching(480, 480)], [launching(480, 510)], slower=True)
     assert [(one.kind, one.name, one.status) for one in found] == [
         ("operator", "planted::work", "slower"), ("kernel", "sin", "slower"), ("operator", "aten::sin_", "slower"),
     ]  # fmt: skip
     assert [found[0].before_s, found[0].after_s] == pytest.approx([480e-6, 510e-6])
     assert [found[1].before_s, found[1].after_s] == pytest.approx([960e-6, 990e-6])
-    assert step_differences([launching(480, 480)], [launching(480, 485)], slower=True) == []
-    assert step_differences([launching(480, 480)], [launching(485, 480)], slower=False) == []
+    assert step_call_changes([launching(480, 480)], [launching(480, 485)], slower=True) == []
+    assert step_call_changes([launching(480, 480)], [launching(485, 480)], slower=False) == []
 
 
 def test_three_per_cent_in_one_operator_on_an_h200_are_named() -> None:
@@ -150,10 +150,10 @@ def test_three_per_cent_in_one_operator_on_an_h200_are_named() -> None:
         Context(select_steps(read(folder / f"planted-operator-{side}.json.gz")), gross_s)
         for side, gross_s in (("before", 3.2758e-3), ("now", 3.3527e-3))
     )
-    found = step_differences([before], [now], slower=True)
+    found = step_call_changes([before], [now], slower=True)
     assert (found[0].name, found[0].status) == ("planted::work", "slower")
     assert found[0].before_s
     assert found[0].after_s
     assert found[0].after_s / found[0].before_s == pytest.approx(1.06, abs=0.01)
     assert [one.name for one in found if one.kind == "operator"] == ["planted::work", "aten::sin_"]
-    assert step_differences([before], [before], slower=True) == []
+    assert step_call_changes([before], [before], slower=True) == []

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from commandline import wait_until
 
-from tare.bisect.process import LONGEST_LINE, CannotRun, last_words, run_vector
+from tare.bisect.command import MAX_LINE, CandidateFailed, last_lines, run_command
 
 # A command whose child does the work: it notes the child's id and waits for it.
 PARENT = """
@@ -22,8 +22,8 @@ child.wait()
 BISECTION = """
 import os, sys
 from pathlib import Path
-from tare.bisect.process import run_vector
-run_vector([sys.executable, "-S", "-c", sys.argv[1]], Path.cwd(), os.environ, 600)
+from tare.bisect.command import run_command
+run_command([sys.executable, "-S", "-c", sys.argv[1]], Path.cwd(), os.environ, 600)
 """
 
 
@@ -42,16 +42,16 @@ def test_a_killed_bisection_leaves_no_grandchildren(tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
-    with pytest.raises(CannotRun, match="longer than 5 s"):
-        run_vector([sys.executable, "-S", "-c", PARENT], tmp_path, os.environ, 5)
+    with pytest.raises(CandidateFailed, match="longer than 5 s"):
+        run_command([sys.executable, "-S", "-c", PARENT], tmp_path, os.environ, 5)
     wait_until(lambda: not _is_running(child_of(tmp_path)))
 
 
 def test_what_has_left_the_group_holds_nobody_up(tmp_path: Path) -> None:
     """A server that a build has started keeps the output open; the limit holds all the same."""
-    leaving = PARENT.replace('"600"]', '"600"], start_new_session=True')
-    with pytest.raises(CannotRun, match="longer than 5 s"):
-        run_vector([sys.executable, "-S", "-c", leaving], tmp_path, os.environ, 5)
+    leaving = PARENT.reworkspace('"600"]', '"600"], start_new_session=True')
+    with pytest.raises(CandidateFailed, match="longer than 5 s"):
+        run_command([sys.executable, "-S", "-c", leaving], tmp_path, os.environ, 5)
     child = child_of(tmp_path)
     assert _is_running(child), "it is not ours to end, and nobody has waited for it"
     os.kill(child, signal.SIGKILL)
@@ -67,21 +67,21 @@ def _is_running(pid: int) -> bool:
 
 def test_no_warden_is_left_behind(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    assert run_vector([sys.executable, "-S", "-c", "print(7)"], tmp_path, os.environ, 60).output == "7\n"
+    assert run_command([sys.executable, "-S", "-c", "print(7)"], tmp_path, os.environ, 60).output == "7\n"
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
 def test_the_cause_is_kept_of_a_line_that_goes_on_for_pages() -> None:
     line = f"tare: unknown workload 'resnet5' (valid: {', '.join(f'model{i}' for i in range(200))})"
-    words = last_words(f"some noise\n\n{line}\n")
+    words = last_lines(f"some noise\n\n{line}\n")
     assert "tare: unknown workload 'resnet5'" in words
-    assert len(words) <= LONGEST_LINE + len("some noise ")
+    assert len(words) <= MAX_LINE + len("some noise ")
 
 
 def test_as_many_whole_lines_are_kept_as_there_is_room_for() -> None:
     assert (
-        last_words("Traceback:\n  here\nValueError: no such model\n")
+        last_lines("Traceback:\n  here\nValueError: no such model\n")
         == "Traceback: here ValueError: no such model"
     )
-    assert last_words("x" * 150 + "\n" + "y" * 150 + "\n" + "z" * 10) == "y" * 150 + " " + "z" * 10
-    assert last_words("\n \n") == ""
+    assert last_lines("x" * 150 + "\n" + "y" * 150 + "\n" + "z" * 10) == "y" * 150 + " " + "z" * 10
+    assert last_lines("\n \n") == ""

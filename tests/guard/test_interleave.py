@@ -1,0 +1,167 @@
+"""Measuring side by side where the processes of a side share something: a planted pace of a side's fork server."""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from builders import ENVIRONMENT, make_case, make_round
+from mock_runs import SilentListener
+
+from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.executor import Executor
+from tare.execute.runner import Target
+from tare.guard.changes import Report
+from tare.guard.check import RegressionCheck, Rules
+from tare.guard.interleave import RestartServers, measure_interleaved
+from tare.guard.metrics import get_metrics
+from tare.guard.thresholds import Thresholds
+from tare.records.record import Record, Round
+from tare.stats.two_stage import INTERIM_ROUNDS
+from tare.store.database import Store
+from tare.store.journal import StoreJournal, begin
+
+CASES = [make_case(batch=n) for n in range(1, 7)]
+# What the layout of a server does to a case, and what differs between its processes besides.
+SERVER, PROCESS = 0.05, 0.01
+
+
+class Served:
+    """An executor with a server: it has a pace of its own for each case, which all its processes share."""
+
+    def __init__(self, seed: int, said: list[str], name: str, slower: float = 0.0) -> None:
+        self._drawn, self._said, self._name, self._slower = random.Random(seed), said, name, slower
+        self.renew()
+
+    def renew(self) -> None:
+        self._paces = {case: self._drawn.gauss(0, SERVER) for case in CASES}
+
+    def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
+        self._said.append(f"{self._name} {case.batch} {index}")
+        slower = self._slower if case == CASES[0] else 0.0
+        return make_round(index, 1e-3 * math.exp(self._paces[case] + slower + self._drawn.gauss(0, PROCESS)))
+
+
+class Both:
+    """Two versions with a server each, in a store of their own."""
+
+    def __init__(self, folder: Path, seed: int = 1, slower: float = 0.0) -> None:
+        folder.mkdir(exist_ok=True)
+        self.said: list[str] = []
+        self._store = Store(str(folder / "sides.db"))
+        self._executors = [Served(2 * seed, self.said, "now", slower), Served(2 * seed + 1, self.said, "before")]
+        self._journals: dict[str, list[StoreJournal]] = {}
+
+    def renew(self, cases: Sequence[Case]) -> None:  # noqa: ARG002
+        self.said.append("renewed")
+        for executor in self._executors:
+            executor.renew()
+
+    def sides(self, stage: str) -> list[Target[Executor]]:
+        if stage not in self._journals:
+            self._journals[stage] = [begin(self._store, stage, stage, []) for _ in self._executors]
+        return [Target(e, ENVIRONMENT, j) for e, j in zip(self._executors, self._journals[stage], strict=True)]
+
+    def records(self, stage: str) -> list[Record]:
+        return [r for case in CASES for j in self._journals.get(stage, []) if (r := j.record(case))]
+
+    def check(self, renew: RestartServers) -> Report:
+        rules = Rules(Thresholds(), get_metrics(["gross"]))
+        return RegressionCheck(Options(rounds=6), rules, self.sides, SilentListener(), [], renew).run(CASES)
+
+
+def alarms(tmp_path: Path, renewed: bool, checks: int = 25) -> int:
+    settings = [Both(tmp_path / str(seed), seed) for seed in range(checks)]
+    return sum(bool(one.check(one.renew if renewed else lambda _: None).exit_code) for one in settings)
+
+
+def test_a_pace_that_a_server_shares_with_its_workers_raises_nothing_where_servers_are_renewed(
+    tmp_path: Path,
+) -> None:
+    assert alarms(tmp_path, renewed=True) == 0
+
+
+def test_with_one_server_a_side_it_would_be_confirmed_as_a_change(tmp_path: Path) -> None:
+    """The planted pace is large enough for the test above to mean something."""
+    assert alarms(tmp_path, renewed=False) > 12
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_true_change_is_found_among_servers_that_differ(tmp_path: Path, seed: int) -> None:
+    setting = Both(tmp_path, seed, slower=math.log(1.15))
+    assert [case.case for case in setting.check(setting.renew).bad] == [CASES[0].key]
+
+
+def test_servers_are_renewed_for_every_round_of_all_cases(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    rounds = {CASES[0]: Options(rounds=2), CASES[1]: Options(rounds=4)}
+    records = measure_interleaved(rounds, both.sides("first"), SilentListener(), both.renew)
+    assert [[len(record.rounds) for record in side] for side in records] == [[2, 4], [2, 4]]
+    parts = " ".join(both.said).split("renewed")
+    assert parts[0] == ""
+    measured = [sorted(part.split()[i + 1] for i in range(0, len(part.split()), 3)) for part in parts[1:]]
+    # Each case on both sides in its rounds, and the longer one alone when the other has all of its own.
+    assert measured == [["1", "1", "2", "2"]] * 2 + [["2", "2"]] * 2
+
+
+def test_a_pair_is_measured_together(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    measure_interleaved(dict.fromkeys(CASES, Options(rounds=8)), both.sides("first"), SilentListener(), both.renew)
+    said = [one for one in both.said if one != "renewed"]
+    pairs = [(said[i].split(), said[i + 1].split()) for i in range(0, len(said), 2)]
+    assert all(one[1:] == other[1:] and {one[0], other[0]} == {"now", "before"} for one, other in pairs)
+
+
+def test_nothing_is_renewed_for_rounds_that_are_there_already(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    cases = dict.fromkeys(CASES, Options(rounds=3))
+    measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew)
+    both.said.clear()
+    measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew)
+    assert both.said == []
+
+
+def let_go_of_the_first(case: Case, rounds: Sequence[list[Round]]) -> bool:
+    assert [len(side) for side in rounds] == [INTERIM_ROUNDS, INTERIM_ROUNDS]
+    return case == CASES[0]
+
+
+def test_what_is_let_go_has_no_more_rounds_and_still_a_record(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    cases = dict.fromkeys(CASES[:2], Options(rounds=INTERIM_ROUNDS + 3))
+    records = measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew, let_go_of_the_first)
+    assert [[len(record.rounds) for record in side] for side in records] == [
+        [INTERIM_ROUNDS, INTERIM_ROUNDS + 3]
+    ] * 2
+    assert both.said.count("renewed") == INTERIM_ROUNDS + 3
+
+
+def test_a_run_that_is_resumed_lets_go_of_the_same(tmp_path: Path) -> None:
+    """Interrupted behind the look, before the record of the one that is let go was written on the second side."""
+    both = Both(tmp_path)
+    cases = dict.fromkeys(CASES[:2], Options(rounds=INTERIM_ROUNDS + 3))
+
+    class Interrupted(SilentListener):
+        def record_finished(self, record: Record) -> None:  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_interleaved(cases, both.sides("first"), Interrupted(), both.renew, let_go_of_the_first)
+    records = measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew, let_go_of_the_first)
+    assert [[len(record.rounds) for record in side] for side in records] == [
+        [INTERIM_ROUNDS, INTERIM_ROUNDS + 3]
+    ] * 2
+
+
+def test_noise_costs_few_rounds_of_confirmation_and_a_change_has_all(tmp_path: Path) -> None:
+    """One case is slower, the others are only noisy: what is suspected of these is let go at the look, mostly."""
+    lengths: dict[bool, list[int]] = {True: [], False: []}
+    for seed in range(12):
+        both = Both(tmp_path / str(seed), seed, slower=math.log(1.15))
+        both.check(both.renew)
+        for record in both.records("confirmation"):
+            lengths[record.case == CASES[0]].append(len(record.rounds))
+    assert min(lengths[True]) > INTERIM_ROUNDS
+    assert sum(length == INTERIM_ROUNDS for length in lengths[False]) > len(lengths[False]) / 2
