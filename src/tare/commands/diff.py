@@ -58,8 +58,8 @@ def _diff_records(before: Record, after: Record) -> Diff:
         return Diff(records=changes, notes=notes + missing)
     gross = next((figure for figure in changes.figures if figure.name == "gross"), None)
     gross_s = (gross.before, gross.after) if gross else (None, None)
-    contexts = [_context(path, step_s) for path, step_s in zip(paths, gross_s, strict=True)]
-    return Diff(records=changes, trace=diff_traces(*contexts), notes=notes)
+    was, now = (_context(path, step_s) for path, step_s in zip(paths, gross_s, strict=True))
+    return Diff(records=changes, trace=diff_traces(was, now), notes=notes)
 
 
 def _not_comparable(record: Record) -> str:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from tare.errors import unknown
-from tare.findings.context import Context, Location, Span, merged
+from tare.findings.context import Context, Location, merged
+from tare.findings.replay import Span
 from tare.system.plugins import load_plugins, refuse_a_second
 
 Severity = Literal["high", "medium", "low"]
