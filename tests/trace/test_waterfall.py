@@ -3,6 +3,7 @@
 from builders import make_peaks
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from traces import TraceBuilder
 
 from tare.records.work import OperatorWork, Work
@@ -101,6 +102,14 @@ def test_a_roofline_that_another_rung_went_under_is_the_roofline_of_neither() ->
     assert {part.name: part.removed for part in waterfall_difference(fast, shared)}["roofline"] == 0
     assert any("0.02 ms" in note for note in shared.notes)
     assert lower_roofline(fast, roofline, 20_000) == fast
+
+
+def test_a_roofline_from_uncertain_peaks_is_marked() -> None:
+    peaks = replace(PEAKS, caveats=["measured on a busy machine"])
+    roofline = compute_roofline(WORK, peaks, "fp32", "eager")
+    assert roofline is not None
+    assert roofline.caveats == ["measured on a busy machine"]
+    assert roofline.notes(kernels=20_000) == ["the roofline is uncertain: measured on a busy machine"]
 
 
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**12), min_size=1, max_size=9))

@@ -127,7 +127,8 @@ def summary(one: Explanation) -> str:
     text = f"{step}, of which {who} {percent(waterfall.net / waterfall.gross) if waterfall.gross else 'nothing'}"
     if one.roofline and not one.roofline.uncounted and not one.roofline.without_peak:
         share = percent(waterfall.find("roofline") / waterfall.gross)
-        text += f"; the roofline ({one.roofline.bound}-bound) is {share}"
+        uncertain = ", uncertain" if one.roofline.caveats else ""
+        text += f"; the roofline ({one.roofline.bound}-bound{uncertain}) is {share}"
     return text
 
 

@@ -24,6 +24,8 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     # Operators without a FLOP formula, and operators whose precision has no measured peak.
     uncounted: list[str]
     without_peak: list[str]
+    # Why the peaks may be wrong: they were measured on a busy machine, or with other settings.
+    caveats: list[str] = []
 
     def split(self, kernels: int) -> dict[str, int]:
         """The device's computing time divided into roofline, unfused traffic and inefficiency."""
@@ -36,7 +38,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def notes(self, kernels: int) -> list[str]:
-        notes = []
+        notes = [f"the roofline is uncertain: {caveat}" for caveat in self.caveats]
         if self.ns > kernels:
             notes.append(
                 f"the counted work needs {self.ns / 1e6:.3g} ms at the measured peaks, more than the kernels "
@@ -77,4 +79,5 @@ def compute_roofline(work: Work, peaks: Peaks, precision: str, rung: str) -> Roo
         bytes=work.read + work.written,
         uncounted=work.uncounted,
         without_peak=sorted(without_peak),
+        caveats=peaks.caveats,
     )
