@@ -1,12 +1,12 @@
-"""Reading a trace and breaking it down, against HTA (HolisticTraceAnalysis) on the same file in the same run.
+"""Reads and breaks down a trace, against HTA (HolisticTraceAnalysis) on the same file in the same run.
 
     python -m benchmarks.trace [--megabytes 20,100] [--hta PYTHON] [--json FILE]
 
-`--hta` names an interpreter that has HTA installed (it need not be ours; '' leaves HTA out). The traces are a
-recorded one of 3 MB, repeated with shifted times up to the given size, in the profiler's own layout. Each side
-runs in processes of its own, in turns. What counts is the least CPU time, without imports, and the peak memory
-above what there was after them. Ours also says why the device was idle, and theirs does too, stream by stream. The
-exit code is 1 if a promise is broken.
+`--hta` names an interpreter that has HTA installed ('' skips HTA). The traces repeat a recorded trace of 3 MB with
+shifted times up to the given size, in the profiler's layout. Each side runs in processes of its own, in turns. The
+result is the least CPU time without imports, and the peak memory above that after the imports. Both sides also
+explain idle time. The exit code is 1 if tare is less than 10 times as fast or needs more than 1000 bytes per
+event.
 """
 
 import argparse
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).parents[1] / "tests" / "trace" / "recorded" / "resnet50-train-b32-eager-amp.json.gz"
-# How many times faster, and how many bytes an event may take at the peak.
 FASTER, BYTES_PER_EVENT = 10.0, 1000.0
 LARGE_MEGABYTES = 500
 
@@ -38,7 +37,7 @@ def peak():
 OURS = """
 import json, sys, time
 from pathlib import Path
-import numpy.ma, tare.trace.idle  # Imported when first needed: imports do not count, on either side.
+import numpy.ma  # Imported lazily by numpy; imports do not count, on either side.
 from tare.trace.breakdown import breakdown
 from tare.trace.idle import explain_idle
 from tare.trace.read import read
@@ -74,25 +73,25 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    found = []
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in map(int, args.megabytes.split(",")):
             path = Path(folder) / f"{megabytes}.json"
             repeat(path, megabytes << 20)
-            # What takes minutes is measured once.
-            found.append(compare(path, megabytes, args.hta, 1 if megabytes >= LARGE_MEGABYTES else args.repeats))
+            # A size that takes minutes is measured once.
+            rows.append(compare(path, megabytes, args.hta, 1 if megabytes >= LARGE_MEGABYTES else args.repeats))
             path.unlink()
-    kept = all(row["promises_kept"] for row in found)
+    kept = all(row["promises_kept"] for row in rows)
     if args.json:
-        document = {"machine": machine(args.hta), "traces": found}
+        document = {"machine": machine(args.hta), "traces": rows}
         args.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0 if kept else 1
 
 
 def machine(hta: str) -> dict[str, Any]:
-    """What was compared on what. Other processes were running where the load is more than the cores."""
-    ask = "import importlib.metadata as m; print(m.version('HolisticTraceAnalysis'))"
-    theirs = subprocess.run([hta, "-c", ask], capture_output=True, text=True).stdout.strip() if hta else None
+    """Versions and machine. A load above the number of cores means that other processes were running."""
+    query = "import importlib.metadata as m; print(m.version('HolisticTraceAnalysis'))"
+    theirs = subprocess.run([hta, "-c", query], capture_output=True, text=True).stdout.strip() if hta else None
     return {
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
@@ -106,7 +105,7 @@ def machine(hta: str) -> dict[str, Any]:
 
 def compare(path: Path, megabytes: int, hta: str, repeats: int) -> dict[str, Any]:
     turns = [(measure(sys.executable, OURS, path), measure(hta, THEIRS, path)) for _ in range(repeats)]
-    ours, theirs = best([one for one, _ in turns]), best([other for _, other in turns])
+    ours, theirs = (best(list(side)) for side in zip(*turns, strict=True))
     per_event = ours["peak_bytes"] / ours["events"]
     row: dict[str, Any] = {
         "megabytes": megabytes,
@@ -132,8 +131,8 @@ def best(turns: list[dict[str, Any]]) -> dict[str, Any]:
     return next((turn for turn in turns if "failed" in turn), None) or min(turns, key=total)
 
 
-def total(one: dict[str, Any]) -> float:
-    return float(one["parse_s"] + one["breakdown_s"])
+def total(turn: dict[str, Any]) -> float:
+    return float(turn["parse_s"] + turn["breakdown_s"])
 
 
 def measure(python: str, program: str, path: Path) -> dict[str, Any]:
@@ -141,13 +140,13 @@ def measure(python: str, program: str, path: Path) -> dict[str, Any]:
         return {"failed": "not asked for"}
     done = subprocess.run([python, "-c", PEAK + program, str(path)], capture_output=True, text=True)
     if done.returncode:
-        return {"failed": (done.stderr.strip().splitlines() or ["no word"])[-1][:200]}
+        return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
 
 
 def repeat(path: Path, size: int) -> None:
-    """The recorded steps one after the other, each with numbers of its own, until the text has the size."""
+    """Writes the recorded steps repeatedly, with shifted times and ids, until the text has the size."""
     document = json.loads(gzip.decompress(RECORDED.read_bytes()))
     events = document.pop("traceEvents")
     times = [event["ts"] for event in events if event.get("ph") == "X"]
@@ -156,40 +155,40 @@ def repeat(path: Path, size: int) -> None:
         file.write(json.dumps(document)[:-1] + ', "traceEvents": [\n')
         written, copies = 0, 0
         while written < size:
-            text = ",\n".join(written_out(shifted(event, copies, span)) for event in events)
+            text = ",\n".join(format_event(shifted(event, copies, span)) for event in events)
             written += file.write((",\n" if copies else "") + text)
             copies += 1
         file.write("]}")
 
 
-def written_out(event: dict[str, Any]) -> str:
-    """An event in the layout of torch.profiler: where the lines break decides how much text there is to read."""
+def format_event(event: dict[str, Any]) -> str:
+    """An event with the line breaks of torch.profiler, since these decide how much text there is to read."""
     lines = {
         "ph": "cat name pid tid" if event.get("ph") == "X" else "id pid tid ts",
         "ts": "dur",
         "cat": "name bp",
     }
-    left, text = dict(event), []
-    args = left.pop("args", None)
+    rest, text = dict(event), []
+    args = rest.pop("args", None)
     for first, others in lines.items():
-        line = {key: left.pop(key) for key in (first, *others.split()) if key in left}
+        line = {key: rest.pop(key) for key in (first, *others.split()) if key in rest}
         text += [json.dumps(line)[1:-1]] if line else []
-    text += [json.dumps(left)[1:-1]] if left else []
+    text += [json.dumps(rest)[1:-1]] if rest else []
     if args is not None:
         text.append('"args": {\n      ' + json.dumps(args)[1:-1] + "\n    }")
     return "  {\n    " + ",\n    ".join(text) + "\n  }"
 
 
 def shifted(event: dict[str, Any], copy: int, span: float) -> dict[str, Any]:
-    made = dict(event)
-    if "ts" in made:
-        made["ts"] = round(made["ts"] + copy * span, 3)
-    args = made.get("args")
+    copied = dict(event)
+    if "ts" in copied:
+        copied["ts"] = round(copied["ts"] + copy * span, 3)
+    args = copied.get("args")
     if args and "correlation" in args:
-        made["args"] = {**args, "correlation": args["correlation"] + copy * 1_000_000}
-    if str(made.get("name", "")).startswith("ProfilerStep#"):
-        made["name"] = f"ProfilerStep#{copy}"
-    return made
+        copied["args"] = {**args, "correlation": args["correlation"] + copy * 1_000_000}
+    if str(copied.get("name", "")).startswith("ProfilerStep#"):
+        copied["name"] = f"ProfilerStep#{copy}"
+    return copied
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Traces in files: which files are some, and recording those of a case."""
+"""Trace files: recognising them, and recording the traces of a case."""
 
 import gzip
 import zlib
@@ -19,49 +19,48 @@ from tare.rungs.native.rung import NativeRung
 from tare.system.home import make_folder, trace_paths
 
 ENDINGS = (".json", ".json.gz")
-# What the beginning of a trace holds, and no file of records.
-MARKS = (TRACE, b'"schemaVersion"', b'"ph"')
-# What that of a file of records holds.
-OF_RECORDS = (b'"version"', b'"run"', b'"case"')
-BEGINNING = 1 << 16
+# One of these is near the start of every trace, and of no file of records; all of those below are near its start.
+TRACE_KEYS = (TRACE, b'"schemaVersion"', b'"ph"')
+RECORD_KEYS = (b'"version"', b'"run"', b'"case"')
+HEAD_BYTES = 1 << 16
 # Results of the parity check with which the times and traces of a rung may be compared with those of others.
 COMPARABLE = ("same", "unchecked")
 
 
 def names_trace(term: str) -> bool:
-    """Whether a term is the name of a file, and so of a trace, where no records are expected."""
+    """Whether an argument is the name of a file rather than of a workload."""
     return term.endswith(ENDINGS)
 
 
 def is_trace(term: str) -> bool:
-    """A file that begins like a trace; a file of records is JSON as well."""
-    return names_trace(term) and any(mark in _beginning(term) for mark in MARKS)
+    """Whether a file begins like a trace. A file of records is JSON too."""
+    return names_trace(term) and any(key in _read_head(term) for key in TRACE_KEYS)
 
 
 def refuse_records(term: str) -> None:
-    """A user who names a file of records where a trace belongs is told so, and not that it has no operators."""
+    """Raises BadInput for a file of records where a trace is expected."""
     try:
-        beginning = _beginning(term)
+        head = _read_head(term)
     except BadInput:
-        # The reader of traces knows better what is wrong with it.
+        # The trace reader has the better error message.
         return
-    if not any(mark in beginning for mark in MARKS) and all(mark in beginning for mark in OF_RECORDS):
+    if not any(key in head for key in TRACE_KEYS) and all(key in head for key in RECORD_KEYS):
         raise BadInput(f"{term} holds records, not a trace: tare show {term}")
 
 
-def _beginning(term: str) -> bytes:
+def _read_head(term: str) -> bytes:
     path = Path(term)
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            return file.read(BEGINNING)
+            compressed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if compressed else path.open("rb") as file:
+            return file.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def unseen(case: Case) -> str | None:
-    """Why no profiler sees into a case's process, or None."""
+    """Why torch.profiler cannot record a case, or None."""
     rung = get_rung(case.rung)
     if isinstance(rung, NativeRung) and rung.is_executable(case):
         return f"{case.rung} runs as an executable, which torch.profiler cannot see into"
@@ -70,9 +69,9 @@ def unseen(case: Case) -> str | None:
 
 class Profile(NamedTuple):
     trace: Path
-    # Another, with the lines of source that things come from.
+    # A second trace, recorded with Python stacks.
     stacks: Path
-    # Of one step, where it was counted on the way.
+    # The work of one step, if it was counted in the same process.
     work: Work | None = None
 
 
@@ -86,18 +85,20 @@ def profile_case(
     count: bool = False,
     gross_ns: int | None = None,
 ) -> Profile:
-    """Records a case's two traces, or the plain one alone, kept in TARE_HOME under the record's id; those that are
-    there already only if `again`. `launcher` starts the workers of another version. `count` asks for the work of a
-    step, where it is recorded anyway. `gross_ns` is written into the traces."""
+    """Records the traces of a case, with and without stacks, in TARE_HOME under the record's id.
+
+    Existing traces are recorded again only if `again`. `launcher` starts the workers of another version. `count`
+    also counts the work of a step, on eager. `gross_ns` is written into the traces.
+    """
     if reason := unseen(case):
         raise TareError(reason)
     paths = trace_paths(name)
-    wanted = paths if stacks else paths[:1]
-    if not again and all(path.exists() for path in wanted):
+    recorded = paths if stacks else paths[:1]
+    if not again and all(path.exists() for path in recorded):
         return Profile(*paths)
     make_folder(paths[0].parent)
-    # A trace that was cut off must not look like one.
-    partial = [path.with_name(f"partial-{path.name}") for path in wanted]
+    # A trace of an interrupted recording must not look complete.
+    partial = [path.with_name(f"partial-{path.name}") for path in recorded]
     cache = str(executor.cache_folder(case))
     job = ProfileJob(
         case=case,
@@ -107,7 +108,7 @@ def profile_case(
         count=count and case.rung == "eager",
         gross_ns=gross_ns,
     )
-    heard = executor.request(job, Options(), case.device, launcher)
-    for path, written in zip(wanted, partial, strict=True):
+    messages = executor.request(job, Options(), case.device, launcher)
+    for path, written in zip(recorded, partial, strict=True):
         written.replace(path)
-    return Profile(*paths, next((message.work for message in heard if isinstance(message, Counted)), None))
+    return Profile(*paths, next((message.work for message in messages if isinstance(message, Counted)), None))
