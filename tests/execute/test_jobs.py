@@ -1,4 +1,4 @@
-"""The jobs that are no rounds: profiling, counting, ceilings. Real workers on the CPU."""
+"""Jobs other than rounds: profiling, counting, peaks. Real workers on the CPU."""
 
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +23,7 @@ from tare.worker.handlers import count_eager_step, peak
 CASE = make_case(batch=4, sizes={"features": 16, "width": 32, "depth": 2, "classes": 10})
 
 
-@pytest.mark.parametrize("isolation", ["spawn", "fork"])
+@pytest.mark.parametrize("isolation", [pytest.param("spawn", marks=pytest.mark.full), "fork"])
 def test_a_profiling_worker_leaves_two_traces(
     isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -35,17 +35,17 @@ def test_a_profiling_worker_leaves_two_traces(
 def leaves_two_traces(executor: LocalExecutor, tmp_path: Path) -> None:
     traces = [tmp_path / "plain.json.gz", tmp_path / "stacks.json.gz"]
     job = ProfileJob(case=CASE, trace=str(traces[0]), stacks=str(traces[1]))
-    heard = executor.request(job, Options(), "cpu")
-    steps = next(m.steps for m in heard if isinstance(m, Profiled))
+    messages = executor.request(job, Options(), "cpu")
+    steps = next(m.steps for m in messages if isinstance(m, Profiled))
     plain, stacks = (read(path) for path in traces)
     assert len(plain.steps) == len(stacks.steps) == steps
     assert (plain.has_stacks, stacks.has_stacks) == (False, True)
     assert plain.metadata["tare_profiled"]["case"] == CASE.key
     use = memory_use(plain)
     assert use is not None
-    # The collector had its turn, after the steps, and a network of layers leaves it nothing.
+    # The garbage collector ran after the steps, and a network of layers leaves nothing for it.
     assert use.garbage == 0
-    assert not [m for m in heard if isinstance(m, Counted)]
+    assert not [m for m in messages if isinstance(m, Counted)]
     assert sorted(path.name for path in tmp_path.glob("*trace*")) == []
 
 
@@ -60,16 +60,16 @@ def test_a_profiling_worker_counts_the_work_on_the_way(tmp_path: Path, monkeypat
 
 
 def test_counting_is_the_same_for_every_rung() -> None:
-    found = [count_eager_step(make_case(rung=rung, batch=4, sizes=CASE.sizes)) for rung in ("eager", "compile")]
-    assert all(isinstance(one, Counted) for one in found)
-    assert found[0].work.flops == found[1].work.flops == 2 * 4 * (16 * 32 + 32 * 32 + 32 * 10)
+    counts = [count_eager_step(make_case(rung=rung, batch=4, sizes=CASE.sizes)) for rung in ("eager", "compile")]
+    assert all(isinstance(one, Counted) for one in counts)
+    assert counts[0].work.flops == counts[1].work.flops == 2 * 4 * (16 * 32 + 32 * 32 + 32 * 10)
 
 
-def test_a_ceiling_goes_through_the_sampler() -> None:
-    said: list[Any] = []
-    peak(PeakJob(name="dispatch", device="cpu", budget_s=0.05, width=0.5), said.append)
-    assert [m.series.kind for m in said if isinstance(m, Measured)] == ["warmup", "pipelined", "latency"]
-    assert [m.amount for m in said if isinstance(m, Capacity)] == [1.0]
+def test_a_peak_is_measured_by_the_sampler() -> None:
+    sent: list[Any] = []
+    peak(PeakJob(name="dispatch", device="cpu", budget_s=0.05, width=0.5), sent.append)
+    assert [m.series.kind for m in sent if isinstance(m, Measured)] == ["warmup", "pipelined", "latency"]
+    assert [m.amount for m in sent if isinstance(m, Capacity)] == [1.0]
 
 
 def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest
         executor.request(CountJob(case=make_case(workload="no_such")), Options(), "cpu")
 
 
-def test_the_host_s_time_of_a_step_is_without_what_the_device_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_time_of_a_step_excludes_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is handed over in a millisecond, or once in three, to a device that needs twenty."""
     now, taken = [0], iter((3, 1, 1, 1, 1))
     monkeypatch.setattr(profiling, "time", SimpleNamespace(perf_counter_ns=lambda: now[0]))

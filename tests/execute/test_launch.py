@@ -107,6 +107,7 @@ MODULES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="plants a driver, for Linux")
 def test_a_module_that_initialises_the_gpu_driver_is_left_to_the_workers(tmp_path: Path) -> None:
     library = tmp_path / "libcuda.so.1"
@@ -124,6 +125,7 @@ def test_a_module_that_initialises_the_gpu_driver_is_left_to_the_workers(tmp_pat
     assert command[command.index("--preload") + 1] == "loads_it,comes_after"
 
 
+@pytest.mark.full
 def test_a_server_that_dies_while_it_starts_a_worker_is_replaced() -> None:
     with contextlib.closing(ForkLauncher()) as launcher:
         supervise(launcher.launch(ProbeJob()), Supervision(120))
@@ -233,6 +235,7 @@ def test_the_children_of_a_worker_end_with_it(home: Path, tmp_path: Path) -> Non
         assert psutil.Process(child).wait(10) is None or not psutil.pid_exists(child)
 
 
+@pytest.mark.full
 def test_executors_get_new_servers_together(home: Path) -> None:
     launchers = [ForkLauncher(("no_such_module",)) for _ in range(2)]
     executors = [LocalExecutor(launcher, home / "scratch") for launcher in launchers]
@@ -256,6 +259,7 @@ def test_executors_get_new_servers_together(home: Path) -> None:
             assert list(server.args)[-1] == "json,colorsys"  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_what_the_imports_of_the_server_print_goes_to_standard_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,6 +91,7 @@ def test_no_process_computes_while_another_is_measured(executor: LocalExecutor, 
         assert not inside, "a stopped process computes nothing"
 
 
+@pytest.mark.full
 def test_a_round_prepared_in_parallel_is_like_any_other(executor: LocalExecutor) -> None:
     case = make("mlp", "eager", "infer", threads=1)
     journal, alone = Journal(), Journal()
@@ -108,6 +109,7 @@ def test_a_round_prepared_in_parallel_is_like_any_other(executor: LocalExecutor)
     assert second.prepare_s is not None
 
 
+@pytest.mark.full
 def test_a_failure_is_recorded_with_its_cause(executor: LocalExecutor) -> None:
     journal = Journal()
     good = make("mlp", "eager", "infer", threads=1)
@@ -118,6 +120,7 @@ def test_a_failure_is_recorded_with_its_cause(executor: LocalExecutor) -> None:
     assert causes == {"planted_raise": "exception", "mlp": None, "planted_nan": "nan"}
 
 
+@pytest.mark.full
 def test_a_failure_that_others_may_have_caused_is_measured_again_alone(executor: LocalExecutor) -> None:
     journal = Journal()
     cases = planted("crowded"), planted("segfault"), make("mlp", "eager", "infer", threads=1)
@@ -129,19 +132,6 @@ def test_a_failure_that_others_may_have_caused_is_measured_again_alone(executor:
     assert (NOTE in crowded.rounds[0].notes, len(crowded.rounds)) == (False, 1)
     assert crashed.failure is not None
     assert crashed.failure.cause == "signal"
-
-
-def test_time_in_which_a_process_is_stopped_does_not_count(executor: LocalExecutor) -> None:
-    """One case hangs until its timeout; the others wait for it longer than their timeout, and are measured."""
-    hurried = msgspec.structs.replace(OPTIONS, timeout=6, jobs=6)
-    quick = [make("mlp", "eager", "infer", batch=batch, threads=1) for batch in (1, 2)]
-    journal = Journal()
-    journal.parallel(executor, planted("hang"), *quick, options=hurried)
-    failure = journal.saved_records[planted("hang")].failure
-    assert failure is not None
-    assert (failure.cause, failure.message) == ("timeout", "stopped after 6 s")
-    assert all(journal.saved_records[case].ok for case in quick)
-    assert all(journal.saved_rounds[case][0].seconds < 6 for case in quick)
 
 
 def test_a_few_ladders_come_before_the_next_and_of_these_first_what_compiles(executor: LocalExecutor) -> None:
@@ -176,6 +166,7 @@ def test_ladders_that_share_a_reference_have_it_made_once(executor: LocalExecuto
     assert [isinstance(task, PendingRound) for task in tasks] == [False, True, True]
 
 
+@pytest.mark.full
 def test_a_case_without_a_reference_is_left_and_the_others_are_compared(executor: LocalExecutor) -> None:
     """Three at a time: the cases wait for their references, which are made in parallel."""
     good = [make("mlp", rung, "infer", batch=n, threads=1) for n in (1, 2, 3) for rung in ("eager", "torchscript")]
@@ -205,6 +196,7 @@ def test_what_is_made_ahead_for_a_rung(executor: LocalExecutor, rung: str, kinds
     assert [type(job) for job in executor.jobs_ahead(case, CHECKED, check=False)] == kinds
 
 
+@pytest.mark.full
 def test_cases_that_read_the_same_files_are_staged_once(executor: LocalExecutor) -> None:
     plain, captured = (make("mlp", rung, "infer", device="cuda") for rung in ("vendor", "vendor:graph"))
     larger = make("mlp", "vendor", "infer", device="cuda", batch=5)
@@ -237,6 +229,7 @@ def test_a_plan_with_executables_is_measured_in_portions_of_whole_ladders() -> N
     assert portions([], 2, together=False) == []
 
 
+@pytest.mark.full
 def test_all_cases_are_measured_whether_or_not_they_can_wait_at_the_gate(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +241,7 @@ def test_all_cases_are_measured_whether_or_not_they_can_wait_at_the_gate(
     assert [NOTE in record.rounds[0].notes for record in records] == [True, False]
 
 
+@pytest.mark.full
 def test_a_known_round_is_not_measured_again(executor: LocalExecutor) -> None:
     case = make("mlp", "eager", "infer", threads=1)
     journal = Journal()
@@ -258,6 +252,7 @@ def test_a_known_round_is_not_measured_again(executor: LocalExecutor) -> None:
     assert journal.saved_rounds[case] == before
 
 
+@pytest.mark.full
 def test_fail_fast_ends_at_the_first_failure(executor: LocalExecutor) -> None:
     journal = Journal()
     one_by_one = msgspec.structs.replace(OPTIONS, jobs=1)
@@ -287,6 +282,7 @@ def test_an_interruption_ends_waiting_and_stopped_processes(executor: LocalExecu
     assert isinstance(supervise(executor.launcher.launch(ProbeJob()), Supervision(120)).messages[-1], Done)
 
 
+@pytest.mark.full
 def test_two_workers_of_one_server_each_have_their_own_exit(launcher: Launcher) -> None:
     assert isinstance(launcher, ForkLauncher)
     first, second = launcher.launch(ProbeJob()), launcher.launch(ProbeJob())

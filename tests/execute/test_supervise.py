@@ -62,6 +62,13 @@ def test_a_parent_that_was_stopped_does_not_count_that_time(tmp_path: Path, talk
     assert finish(parent) == (0, "None\n")
 
 
+def test_time_in_which_a_worker_is_paused_does_not_count() -> None:
+    process = SpawnLauncher(("sleep", "2")).launch(ProbeJob())
+    worker_exit = supervise(process, Supervision(0.5, is_paused=lambda: True))
+    assert (worker_exit.killed, worker_exit.status) == (None, 0)
+    assert worker_exit.seconds < 2
+
+
 @pytest.mark.parametrize(("left", "stopped"), [(0.01, True), (0.5, False)])
 def test_a_worker_is_stopped_when_the_memory_of_the_machine_runs_out(
     monkeypatch: pytest.MonkeyPatch, left: float, stopped: bool

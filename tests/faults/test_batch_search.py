@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from commandline import Tare, start_tare, wait_until
 
+pytestmark = pytest.mark.full
+
 QUICK = ("--rung", "eager", "--device", "cpu", "--batch", "auto", "--quick", "--threads", "1", "--json")
 
 

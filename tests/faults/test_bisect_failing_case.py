@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
 from commandline import Tare
+
+pytestmark = pytest.mark.full
 
 KEY = "planted_raise/eager/infer/cpu/fp32/batch=4/feed=device,layout=contiguous"
 

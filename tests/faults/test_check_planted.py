@@ -1,5 +1,7 @@
-"""`tare check` from end to end: planted slowdowns and leaks are found and named, equal versions are not, and a kill
-loses nothing. One check with exact counts is in the quick tier."""
+"""`tare check` from end to end: planted slowdowns and leaks are found, equal versions pass, and a kill loses nothing.
+
+One check with exact counts is in the quick tier.
+"""
 
 import json
 import os

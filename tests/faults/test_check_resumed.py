@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from commandline import planted_tare as tare
+
+pytestmark = pytest.mark.full
 
 PLAN = """
 [options]

@@ -5,8 +5,11 @@ import signal
 from pathlib import Path
 
 import psutil
+import pytest
 from ceilings import plant_peaks
 from commandline import start_tare, tare, wait_until
+
+pytestmark = pytest.mark.full
 
 ASKED = ("explain", "mlp", "mnist_cnn", "--smoke", "--device", "cpu", "--quick", "--budget", "0.3", "--no-stacks",
          "--json")  # fmt: skip

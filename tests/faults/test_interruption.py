@@ -1,4 +1,7 @@
-"""Ctrl-C, kill -9 of the parent, a worker or the fork server, a full disk, a second tare: nothing is lost."""
+"""Ctrl-C, kill -9 of the parent, a worker or the fork server, a full disk, a second tare: nothing is lost.
+
+The quick tier kills the parent once; the rest is in the full tier.
+"""
 
 import itertools
 import json
@@ -13,14 +16,14 @@ import psutil
 import pytest
 from commandline import Tare, start_tare, wait_until
 
-# Long enough rounds that a signal surely meets one, few enough that the test is short.
+# Rounds long enough to be met by a signal, and few, so that the test is short.
 ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "3",
         "--width", "0.000001", "--no-parity")  # fmt: skip
 ROUNDS = 6
 
 
 def _stored(home: Path) -> dict[tuple[str, int], str]:
-    """What the store holds of each round, finished case or not: its raw document."""
+    """The series of each stored round, whether its case is finished or not."""
     path = home / "records.db"
     if not path.exists():
         return {}
@@ -40,8 +43,13 @@ def _descendants(pid: int) -> list[psutil.Process]:
     return list(psutil.Process(pid).children(recursive=True))
 
 
+def ignore_sigint() -> None:
+    """As a shell starts `nohup tare run ... &`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _resume(tare: Tare, home: Path, before: dict[tuple[str, int], str]) -> dict[str, Any]:
-    """Finishes the plan and shows that what had been measured stands there unchanged."""
+    """Finishes the plan; what had been measured must be unchanged."""
     done = tare(*ARGS, "--resume", "--json")
     assert done.returncode == 0, done.stderr
     after = _stored(home)
@@ -52,32 +60,29 @@ def _resume(tare: Tare, home: Path, before: dict[tuple[str, int], str]) -> dict[
     return document
 
 
-@pytest.mark.parametrize("how", [(), ("--abreast", "2")])
-def test_kill_9_of_the_parent_loses_nothing_and_leaves_nobody_behind(
-    home: Path, tare: Tare, how: tuple[str, ...]
-) -> None:
-    running = start_tare(home, *ARGS, *how)
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.full)])
+def test_kill_9_of_the_parent_loses_no_round_and_leaves_no_process(home: Path, tare: Tare, jobs: str) -> None:
+    running = start_tare(home, *ARGS, "--jobs", jobs)
     wait_until(lambda: len(_stored(home)) >= 3)
-    family = _descendants(running.pid)
-    assert family
+    descendants = _descendants(running.pid)
+    assert descendants
     running.kill()
     running.wait()
-    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family), 20)
+    wait_until(
+        lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in descendants), 20
+    )
     before = _stored(home)
     assert 3 <= len(before) < ROUNDS
     document = _resume(tare, home, before)
-    # Asked again, there is nothing left to measure: the same records come back.
+    # Resumed again, nothing is left to measure: the same records come back.
     again = tare(*ARGS, "--resume", "--json")
     assert [r["id"] for r in json.loads(again.stdout)["records"]] == [r["id"] for r in document["records"]]
 
 
-@pytest.mark.parametrize(
-    ("number", "how"), [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGTERM, ("--abreast", "2"))]
-)
-def test_an_interrupted_run_says_so_and_goes_on_later(
-    home: Path, tare: Tare, number: signal.Signals, how: tuple[str, ...]
-) -> None:
-    running = start_tare(home, *ARGS, *how)
+@pytest.mark.full
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "1"), (signal.SIGTERM, "2")])
+def test_an_interrupted_run_can_be_resumed(home: Path, tare: Tare, number: signal.Signals, jobs: str) -> None:
+    running = start_tare(home, *ARGS, "--jobs", jobs, preexec_fn=ignore_sigint)
     wait_until(lambda: len(_stored(home)) >= 2)
     running.send_signal(number)
     stdout, stderr = running.communicate(timeout=30)
@@ -87,13 +92,15 @@ def test_an_interrupted_run_says_so_and_goes_on_later(
     _resume(tare, home, _stored(home))
 
 
-def test_what_cannot_be_resumed_begins_anew_and_says_so(tare: Tare) -> None:
+@pytest.mark.full
+def test_resuming_without_an_earlier_run_starts_a_new_one(tare: Tare) -> None:
     brief = ("run", "mlp", "--rung", "eager", "--rounds", "1", "--no-parity", "--resume")
     said = [tare(*brief, "--budget", budget).stderr for budget in ("0.1", "0.1", "0.2")]
     assert ["nothing to resume" in text for text in said] == [True, False, True]
 
 
-def test_an_interrupted_calibration_or_check_says_so(home: Path, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_an_interrupted_calibration_or_check_can_be_resumed(home: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text('[options]\nparity = false\nbudget = 60\n[[grid]]\nworkload = ["mlp"]\nrung = ["eager"]\n')
     for verb in (("calibrate", str(plan)), ("check", str(plan), "--baseline-env", "X=1")):
@@ -107,7 +114,8 @@ def test_an_interrupted_calibration_or_check_says_so(home: Path, tmp_path: Path)
         assert "Traceback" not in stderr
 
 
-def test_kill_9_of_a_worker_is_a_result(home: Path) -> None:
+@pytest.mark.full
+def test_kill_9_of_a_worker_is_recorded(home: Path) -> None:
     running = start_tare(home, *ARGS, "--json")
     wait_until(lambda: len(_stored(home)) >= 2)
 
@@ -123,9 +131,10 @@ def test_kill_9_of_a_worker_is_a_result(home: Path) -> None:
     assert [(f["cause"], f["message"]) for f in failures] == [("signal", "ended by SIGKILL")]
 
 
+@pytest.mark.full
 def test_kill_9_of_the_fork_server_costs_one_round(home: Path) -> None:
     running = start_tare(home, *ARGS, "--json")
-    # Both cases have a good round by then, so that one failure is not the whole of either.
+    # Both cases have a good round by then, so that neither fails as a whole.
     wait_until(lambda: len(_stored(home)) >= 2)
     psutil.Process(running.pid).children()[0].kill()
     stdout, stderr = running.communicate(timeout=120)
@@ -137,7 +146,8 @@ def test_kill_9_of_the_fork_server_costs_one_round(home: Path) -> None:
     assert all(record["failure"] is None for record in records)
 
 
-def test_a_full_disk_keeps_the_round_and_says_where(home: Path, tare: Tare) -> None:
+@pytest.mark.full
+def test_a_full_disk_keeps_the_round_elsewhere(home: Path, tare: Tare) -> None:
     home.mkdir()
 
     def small_files_only() -> None:
@@ -159,7 +169,8 @@ def test_a_full_disk_keeps_the_round_and_says_where(home: Path, tare: Tare) -> N
     assert not unsaved[0].exists()
 
 
-def test_two_at_the_same_time_take_turns_and_lose_nothing(home: Path) -> None:
+@pytest.mark.full
+def test_two_runs_at_the_same_time_alternate_and_lose_nothing(home: Path) -> None:
     both = [start_tare(home, *ARGS, "--json") for _ in range(2)]
     documents = [json.loads(one.communicate(timeout=200)[0]) for one in both]
     assert [one.returncode for one in both] == [0, 0]

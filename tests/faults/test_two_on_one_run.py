@@ -11,6 +11,8 @@ from commandline import Tare, start_tare, wait_until
 
 from tare.store.run_lock import RunLocks
 
+pytestmark = pytest.mark.full
+
 PLAN = """
 [options]
 {options}

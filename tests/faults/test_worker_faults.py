@@ -110,19 +110,12 @@ def test_nothing_of_the_run_is_left_on_disk_but_the_store(outcome: dict[str, Any
     assert list((home / "scratch").iterdir()) == []
 
 
-@pytest.mark.parametrize("how", [(), ("--abreast", "1")])
-def test_the_first_failure_ends_a_run_that_is_to_fail_fast(tmp_path: Path, how: tuple[str, ...]) -> None:
-    asked = (
-        "run",
-        "planted_raise",
-        "planted_tiny",
-        "--rung",
-        "eager",
-        "--device",
-        "cpu",
-        "--quick",
-        "--fail-fast",
-    )
-    done = planted_tare(tmp_path / "home", *asked, *how, "--json")
+@pytest.mark.full
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_fail_fast_ends_a_run_at_the_first_failure(tmp_path: Path, jobs: str) -> None:
+    # With --jobs 2 both are prepared, but only the first to fail is recorded before the run ends.
+    targets = ("planted_raise", "planted_tiny") if jobs == "1" else ("planted_raise",)
+    arguments = ("run", *targets, "--rung", "eager", "--device", "cpu", "--quick", "--fail-fast", "--jobs", jobs)
+    done = planted_tare(tmp_path / "home", *arguments, "--json")
     assert done.returncode == 1, done.stderr
     assert [one["case"]["workload"] for one in json.loads(done.stdout)["records"]] == ["planted_raise"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -82,7 +83,11 @@ def watchdog(group: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM raise KeyboardInterrupt, also where SIGINT was ignored at the start (`nohup`, `&`)."""
+    """SIGINT and SIGTERM raise KeyboardInterrupt, also where SIGINT was ignored at the start (`nohup`, `&`). Only
+    the main thread can handle signals; in another one nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
