@@ -12,26 +12,26 @@ from tare.commands.explain import explain_files
 from tare.records.record import Record
 from tare.workloads import all_workloads
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+TABLES = Path(__file__).parents[2] / "scripts" / "tables"
 RECORDED = Path(__file__).parents[1] / "trace" / "recorded"
 
 
 def test_the_page_of_workloads_shows_what_there_is() -> None:
-    script = runpy.run_path(str(SCRIPTS / "workload_table.py"))
+    script = runpy.run_path(str(TABLES / "workloads.py"))
     ours = {name: w for name, w in all_workloads().items() if type(w.definition).__module__.startswith("tare.")}
-    assert script["PAGE"].read_text() == script["page"](ours), "run: python scripts/workload_table.py"
+    assert script["PAGE"].read_text() == script["page"](ours), "run: python scripts/tables/workloads.py"
 
 
 def test_the_pages_of_the_zoo_show_the_published_records() -> None:
-    script = runpy.run_path(str(SCRIPTS / "zoo_table.py"))
+    script = runpy.run_path(str(TABLES / "zoo.py"))
     assert len(script["PAGES"]) == 2
     for path in script["PAGES"]:
-        assert path.read_text() == script["page"](path), "run: python scripts/zoo_table.py"
-    assert script["PICTURE"].read_text() == script["picture"](), "run: python scripts/zoo_table.py"
+        assert path.read_text() == script["page"](path), "run: python scripts/tables/zoo.py"
+    assert script["PICTURE"].read_text() == script["picture"](), "run: python scripts/tables/zoo.py"
 
 
 def test_a_workload_without_records_is_still_to_come() -> None:
-    script = runpy.run_path(str(SCRIPTS / "zoo_table.py"))
+    script = runpy.run_path(str(TABLES / "zoo.py"))
     kept = [make_record(make_case(workload=name, device="cuda")) for name in ("hf_Reformer", "lstm")]
     left = script["still_to_come"]("infer", kept)
     assert "resnet50" in left
@@ -42,16 +42,16 @@ def test_a_workload_without_records_is_still_to_come() -> None:
 
 def test_the_page_of_the_breakdown_shows_the_published_explanations() -> None:
     script = breakdown()
-    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/breakdown_table.py"
+    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/tables/breakdown.py"
 
 
 def test_the_page_of_savings_shows_the_published_records() -> None:
-    script = runpy.run_path(str(SCRIPTS / "saving_table.py"))
-    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/saving_table.py"
+    script = runpy.run_path(str(TABLES / "savings.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run: python scripts/tables/savings.py"
 
 
 def breakdown() -> dict[str, Any]:
-    return runpy.run_path(str(SCRIPTS / "breakdown_table.py"))
+    return runpy.run_path(str(TABLES / "breakdown.py"))
 
 
 def explained(folder: Path, **workloads: str) -> Path:
@@ -72,8 +72,8 @@ def test_the_breakdown_of_the_zoo_grows_by_what_is_explained(tmp_path: Path) -> 
     script["keep"](explained(tmp_path, lstm="nlp", vgg16="vision"), kept)
     found = script["read"](kept)
     assert [one.workload for one in found.explanations] == ["lstm", "resnet50", "vgg16"]
-    assert "resnet50" not in script["left"](kept)
-    assert "dqn" in script["left"](kept)
+    assert "resnet50" not in script["pending"](kept, "infer")
+    assert "dqn" in script["pending"](kept, "infer")
     assert "| vision | 2 | 13.6 % | 0.0 % | 86.4 % | 62.8 % | 1.4 % | 35.7 % |" in script["by_domain"](
         "infer", found
     )
@@ -84,7 +84,7 @@ def test_the_breakdown_of_the_zoo_grows_by_what_is_explained(tmp_path: Path) -> 
 
 def test_measured_savings_are_compared_with_the_estimates() -> None:
     """An estimate that is a bound may be wrong on the side that it leaves open."""
-    script, found = runpy.run_path(str(SCRIPTS / "saving_table.py")), breakdown()["Found"]
+    script, found = runpy.run_path(str(TABLES / "savings.py")), breakdown()["PublishedFinding"]
 
     def record(workload: str, step_s: float, rung: str = "eager", precision: str = "fp32") -> Record:
         case = make_case(workload=workload, rung=rung, precision=precision)
@@ -114,12 +114,12 @@ def test_measured_savings_are_compared_with_the_estimates() -> None:
 
 
 def test_remedies_that_have_not_run_yet_are_left_out(tmp_path: Path) -> None:
-    script = runpy.run_path(str(SCRIPTS / "saving_table.py"))
+    script = runpy.run_path(str(TABLES / "savings.py"))
     assert len(script["remedied"]([script["MEASURED"], tmp_path / "none.json.gz"])) == 131
     assert all(isinstance(one, Record) for one in script["remedied"](script["REMEDIED"]))
 
 
 def test_the_workloads_of_a_finding_are_named_for_its_remedy() -> None:
-    promised = runpy.run_path(str(SCRIPTS / "saving_table.py"))["promises"]()
+    promised = runpy.run_path(str(TABLES / "savings.py"))["promises"]()
     assert "llama_decode" in promised["launch-bound"]
     assert "resnet152" in promised["tf32-off"]

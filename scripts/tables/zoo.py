@@ -1,0 +1,62 @@
+"""Writes the tables of docs/zoo-h200.md and docs/zoo-compile.md, and the latter's picture, from the records:
+`python scripts/tables/zoo.py`. A test compares."""
+
+from functools import cache
+from pathlib import Path
+
+from tare.records.codec import read_records
+from tare.records.record import Record
+from tare.report.formats.markdown import records_table, suites_markdown
+from tare.report.formats.svg import suites_svg
+from tare.report.suite import make_suites
+from tare.workloads import get_workload
+from tare.workloads.groups import ZOO, all_groups
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PICTURE = DOCS / "zoo-compile.svg"
+MARK = "<!-- what follows is written by scripts/tables/zoo.py -->\n"
+
+
+@cache
+def measured(name: str) -> list[Record]:
+    return read_records(ROOT / "results" / "zoo" / f"h200-{name}.json.gz")
+
+
+def every_case() -> str:
+    return "\n".join(records_table(measured(name)) for name in ("infer", "train"))
+
+
+def against_eager() -> str:
+    return "\n".join(
+        _against_eager(mode, name) for mode, name in (("infer", "compile"), ("train", "compile-train"))
+    )
+
+
+def _against_eager(mode: str, name: str) -> str:
+    records = measured(name)
+    left = sorted(still_to_come(mode, records), key=str.lower)
+    return suites_markdown(records) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
+
+
+def still_to_come(mode: str, records: list[Record]) -> set[str]:
+    known = {one.case.workload for one in records}
+    return {name for name in all_groups()[ZOO] if not get_workload(name).refusal({mode})} - known
+
+
+PAGES = {DOCS / "zoo-h200.md": every_case, DOCS / "zoo-compile.md": against_eager}
+
+
+def page(path: Path) -> str:
+    """What stands above the mark stays."""
+    return path.read_text().partition(MARK)[0] + MARK + "\n" + PAGES[path]()
+
+
+def picture() -> str:
+    return suites_svg(make_suites([*measured("compile"), *measured("compile-train")]))
+
+
+if __name__ == "__main__":
+    for each in PAGES:
+        each.write_text(page(each))
+    PICTURE.write_text(picture())
