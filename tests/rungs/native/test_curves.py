@@ -16,7 +16,7 @@ from tare.worker.loss_curve import arrays_of, batches_of
 from tare.workloads import get_workload
 
 OPTIONS = Options(rounds=1, timeout=600)
-# On small images the last batch norms see few values, which makes training chaotic (docs/vendor.md): after this many
+# On small images the last batch norms see few values, which makes training chaotic (docs/vendor.md): after so many
 # steps even eager in float32 is far from float64, and later steps decide nothing.
 DECIDED = {"resnet50": 30}
 

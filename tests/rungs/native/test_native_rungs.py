@@ -84,9 +84,7 @@ VENDOR = [
 
 
 @pytest.mark.parametrize(("workload", "mode", "layout"), VENDOR)
-def test_vendor_is_the_same_as_the_reference(
-    executor: LocalExecutor, workload: str, mode: Mode, layout: str
-) -> None:
+def test_vendor_is_the_same(executor: LocalExecutor, workload: str, mode: Mode, layout: str) -> None:
     round_ = executor.run_round(make(workload, "vendor", mode, layout=layout), 0, OPTIONS, check=True)
     assert round_.failure is None, round_.failure
     assert round_.isolation == "executable"
@@ -121,8 +119,8 @@ def test_vendor_runs_other_networks(executor: LocalExecutor, workload: str, mode
     assert round_.parity.status == "same", round_.parity
 
 
-# With two values per channel a batch norm keeps only their order. Rounding then decides which ReLUs flip in the first
-# step, and so the losses of the next steps.
+# With two values per channel a batch norm keeps only their order. Rounding then decides which ReLUs flip in the
+# first step, and so the losses of the next steps.
 @pytest.mark.full
 @pytest.mark.parametrize("workload", ["densenet121", "shufflenet_v2_x1_0", "timm_efficientnet"])
 def test_flips_by_rounding_are_not_called_different(executor: LocalExecutor, workload: str) -> None:
