@@ -1,9 +1,9 @@
-"""Our change points beside asv's and apache-otava's, on the same simulated series with known answers.
+"""Change points by tare, asv and apache-otava on the same simulated series with known answers.
 
     python -m benchmarks.changepoints [--series 100] [--json FILE]
 
-The other two are installed in virtual environments of this benchmark's own, in a cache folder; tare does not
-depend on them. A detector that cannot be installed is left out, and the result says so.
+The other two are installed in their own virtual environments in a cache folder; tare does not
+depend on them. A detector that cannot be installed is skipped, and the result says so.
 """
 
 import argparse
