@@ -1,4 +1,4 @@
-"""Our noise-aware search beside plain bisection, on simulated candidates with known culprits.
+"""The noise-aware search and plain bisection on simulated candidates with known culprits.
 
     python -m benchmarks.bisection [--games 100] [--json FILE]
 
@@ -108,7 +108,7 @@ def _row(
         spent.append(runs)
     row: dict[str, Any] = {"method": method, "noise": noise, "disturbed": disturbed, "drift": drift}
     row["right"] = right / games
-    # The rest names nobody: the ends do not differ enough, or the runs allowed did not settle it.
+    # The others name no culprit: the ends do not differ enough, or the runs allowed did not settle it.
     row |= {"wrong": wrong / games, "runs": mean(spent)}
     shown = f"right {row['right']:.0%} wrong {row['wrong']:.0%} runs {row['runs']:.1f}"
     print(f"{method:20} noise {noise:.0%} disturbed {disturbed!s:5} drift {drift:28} {shown}", flush=True)

@@ -1,5 +1,5 @@
-"""What an A/A check leaves behind, so that an alarm can be understood when the machine has long gone on: whatever
-was accused, and what came nearest to it, each with the figures of its rounds. Small enough to be committed."""
+"""The evidence of an A/A check: every alarm, and the suspects that came nearest to one, with the figures of their
+rounds, so that an alarm can be examined later. Small enough to be committed."""
 
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ NEAREST = 3
 
 
 def evidence(report: dict[str, Any], store: Path) -> dict[str, Any]:
-    """`alarms`: all that is accused. `nearest`: suspects that were not confirmed, those with the smallest p first.
-    Where a figure was measured again, its rounds are those of the confirmation: the verdict stands on them."""
+    """`alarms`: all regressions. `nearest`: suspects that were not confirmed, those with the smallest p first. A figure
+    that was measured again has the rounds of its confirmation, on which the verdict rests."""
     entries = [{"case": case["case"], "change": change} for case in report["cases"] for change in case["changes"]]
     suspects = [one for one in entries if one["change"]["stage"] == "not confirmed"]
     near = sorted(suspects, key=lambda one: _p(one["change"]))[:NEAREST]
@@ -30,7 +30,7 @@ def evidence(report: dict[str, Any], store: Path) -> dict[str, Any]:
 
 
 def _broken(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Cases that are accused of no figure: they leak, fail, or compute something else."""
+    """Cases that leak, fail, or compute something else."""
     kept = ("case", "state", "reason", "leaks")
     return [
         {name: case[name] for name in kept}
@@ -40,12 +40,12 @@ def _broken(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _p(change: dict[str, Any]) -> tuple[float, float]:
-    """One-sided after all tests together, by which a check decides; many share one, so that its own p follows."""
+    """The adjusted p, by which a check decides, then the raw one, because many tests share an adjusted p."""
     return tuple(1.0 if change[name] is None else change[name] for name in ("adjusted_p", "p"))  # type: ignore[return-value]
 
 
 def _with_rounds(entry: dict[str, Any], store: Path) -> dict[str, Any]:
-    """With the figure of every round on either side, in their order, and with when they were taken."""
+    """With the figure and the time of every round on either side, in order."""
     change = entry["change"]
     sides = records_of(store, entry["case"], again=change["stage"] != "first")
     metric = get_metric(change["metric"])

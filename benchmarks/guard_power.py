@@ -1,4 +1,4 @@
-"""Power and false alarms of `tare check` by simulation with known answers, beside the plain 7 % rule.
+"""Power and false alarms of `tare check` by simulation with known answers, and of the plain 7 % rule.
 
     python -m benchmarks.guard_power [--nights 1000] [--json results/guard/power.json]
 
@@ -87,7 +87,7 @@ KINDS: dict[str, Noise] = {
 
 
 class Night(NamedTuple):
-    """Of one night: was there a false alarm, was the step found, did it fail the check, what did it cost."""
+    """The result of one night: false alarm, change found, check failed, and the cost."""
 
     false_alarm: bool
     found: bool
@@ -105,13 +105,13 @@ def interleaved(noise: Noise, rng: Rng, rounds: int, step: float) -> tuple[list[
 
 
 def confirmed(a: list[float], b: list[float]) -> Comparison:
-    """A confirmation side by side, which ends early where it is let go."""
+    """An interleaved confirmation, which stops early if it is futile."""
     look = compare(a[:INTERIM_ROUNDS], b[:INTERIM_ROUNDS], paired=True)
     return look if len(b) > INTERIM_ROUNDS and is_futile(look) else compare(a, b, paired=True)
 
 
 def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
-    """`tare check` with the baseline's version at hand. The first case has the step; the others have nothing."""
+    """`tare check` with the baseline's version. Only the first case has the change."""
     suspects: list[tuple[int, Comparison]] = []
     for case in range(CASES):
         a, b = interleaved(noise, rng, ROUNDS, step if case == 0 else 0.0)
@@ -159,7 +159,7 @@ def seven_percent_night(noise: Noise, rng: Rng, step: float, rounds: int) -> Nig
 def judged_night(
     suspects: list[tuple[int, Comparison]], again: list[Comparison], step: float, processes: int
 ) -> Night:
-    """What `check` says side by side to what the confirmations of its suspects found."""
+    """The verdicts of an interleaved check on the confirmations of its suspects."""
     return _night(suspects, again, confirm(again, [MARGIN] * len(again)), step, processes)
 
 
@@ -184,7 +184,7 @@ RULES: dict[str, Callable[[Noise, Rng, float], Night]] = {
     "7 % rule, one process": lambda noise, rng, step: seven_percent_night(noise, rng, step, 1),
     "7 % rule, median of 6": lambda noise, rng, step: seven_percent_night(noise, rng, step, 6),
 }
-# The stored baseline promises nothing where the machine changes between the sessions: nothing could.
+# A stored baseline cannot promise anything where the machine changes between the sessions.
 PROMISED = "check, interleaved"
 
 

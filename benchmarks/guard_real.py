@@ -128,7 +128,7 @@ def main() -> int:
 
 @contextmanager
 def sitting(path: Path | None, name: str) -> Iterator[Path]:
-    """The home of one check: where it is interrupted, it stays for the next sitting."""
+    """The TARE_HOME of one check; after an interruption it is kept for the next invocation."""
     if path is None:
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder)
@@ -143,7 +143,7 @@ def plant(subject: Subject, home: Path) -> dict[str, Any]:
     """All planted faults in one check, and whether each is accused where it must show."""
     faults = subject.faults()
     workloads = json.dumps([workload for workload, _ in faults.values()])
-    # A GPU's steps are steadier, and its time is lent.
+    # A GPU's steps are less noisy.
     budget = 3.0 if subject.device == "cpu" else 1.5
     plan = PLANTED.format(workloads=workloads, device=subject.device, budget=budget)
     code, report, _ = check(home, plan, subject.thresholds(), subject.spoilt(), USUAL)
@@ -164,8 +164,8 @@ def outcome(case: dict[str, Any], code: int, where: set[str]) -> dict[str, Any]:
 
 
 def repeat_smoke(subject: Subject, home: Path) -> dict[str, Any]:
-    """One A/A check of the smoke zoo by the usual thresholds; how long it took is known where it took one
-    sitting."""
+    """One A/A check of the smoke zoo by the usual thresholds; how long it took is known only if it was not
+    interrupted."""
     began, whole = time.monotonic(), not any(home.iterdir())
     plan = SMOKE.format(workloads=json.dumps(subject.workloads), device=subject.device)
     code, report, kept = check(home, plan, "", {}, {"TARE_SIDE": "baseline"})
@@ -216,7 +216,7 @@ def named(cases: list[dict[str, Any]]) -> list[str]:
 
 
 def write(path: Path | None, found: dict[str, Any]) -> None:
-    """Whole or not at all: the file is what the next sitting goes on from."""
+    """Written atomically, because the next invocation resumes from this file."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")

@@ -63,7 +63,7 @@ def measured(rng: Rng, paces: Values, case: int, rounds: int, step: float) -> tu
 
 
 def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
-    """The first case has the step; the others have nothing."""
+    """Only the first case has the change."""
     servers = Servers(rng, renewed, common)
     paces, suspects = servers.paces(), []
     for case in range(CASES):
@@ -108,7 +108,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def broken_promises(rows: list[dict[str, Any]]) -> list[str]:
-    """Of what `check` does; one server a side promises nothing."""
+    """The promises of `check`; one server a side promises nothing."""
     return [
         f"{row['servers']}, {row['pace']}: {row['false_alarm_share']:.2%}, {row['found_5_percent']:.1%}"
         for row in rows

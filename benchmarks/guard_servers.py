@@ -1,4 +1,4 @@
-"""Do workers of one fork server share a pace that those of another have not? Measured on one and the same version.
+"""Do workers of one fork server share a pace that those of another do not have? Measured on one version.
 
     python -m benchmarks.guard_servers [--servers 8] [--rounds 6] [--workloads @smoke] [--threads 1] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""The TorchBench paper's seven problem commits, each among 64 commits: does `check` cry, does `bisect` find it?
+"""The TorchBench paper's seven problem commits, each among 64 commits: does `check` fail, does `bisect` find it?
 
     python -m benchmarks.seven [--only 61056,72148] [--json results/guard/seven.json]
 

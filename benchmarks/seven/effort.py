@@ -14,13 +14,13 @@ from typing import Any
 from tare.stats.search import Search
 
 GAMES = 200
-# As seldom wrong as a search promises to be.
+# The error rate that a search promises.
 WRONG = 0.05
 MOST_RUNS_EACH = 99
 
 
 def tare_effort(outcome: dict[str, Any]) -> dict[str, float]:
-    """Our search on the same step and noise."""
+    """tare's search on the same change and noise."""
     games = []
     for seed in range(GAMES):
         run, culprit, last = _simulated(outcome, seed)

@@ -1,4 +1,4 @@
-"""The seven: what each commit did upstream, what stands for it here, and where it must show."""
+"""The seven problems: what each commit did upstream, how it is re-created, and the metric that must show it."""
 
 from typing import NamedTuple
 

@@ -99,10 +99,10 @@ def baseline_differences(
 def version_differences(records: Sequence[Record], environment: Environment) -> list[Difference]:
     """Software of the interpreter given for the baseline that differs from what the baseline was measured with."""
     here = _without_pinned_flags(environment)
-    found: dict[Difference, None] = {}
+    differences: dict[Difference, None] = {}
     for before in _environments(records):
-        found |= {d: None for d in environment_differences(before, here) if d.group == "software"}
-    return list(found)
+        differences |= {d: None for d in environment_differences(before, here) if d.group == "software"}
+    return list(differences)
 
 
 def _environments(records: Sequence[Record]) -> list[Environment]:
