@@ -1,4 +1,4 @@
-"""tare prove and tare frames as a user meets them. The counter itself is in tests/native and tests/frames."""
+"""The commands tare prove and tare frames. tests/execute/test_call_stacks.py tests the frame counter."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from commandline import tare
 
 
-def test_prove_prints_a_table_that_fits_and_says_same(tmp_path: Path) -> None:
+def test_prove_prints_a_table_that_fits(tmp_path: Path) -> None:
     done = tare(tmp_path, "prove", "mlp", "--rung", "eager,aot", "--device", "cpu", "--steps", "3")
     assert done.returncode == 0, done.stderr
     assert "3 training steps on digits" in done.stdout
@@ -26,7 +26,7 @@ def test_prove_as_json_has_every_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("prove", "mlp", "--size", "features=63", "--rung", "eager", "--device", "cpu"), "features=64"),
         (("prove", "mlp", "--data", "faces"), "digits"),
@@ -38,9 +38,9 @@ def test_prove_as_json_has_every_loss(tmp_path: Path) -> None:
         (("frames", "mlp", "--rounds", "0"), "rounds"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, args: tuple[str, ...], message: str) -> None:
     done = tare(tmp_path, *args)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""

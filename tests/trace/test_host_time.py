@@ -13,13 +13,13 @@ def test_self_times_of_nested_operators_and_another_thread() -> None:
     builder.op("aten::linear", 10, 50)
     builder.op("aten::addmm", 20, 45)
     builder.op("aten::mul", 40, 80, thread=200)
-    found = host_time(builder.build())
-    assert found is not None
-    times = {one.name: one.self_time // 1000 for one in found.operators}
+    time = host_time(builder.build())
+    assert time is not None
+    times = {one.name: one.self_time // 1000 for one in time.operators}
     # The other thread counts only while the stepping one runs nothing: 50-80.
     assert times == {OUTSIDE: 30, "aten::linear": 15, "aten::addmm": 25, "aten::mul": 30}
-    assert {one.name: one.calls for one in found.operators}["aten::mul"] == 1
-    assert (found.computed, found.dispatch, found.outside) == (55_000, 15_000, 30_000)
+    assert {one.name: one.calls for one in time.operators}["aten::mul"] == 1
+    assert (time.computed, time.dispatch, time.outside) == (55_000, 15_000, 30_000)
 
 
 spans = st.tuples(st.integers(0, 150), st.integers(0, 60), st.sampled_from([100, 200, 300]))
@@ -32,10 +32,10 @@ def test_self_times_add_up_to_the_steps(operators: list[tuple[int, int, int]]) -
     builder.step(70, 150)
     for i, (begin, length, thread) in enumerate(operators):
         builder.op(f"aten::op{i % 4}", begin, begin + length, thread=thread)
-    found = host_time(builder.build())
-    assert found is not None
-    assert sum(one.self_time for one in found.operators) == found.window == 140_000
-    assert found.computed + found.dispatch + found.outside == found.window
+    time = host_time(builder.build())
+    assert time is not None
+    assert sum(one.self_time for one in time.operators) == time.window == 140_000
+    assert time.computed + time.dispatch + time.outside == time.window
 
 
 def test_an_operator_that_prepares_its_operands_still_computes() -> None:
@@ -47,14 +47,14 @@ def test_an_operator_that_prepares_its_operands_still_computes() -> None:
     builder.op("aten::empty", 12, 13)
     builder.op("aten::zero_", 14, 20)
     builder.op("aten::fill_", 15, 19)
-    found = host_time(builder.build())
-    assert found is not None
+    time = host_time(builder.build())
+    assert time is not None
     # 75 of the operator, less 1 of aten::empty, which touches nothing.
-    assert (found.computed, found.dispatch, found.outside) == (74_000, 16_000, 10_000)
+    assert (time.computed, time.dispatch, time.outside) == (74_000, 16_000, 10_000)
 
 
 def recurrent(layer: int, add: int = 3) -> TraceBuilder:
-    """aten::lstm, which calls a layer that lasts so long and adds two biases in it, as torch does on a CPU."""
+    """aten::lstm calls a layer of this length, which adds two biases, as torch does on a CPU."""
     builder = TraceBuilder()
     builder.step(0, 1000)
     builder.op("aten::lstm", 0, 40 + layer)
@@ -66,14 +66,14 @@ def recurrent(layer: int, add: int = 3) -> TraceBuilder:
     return builder
 
 
-def test_a_layer_that_adds_its_biases_on_the_way_computes() -> None:
-    found = host_time(recurrent(layer=900).build())
-    assert found is not None
+def test_a_layer_that_also_adds_its_biases_computes() -> None:
+    time = host_time(recurrent(layer=900).build())
+    assert time is not None
     # The layer but for its aten::empty, and aten::zeros but for its own; aten::lstm has 35 of its own.
-    assert (found.computed, found.dispatch, found.outside) == (898_000 + 3_000, 35_000 + 4_000, 60_000)
+    assert (time.computed, time.dispatch, time.outside) == (898_000 + 3_000, 35_000 + 4_000, 60_000)
 
 
-def test_what_calls_can_cost_is_dispatch_and_so_is_what_is_handed_on() -> None:
+def test_the_cost_of_calls_and_time_passed_on_are_dispatch() -> None:
     # The layer keeps 25 of 30 µs, and aten::lstm 35 of 70: three calls each, of which one may take 8 times what
     # aten::empty does, 2 µs.
     short = host_time(recurrent(layer=30, add=3).build())
@@ -85,5 +85,5 @@ def test_what_calls_can_cost_is_dispatch_and_so_is_what_is_handed_on() -> None:
     assert caller.computed == 53_000 + 3_000
 
 
-def test_an_empty_trace_has_nothing_to_say() -> None:
+def test_an_empty_trace_has_no_host_time() -> None:
     assert host_time(TraceBuilder().build()) is None

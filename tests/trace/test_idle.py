@@ -47,7 +47,7 @@ def test_one_gap_with_every_cause() -> None:
     assert places(idle, "python") == {"before aten::linear": 10}
 
 
-def test_synchronisation_is_what_the_host_waited_while_the_device_was_idle() -> None:
+def test_synchronisation_is_the_hosts_wait_while_the_device_is_idle() -> None:
     builder = TraceBuilder()
     builder.step(0, 100)
     builder.launch(0, 2, 2, 40)
@@ -62,7 +62,7 @@ def test_synchronisation_is_what_the_host_waited_while_the_device_was_idle() -> 
     assert places(idle, "synchronisation") == {"aten::item": 15}
 
 
-def test_what_was_launched_long_ago_waits_on_the_device() -> None:
+def test_work_that_was_launched_earlier_waits_on_the_device() -> None:
     builder = TraceBuilder()
     builder.step(0, 10)
     graph = builder.call("cudaGraphLaunch", 0, 5)
@@ -71,7 +71,7 @@ def test_what_was_launched_long_ago_waits_on_the_device() -> None:
     assert causes(explained(builder)) == {"launch call": 5, "device-side waiting": 4}
 
 
-def test_the_backward_pass_has_a_thread_of_its_own() -> None:
+def test_the_backward_pass_runs_on_another_thread() -> None:
     builder = TraceBuilder()
     builder.step(0, 100)
     builder.op("aten::mul", 0, 10, **{"Sequence number": 4})
@@ -126,7 +126,7 @@ moments = st.integers(0, 200)
 
 @st.composite
 def programs(draw: st.DrawFn) -> TraceBuilder:
-    """Any operators, calls, frames and work on several threads and streams, sensible or not."""
+    """Arbitrary operators, calls, frames and device work on several threads and streams."""
     builder = TraceBuilder()
     end = 0
     for _ in range(draw(st.integers(0, 3))):

@@ -60,8 +60,8 @@ def test_complement_and_clip_split_a_window(chosen: Pairs, start: int, end: int)
 
 @given(pairs, pairs)
 def test_covered_length_of_many_windows_at_once(chosen: Pairs, windows: Pairs) -> None:
-    found = iv.covered_length(as_set(chosen), [s for s, _ in windows], [e for _, e in windows])
-    assert found.tolist() == [len(points(chosen) & set(range(s, e))) for s, e in windows]
+    lengths = iv.covered_length(as_set(chosen), [s for s, _ in windows], [e for _, e in windows])
+    assert lengths.tolist() == [len(points(chosen) & set(range(s, e))) for s, e in windows]
 
 
 @given(pairs, st.lists(st.integers(-45, 45), max_size=8))
@@ -78,9 +78,9 @@ def test_exact_at_epoch_nanoseconds(chosen: Pairs) -> None:
 
 @given(pairs)
 def test_what_overlaps_is_divided_equally(chosen: Pairs) -> None:
-    found = iv.divide_overlaps([start for start, _ in chosen], [end for _, end in chosen])
+    lengths = iv.divide_overlaps([start for start, _ in chosen], [end for _, end in chosen])
     covering = {point: sum(start <= point < end for start, end in chosen) for point in points(chosen)}
-    assert found.tolist() == pytest.approx(
+    assert lengths.tolist() == pytest.approx(
         [sum(1 / covering[point] for point in range(start, end)) for start, end in chosen]
     )
-    assert found.sum() == pytest.approx(iv.total(as_set(chosen)))
+    assert lengths.sum() == pytest.approx(iv.total(as_set(chosen)))

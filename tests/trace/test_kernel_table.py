@@ -70,9 +70,9 @@ def test_bytes_of_pointwise_operators(name: str, dims: Any, types: Any, expected
 
 
 def test_a_product_knows_its_shape_and_type() -> None:
-    found = product(one_operator("aten::addmm", [[6], [4, 5], [5, 6]], ["float", "c10::Half", "c10::Half"]), 0)
-    assert found is not None
-    assert (found.batch, found.m, found.k, found.n, found.type) == (1, 4, 5, 6, "c10::Half")
+    shape = product(one_operator("aten::addmm", [[6], [4, 5], [5, 6]], ["float", "c10::Half", "c10::Half"]), 0)
+    assert shape is not None
+    assert (shape.batch, shape.m, shape.k, shape.n, shape.type) == (1, 4, 5, 6, "c10::Half")
 
 
 def table(trace: TraceBuilder) -> dict[str, Kernel]:
@@ -89,8 +89,8 @@ def test_a_known_table() -> None:
     trace.op("aten::relu", 50, 60, **{"Input Dims": [[1000]], "Input type": ["float"]})
     trace.launch(52, 54, 55, 58, "elementwise")
     trace.copy("HtoD (Pinned -> Device)", 60, 70, trace.call("cudaMemcpyAsync", 58, 59), 50_000)
-    found = table(trace)
-    gemm, relu, copy = found["sgemm_128x64"], found["elementwise"], found["Memcpy HtoD (Pinned -> Device)"]
+    kernels = table(trace)
+    gemm, relu, copy = kernels["sgemm_128x64"], kernels["elementwise"], kernels["Memcpy HtoD (Pinned -> Device)"]
     assert (gemm.calls, gemm.total, gemm.grid, gemm.block) == (1, 20_000, (8, 16, 1), (256, 1, 1))
     assert (gemm.registers, gemm.tensor_cores) == (90, False)
     assert gemm.flops_per_s == pytest.approx(2e9 / 20e-6)
@@ -98,10 +98,10 @@ def test_a_known_table() -> None:
     assert relu.bytes_per_s == pytest.approx(2 * 8000 / 4e-6)
     assert copy.bytes_per_s == pytest.approx(5e9)
     assert gemm.share == pytest.approx(20 / 34)
-    assert sum(kernel.share for kernel in found.values()) == pytest.approx(1)
+    assert sum(kernel.share for kernel in kernels.values()) == pytest.approx(1)
 
 
-def test_what_two_kernels_share_is_not_counted_for_either() -> None:
+def test_flops_are_not_counted_where_two_kernels_share_them() -> None:
     trace = TraceBuilder()
     trace.op("aten::mm", 0, 20, **{"Input Dims": [[10, 10], [10, 10]], "Input type": ["float", "float"]})
     trace.launch(2, 4, 5, 25, "gemm_part_one")
@@ -110,8 +110,8 @@ def test_what_two_kernels_share_is_not_counted_for_either() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["sm80_xmma_gemm_cf32cf32_f32f32_cf32_tn_n", "sm80_xmma_fprop_implicit_gemm"])
-def test_a_product_behind_a_transform_computes_less_than_the_convolution(kernel: str) -> None:
-    """alexnet's ran at 4.6 times what an H200 can, if one believed it."""
+def test_a_transformed_convolution_has_no_flop_rate(kernel: str) -> None:
+    """Otherwise alexnet's kernel would run at 4.6 times the peak of an H200."""
     trace = TraceBuilder()
     dims, values = [[8, 64, 27, 27], [192, 64, 5, 5], []], ["", "", "", "[1, 1]", "[2, 2]", "[1, 1]", "False"]
     shapes = {"Input Dims": dims, "Input type": ["float", "float", ""], "Concrete Inputs": values}
@@ -140,7 +140,7 @@ def test_tensor_cores_by_name(name: str, cores: bool | None) -> None:
     assert uses_tensor_cores(name) is cores
 
 
-def test_other_things_that_names_say() -> None:
+def test_layout_conversions_and_short_names() -> None:
     assert converts_layout("void cudnn::engines_precompiled::nchwToNhwcKernel<__half, float>(x)")
     assert not converts_layout("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>")
     assert (

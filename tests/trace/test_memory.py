@@ -34,7 +34,7 @@ def training() -> TraceBuilder:
     return trace
 
 
-def test_kinds_are_told_from_the_life_of_a_block() -> None:
+def test_the_kind_of_a_block_follows_from_its_lifetime() -> None:
     use = memory_use(training().build())
     assert use is not None
     assert (use.start_bytes, use.peak_bytes, use.end_bytes) == (1000, 1770, 1600)
@@ -55,7 +55,7 @@ def test_kinds_are_told_from_the_life_of_a_block() -> None:
     }
 
 
-def test_what_tare_recorded_of_the_program_divides_what_was_there_before() -> None:
+def test_recorded_weights_and_optimizer_state_divide_resident_memory() -> None:
     trace = training()
     trace.metadata["tare_profiled"] = {"resident": {"weights": 600, "optimizer state": 300, "odd": "x"}}
     use = memory_use(trace.build())
@@ -67,7 +67,7 @@ def test_what_tare_recorded_of_the_program_divides_what_was_there_before() -> No
 @pytest.mark.parametrize(
     "marks", ["x", {"resident": 5}, {"resident": {"weights": -1}}, {"resident": {"weights": 1e9}}]
 )
-def test_odd_words_on_the_program_divide_nothing(marks: Any) -> None:
+def test_malformed_recorded_sizes_are_ignored(marks: Any) -> None:
     trace = training()
     trace.metadata["tare_profiled"] = marks
     use = memory_use(trace.build())
@@ -75,14 +75,14 @@ def test_odd_words_on_the_program_divide_nothing(marks: Any) -> None:
     assert use.by_kind["resident"] == 1000
 
 
-def test_with_stacks_gradients_belong_to_the_module_they_are_of() -> None:
+def test_with_stacks_gradients_belong_to_their_module() -> None:
     use = memory_use(read(Path(__file__).parent / "recorded" / "mlp-train-eager-stack.json.gz"))
     assert use is not None
     owners = {owner.where for owner in use.owners if owner.kind == "gradients"}
     assert {"Linear_0", "Linear_6"} <= owners or {"Linear_1", "Linear_5"} <= owners, owners
 
 
-def test_a_backward_on_the_stepping_thread_belongs_to_the_module_too() -> None:
+def test_a_backward_pass_on_the_stepping_thread_belongs_to_the_module() -> None:
     """On a CPU autograd runs where backward() was called: within a frame of its own, and in no module."""
     trace = TraceBuilder()
     trace.step(0, 100)
@@ -110,7 +110,7 @@ def test_growth_is_the_slope_over_the_steps() -> None:
     assert use.garbage is None
 
 
-def test_garbage_is_what_the_collector_released_after_the_steps() -> None:
+def test_garbage_is_what_the_garbage_collector_released() -> None:
     trace = TraceBuilder()
     for i in range(4):
         trace.step(i * 100, (i + 1) * 100)
@@ -126,7 +126,7 @@ def test_garbage_is_what_the_collector_released_after_the_steps() -> None:
     assert use.after_step == [5512, 6024, 6536, 7048]
 
 
-def test_a_trace_without_memory_events_says_nothing() -> None:
+def test_a_trace_without_memory_events_has_no_memory_use() -> None:
     trace = TraceBuilder()
     trace.step(0, 10)
     assert memory_use(trace.build()) is None
@@ -150,7 +150,7 @@ def on_the_host(**resident: Any) -> TraceBuilder:
     return trace
 
 
-def test_without_a_device_the_host_s_memory_is_told_event_by_event() -> None:
+def test_host_memory_is_summed_event_by_event() -> None:
     use = memory_use(on_the_host().build())
     assert use is not None
     assert (use.device, use.start_bytes, use.peak_bytes, use.end_bytes) == (HOST, 300, 1000, 500)

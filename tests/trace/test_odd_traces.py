@@ -1,4 +1,4 @@
-"""Traces as other tools, versions and habits write them: the same answers, or a word on what is odd."""
+"""Traces of other tools and versions: the same figures, or a note."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +33,14 @@ def program() -> TraceBuilder:
 
 
 def explained(builder: TraceBuilder) -> Explanation:
-    found = explain(builder.build(), About(title="odd"))
-    assert found.breakdown is not None
-    assert found.idle is not None
-    assert found.breakdown.idle == found.idle.idle == sum(cause.idle for cause in found.idle.causes)
-    assert sum(segment.ns for segment in found.waterfall.segments) == found.waterfall.gross
-    return found
+    explanation = explain(builder.build(), About(title="odd"))
+    assert explanation.breakdown is not None
+    assert explanation.idle is not None
+    assert (
+        explanation.breakdown.idle == explanation.idle.idle == sum(cause.idle for cause in explanation.idle.causes)
+    )
+    assert sum(segment.ns for segment in explanation.waterfall.segments) == explanation.waterfall.gross
+    return explanation
 
 
 def figures(one: Explanation) -> tuple[Any, ...]:
@@ -64,53 +66,53 @@ def changed(change: Callable[[dict[str, Any]], dict[str, Any]]) -> TraceBuilder:
     ],
     ids=["since 1970", "before zero", "ts as text", "dur as text", "no arguments", "correlation as text"],
 )
-def test_how_a_tool_writes_its_numbers_changes_nothing(change: Callable[[Any], Any]) -> None:
+def test_the_notation_of_numbers_changes_nothing(change: Callable[[Any], Any]) -> None:
     assert figures(explained(changed(change))) == figures(explained(program()))
 
 
 def test_times_since_1970_are_exact_to_the_nanosecond() -> None:
-    found = explained(changed(lambda event: event | {"ts": event["ts"] + EPOCH})).breakdown
-    assert found is not None
-    assert (found.window, found.active, found.idle) == (200_000, 62_000, 138_000)
+    parts = explained(changed(lambda event: event | {"ts": event["ts"] + EPOCH})).breakdown
+    assert parts is not None
+    assert (parts.window, parts.active, parts.idle) == (200_000, 62_000, 138_000)
 
 
-def test_a_duration_that_is_no_number_is_left_out_and_said(tmp_path: Path) -> None:
+def test_an_event_without_a_valid_duration_is_skipped_with_a_note(tmp_path: Path) -> None:
     builder = program()
     builder.op("aten::relu", 80, 90)
     builder.events[-1]["dur"] = "long"
-    found = explain(read(builder.write(tmp_path / "t.json")), About(title="odd"))
-    assert "1 events have no usable time and were skipped" in found.notes
+    explanation = explain(read(builder.write(tmp_path / "t.json")), About(title="odd"))
+    assert "1 events have no usable time and were skipped" in explanation.notes
 
 
 @pytest.mark.parametrize("odd", [{}, {"args": {"device": [1]}}], ids=["plain", "beside an odd event"])
-def test_spans_of_two_events_are_not_read_and_said_to_be(odd: dict[str, Any]) -> None:
+def test_begin_and_end_events_are_skipped_with_a_note(odd: dict[str, Any]) -> None:
     builder = program()
     assert not any("ph B" in note for note in explained(builder).notes)
     builder.events += [{"ph": phase, "cat": "cpu_op", "name": "aten::exp", "ts": 90, "pid": 1} for phase in "BE"]
     builder.events.append({"ph": "X", "cat": "other", "name": "x", "ts": 0, "dur": 1} | odd)
-    found = explained(builder)
-    assert "1 spans consist of two events (ph B and E), which are not read" in found.notes
-    assert figures(found) == figures(explained(program()))
+    explanation = explained(builder)
+    assert "1 spans consist of two events (ph B and E), which are not read" in explanation.notes
+    assert figures(explanation) == figures(explained(program()))
 
 
-def test_a_trace_of_the_device_alone_has_no_cause_that_is_known() -> None:
+def test_a_device_trace_has_no_known_cause_of_idle_time() -> None:
     builder = program()
     builder.events = [event for event in builder.events if event["cat"] == "kernel"]
-    found = explained(builder)
-    assert found.breakdown is not None
+    explanation = explained(builder)
+    assert explanation.breakdown is not None
     # From the first kernel to the last, without a step.
-    assert (found.breakdown.window, found.breakdown.active) == (151_000, 62_000)
-    assert any("why the device is idle is not known" in note for note in found.notes)
+    assert (explanation.breakdown.window, explanation.breakdown.active) == (151_000, 62_000)
+    assert any("why the device is idle is not known" in note for note in explanation.notes)
     assert not any("not known" in note for note in explained(program()).notes if "gross" not in note)
 
 
-def test_steps_without_any_other_event_of_the_host() -> None:
+def test_steps_without_other_host_events() -> None:
     builder = program()
     builder.events = [event for event in builder.events if event["cat"] in ("kernel", "user_annotation")]
     assert len(explained(builder).host.operators) == 1
 
 
-def test_two_ranks_in_one_file_do_not_make_twice_as_many_steps() -> None:
+def test_two_ranks_in_one_file_have_the_steps_of_one() -> None:
     one, both = program(), program()
     for event in program().events:
         host = event["cat"] in ("cpu_op", "cuda_runtime", "user_annotation")
@@ -119,45 +121,45 @@ def test_two_ranks_in_one_file_do_not_make_twice_as_many_steps() -> None:
             {"correlation": arguments["correlation"] + 1000} if "correlation" in arguments else {}
         )
         both.events.append(event | {"pid": 9 if host else 1, "ts": event["ts"] + 1, "args": number})
-    found = explained(both)
-    assert found.breakdown is not None
+    explanation = explained(both)
+    assert explanation.breakdown is not None
     alone = explained(one)
     assert alone.breakdown is not None
-    assert found.breakdown.steps == alone.breakdown.steps
-    assert found.waterfall.gross == alone.waterfall.gross
-    assert any("steps are marked on 2 threads" in note for note in found.notes)
+    assert explanation.breakdown.steps == alone.breakdown.steps
+    assert explanation.waterfall.gross == alone.waterfall.gross
+    assert any("steps are marked on 2 threads" in note for note in explanation.notes)
     assert not any("threads" in note for note in alone.notes)
 
 
-def test_launches_belong_to_the_step_in_which_the_host_made_them() -> None:
+def test_a_launch_belongs_to_the_step_of_the_host() -> None:
     """The host is two steps ahead of a device that takes 100 µs a step."""
     builder = TraceBuilder()
     for i in range(3):
         builder.step(10 * i, 10 * i + 10)
         builder.launch(10 * i + 2, 10 * i + 4, 5 + 100 * i, 105 + 100 * i)
-    found = explained(builder).breakdown
-    assert found is not None
-    assert [(step.kernels, step.launches) for step in found.steps] == [(1, 1)] * 3
+    parts = explained(builder).breakdown
+    assert parts is not None
+    assert [(step.kernels, step.launches) for step in parts.steps] == [(1, 1)] * 3
 
 
-def test_launches_on_another_device_are_not_this_one_s() -> None:
+def test_launches_on_another_device_do_not_count() -> None:
     builder = program()
     for at in (0, 100):
         builder.launch(at + 51, at + 53, at + 60, at + 62, device=1)
-    found = explained(builder).breakdown
-    assert found is not None
-    assert [(step.kernels, step.launches) for step in found.steps] == [(3, 3)] * 2
-    assert (found.device, found.other_devices, found.lost_launches) == (0, [1], 0)
+    parts = explained(builder).breakdown
+    assert parts is not None
+    assert [(step.kernels, step.launches) for step in parts.steps] == [(3, 3)] * 2
+    assert (parts.device, parts.other_devices, parts.lost_launches) == (0, [1], 0)
 
 
-def test_times_beyond_all_bounds_are_named_as_the_reason() -> None:
+def test_times_out_of_range_are_named_as_the_reason() -> None:
     """Nanoseconds since 1970 where the format has microseconds."""
     builder = changed(lambda event: event | {"ts": (event["ts"] + EPOCH) * 1000})
     with pytest.raises(BadInput, match=r"nothing to explain \(20 events have no usable time\)"):
         explain(builder.build(), About(title="odd"))
 
 
-def test_kernels_of_another_device_are_not_in_the_table_of_this_one() -> None:
+def test_the_counted_kernel_table_excludes_other_devices() -> None:
     builder = program()
     builder.launch(51, 53, 60, 62, kernel="elsewhere", device=1)
     trace = builder.build()
@@ -165,7 +167,7 @@ def test_kernels_of_another_device_are_not_in_the_table_of_this_one() -> None:
     assert {kernel.name for kernel in kernel_table(trace)} == {"k", "elsewhere"}
 
 
-def test_operators_that_outlive_what_is_around_them_leave_no_negative_time() -> None:
+def test_no_self_time_is_negative_where_a_child_outlives_its_parent() -> None:
     builder = TraceBuilder()
     builder.step(0, 100)
     builder.op("aten::outer", 10, 30)
@@ -176,24 +178,24 @@ def test_operators_that_outlive_what_is_around_them_leave_no_negative_time() -> 
     assert (own["aten::outer"], own["aten::first"], own["aten::late"]) == (1000, 13_000, 26_000)
 
 
-def test_more_blocks_than_the_allocator_has_given_out_are_not_all_there() -> None:
+def test_blocks_beyond_the_allocators_total_are_dropped() -> None:
     builder = program()
     for at, size, address, allocated in ((1, 400, 1, 1000), (2, 300, 2, 900), (3, 500, 3, 1100)):
         builder.memory(at, size, address, allocated)
-    found = memory_use(builder.build())
-    assert found is not None
-    assert (found.peak_bytes, sum(found.by_kind.values())) == (1100, 1100)
-    assert found.by_kind["resident"] == 1100 - 500 - 300
+    use = memory_use(builder.build())
+    assert use is not None
+    assert (use.peak_bytes, sum(use.by_kind.values())) == (1100, 1100)
+    assert use.by_kind["resident"] == 1100 - 500 - 300
 
 
 @pytest.mark.parametrize(("gross_ns", "known"), [(5000, 5000), (0.3, None), (-4, None), (1e30, None), ("5", None)])
-def test_a_gross_that_no_step_can_have_is_unknown(gross_ns: Any, known: int | None) -> None:
+def test_an_implausible_gross_is_ignored(gross_ns: Any, known: int | None) -> None:
     builder = program()
     builder.metadata["tare_recorded"] = {"gross_ns": gross_ns}
     assert recorded_gross(builder.build()) == known
 
 
-def test_no_character_of_a_name_steers_a_terminal() -> None:
+def test_control_characters_in_names_are_replaced() -> None:
     builder = program()
     builder.op("up\x1b[2Jdown\nright\u202eleft", 80, 90)
     builder.metadata["deviceProperties"] = [{"id": 0, "name": "G\x1bPU"}]
@@ -206,9 +208,9 @@ def test_memory_whose_release_was_not_recorded_is_not_counted_twice() -> None:
     builder = program()
     for at, size, address, allocated in ((1, 100, 7, 1100), (2, 300, 7, 1300), (3, -300, 7, 1000)):
         builder.memory(at, size, address, allocated)
-    found = memory_use(builder.build())
-    assert found is not None
-    assert found.peak_bytes == 1300
-    assert min(found.by_kind.values()) >= 0
-    assert (found.by_kind["resident"], sum(found.by_kind.values())) == (1000, 1300)
-    assert found.unreleased == []
+    use = memory_use(builder.build())
+    assert use is not None
+    assert use.peak_bytes == 1300
+    assert min(use.by_kind.values()) >= 0
+    assert (use.by_kind["resident"], sum(use.by_kind.values())) == (1000, 1300)
+    assert use.unreleased == []

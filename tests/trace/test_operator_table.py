@@ -12,7 +12,7 @@ from tare.trace.read import read
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Operator]]:
-    """A training step profiled here and now: torch's table, and ours from the exported file."""
+    """A training step profiled now: torch's table, and tare's table of the exported file."""
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 

@@ -69,7 +69,7 @@ def test_many_kernels_under_one_graph_launch() -> None:
     assert trace.calls.kind.tolist() == [tables.GRAPH]
 
 
-def test_without_a_step_the_whole_trace_is_one() -> None:
+def test_without_steps_the_whole_trace_is_one_step() -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 10, 12)
     builder.launch(11, 12, 15, 20)
@@ -77,7 +77,7 @@ def test_without_a_step_the_whole_trace_is_one() -> None:
     assert (trace.steps.start.tolist(), trace.steps.end.tolist()) == ([10_000], [20_000])
 
 
-def test_a_list_alone_is_a_trace(tmp_path: Path) -> None:
+def test_a_bare_list_is_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps(small().events))
     assert len(read(path).device) == 4
@@ -85,10 +85,10 @@ def test_a_list_alone_is_a_trace(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(size=st.integers(30, 900), escape=st.text(max_size=20))
-def test_pieces_of_any_size_give_the_same(
+def test_chunks_of_any_size_give_the_same_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, escape: str
 ) -> None:
-    """Brackets, quotes and backslashes in names must not confuse the cut."""
+    """Brackets, quotes and backslashes in names must not be taken for the end of an event."""
     builder = small()
     builder.op('}],{"\\', 90, 91)
     builder.op(escape, 92, 93)
@@ -123,7 +123,7 @@ def test_pieces_of_any_size_give_the_same(
         (b"\x1f\x8bnot gzip at all", "cannot read"),
     ],
 )
-def test_what_is_no_trace_is_one_line(tmp_path: Path, text: bytes, complaint: str) -> None:
+def test_a_file_that_is_no_trace_is_refused_in_one_line(tmp_path: Path, text: bytes, complaint: str) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(text)
     with pytest.raises(BadInput, match=complaint) as caught:
@@ -132,14 +132,14 @@ def test_what_is_no_trace_is_one_line(tmp_path: Path, text: bytes, complaint: st
     assert str(path) in str(caught.value)
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         read(tmp_path / "none.json")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 3000), junk=st.binary(max_size=12))
-def test_damage_is_an_error_or_a_trace_but_no_crash(tmp_path: Path, cut: int, junk: bytes) -> None:
+def test_a_damaged_file_is_refused_or_read(tmp_path: Path, cut: int, junk: bytes) -> None:
     text = json.dumps(small().document()).encode()
     path = tmp_path / "t.json"
     path.write_bytes(text[:cut] + junk + text[cut + len(junk) :])
@@ -147,7 +147,7 @@ def test_damage_is_an_error_or_a_trace_but_no_crash(tmp_path: Path, cut: int, ju
         read(path)
 
 
-def test_times_that_are_no_times_are_skipped_and_counted() -> None:
+def test_invalid_times_are_skipped_and_counted() -> None:
     builder = small()
     for ts in (1e300, None, "soon", -1e18):
         builder.events.append({"ph": "X", "cat": "cpu_op", "name": "bad", "ts": ts, "dur": 1})
@@ -156,7 +156,7 @@ def test_times_that_are_no_times_are_skipped_and_counted() -> None:
     assert (trace.skipped, len(trace.operators)) == (5, 2)
 
 
-def test_our_own_marks_of_steps_come_before_the_profilers() -> None:
+def test_steps_of_tare_take_precedence_over_those_of_the_profiler() -> None:
     builder = TraceBuilder()
     builder.step(0, 100)
     builder.annotation("tare::step#0", 10, 60)
@@ -165,8 +165,8 @@ def test_our_own_marks_of_steps_come_before_the_profilers() -> None:
     assert (trace.steps.number.tolist(), trace.steps.start.tolist()) == ([0, 1], [10_000, 65_000])
 
 
-def test_odd_arguments_harm_only_where_they_matter(tmp_path: Path) -> None:
-    """Quoted numbers are taken as numbers; what a stranger's event holds is nobody's business."""
+def test_malformed_arguments_of_unused_events_are_ignored(tmp_path: Path) -> None:
+    """Quoted numbers are read as numbers."""
     builder = small()
     for event in builder.events:
         if "correlation" in event["args"]:
@@ -178,14 +178,14 @@ def test_odd_arguments_harm_only_where_they_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [{"correlation": 2**70}, {"grid": [1, 2**70, 1]}, {"block": [1, "many", 1]}])
-def test_numbers_that_are_none_or_beyond_all_bounds_are_one_line(tmp_path: Path, odd: dict[str, Any]) -> None:
+def test_numbers_out_of_range_are_refused_in_one_line(tmp_path: Path, odd: dict[str, Any]) -> None:
     builder = small()
     builder.kernel("huge", 1, 2, **{"correlation": 3, **odd})
     with pytest.raises(BadInput, match="cannot be read"):
         read(builder.write(tmp_path / "t.json"))
 
 
-def test_an_event_larger_than_the_window(tmp_path: Path) -> None:
+def test_an_event_larger_than_a_chunk(tmp_path: Path) -> None:
     builder = small()
     builder.op("x" * (5 * stream.CHUNK), 90, 91)
     builder.op("after", 92, 93)
@@ -193,13 +193,13 @@ def test_an_event_larger_than_the_window(tmp_path: Path) -> None:
     assert [len(trace.name(trace.operators, row)) for row in (2, 3)] == [5 * stream.CHUNK, 5]
 
 
-def test_a_comma_behind_the_last_event_is_forgiven(tmp_path: Path) -> None:
+def test_a_comma_after_the_last_event_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"traceEvents": [' + ",\n".join(map(json.dumps, small().events)) + ",\n]}")
     assert len(read(path).device) == 4
 
 
-def test_phases_that_no_one_knows_harm_nothing(tmp_path: Path) -> None:
+def test_unknown_phases_are_ignored(tmp_path: Path) -> None:
     builder = small()
     odd: list[dict[str, object]] = [
         {"ph": "Q"},

@@ -29,10 +29,10 @@ def explained(name: str) -> tuple[Trace, Breakdown, IdleTime]:
 
 
 def shares(name: str) -> dict[str, float]:
-    """Of the window: active, movement and each cause of idleness."""
+    """Shares of the window: active, movement and each cause of idle time."""
     _, parts, idle = explained(name)
-    found = {"active": parts.active, "movement": parts.movement} | {c.cause: c.idle for c in idle.causes}
-    return {part: value / parts.window for part, value in found.items()}
+    parts_ns = {"active": parts.active, "movement": parts.movement} | {c.cause: c.idle for c in idle.causes}
+    return {part: value / parts.window for part, value in parts_ns.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,7 +60,7 @@ def test_nothing_was_lost(name: str) -> None:
     assert (parts.orphans, parts.lost_launches, trace.skipped) == (0, 0, 0)
 
 
-def test_one_network_computes_the_same_time_however_it_is_launched() -> None:
+def test_active_time_does_not_depend_on_how_kernels_are_launched() -> None:
     """The same kernels from Python and from a CUDA graph: what differs is how long the device waits for them."""
     _, eager, _ = explained("resnet50-infer-b1-eager")
     _, graph, _ = explained("resnet50-infer-b1-cudagraph")
@@ -70,7 +70,7 @@ def test_one_network_computes_the_same_time_however_it_is_launched() -> None:
     assert shares("resnet50-infer-b1-eager")["active"] < 0.1
 
 
-def test_many_streams_are_one_device_that_computes_as_long_as_its_graph_takes() -> None:
+def test_active_time_of_many_streams_is_that_of_the_cuda_graph() -> None:
     """What runs at once counts once. The same network as a CUDA graph, measured without a profiler, waits for
     nothing but the device."""
     _, parts, _ = explained("resnext50-infer-b32-eager-streams")
@@ -93,11 +93,11 @@ def test_many_streams_are_one_device_that_computes_as_long_as_its_graph_takes() 
         ("resnet50-train-b32-eager-amp", "dispatch", 0.4),
     ],
 )
-def test_a_habit_shows_where_it_should(name: str, part: str, at_least: float) -> None:
+def test_an_inefficiency_shows_in_its_segment(name: str, part: str, at_least: float) -> None:
     assert shares(name)[part] > at_least
 
 
-def test_copies_are_told_apart() -> None:
+def test_copies_by_direction_and_memory() -> None:
     def of(name: str) -> set[tuple[str, str, int]]:
         return {(c.direction, c.memory, c.bytes) for c in explained(name)[1].copies}
 
@@ -111,7 +111,7 @@ def test_copies_are_told_apart() -> None:
     assert exposed[0][0] < 0.25 * exposed[0][1]
 
 
-def test_the_line_that_holds_the_device_up_is_named() -> None:
+def test_the_line_that_causes_idle_time_is_named() -> None:
     _, _, idle = explained("inefficient-python-between-kernels-stack")
     worst = next(cause for cause in idle.causes if cause.cause == "python").places[0]
     assert worst.where == "record_traces.py(118): python_bound"

@@ -1,4 +1,4 @@
-"""Rungs on one roofline: what a faster one has proven, and what only looks like it."""
+"""One roofline for the rungs of a ladder."""
 
 from builders import make_peaks
 from traces import TraceBuilder
@@ -17,7 +17,7 @@ PEAKS = make_peaks("cpu")
 
 
 def on_a_host(computing: float, step: float) -> Explanation:
-    """A step of so many µs, of which an operator computes for so many."""
+    """A step of `step` µs, of which an operator computes for `computing` µs."""
     builder = TraceBuilder()
     builder.step(0, step)
     builder.op("aten::mm", 0, computing)
@@ -29,16 +29,16 @@ def rooflines(*rungs: Explanation) -> list[int]:
     return [one.waterfall.find("roofline") for one in share_roofline(rungs)]
 
 
-def test_a_rung_that_computed_in_less_lowers_the_roofline_of_the_others() -> None:
+def test_a_faster_rung_lowers_the_roofline_of_the_others() -> None:
     assert rooflines(on_a_host(50, 60), on_a_host(20, 20)) == [20_000, 20_000]
 
 
-def test_time_in_no_operator_may_be_computing_and_so_proves_nothing() -> None:
-    """As of code that was compiled ahead, of which the profiler sees nothing."""
+def test_time_outside_operators_may_be_computing() -> None:
+    """Code that was compiled ahead of time is not seen by the profiler."""
     unseen = on_a_host(10, 100)
     assert rooflines(on_a_host(50, 60), unseen) == [30_000, 10_000]
     assert any("computes there unseen" in note for note in unseen.waterfall.notes)
 
 
-def test_a_step_whose_operators_take_what_they_need_computes_nothing_unseen() -> None:
+def test_a_step_whose_operators_cover_the_work_has_no_note() -> None:
     assert not any("unseen" in note for note in on_a_host(40, 200).waterfall.notes)

@@ -44,7 +44,7 @@ def times(made: Waterfall) -> dict[str, int]:
     return {segment.name: segment.ns for segment in made.segments}
 
 
-def test_roofline_roofline_and_scale() -> None:
+def test_segments_of_a_step_slower_under_the_profiler() -> None:
     """FLOPs take 6 us; operator by operator 3 + 3 + 2. Gross is half the profile: only idle shrinks."""
     assert times(waterfall(50_000)) == {
         "roofline": 6000, "kernel inefficiency": 12_000, "unfused traffic": 2000, "movement": 20_000,
@@ -58,7 +58,7 @@ def test_a_profile_faster_than_gross_is_scaled_as_a_whole() -> None:
     assert (made["kernels"], made["movement"], made["python"]) == (40_000, 40_000, 20_000)
 
 
-def test_a_device_that_was_busy_for_longer_than_gross_was_never_idle_and_that_is_said() -> None:
+def test_a_device_busy_for_longer_than_gross_has_no_idle_time_and_a_note() -> None:
     """Kernels and copies took 20 us each. A little more gross is a little idle time: there is no jump between."""
     made = waterfall(30_000, work=None)
     assert times(made) == {"kernels": 15_000, "movement": 15_000}
@@ -74,7 +74,7 @@ def test_a_rung_that_fuses_has_no_unfused_traffic() -> None:
     assert any("fuses" in note for note in made.notes)
 
 
-def test_a_roofline_above_the_kernels_is_cut_and_said() -> None:
+def test_a_roofline_above_the_kernels_is_clipped_with_a_note() -> None:
     much = Work(operators=WORK.operators * 10, read=0, written=0, uncounted=["aten::lstm"])
     made = waterfall(50_000, much)
     assert (made.find("roofline"), made.find("kernel inefficiency")) == (20_000, 0)
@@ -84,13 +84,13 @@ def test_a_roofline_above_the_kernels_is_cut_and_said() -> None:
 
 def test_the_difference_adds_up_to_the_difference_of_gross() -> None:
     one, other = waterfall(50_000), waterfall(45_000, rung="compile")
-    found = waterfall_difference(one, other)
-    assert sum(part.removed for part in found) == 5000
-    assert {part.name: part.removed for part in found}["unfused traffic"] == 2000
+    parts = waterfall_difference(one, other)
+    assert sum(part.removed for part in parts) == 5000
+    assert {part.name: part.removed for part in parts}["unfused traffic"] == 2000
 
 
-def test_a_roofline_that_another_rung_went_under_is_the_roofline_of_neither() -> None:
-    """30 µs of work at the peaks. One rung's kernels took 20 µs of it, another's 40: both stand on 20."""
+def test_a_faster_rung_lowers_the_roofline_of_another() -> None:
+    """30 µs of work at the peaks. One rung's kernels took 20 µs, another's 40: the roofline of both is 20."""
     much = Work(operators=WORK.operators * 5, read=0, written=0)
     roofline = compute_roofline(much, PEAKS, "fp32", "eager")
     assert roofline is not None
