@@ -1,4 +1,4 @@
-// Activations and their slopes, the same arithmetic on a CPU and in a kernel.
+// Activations and their derivatives: the same arithmetic on a CPU and in a kernel.
 #pragma once
 
 #include <cmath>
@@ -17,11 +17,11 @@
 
 namespace tare::vendor {
 
-// A gradient behind a slope. Where nothing passes there is nothing, however large it was.
+// A gradient times a derivative. Zero where the derivative is zero, even if the gradient is infinite or NaN.
 TARE_HOST_DEVICE inline float apply_derivative(float gradient, float slope) { return slope == 0 ? 0.0f : gradient * slope; }
 
-// Numbers kept between two bounds: nothing, ReLU and ReLU6. A NaN stays one, and lets gradients pass. So does a bound that
-// is none, and is a NaN itself: no number reaches it, not even an infinite one.
+// Clamping between two bounds: no activation, ReLU and ReLU6. A NaN stays a NaN and lets gradients pass. An absent bound is
+// NaN, which no number reaches.
 struct Clamp {
   float low = std::numeric_limits<float>::quiet_NaN(), high = std::numeric_limits<float>::quiet_NaN();
 
@@ -30,7 +30,8 @@ struct Clamp {
   TARE_HOST_DEVICE float derivative_at_output(float y) const { return derivative_at_input(y); }
 };
 
-// All the others. `derivative_at_input` is the slope by the number before; `derivative_at_output` by the one behind, where that tells.
+// All other activations. `derivative_at_input` takes the argument of the activation; `derivative_at_output` its result,
+// where that determines the derivative.
 struct Curve {
   enum Kind { leaky_relu, hardsigmoid, sigmoid, tanh, hardswish, silu, gelu, gelu_tanh };
   Kind kind;
@@ -84,13 +85,15 @@ struct Curve {
   TARE_HOST_DEVICE static float inner(float x) { return root * (x + cubic * x * x * x); }
 };
 
-// A bound as the results keep it: one that was rounded inwards would pass for a number between the bounds.
+// A bound as the result's type stores it. A bound that is rounded inwards would make clamped values look as if they were
+// inside.
 inline float bound(const Op& op, const char* name) {
   const Value* kept = op.find("y") ? op.find("y") : op.find("x");
   return round_to(kept ? kept->dtype : "f32", static_cast<float>(op.number(name)));
 }
 
-// Calls `make` with the activation of an operator: one that is a clamp needs no choice at every number.
+// Calls `make` with the activation of an op. Clamps have a type of their own, so that they need no switch for every
+// element.
 template <class Make>
 auto with_activation(const Op& op, Make make) {
   static const std::map<std::string, Curve::Kind> curves = {

@@ -1,4 +1,4 @@
-// Numbers of 16 bits as floats, on a host without a type for them.
+// 16-bit floats converted on a host without a type for them.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,7 @@ inline float half_to_float(uint16_t bits, bool brain) {
   return result;
 }
 
-// Rounded to the nearest, ties to even; what is too large for a half is infinite.
+// Rounds to the nearest, ties to even. Values too large for a half become infinite.
 inline uint16_t float_to_half(float value, bool brain) {
   if (std::isnan(value)) return brain ? 0x7fc0u : 0x7e00u;
   uint32_t wide;
@@ -40,7 +40,7 @@ inline uint16_t float_to_half(float value, bool brain) {
   return static_cast<uint16_t>(sign | ((wide - 0x38000000u) >> 13));
 }
 
-// A number as a tensor of this type keeps it.
+// A number as a tensor of this type stores it.
 inline float round_to(const std::string& dtype, float value) {
   if (dtype != "bf16" && dtype != "f16") return value;
   return half_to_float(float_to_half(value, dtype == "bf16"), dtype == "bf16");

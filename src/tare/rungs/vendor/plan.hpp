@@ -1,4 +1,4 @@
-// The static step that tare/lowering wrote: values at fixed places in a few regions, operators in order.
+// The execution plan that lowering/plan.py wrote: values at fixed offsets in a few memory regions, and ops in order.
 #pragma once
 
 #include <fstream>
@@ -19,8 +19,8 @@ struct Value {
 
   int64_t element() const { return dtype == "f32" ? 4 : dtype == "i64" ? 8 : dtype == "u8" ? 1 : 2; }
   int64_t bytes() const { return size * element(); }
-  // Images and filters with the channels last in memory. It is said and not guessed from the strides: those of a single
-  // pixel are the same either way, and the filter of a larger window that goes over it is not.
+  // The memory layout of images and filters. It is stored, because the strides of a single pixel are the same in both
+  // layouts, while the filter of a larger window over it is not.
   bool channels_last() const { return last; }
 
   template <class T>

@@ -1,4 +1,4 @@
-// The BLAS that every installation of tare has: the OpenBLAS beside SciPy, whose names carry a prefix.
+// The OpenBLAS in SciPy's wheel, which every installation of tare has. Its names have a prefix.
 #pragma once
 
 #include <cstdint>

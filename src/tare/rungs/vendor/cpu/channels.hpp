@@ -1,11 +1,11 @@
-// Tensors channel by channel.
+// Iteration over a tensor by channel.
 #pragma once
 
 #include "../program.hpp"
 
 namespace tare::vendor {
 
-// Any tensor as outer x channels x inner: images with their channels in the middle or last, rows of features.
+// Any tensor as outer x channels x inner: images in either memory layout, and rows of features.
 struct Channels {
   explicit Channels(const Value& value) {
     if (value.shape.size() == 4) {
@@ -24,7 +24,7 @@ struct Channels {
         for (int64_t j = 0; j < inner; ++j, ++at) visit(at, c);
   }
 
-  // The same with the place of the channel among those of all images.
+  // The same with the index of the channel among those of all images.
   template <class Visit>
   void each_of(int64_t images, Visit visit) const {
     for (int64_t i = 0, at = 0; i < outer; ++i)

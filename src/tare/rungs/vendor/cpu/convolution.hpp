@@ -1,4 +1,4 @@
-// Convolutions as matrix products over unrolled windows; those with one channel a group directly.
+// Convolutions as matrix products over unrolled windows (im2col).
 #pragma once
 
 #include "../program.hpp"
@@ -18,8 +18,8 @@ struct Convolution {
   int64_t unrolled() const { return c / groups * r * s; }
   int64_t image(int64_t channels, int64_t height, int64_t w) const { return channels * height * w; }
 
-  // Visits every tap of every window of one image's group: `visit(column index, pixel of x or -1)`. Columns are ordered as
-  // the filter lies in memory, and so is the image.
+  // Calls `visit(column index, pixel of x or -1)` for every tap of every window of one image's group. Columns are in the
+  // memory order of the filter.
   template <class Visit>
   void windows(int64_t group, Visit visit) const {
     int64_t per = c / groups;
@@ -44,7 +44,7 @@ struct Convolution {
   bool last, direct;
 };
 
-// Where one image's group begins, and the distance between its rows, as a matrix.
+// The offset of one image's group, and the distance between its rows as a matrix.
 struct Slice {
   Slice(const Convolution& shape, int64_t channels, int64_t pixels, int64_t image, int64_t group)
       : offset(image * channels * pixels + (shape.last ? group * (channels / shape.groups) : group * (channels / shape.groups) * pixels)),
@@ -58,7 +58,7 @@ class Unrolled {
     if (!shape.direct) columns_.resize(shape.unrolled() * shape.pixels());
   }
 
-  // The windows of one image's group as a matrix, and its pitch: taps by pixels, or pixels by taps with channels last.
+  // The windows of one image's group as a matrix, and its pitch: taps x pixels, or pixels x taps in channels-last.
   std::pair<const float*, int64_t> gather(const float* x, int64_t image, int64_t group) {
     if (shape_.direct) {
       Slice slice(shape_, shape_.c, shape_.pixels(), image, group);
@@ -77,7 +77,7 @@ class Unrolled {
     return {columns_.data(), pitch()};
   }
 
-  // The gradient of the windows back onto the image.
+  // Adds the gradient of the windows to the image.
   void scatter(float* dx, int64_t image, int64_t group) {
     if (shape_.direct) return;
     float* to = dx + image * shape_.c * shape_.h * shape_.width;

@@ -1,11 +1,11 @@
-// The same numbers in other places: another order of dimensions, a block out of a tensor or into one.
+// Permutations of dimensions, and copies of blocks into or out of a tensor.
 #pragma once
 
 #include "channels.hpp"
 
 namespace tare::vendor {
 
-// Dimension d of the result is dimension order[d] of what it is made of.
+// Dimension d of y is dimension order[d] of x.
 inline Call permute(const Op& op) {
   const float* x = floats(op, "x");
   float* y = op["y"].as<float>();
@@ -26,7 +26,7 @@ inline Call permute(const Op& op) {
   };
 }
 
-// Rows of one width, each side with a pitch and an offset of its own.
+// Rows of one width; source and target have their own pitch and offset.
 inline Call copy_block(const Op& op) {
   const float* x = floats(op, "x") + op.integer("from_offset");
   float *all = op["y"].as<float>(), *y = all + op.integer("to_offset");

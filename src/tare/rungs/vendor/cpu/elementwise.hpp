@@ -1,4 +1,4 @@
-// What is done element by element: sums, products, activations, biases, the update.
+// Elementwise ops: sums, products, activations, biases, the update.
 #pragma once
 
 #include "../activation.hpp"
@@ -16,7 +16,7 @@ inline Call epilogue(const Op& op, const float* x, const char* result = "y") {
   });
 }
 
-// By what came before the activation, or by its result.
+// From the argument of the activation, or from its result.
 inline Call activation_backward(const Op& op) {
   const float *x = floats(op, "x"), *y = floats(op, "y"), *dy = floats(op, "dy");
   float* dx = op["dx"].as<float>();

@@ -1,4 +1,4 @@
-// LSTM, time-major, gates in torch's order i f g o: one product for all inputs, one a step for the state.
+// LSTM, time-major, gates in torch's order i f g o: one product for all inputs, and one per step for the state.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct Lstm {
   std::vector<const float*> weights;
 };
 
-// What the forward pass keeps for the backward one: the gates behind their activations, cells and outputs of each layer.
+// What the forward pass saves for the backward pass: the activated gates, the cells and the outputs of each layer.
 struct SavedState {
   std::vector<std::vector<float>> gates, cells, outputs;
 };
@@ -110,7 +110,7 @@ inline Call lstm_backward(const Op& op, std::shared_ptr<SavedState> saved) {
       }
       int64_t width = lstm.width(layer);
       gemm(true, false, 4 * h, width, rows, dg, 4 * h, from, width, 0, gradients[4 * layer], width);
-      // The state before the first step is zero, so the first step's gates give nothing.
+      // The state before the first step is zero, so the first step's gates contribute nothing.
       gemm(true, false, 4 * h, h, rows - b, dg + b * 4 * h, 4 * h, out, h, 0, gradients[4 * layer + 1], h);
       for (int64_t k = 0; k < 4 * h; ++k) {
         double sum = 0;

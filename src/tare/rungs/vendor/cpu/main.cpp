@@ -1,4 +1,4 @@
-// vendor on a CPU: BLAS for the products, plain loops for the rest, in float32.
+// The vendor rung on a CPU: BLAS for matrix products, plain loops for the rest, in float32.
 #include <thread>
 
 #include "../../native/worker/worker.hpp"
@@ -113,7 +113,7 @@ class Cpu : public Backend {
 namespace tare {
 
 std::unique_ptr<Program> make_program(const Json& job) {
-  // As many as torch would take: what the environment says, else one for each core.
+  // The same default as torch: the environment's number, otherwise one thread per core.
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   int given = wanted ? std::atoi(wanted) : 0;
   int usual = given > 0 ? given : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

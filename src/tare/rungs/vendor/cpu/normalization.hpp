@@ -1,4 +1,4 @@
-// Batch norm with the sum of a skip and the activation in the same call.
+// Batch norm, with the sum of a skip connection and the activation in the same call.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline Call affine(const Op& op) {
   });
 }
 
-// The running statistics follow, as in torch; the variance that they keep is the unbiased one.
+// Updates the running statistics as torch does; the running variance is the unbiased one.
 inline Call batch_norm_statistics(const Op& op) {
   const float* x = floats(op, "x");
   float *mean = op["mean"].as<float>(), *var = op["var"].as<float>();
@@ -58,7 +58,8 @@ inline Call batch_norm(const Op& op) {
   });
 }
 
-// The slope of the activation comes from its result where that is kept, or from what came before it, computed again.
+// The derivative of the activation comes from its result where that is an input, otherwise from its argument, which is
+// computed again.
 inline Call batch_norm_backward(const Op& op) {
   const float *x = floats(op, "x"), *dy = floats(op, "dy"), *dy2 = floats(op, "dy2"), *y = floats(op, "y");
   const float *scale = floats(op, "scale"), *shift = floats(op, "shift");

@@ -12,7 +12,7 @@ struct Pool {
       : image(x), pooled(y), kernel(op.integers("kernel")), stride(op.integers("stride")), padding(op.integers("padding")),
         adaptive(op.attributes["adaptive"].boolean) {}
 
-  // Where a window begins along one side, and how long it is: parts of it may lie outside the image.
+  // Where a window begins along one side, and how long it is. Parts of it may lie outside the image.
   int64_t begin(int d, int64_t p) const { return adaptive ? p * image.shape[2 + d] / pooled.shape[2 + d] : p * stride[d] - padding[d]; }
   int64_t length(int d, int64_t p) const {
     if (!adaptive) return kernel[d];
@@ -20,8 +20,8 @@ struct Pool {
     return ((p + 1) * image.shape[2 + d] + n - 1) / n - begin(d, p);
   }
 
-  // For every output: `open(its place, the size of its window)`; for every tap of it inside the image:
-  // `tap(place in the image, number in the window)`; then `close(its place)`.
+  // For every output: `open(offset, window size)`, then `tap(offset in the image, position in the window)` for every tap
+  // inside the image, then `close(offset)`.
   template <class Open, class Tap, class Close>
   void each(Open open, Tap tap, Close close) const {
     const auto &n = pooled.shape, &from = image.strides, &to = pooled.strides;
@@ -47,8 +47,8 @@ struct Pool {
   bool adaptive;
 };
 
-// As torch does it: a NaN is the largest of its window (the last, of several), and where no number is larger than
-// minus infinity, the place is that of the first inside the image.
+// As in torch: a NaN is the largest of its window (the last one, if there are several), and where every value is minus
+// infinity, the position is that of the first tap inside the image.
 inline Call max_pool(const Op& op) {
   Pool pool(op, op["x"], op["y"]);
   uint8_t* index = op.find("index") ? op["index"].as<uint8_t>() : nullptr;

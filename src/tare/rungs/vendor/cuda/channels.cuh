@@ -1,5 +1,5 @@
-// Walks over tensors channel by channel: a thread stays with its channels, so that what belongs to a channel is loaded
-// once, and sums over a channel need no atomics.
+// Iteration over a tensor by channel. A thread stays with its channels, so per-channel data is loaded once, and sums over a
+// channel need no atomics.
 #pragma once
 
 #include "device.cuh"
@@ -33,14 +33,14 @@ struct ChannelLayout {
 
 constexpr int block_threads = 256;
 
-// A column of blocks for the channels that a block has side by side; the rows are dealt out to the blocks of a column.
+// grid.x covers the channels; the blocks of one grid.x (a column) share the rows.
 struct Launch {
   dim3 grid, block;
 };
 
-// How the work can be dealt out. With channels last: 4 to 32 packs of channels side by side (fewer make more columns, and
-// so shorter sums at the end), and one, two or four times as many blocks as run at once (more hide the ends of the others,
-// fewer load what belongs to their channels less often). What is best depends on the tensor: it is tried.
+// Candidate launches. In channels-last: 4 to 32 packs of channels per block (fewer give more columns and shorter final
+// sums), and one, two or four times as many blocks as run at once (more hide each other's tails, fewer load per-channel
+// data less often). The best depends on the tensor, so it is searched.
 inline std::vector<Launch> candidate_launches(const ChannelLayout& layout, int pack, int at_once, int ahead) {
   std::vector<Launch> result;
   if (!layout.last) {
@@ -52,7 +52,7 @@ inline std::vector<Launch> candidate_launches(const ChannelLayout& layout, int p
     if (across / 2 >= packs) break;
     int down = block_threads / across;
     int64_t columns = (packs + across - 1) / across, rows = (layout.count() + down - 1) / down;
-    // Enough rows for each thread to have its loads under way, unless processors would go without work.
+    // Enough rows for every thread to have its loads in flight, unless multiprocessors would stay idle.
     int64_t most = std::max<int64_t>({rows / ahead, std::min<int64_t>(rows, at_once / columns / 2), 1});
     int64_t before = 0;
     for (int times : {1, 2, 4}) {
@@ -64,14 +64,14 @@ inline std::vector<Launch> candidate_launches(const ChannelLayout& layout, int p
   return result;
 }
 
-// The channel of a thread, in packs of N.
+// The first channel of a thread's pack of N.
 template <int N>
 __device__ inline int channel_of(const ChannelLayout& layout) {
   return layout.last ? static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * N : static_cast<int>(blockIdx.x);
 }
 
-// `body.read(index, loaded)` for all of a thread's rows, and `use(index, loaded)` behind it. The next few rows are under way
-// while these are used, and the first while the body loads what belongs to its channels (`body.begin`).
+// Calls `body.read(offset, loaded)` for all rows of a thread, and `use(offset, loaded)` for each after its load. The next
+// rows are loaded while the current ones are used, and the first ones while `body.begin` loads per-channel data.
 template <class Body, class Place, class Use>
 __device__ inline void stream_rows(Body& body, int c, int64_t count, Place place, Use use) {
   constexpr int ahead = Body::ahead;
@@ -94,8 +94,8 @@ __device__ inline void stream_rows(Body& body, int c, int64_t count, Place place
   }
 }
 
-// `body(index, loaded)` for every pack. `Body::blocks` of them share a processor: with too many registers a thread, too few
-// loads are under way.
+// Calls `body(offset, loaded)` for every pack. `Body::blocks` blocks share a multiprocessor: with more registers per
+// thread, too few loads would be in flight.
 template <int N, class Body>
 __global__ void __launch_bounds__(block_threads, Body::blocks) visit(ChannelLayout layout, Body body) {
   int c = channel_of<N>(layout);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(block_threads, Body::blocks) visit(ChannelLayo
       [&](int64_t at, const typename Body::Loaded& loaded) { body(at, loaded); });
 }
 
-// Calls `make` with the number of neighbours a thread takes at once as a compile-time constant.
+// Calls `make` with the number of elements that a thread loads at once, as a compile-time constant.
 template <class T, class Make>
 Call vectorize_channels(const ChannelLayout& layout, Make make) {
   constexpr int wide = 16 / sizeof(T);
@@ -113,7 +113,7 @@ Call vectorize_channels(const ChannelLayout& layout, Make make) {
   return make(std::integral_constant<int, 1>());
 }
 
-// What a search is remembered by: the operator, all its tensors, and which of its passes it is.
+// The key of a search: the op, all its tensors, and the pass.
 inline std::string search_key(const Op& op, const char* pass) {
   std::string result = op.kind + ":" + pass + ":" + op.activation();
   for (const auto* side : {&op.in, &op.out})
@@ -124,7 +124,7 @@ inline std::string search_key(const Op& op, const char* pass) {
   return result;
 }
 
-// The fastest way to deal out a pass of an operator; `make` makes the call of a launch.
+// The fastest launch of one pass of an op; `make` returns the call of a launch.
 template <class Make>
 Call best_launch(Device& device, const Op& op, const char* pass, const std::vector<Launch>& launches, Make make) {
   auto candidate = [&](int i) -> Call { return make(launches[i]); };

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN's graphs: fused with bias, sum and activation where an engine does it, followed by our own kernel
-// where none does or where that is faster. One of a single pixel is a product of matrices too, and cuBLASLt may be faster.
+// Convolutions as cuDNN graphs. Bias, sum and activation are fused where an engine supports it and is faster; otherwise our
+// own kernel follows. A convolution of single pixels is also a matrix product, for which cuBLASLt may be faster.
 #pragma once
 
 #include "cudnn_graph.cuh"
@@ -35,7 +35,7 @@ class Convolutions {
   template <class T>
   Binding forward(const Op& op) {
     bool ends = op.find("b") || op.find("z") || !op.activation().empty();
-    // Of the activations cuDNN's engines do these.
+    // The activations that cuDNN's engines support.
     bool fuses = ends && (op.activation().empty() || op.activation() == "relu" || op.activation() == "relu6");
     auto plain = std::make_shared<Choice>(*this, forward_operations(op, false), pointers(op, {"x", "w", "y"}));
     auto fused = fuses ? std::make_shared<Choice>(*this, forward_operations(op, true), pointers(op, {"x", "w", "y", "b", "z"})) : nullptr;
@@ -53,7 +53,7 @@ class Convolutions {
     int best = search_.fastest(convolution_key(op, exact_), second + (product ? product->size() : 0), candidate);
     if (best >= second) workspace = std::max(workspace, product->workspace(best - second));
     else (best < first ? *fused : *plain).keep(best < first ? best : best - first);
-    // The channels of a graph's tensors go with the call.
+    // The candidate holds the graph's descriptors alive.
     return [=] { return candidate(best); };
   }
 
@@ -63,14 +63,14 @@ class Convolutions {
   int64_t workspace = 0;
 
  private:
-  // The engines for one graph of operations, and the plans that have been made of them.
+  // The engines of one operation graph, and the plans built so far.
   class Choice {
    public:
     Choice(Convolutions& owner, const std::vector<graph::Descriptor>& operations, graph::Pointers pointers) : owner_(owner), pointers_(std::move(pointers)) {
       try {
         graph_ = std::make_unique<graph::Graph>(owner.device_, operations, owner.exact_);
       } catch (const std::exception&) {
-        // cuDNN knows no such graph: it has no engines.
+        // cuDNN does not support the graph: it has no engines.
       }
     }
 
@@ -83,7 +83,7 @@ class Convolutions {
       return graph::bind(owner_.device_, entry->second, pointers_, owner_.device_.workspace(entry->second.workspace));
     }
 
-    // Only this plan is needed from now on.
+    // Drops all plans but this one.
     void keep(int index) {
       call(index);
       owner_.workspace = std::max(owner_.workspace, plans_.at(index).workspace);
@@ -150,7 +150,7 @@ class Convolutions {
     return operations;
   }
 
-  // Nothing where it is no product, or where cuBLASLt cannot do it in these types.
+  // Null where the op is not a product, or where cuBLASLt does not support its types.
   std::shared_ptr<Matmul> matmul(const Op& op) {
     auto plan = product_of(op);
     if (!plan) return nullptr;

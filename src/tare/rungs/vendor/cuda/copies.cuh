@@ -1,18 +1,18 @@
-// The same numbers in other places: another order of dimensions, a block out of a tensor or into one.
+// Permutations of dimensions, and copies of blocks into or out of a tensor.
 #pragma once
 
 #include "elementwise.cuh"
 
 namespace tare::vendor {
 
-// Dimension d of the result is dimension order[d] of what it is made of. Threads follow the result as it lies in memory.
+// Dimension d of y is dimension order[d] of x. Threads follow the memory order of y.
 template <class T>
 struct Permute {
   static constexpr int max_rank = 6;
   const T* x;
   T* y;
   int rank;
-  // From the dimension that is innermost in the result's memory to the outermost.
+  // From the innermost dimension of y in memory to the outermost.
   unsigned size[max_rank];
   int64_t from[max_rank];
 
@@ -47,7 +47,7 @@ Call permute(Device& device, const Op& op) {
   return for_each(device, y.size, body);
 }
 
-// Rows of one width, each side with a pitch of its own; a thread copies N neighbours.
+// Rows of one width; source and target have their own pitch. A thread copies N neighbours.
 template <class T, int N>
 struct CopyBlock {
   const T* x;

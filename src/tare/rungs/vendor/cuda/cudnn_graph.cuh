@@ -1,4 +1,4 @@
-// cuDNN's graph interface, as much of it as a step needs: tensors, operations, engines, plans.
+// The part of cuDNN's graph API that a step needs: tensors, operations, engines, execution plans.
 #pragma once
 
 #include "device.cuh"
@@ -68,7 +68,7 @@ inline Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, cons
   return result.finish();
 }
 
-// A plan is one way to run a graph of operations; `run` is a single call into cuDNN.
+// One way to execute an operation graph.
 struct Plan {
   Descriptor plan;
   int64_t workspace = 0;
@@ -100,7 +100,7 @@ class Graph {
   }
 
  private:
-  // Of those that round, which come first where they may not be taken, there are many.
+  // In exact mode many engines are requested, because those with reduced precision come first and are skipped.
   static constexpr int64_t max_engines = 10, max_asked = 100;
 
   void add_engines(cudnnBackendHeurMode_t mode) {
@@ -123,7 +123,7 @@ class Graph {
       if (!exact_ || !rounds(configs[i])) engines_.push_back(configs[i]), ++kept;
   }
 
-  // Whether an engine may compute float32 in fewer digits.
+  // Whether an engine may compute float32 with reduced precision.
   static bool rounds(const Descriptor& config) {
     Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t raw = engine.raw();

@@ -1,4 +1,4 @@
-// The device: errors, memory, a stream, and numbers of all types as float.
+// The device: errors, memory, one stream, and conversions of all types to float.
 #pragma once
 
 #include <cublasLt.h>
@@ -25,7 +25,7 @@ inline void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
 
-// One way to launch: tests/support/host_cuda has another, which runs our kernels on a CPU.
+// tests/support/host_cuda has another definition, which runs the kernels on a CPU.
 #ifdef __CUDACC__
 template <class... Parameters, class... Arguments>
 void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream, const Arguments&... arguments) {
@@ -33,7 +33,7 @@ void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t st
 }
 #endif
 
-// Everything the step uses of the device. One stream, one workspace that all operators share.
+// The device state of a step: one stream, and one workspace that all ops share.
 struct Device {
   explicit Device(int index, const std::string& cache) {
     check(cudaSetDevice(index), "cudaSetDevice");
@@ -58,8 +58,8 @@ struct Device {
     return static_cast<char*>(result);
   }
 
-  // In the order of the stream, like everything here: a plain cudaMemcpy or cudaMemset returns while it is still under way,
-  // and a stream that does not block would run beside it.
+  // Ordered by the stream: a plain cudaMemcpy or cudaMemset may return before it is finished, and a non-blocking stream
+  // would run concurrently with it.
   void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind direction) {
     check(cudaMemcpyAsync(to, from, bytes, direction, stream), "cudaMemcpyAsync");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
@@ -70,7 +70,7 @@ struct Device {
     allocated -= bytes;
   }
 
-  // Grows while algorithms are searched; settled to what the chosen ones need before the first step.
+  // Grows while algorithms are searched; `settle` shrinks it to what the chosen ones need.
   char* workspace(int64_t bytes) {
     if (bytes > workspace_bytes) {
       check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
@@ -89,7 +89,7 @@ struct Device {
     peak = allocated;
   }
 
-  // Which of several ways to do the same is taken: the first, unless somebody times them.
+  // Chooses one of several equivalent calls: the first one, unless a search is installed here.
   std::function<int(const std::string& key, int count, const std::function<Call(int)>& candidate)> choose =
       [](const std::string&, int, const std::function<Call(int)>&) { return 0; };
 
@@ -127,7 +127,7 @@ __device__ inline __half from_float(float value) {
   return __float2half(value);
 }
 
-// As many neighbours as fit one load of 16 bytes. Halves are kept two a register, as they are loaded.
+// N neighbouring elements, as wide as one load of 16 bytes. Half types are kept two per register, as they are loaded.
 template <class T, int N, bool two_a_word = sizeof(T) == 2 && N % 2 == 0>
 struct alignas(sizeof(T) * N) Pack {
   T values[N];
@@ -146,7 +146,7 @@ struct alignas(sizeof(T) * N) Pack<T, N, true> {
     memcpy(&value, &bits, 2);
     return value;
   }
-  // In order: an even one takes the whole word.
+  // Elements must be set in order: an even one overwrites the whole word.
   __device__ void set(int i, T value) {
     uint16_t bits;
     memcpy(&bits, &value, 2);

@@ -1,4 +1,4 @@
-// What is done number by number: casts, products, gradients of activations, the update.
+// Elementwise kernels: casts, products, gradients of activations, the update.
 #pragma once
 
 #include "device.cuh"
@@ -17,7 +17,8 @@ Call for_each(Device& device, int64_t count, Body body) {
   return [=, stream = device.stream] { start(each<Body>, blocks, 256, stream, count, body); };
 }
 
-// Calls `make` with as many neighbours a thread as fit 16 bytes, where all these numbers are multiples of that.
+// Calls `make` with the number of elements per thread: 16 bytes, if all the given sizes are multiples of that, otherwise
+// one.
 template <class T, class Make>
 Call vectorize(std::initializer_list<int64_t> numbers, Make make) {
   constexpr int wide = 16 / sizeof(T);
@@ -33,7 +34,7 @@ Call cast(Device& device, const Op& op) {
   return for_each(device, op["x"].size, [=] __device__(int64_t i) { y[i] = from_float<T>(x[i]); });
 }
 
-// By what came before the activation, or by its result.
+// From the argument of the activation, or from its result.
 template <class T, int N, class A>
 struct ActivationBackward {
   const T *x, *y, *dy;
@@ -87,8 +88,8 @@ Call multiply(Device& device, const Op& op) {
   });
 }
 
-// v = momentum * v + g; w = w - rate * v: all weights in one call, those with half gradients first. Weights begin at
-// multiples of 64 numbers (tare/lowering/layout.py), so that four are always of one kind.
+// v = momentum * v + g; w = w - rate * v, for all weights in one call, those with half gradients first. Weights are aligned
+// to 64 elements (lowering/memory.py), so that four neighbours have the same type.
 template <class T>
 struct Sgd {
   static constexpr int pack = 4;

@@ -1,5 +1,5 @@
-// Ops that are kernels of our own, by kind. They are most of what there is to compile, so each data type has a source file of
-// its own (kernels_f32.cu, ...), and the files are compiled in parallel.
+// The ops that are kernels of our own. They take most of the compile time, so each data type has a source file of its own
+// (kernels_f32.cu, ...), and the files are compiled in parallel.
 #pragma once
 
 #include "space_to_depth.cuh"
@@ -10,7 +10,7 @@
 
 namespace tare::vendor {
 
-// The calls of an operator; none where it is a library's.
+// The calls of an op; empty for ops of a library.
 template <class T>
 std::vector<Call> kernel_calls(Device& device, Partials& partials, const Op& op) {
   std::vector<Call> calls;
@@ -41,7 +41,7 @@ std::vector<Call> kernel_calls(Device& device, Partials& partials, const Op& op)
 
 }  // namespace tare::vendor
 
-// `extern` where they are only called, nothing where they are compiled.
+// Explicit instantiation; with `extern` only a declaration.
 #define TARE_KERNELS(keyword, T)                                                   \
   namespace tare::vendor {                                                         \
   keyword template std::vector<Call> kernel_calls<T>(Device&, Partials&, const Op&);  \

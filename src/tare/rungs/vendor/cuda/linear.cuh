@@ -1,4 +1,4 @@
-// Linear layers by cuBLASLt, with the bias and ReLU in the product's epilogue.
+// Linear layers by cuBLASLt, with bias and ReLU in the epilogue of the product.
 #pragma once
 
 #include "normalization.cuh"

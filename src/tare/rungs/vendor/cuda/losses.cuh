@@ -5,7 +5,7 @@
 
 namespace tare::vendor {
 
-// The sum over a block, for all its threads.
+// The sum over a block, returned to all its threads.
 __device__ inline float block_sum(float value) {
   __shared__ float sums[32];
   for (int off = 16; off; off /= 2) value += __shfl_xor_sync(~0u, value, off);
@@ -28,7 +28,8 @@ __device__ inline float block_max(float value) {
   return result;
 }
 
-// One block a row. `y` gets the log-softmax; `dx` the gradient of the mean cross entropy, `rows` each row's loss.
+// One block per row. `y` gets the log-softmax, `dx` the gradient of the mean cross entropy, and `losses` the loss of each
+// row.
 template <class T>
 __global__ void softmax_rows(const T* x, T* y, T* dx, float* losses, const int64_t* target, int64_t size) {
   const T* row = x + blockIdx.x * size;

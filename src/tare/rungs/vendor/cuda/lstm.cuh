@@ -1,4 +1,4 @@
-// LSTM by cuDNN, with whichever of its algorithms is fastest for the shape, forward and backward together.
+// LSTM by cuDNN, with the algorithm that is fastest for the forward and backward pass together.
 #pragma once
 
 #include "cudnn_graph.cuh"
@@ -77,7 +77,7 @@ class Lstm {
     }
   }
 
-  // The weights lie as tare/lowering packed them: all matrices, then all biases. An algorithm that wants another order is
+  // The weights are packed by lowering/memory.py: all matrices, then all biases. An algorithm that wants another order is
   // not used.
   void require_our_order() {
     char* base = forward_["w0"].data;
@@ -111,7 +111,7 @@ class Lstm {
     check(cudnnRNNBackwardData_v8(device_.cudnn, rnn_, lengths_, y_, (*backward_)["y"].data, (*backward_)["dy"].data, x_, dx, state_, nullptr, nullptr, nullptr,
                                   state_, nullptr, nullptr, nullptr, weights_, forward_["w0"].data, room_bytes_, room_, kept_bytes_, kept_),
           "cudnnRNNBackwardData_v8");
-    // The call adds to what is there.
+    // The call accumulates.
     char* gradient = (*backward_)["dw0"].data;
     check(cudaMemsetAsync(gradient, 0, weights_, device_.stream), "cudaMemsetAsync");
     check(cudnnRNNBackwardWeights_v8(device_.cudnn, rnn_, CUDNN_WGRAD_MODE_ADD, lengths_, x_, (*backward_)["x"].data, state_, nullptr, y_, (*backward_)["y"].data,

@@ -1,4 +1,4 @@
-// One product by cuBLASLt, with what follows it in its epilogue. Its algorithms are candidates for a search.
+// Matrix products by cuBLASLt with bias, sum and ReLU in the epilogue. The algorithms are candidates of a search.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 namespace tare::vendor {
 
-// d (m x n) = a (m x k) times b (k x n), columns first as cuBLAS has it.
+// d (m x n) = a (m x k) times b (k x n), column-major as in cuBLAS.
 struct MatmulShape {
   int64_t m, n, k;
   cublasOperation_t a, b;
   int64_t lda, ldb, ldd;
 };
 
-// The product that an operator is: what is multiplied, what is added, what comes of it.
+// A product with its operands, its summands and its result.
 struct MatmulPlan {
   MatmulShape shape;
   const Value &a, &b, &d;
@@ -24,7 +24,7 @@ struct MatmulPlan {
 
 class Matmul {
  public:
-  // Throws where cuBLASLt cannot do it at all.
+  // Throws where cuBLASLt does not support the product.
   Matmul(Device& device, const MatmulPlan& plan, bool tf32) : device_(device), plan_(plan), parts_(std::make_shared<Parts>()) {
     const MatmulShape& shape = plan.shape;
     auto compute = plan.a.dtype == "f32" && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -42,7 +42,7 @@ class Matmul {
   int size() const { return static_cast<int>(algorithms_.size()); }
   int64_t workspace(int i) const { return static_cast<int64_t>(algorithms_.at(i).workspaceSize); }
 
-  // Where the operands lie by now.
+  // Reads the operands' addresses, which must be final.
   Call call(int i) const {
     const auto result = algorithms_.at(i);
     char* room = device_.workspace(workspace(i));
@@ -113,7 +113,7 @@ class Matmul {
   std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;
 };
 
-// Whether the window is one pixel and goes over all of them, and the images lie pixel after pixel.
+// Whether a convolution has a window of one pixel with stride 1, on dense channels-last images.
 inline bool takes_pixels(const Op& op, const Value& filter, std::initializer_list<const Value*> images) {
   if (filter.shape[2] != 1 || filter.shape[3] != 1 || op.integer("groups") != 1) return false;
   for (int64_t n : op.integers("stride"))
@@ -129,8 +129,8 @@ inline bool takes_pixels(const Op& op, const Value& filter, std::initializer_lis
   return true;
 }
 
-// The product that an operator is, if it is one. A row is a sample of a linear layer or a pixel: y (rows x out) = x (rows x
-// in) times w (out x in) transposed. cuBLAS sees columns first, so everything is transposed.
+// The product that computes an op, if one does. A row is a sample of a linear layer or a pixel: y (rows x out) = x (rows x
+// in) times w (out x in) transposed. cuBLAS is column-major, so everything is transposed.
 inline std::optional<MatmulPlan> product_of(const Op& op) {
   bool convolves = op.kind.rfind("conv", 0) == 0;
   bool by_input = op.kind == "linear_input_gradient" || op.kind == "conv_input_gradient";

@@ -1,11 +1,11 @@
-// Batch norm in training, with the sum of a skip and the activation in the same pass over memory; affine maps.
+// Batch norm in training, with the sum of a skip connection and the activation in the same pass over memory; affine maps.
 #pragma once
 
 #include "reduction.cuh"
 
 namespace tare::vendor {
 
-// Sums of x and of its square, both less the channel's first number: no digits are lost where the mean is large.
+// Sums of x and x squared, relative to the channel's first element, so that a large mean costs no precision.
 template <class T, int N>
 struct Moments {
   static constexpr int ahead = 4, blocks = 3;
@@ -104,7 +104,8 @@ ScaleShift<T, N> scale_shift_of(const Op& op) {
   return {find<float>(op, "scale"), find<float>(op, "shift"), find<float>(op, "saved_mean"), find<float>(op, "saved_invstd"), find<T>(op, "b")};
 }
 
-// y = activation(scale_shift(x) + z): what a library's call did not do itself, a batch norm with its statistics, an affine map.
+// y = activation(scale_shift(x) + z): the part of an op that the library's call did not do, a batch norm with known
+// statistics, or an affine map.
 template <class T>
 Call epilogue(Device& device, const Op& op, const T* x, bool with_bias = true) {
   ChannelLayout layout(op["y"]);

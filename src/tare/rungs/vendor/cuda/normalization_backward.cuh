@@ -1,14 +1,16 @@
-// The gradients of batch norm, with those of the sum and the activation in the same two passes over memory; of biases.
+// The gradients of batch norm, with those of the sum and the activation in the same two passes over memory; gradients of
+// biases.
 #pragma once
 
 #include "normalization.cuh"
 
 namespace tare::vendor {
 
-// What tells the slope of the activation: there is none; its result; what came before it, the scale_shift apply_derivative x drawn again.
+// What the derivative of the activation is computed from: there is no activation; its result; its argument, computed again
+// from x.
 enum class DerivativeFrom { none, output, input };
 
-// The gradient that arrives behind the activation. Only where the result tells the slope does it come from two sides.
+// The gradient of the batch norm's result before the activation. Only with `output` can it have two summands.
 template <class T, int N, class A, DerivativeFrom S>
 struct OutputGradient {
   struct Two {
@@ -18,7 +20,7 @@ struct OutputGradient {
     Pack<T, N> x, dy, dy2, y;
   };
   using Loaded = std::conditional_t<S == DerivativeFrom::output, Four, Two>;
-  // As many as have room for all that is loaded in registers.
+  // As many blocks as have enough registers for the loaded data.
   static constexpr int blocks = S == DerivativeFrom::none ? 3 : 2;
   const T *x, *dy, *dy2, *y;
   ScaleShift<T, N> scale_shift;
@@ -94,7 +96,7 @@ struct InputGradient {
   const float *scale, *mean, *invstd, *dscale, *dshift;
   T* dx;
   float count;
-  // dx = factor * (g - level - (x - mean) * slope), as one scale_shift apply_derivative g and x: a number of each less to keep.
+  // dx = factor * (g - level - (x - mean) * slope), written as factor * g + slope * x + offset to save registers.
   float factor[N], slope[N], offset[N];
 
   __device__ void begin(int c) {
@@ -175,7 +177,7 @@ void batch_norm_backward(Device& device, Partials& partials, const Op& op, std::
       }
       OutputGradient<T, M, A, DerivativeFrom::output> output_gradient{x, dy, find<T>(op, "dy2"), op["y"].as<T>(), {}, activation};
       calls.push_back(gradient_sums<T, M>(device, partials, op, layout, output_gradient));
-      // What the first pass has summed and written for the skip need not be gathered from three tensors again.
+      // The first pass has written the summed gradient for the skip connection, so the second pass reads that.
       return input_gradient<T, M>(device, op, layout, OutputGradient<T, M, Clamp, DerivativeFrom::none>{x, op["dz"].as<T>()});
     });
   });

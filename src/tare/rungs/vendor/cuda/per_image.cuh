@@ -1,11 +1,11 @@
-// What goes image by image: one factor a channel (squeeze and excitation), and sums over an image's pixels.
+// Kernels over the pixels of each image: one factor per channel (squeeze and excitation), and sums over pixels.
 #pragma once
 
 #include "reduction.cuh"
 
 namespace tare::vendor {
 
-// The pixels of one image, which is blockIdx.z.
+// The pixels of one image; the image is blockIdx.z.
 struct Image {
   explicit Image(const Value& value) : layout(value), pixels(static_cast<int>(value.shape[2] * value.shape[3])), images(static_cast<unsigned>(value.shape[0])) {
     if (images > 65535) throw Failure("unsupported", "more than 65535 images at once");
@@ -15,8 +15,8 @@ struct Image {
     int64_t begin = static_cast<int64_t>(blockIdx.z) * pixels * layout.channels;
     return begin + (layout.last ? static_cast<int64_t>(pixel) * layout.channels + c : static_cast<int64_t>(c) * pixels + pixel);
   }
-  // The place of this image's channel among those of all images.
-  __device__ int64_t place(int c) const { return static_cast<int64_t>(blockIdx.z) * layout.channels + c; }
+  // The index of this image's channel among those of all images.
+  __device__ int64_t index(int c) const { return static_cast<int64_t>(blockIdx.z) * layout.channels + c; }
 
   ChannelLayout layout;
   int pixels;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(256) scale_image(Image image, const T* x, cons
   int c = channel_of<N>(image.layout);
   if (c >= image.layout.channels) return;
   float factor[N], values[N];
-  load<T, N>(factor, s + image.place(c));
+  load<T, N>(factor, s + image.index(c));
   int lanes = static_cast<int>(gridDim.y * blockDim.y);
   for (int pixel = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y); pixel < image.pixels; pixel += lanes) {
     load<T, N>(values, x + image.at(pixel, c));
@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(256) scale_image(Image image, const T* x, cons
   }
 }
 
-// One sum over the pixels of each image's channel, by one block: `body(index, loaded, sum)` adds, `body.end(place, sum)`
-// takes the sums of N channels.
+// One sum over the pixels of each channel of each image, by one block. `body(offset, loaded, sum)` adds to it, and
+// `body.end(index, sum)` takes the sums of N channels.
 template <int N, class Body>
 __global__ void __launch_bounds__(256, 2) sum_image(Image image, Body body) {
   constexpr int ahead = 4;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(256, 2) sum_image(Image image, Body body) {
   bool inside = c < image.layout.channels;
   float own[1][N] = {};
   if (inside) {
-    body.begin(image.place(c));
+    body.begin(image.index(c));
     int lanes = static_cast<int>(blockDim.y);
     for (int pixel = static_cast<int>(threadIdx.y); pixel < image.pixels; pixel += ahead * lanes) {
       typename Body::Loaded loaded[ahead];
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(256, 2) sum_image(Image image, Body body) {
   if (threadIdx.y > 0 || !inside) return;
 #pragma unroll
   for (int i = 0; i < N; ++i) own[0][i] = shared.totals[i * blockDim.x + threadIdx.x];
-  body.end(image.place(c), own[0]);
+  body.end(image.index(c), own[0]);
 }
 
 template <class T, int N>
@@ -82,10 +82,10 @@ struct Mean {
 #pragma unroll
     for (int i = 0; i < N; ++i) sum[i] += values[i];
   }
-  __device__ void end(int64_t place, float (&sum)[N]) const {
+  __device__ void end(int64_t index, float (&sum)[N]) const {
 #pragma unroll
     for (int i = 0; i < N; ++i) sum[i] /= count;
-    store<T, N>(y + place, sum);
+    store<T, N>(y + index, sum);
   }
 };
 
@@ -98,7 +98,7 @@ struct ScaleGradient {
   T *dx, *ds;
   float factor[N];
 
-  __device__ void begin(int64_t place) { load<T, N>(factor, s + place); }
+  __device__ void begin(int64_t index) { load<T, N>(factor, s + index); }
   __device__ void read(int64_t at, Loaded& loaded) const { loaded.x = load_pack<T, N>(x + at), loaded.dy = load_pack<T, N>(dy + at); }
   __device__ void operator()(int64_t at, const Loaded& loaded, float (&sum)[N]) const {
     float values[N], g[N];
@@ -108,10 +108,10 @@ struct ScaleGradient {
     for (int i = 0; i < N; ++i) sum[i] += g[i] * values[i], g[i] *= factor[i];
     store<T, N>(dx + at, g);
   }
-  __device__ void end(int64_t place, float (&sum)[N]) const { store<T, N>(ds + place, sum); }
+  __device__ void end(int64_t index, float (&sum)[N]) const { store<T, N>(ds + index, sum); }
 };
 
-// As many threads across as there are packs of channels, up to a warp; the others share out the pixels.
+// One thread in x per pack of channels, up to a warp; the threads in y share the pixels.
 template <int N>
 Launch image_shape(const Image& image, int chunks) {
   Launch launch = candidate_launches(image.layout, N, 1, 1).back();

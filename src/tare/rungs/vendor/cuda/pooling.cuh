@@ -1,4 +1,4 @@
-// Pooling: a thread stays with its channels and walks over the pixels of the result.
+// Pooling: a thread stays with its channels and iterates over the pixels of the result.
 #pragma once
 
 #include "per_image.cuh"
@@ -17,11 +17,11 @@ struct Window {
     }
   }
 
-  // Where a window begins along one side, and how long it is: parts of it may lie outside the image.
+  // Where a window begins along one side, and how long it is. Parts of it may lie outside the image.
   __device__ int begin(int d, int p) const { return adaptive ? p * size[d] / count[d] : p * stride[d] - padding[d]; }
   __device__ int length(int d, int p) const { return adaptive ? ((p + 1) * size[d] + count[d] - 1) / count[d] - begin(d, p) : kernel[d]; }
 
-  // The first and the last window along one side that a pixel lies in.
+  // The first and the last window along one side that contain a pixel.
   __device__ int first(int d, int pixel) const {
     if (adaptive) return pixel * count[d] / size[d];
     int from = pixel + padding[d] - kernel[d] + 1;
@@ -32,7 +32,7 @@ struct Window {
     return min((pixel + padding[d]) / stride[d], count[d] - 1);
   }
 
-  // Neighbouring channels are neighbours in memory only where they are so on both sides (one pixel always is).
+  // Channels can be loaded in packs only where they are neighbours in both tensors.
   ChannelLayout both() const {
     ChannelLayout result = pooled;
     result.last = pooled.last && image.last;
@@ -44,7 +44,7 @@ struct Window {
   int kernel[2], stride[2], padding[2], size[2], count[2];
 };
 
-// `body(image, row, column, channel)` for every pixel of a layout.
+// Calls `body(image, row, column, channel, offset)` for every pixel.
 template <int N, class Body>
 __global__ void __launch_bounds__(256) pixels(ChannelLayout layout, int rows, int columns, Body body) {
   int c = channel_of<N>(layout);
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(256) pixels(ChannelLayout layout, int rows, in
   }
 }
 
-// As torch does it: a NaN is the largest of its window (the last, of several), and where no number is larger than minus
-// infinity, the place is that of the first inside the image.
+// As in torch: a NaN is the largest of its window (the last one, if there are several), and where every value is minus
+// infinity, the position is that of the first tap inside the image.
 template <class T, int N, bool maximum>
 struct Pool {
   Window window;
@@ -68,7 +68,7 @@ struct Pool {
   __device__ void operator()(int image, int p, int q, int c, int64_t to) const {
     float result[N];
     uint8_t place[N];
-    // Clipped to the image beforehand: without branches inside, several loads are under way at once.
+    // Clipped to the image beforehand: without branches in the loop, several loads are in flight.
     int top = window.begin(0, p), left = window.begin(1, q), height = window.length(0, p), width = window.length(1, q);
     int r_end = min(height, window.size[0] - top), s_end = min(width, window.size[1] - left);
     int r_begin = max(0, -top), s_begin = max(0, -left);
@@ -99,7 +99,7 @@ struct Pool {
   }
 };
 
-// The windows that a pixel lies in, one after the other: no two threads write the same place.
+// Sums over the windows that contain a pixel, so that no two threads write to the same address.
 template <class T, int N, bool maximum>
 struct PoolBackward {
   Window window;

@@ -1,5 +1,5 @@
 // Sums over each channel of a tensor, without atomics and always in the same order: threads, warps, blocks. The last block
-// to finish a column of channels adds up the blocks' sums.
+// of a column to finish adds up the sums of all its blocks.
 #pragma once
 
 #include "channels.cuh"
@@ -8,18 +8,18 @@ namespace tare::vendor {
 
 constexpr int block_warps = block_threads / 32;
 
-// What a block needs to add up S sums of each of N channels a thread.
+// Shared memory for S sums of N channels per thread.
 template <int S, int N>
 struct ReductionBuffer {
   static constexpr int max_sums = S * N * 32;
   float warps[block_warps][max_sums];
-  // Sum s of channel i of the pack at threadIdx.x, at (s * N + i) * blockDim.x + threadIdx.x.
+  // Sum s of channel i of the pack at threadIdx.x has the index (s * N + i) * blockDim.x + threadIdx.x.
   float totals[max_sums];
 };
 
 __device__ inline int thread_number() { return static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); }
 
-// All threads of the block have the totals of its rows afterwards.
+// Leaves the block's totals in `shared.totals`.
 template <int S, int N>
 __device__ inline void reduce_block(float (&own)[S][N], ReductionBuffer<S, N>& shared) {
   int thread = thread_number(), across = static_cast<int>(blockDim.x);
@@ -43,7 +43,7 @@ __device__ inline void reduce_block(float (&own)[S][N], ReductionBuffer<S, N>& s
   __syncthreads();
 }
 
-// Leaves this block's totals for the column, and tells whether it is the last one to do so.
+// Stores this block's totals, and returns whether it is the last block of its column.
 template <int S, int N>
 __device__ inline bool store_partials(const ReductionBuffer<S, N>& shared, int width, float* partial, unsigned* done) {
   __shared__ bool finishing;
@@ -60,7 +60,7 @@ __device__ inline bool store_partials(const ReductionBuffer<S, N>& shared, int w
   return finishing;
 }
 
-// The totals of all blocks of a column. Many loads are under way at once: one block has them all to itself.
+// Adds up the totals of all blocks of a column. One block does this alone, so many loads are in flight.
 template <int S, int N>
 __device__ inline void sum_partials(ReductionBuffer<S, N>& shared, int width, const float* partial) {
   const float* column = partial + static_cast<int64_t>(blockIdx.x) * gridDim.y * width;
@@ -82,9 +82,9 @@ __device__ inline void sum_partials(ReductionBuffer<S, N>& shared, int width, co
   __syncthreads();
 }
 
-// Two sums a channel: `body(index, loaded, first, second)` adds to them, `body.end(c, first, second)` takes them. It goes from
-// the end to the beginning: the call before has left its last rows in the cache, and the visit behind starts with those that
-// this one has read last.
+// Two sums per channel: `body(offset, loaded, first, second)` adds to them, `body.end(c, first, second)` takes them. It
+// iterates backwards: the previous call has left its last rows in the cache, and the next one begins with the rows that
+// this one reads last.
 template <int N, class Body>
 __global__ void __launch_bounds__(block_threads, Body::blocks) reduce(ChannelLayout layout, Body body, float* partial, unsigned* done) {
   __shared__ ReductionBuffer<2, N> shared;
@@ -106,12 +106,12 @@ __global__ void __launch_bounds__(block_threads, Body::blocks) reduce(ChannelLay
   }
 }
 
-// Room for the blocks' sums, shared by all reductions of a step: they run one after the other.
+// Memory for the blocks' sums, shared by all reductions of a step, which run one after another.
 class Partials {
  public:
   void reserve(Device& device, const Launch& launch, int width) {
     grow(device, sums_, static_cast<int64_t>(launch.grid.x) * launch.grid.y * width * 4);
-    // The kernels store_partials their counters at zero, as they find them.
+    // The kernels reset their counters to zero.
     grow(device, done_, static_cast<int64_t>(launch.grid.x) * 4);
   }
   float* sums() const { return reinterpret_cast<float*>(sums_.data); }

@@ -1,4 +1,4 @@
-// Which of several ways is fastest: timed once, remembered on disk by what was asked on which device with which library.
+// Finds the fastest of several calls by timing them once. Results are cached on disk by device, library versions and key.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace tare::vendor {
 
-// What is chosen before the workspace has its final place, and bound to it afterwards.
+// A choice that is made before the workspace has its final address, and bound to it afterwards.
 using Binding = std::function<Call()>;
 
 class Search {
@@ -17,14 +17,14 @@ class Search {
   explicit Search(Device& device) : device_(device) {
     if (device.cache_folder.empty()) return;
     std::filesystem::create_directories(device.cache_folder);
-    // An answer is a candidate's number: where the candidates change, so does the name.
+    // The cache stores a candidate's index, so the file name changes whenever the candidates do.
     path_ = device.cache_folder + "/vendor2-" + std::to_string(std::hash<std::string>()(device.name)) + ".txt";
     std::ifstream file(path_);
     std::string key;
     for (int answer; file >> key >> answer;) known_[key] = answer;
   }
 
-  // The number of the fastest candidate. A candidate that cannot run returns an empty call or throws.
+  // The index of the fastest candidate. A candidate that cannot run returns an empty call or throws.
   int fastest(const std::string& key, int count, const std::function<Call(int)>& candidate) {
     if (auto entry = known_.find(key); entry != known_.end() && entry->second < count) return entry->second;
     int best = -1;
@@ -36,7 +36,7 @@ class Search {
         float spent = time(call, least);
         if (spent < least) least = spent, best = i;
       } catch (const std::exception&) {
-        // Not supported by this engine: what is left decides. An error of the device itself sticks, and shows again.
+        // This engine does not support it. An error of the device itself is sticky and shows again.
         (void)cudaGetLastError();
       }
     }
@@ -46,7 +46,7 @@ class Search {
     return best;
   }
 
-  // One small line an answer, written whole: two processes that search at once repeat work, and break nothing.
+  // Written to a temporary file and renamed: processes that search at the same time repeat work but break nothing.
   void save() const {
     if (path_.empty() || !searched) return;
     std::string aside = path_ + "." + std::to_string(::getpid());
@@ -77,7 +77,7 @@ class Search {
       check(cudaEventDestroy(start), "cudaEventDestroy");
       check(cudaEventDestroy(end), "cudaEventDestroy");
       best = std::min(best, spent);
-      // Clearly slower than one that is known: no need to look again.
+      // Clearly slower than the best candidate.
       if (best > 2 * least) break;
     }
     return best;

@@ -1,12 +1,12 @@
-// Pixels that become channels and back (tare/lowering/depth.py); with blocks of one pixel, channels that are added or cut off.
+// Space to depth and back (lowering/fuse.py). With blocks of one pixel it only adds or removes channels.
 #pragma once
 
 #include "elementwise.cuh"
 
 namespace tare::vendor {
 
-// Both sides have their channels last. Channel (dy, dx, c) of a deep pixel is channel c of the flat one at
-// block * (row, column) + (dy, dx) - origin.
+// Both tensors are channels-last. Channel (dy, dx, c) of a deep pixel is channel c of the flat pixel at block * (row,
+// column) + (dy, dx) - origin.
 struct Blocks {
   Blocks(const Op& op, const Value& flat, const Value& deep)
       : block(static_cast<unsigned>(op.integer("block"))), top(static_cast<unsigned>(op.integers("origin")[0])), left(static_cast<unsigned>(op.integers("origin")[1])) {
@@ -37,7 +37,7 @@ struct SpaceToDepth {
     float values[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      // Above and left of the image these wrap around, and are too large as well.
+      // Above and left of the image the unsigned index wraps around, so it is too large as well.
       unsigned from_row = row + dy - blocks.top, from_column = column + dx - blocks.left;
       bool inside = dy < blocks.block && from_row < blocks.flat_size[1] && from_column < blocks.flat_size[2];
       int64_t from = (static_cast<int64_t>(image) * blocks.flat_size[1] + from_row) * blocks.flat_size[2] + from_column;
@@ -75,7 +75,7 @@ Call depth_to_space(Device& device, const Op& op) {
     unsigned from_row = row / blocks.block, from_column = column / blocks.block;
     unsigned tap = (row - from_row * blocks.block) * blocks.block + column - from_column * blocks.block;
     int64_t from = (static_cast<int64_t>(image) * blocks.deep_size[1] + from_row) * blocks.deep_size[2] + from_column;
-    // Behind the last window there may be rows that nothing was made of.
+    // Rows after the last window may not have been read.
     bool inside = from_row < blocks.deep_size[1] && from_column < blocks.deep_size[2];
     y[i] = inside ? x[from * blocks.deep_size[0] + tap * blocks.flat_size[0] + colour] : from_float<T>(0.0f);
   });
