@@ -134,7 +134,7 @@ def _ours(series: list[list[float]]) -> tuple[list[list[int]], float]:
     from tare.stats.changepoints import find_change_points
 
     began = time.perf_counter()
-    found = [[step.index for step in find_change_points(each).change_points] for each in series]
+    found = [[change.position for change in find_change_points(each).change_points] for each in series]
     return found, time.perf_counter() - began
 
 

@@ -17,8 +17,8 @@ NEAREST = 3
 
 
 def evidence(report: dict[str, Any], store: Path) -> dict[str, Any]:
-    """`alarms`: all regressions. `nearest`: suspects that were not confirmed, those with the smallest p first. A figure
-    that was measured again has the rounds of its confirmation, on which the verdict rests."""
+    """`alarms`: all regressions. `nearest`: suspects that were not confirmed, those with the smallest p first. A
+    figure that was measured again has the rounds of its confirmation, on which the verdict rests."""
     entries = [{"case": case["case"], "change": change} for case in report["cases"] for change in case["changes"]]
     suspects = [one for one in entries if one["change"]["stage"] == "not confirmed"]
     near = sorted(suspects, key=lambda one: _p(one["change"]))[:NEAREST]

@@ -21,6 +21,7 @@ def ask(**given: object) -> BisectSpec:
     return make_spec(**({"timeout": 60.0} | given))  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_versions_in_their_own_environments(tmp_path: Path) -> None:
     costs = {"1.1": 1.0, "1.2": 1.3}
     for version, cost in costs.items():

@@ -13,7 +13,11 @@ from benchmarks.seven.repository import HERE, git, make_history
 from tare.guard.metrics import get_metric
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: str(problem.pull))
+@pytest.mark.parametrize(
+    "problem",
+    [PROBLEMS[0], *(pytest.param(problem, marks=pytest.mark.full) for problem in PROBLEMS[1:])],
+    ids=lambda problem: str(problem.pull),
+)
 def test_the_history_has_one_culprit_and_harmless_commits(problem: Problem, tmp_path: Path) -> None:
     """The patch is in the culprit and in nothing before it; all others leave the patched module as it is."""
     history = make_history(tmp_path / "repo", problem.pull, commits=8)
@@ -25,6 +29,7 @@ def test_the_history_has_one_culprit_and_harmless_commits(problem: Problem, tmp_
     assert make_history(tmp_path / "again", problem.pull, commits=8).commits == history.commits
 
 
+@pytest.mark.full
 def test_a_duplicate_check_is_caught_and_found_by_counting(tmp_path: Path) -> None:
     """#61056: twice the synchronisations, whatever the machine does meanwhile; ten runs are what halving takes."""
     problem = get_problem(61056)

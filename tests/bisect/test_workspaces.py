@@ -93,6 +93,7 @@ def test_tare_is_installed_after_the_candidate(tmp_path: Path, monkeypatch: pyte
         return CommandResult("torch==1.0\n" if "list" in command else "", 0.0)
 
     monkeypatch.setattr("tare.bisect.workspaces.run_command", record)
+    monkeypatch.setattr("tare.bisect.workspaces.make_environment", lambda *_: None)
     install = ["pip install torch=={}"]
     spec = make_spec(case=KEY, good="1.0", bad="1.1", versions=["1.0", "1.1"], install=install)
     Workspaces(spec, tmp_path).get(0)

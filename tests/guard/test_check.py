@@ -112,7 +112,9 @@ def test_a_stored_baseline_is_compared_without_being_run(tmp_path: Path) -> None
 def test_a_threshold_for_no_case_is_remarked_on(tmp_path: Path) -> None:
     setting = Setting(tmp_path, flat, flat, confirm_rounds=0)
     setting.limit({"case": [{"match": "mlp/eager", "threshold": 0.1}, {"match": "mpl*", "threshold": 0.03}]})
-    assert [note for note in setting.run().notes if "matches" in note] == ["no case matches 'mpl*' of the thresholds"]
+    assert [note for note in setting.run().notes if "matches" in note] == [
+        "no case matches 'mpl*' of the thresholds"
+    ]
 
 
 def test_a_check_that_compares_nothing_does_not_pass(tmp_path: Path) -> None:

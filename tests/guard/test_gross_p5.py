@@ -1,4 +1,4 @@
-"""The step in a round's quietest moments: what it is, and what it finds on a machine that is shared."""
+"""The 5th percentile of the step within a round: what it is, and what it finds on a shared machine."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tare.records.record import Record, Round, Series
 from tare.stats.comparison import compare
 from tare.stats.two_stage import MAX_CONFIRM, confirm
 
-QUIET = get_metric("gross_p5")
+P5 = get_metric("gross_p5")
 GROSS = get_metric("gross")
 # A neighbour makes the machine a third slower, for a quarter of the time. With these spells one round in thirteen
 # has no quiet moment, and a quarter have a slow median; on a virtual machine of two cores it was one in ten and a
@@ -25,23 +25,23 @@ def round_of(seconds: list[float], index: int = 0) -> Round:
 
 def test_it_is_the_step_at_a_twentieth_of_the_blocks() -> None:
     record = make_record(rounds=[round_of([1.0e-3 + 1e-6 * n for n in range(40)][::-1])])
-    assert values(record, QUIET) == pytest.approx({0: 1.002e-3})
+    assert values(record, P5) == pytest.approx({0: 1.002e-3})
     assert values(record, GROSS) == pytest.approx({0: 1.0195e-3})
 
 
-def test_a_machine_that_is_mostly_disturbed_is_seen_quiet() -> None:
+def test_it_is_the_undisturbed_step_of_a_mostly_disturbed_machine() -> None:
     record = make_record(rounds=[round_of([1.33e-3] * 80 + [1e-3] * 20)])
-    assert values(record, QUIET) == pytest.approx({0: 1e-3})
+    assert values(record, P5) == pytest.approx({0: 1e-3})
     assert values(record, GROSS) == pytest.approx({0: 1.33e-3})
 
 
-def test_of_a_few_blocks_there_is_no_quietest() -> None:
-    assert values(make_record(rounds=[round_of([1e-3] * 19)]), QUIET) == {}
-    assert values(make_record(rounds=[round_of([1e-3] * 20)]), QUIET) != {}
+def test_a_few_blocks_have_no_percentile() -> None:
+    assert values(make_record(rounds=[round_of([1e-3] * 19)]), P5) == {}
+    assert values(make_record(rounds=[round_of([1e-3] * 20)]), P5) != {}
 
 
 def rounds_on_a_shared_machine(step_s: float, chance: np.random.Generator) -> Record:
-    """Each round meets the machine at a moment of its own, in one of its states, which changes as it likes."""
+    """Each round starts in one of the machine's two states, which alternate at random."""
     rounds = []
     for index in range(MAX_CONFIRM):
         slow = chance.random() < SPELL_S / (SPELL_S + CALM_S)
@@ -53,18 +53,18 @@ def rounds_on_a_shared_machine(step_s: float, chance: np.random.Generator) -> Re
     return make_record(rounds=rounds)
 
 
-@pytest.mark.parametrize(("truly", "found"), [(1.0, (0, 0)), (1.07, (38, 40))])
+@pytest.mark.parametrize(("truly", "found"), [(1.0, (0, 0)), (1.07, (13, 15))])
 def test_seven_percent_are_found_on_a_shared_machine_and_nothing_where_nothing_is(
     truly: float, found: tuple[int, int]
 ) -> None:
-    accused = {QUIET.name: 0, GROSS.name: 0}
-    for seed in range(40):
+    accused = {P5.name: 0, GROSS.name: 0}
+    for seed in range(15):
         chance = np.random.default_rng(seed)
         before, now = (rounds_on_a_shared_machine(1e-3 * times, chance) for times in (1.0, truly))
-        for metric in (QUIET, GROSS):
+        for metric in (P5, GROSS):
             a, b = (list(values(record, metric).values()) for record in (before, now))
             (verdict,) = confirm([compare(a, b, paired=True)], [metric.margin])
             accused[metric.name] += verdict == "higher"
-    assert found[0] <= accused[QUIET.name] <= found[1]
-    # By medians it is lost more often than not: this is why there is the other.
-    assert accused[GROSS.name] <= 20
+    assert found[0] <= accused[P5.name] <= found[1]
+    # By medians it is lost more often than not: this is why the percentile exists.
+    assert accused[GROSS.name] <= 8

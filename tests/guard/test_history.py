@@ -93,7 +93,7 @@ def test_a_count_is_taken_as_it_is_and_every_change_is_a_step() -> None:
     """Statistics would take four of 24 points for outliers, and tell of +1.0 % one night too early."""
     (history,) = record_histories(counted(*[40] * 20, *[41] * 4), get_metric("synchronisations"))
     (step,) = history.change_points
-    assert (step.index, step.before, step.now, step.ratio) == (20, 40, 41, 1.025)
+    assert (step.position, step.before, step.now, step.ratio) == (20, 40, 41, 1.025)
     assert history.skipped == 0
     assert history.segments == [(0, 20, 40, 40), (20, 24, 41, 41)]
 
@@ -102,8 +102,8 @@ def test_a_count_of_zero_is_a_figure_like_any_other() -> None:
     (history,) = record_histories(counted(0, 0, 0, 2, 2, 0), get_metric("synchronisations"))
     assert (len(history.points), history.skipped) == (6, 0)
     up, down = history.change_points
-    assert (up.index, up.ratio, up.before, up.now) == (3, None, 0, 2)
-    assert (down.index, down.ratio) == (5, 0)
+    assert (up.position, up.ratio, up.before, up.now) == (3, None, 0, 2)
+    assert (down.position, down.ratio) == (5, 0)
     console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
     console.print(histories_view([history]))
     assert "from nothing" in console.export_text()
@@ -228,7 +228,7 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     assert max(map(len, shown.stdout.splitlines())) <= 100
     assert ElementTree.parse(tmp_path / "h.svg")
     (document,) = json.loads(tare(tmp_path, "history", "rung=eager", "--json").stdout)
-    assert [change["index"] for change in document["change_points"]] == [25]
+    assert [change["position"] for change in document["change_points"]] == [25]
 
     files = []
     for i in range(24):
@@ -239,7 +239,10 @@ def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     done = tare(tmp_path, "import", *map(str, files), "--json")
     assert sum(each["new"] for each in json.loads(done.stdout)) == 24
     (document,) = json.loads(tare(tmp_path, "history", "BM_x", "--json").stdout)
-    assert (document["source"], [change["index"] for change in document["change_points"]]) == ("google-benchmark", [12])
+    assert (document["source"], [change["position"] for change in document["change_points"]]) == (
+        "google-benchmark",
+        [12],
+    )
 
     parametrised = {"name": "test_x[n=4]", "stats": {"median": 1e-3}}
     saved = {"machine_info": {}, "datetime": "2026-03-01T00:00:00Z", "benchmarks": [parametrised]}

@@ -33,7 +33,7 @@ def test_a_change_is_found_at_its_place_with_its_size(ratio: float) -> None:
     values = noisy(120, 1) * np.where(np.arange(120) >= 70, ratio, 1.0)
     (change,) = find_change_points(values).change_points
     assert change.earliest <= 70 <= change.latest
-    assert abs(change.index - 70) <= 3
+    assert abs(change.position - 70) <= 3
     assert change.ratio.low < ratio < change.ratio.high
     assert change.after / change.before == pytest.approx(change.ratio.mid)
 
@@ -59,7 +59,7 @@ def test_size_and_place_are_covered_as_promised() -> None:
 def test_several_steps_up_and_down() -> None:
     levels = np.repeat([1.0, 1.1, 1.0, 0.9], [60, 40, 50, 50])
     changes = find_change_points(noisy(200, 3, 0.01) * levels).change_points
-    assert [change.index for change in changes] == pytest.approx([60, 100, 150], abs=2)
+    assert [change.position for change in changes] == pytest.approx([60, 100, 150], abs=2)
     assert [change.ratio.mid for change in changes] == pytest.approx([1.1, 1 / 1.1, 0.9], rel=0.02)
 
 
@@ -102,13 +102,13 @@ def test_a_step_on_a_drift_is_found() -> None:
         values = (
             noisy(100, seed, 0.01) * np.exp(np.linspace(0, 0.05, 100)) * np.where(np.arange(100) >= 50, 1.06, 1)
         )
-        found += any(abs(change.index - 50) <= 5 for change in find_change_points(values).change_points)
+        found += any(abs(change.position - 50) <= 5 for change in find_change_points(values).change_points)
     assert found >= 18
 
 
 def test_counts_without_noise() -> None:
     (change,) = find_change_points([120] * 10 + [121] * 8).change_points
-    assert (change.index, change.earliest, change.latest) == (10, 10, 10)
+    assert (change.position, change.earliest, change.latest) == (10, 10, 10)
     assert change.before == pytest.approx(120)
     assert change.after == pytest.approx(121)
     assert find_change_points([120] * 30).change_points == []
@@ -118,7 +118,7 @@ def test_ten_thousand_points() -> None:
     values = noisy(10_000, 5, 0.03)
     values[3000:3040] *= 1.2
     values[8000:] *= 0.95
-    assert [change.index for change in find_change_points(values).change_points] == pytest.approx(
+    assert [change.position for change in find_change_points(values).change_points] == pytest.approx(
         [3000, 3040, 8000], abs=3
     )
 
@@ -141,11 +141,11 @@ SERIES = st.lists(st.floats(1e-9, 1e9), max_size=80)
 @given(SERIES)
 def test_any_series_gives_a_whole_segmentation(values: list[float]) -> None:
     segmentation = find_change_points(values)
-    edges = [0, *(change.index for change in segmentation.change_points), len(values)]
+    edges = [0, *(change.position for change in segmentation.change_points), len(values)]
     if values:
         assert [(a, b) for a, b, *_ in segmentation.segments] == list(pairwise(edges))
     for change in segmentation.change_points:
-        assert 0 < change.earliest <= change.index <= change.latest < len(values)
+        assert 0 < change.earliest <= change.position <= change.latest < len(values)
         assert 0 < change.ratio.low <= change.ratio.mid <= change.ratio.high
     assert all(b - a >= 1 for a, b, *_ in segmentation.segments)
 
@@ -158,6 +158,6 @@ def test_the_unit_does_not_matter(values: list[float], scale: float) -> None:
     there = find_change_points([value * scale for value in values]).change_points
     if len(here) == len(there):
         for a, b in zip(here, there, strict=True):
-            assert abs(a.index - b.index) <= shortest_segment(len(values))
-            if a.index == b.index:
+            assert abs(a.position - b.position) <= shortest_segment(len(values))
+            if a.position == b.position:
                 assert a.ratio.mid == pytest.approx(b.ratio.mid, rel=1e-3)

@@ -71,7 +71,7 @@ def test_the_rounds_that_would_decide_do_decide(rounds: int, family: int) -> Non
     rng = np.random.default_rng(4)
     decided = asked = 0
     for change, noise in itertools.product((0.0, 0.03, 0.05, 0.12), (0.02, 0.06)):
-        for _ in range(75):
+        for _ in range(40):
             a, b = drawn(rng, rounds, change, noise)
             found = compare(a, b, paired=True)
             more = rounds_to_decide(found, MARGIN, LEVEL / family)

@@ -44,22 +44,25 @@ def named(search: Search) -> list[int]:
     return [each.culprit for each in search.culprits(search.posterior())]
 
 
+@pytest.mark.parametrize(("games", "wrong"), [(8, 2), pytest.param(40, 5, marks=pytest.mark.full)])
 @pytest.mark.parametrize("noise", [gaussian, heavy])
-def test_it_is_right_95_times_in_100_and_spends_little(noise: Callable[[int, float], Callable[[], float]]) -> None:
-    """64 candidates, a step of 5 %, noise of 2 %: a midpoint rule with 5 runs each is right 83 % of the time."""
-    right, spent, games = 0, 0, 40
+def test_it_is_right_95_times_in_100_and_spends_little(
+    noise: Callable[[int, float], Callable[[], float]], games: int, wrong: int
+) -> None:
+    """64 candidates, a change of 5 %, noise of 2 %: a midpoint rule with 5 runs each is right 83 % of the time. At
+    a true 97 % there are more than `wrong` wrong searches once in a thousand repeats."""
+    right, spent = 0, 0
     for seed in range(games):
         at = random.Random(seed).randint(1, 64)
         verdict, search = play(64, {at: 0.05}, noise(1000 + seed, 0.02))
         right += verdict == "found" and named(search) == [at]
         spent += search.spent
-    # 40 games at a true 97 % have more than 5 wrong once in a thousand.
-    assert right >= games - 5
+    assert right >= games - wrong
     assert spent / games < 45
 
 
 def plain_bisection(last: int, at: int, runs: int, noise: Callable[[], float]) -> tuple[int, int]:
-    """Medians against the midpoint of the ends, as everyone does it."""
+    """Medians against the midpoint of the ends, the usual rule."""
 
     def measure(candidate: int) -> float:
         values = sorted((0.05 if candidate >= at else 0.0) + noise() for _ in range(runs))
@@ -77,6 +80,7 @@ def plain_bisection(last: int, at: int, runs: int, noise: Callable[[], float]) -
     return high, spent
 
 
+@pytest.mark.full
 def test_plain_bisection_with_as_many_runs_is_wrong_more_often() -> None:
     games, ours, plain, runs, theirs = 40, 0, 0, 0, 0
     for seed in range(games):
@@ -99,23 +103,24 @@ def test_without_noise_it_is_nearly_plain_bisection() -> None:
     assert search.spent <= 2 * FIRST_RUNS + 12 + 6 + 10
 
 
-@pytest.mark.parametrize("step", [0.05, 0.7, 3.1])
+@pytest.mark.parametrize("step", [0.05, 3.1])
 @pytest.mark.parametrize("make", [gaussian, heavy])
 def test_the_noise_of_a_run_is_its_own_whatever_the_change_is(
     step: float, make: Callable[[int, float], Callable[[], float]]
 ) -> None:
-    seen = [play(40, {23: step}, make(seed, 0.01))[1].state().noise for seed in range(12)]
-    assert median(noise or 0.0 for noise in seen) == pytest.approx(0.01, rel=0.3)
+    seen = [play(40, {23: step}, make(seed, 0.01))[1].state().noise for seed in range(7)]
+    assert median(noise or 0.0 for noise in seen) == pytest.approx(0.01, rel=0.35)
     assert play(40, {23: step}, lambda: 0.0)[1].state().noise == pytest.approx(0.0, abs=1e-9)
 
 
-def test_two_culprits_are_both_found() -> None:
+@pytest.mark.parametrize(("games", "wrong"), [(5, 1), pytest.param(20, 1, marks=pytest.mark.full)])
+def test_two_culprits_are_both_found(games: int, wrong: int) -> None:
     right = 0
-    for seed in range(20):
+    for seed in range(games):
         first, second = sorted(random.Random(seed).sample(range(1, 65), 2))
         verdict, search = play(64, {first: 0.05, second: 0.04}, gaussian(seed, 0.01))
         right += verdict == "found" and named(search) == [first, second]
-    assert right >= 19
+    assert right >= games - wrong
 
 
 def test_what_cannot_be_built_is_skipped_and_not_blamed_alone() -> None:
@@ -196,7 +201,7 @@ def test_where_no_gap_holds_a_change_any_more_the_ends_are_run_again() -> None:
     assert search._most_informative(posterior._replace(change=0 * posterior.change)) == 4
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(1, 40), st.data())
 def test_any_search_ends_and_asks_only_for_what_can_be_run(last: int, data: st.DataObject) -> None:
     """Whatever the runs say and whatever breaks, it ends within the runs allowed."""

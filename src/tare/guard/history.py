@@ -30,7 +30,7 @@ class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change point with its dates and labels: the change came after `after_*` and at the latest with
     `until_*`."""
 
-    index: int
+    position: int
     earliest: int
     latest: int
     # None for a count that was zero before.
@@ -158,7 +158,7 @@ def _history_change(change: ChangePoint, points: Sequence[HistoryPoint]) -> Hist
         for bound in (change.ratio.mid, change.ratio.low, change.ratio.high)
     )
     return HistoryChange(
-        index=change.index,
+        position=change.position,
         earliest=change.earliest,
         latest=change.latest,
         ratio=ratio,

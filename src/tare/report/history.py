@@ -46,7 +46,7 @@ def _plot(history: History, width: int) -> RenderableType:
     fitted = fitted_values(history)
     low, high = shown_range(values, fitted)
     labels = axis(low, high, HEIGHT, history.unit)
-    lines = plot(values, fitted, [change.index for change in history.change_points], labels, width)
+    lines = plot(values, fitted, [change.position for change in history.change_points], labels, width)
     first, last = history.points[0].created[:10], history.points[-1].created[:10]
     gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
     foot = Text(f"{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")

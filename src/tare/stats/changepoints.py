@@ -56,10 +56,10 @@ CORRELATION_MARGIN = 0.4
 
 
 class ChangePoint(NamedTuple):
-    """The series is at `before` up to `index - 1` and at `after` from `index` on. The first point after the change
+    """The series is at `before` up to `position - 1` and at `after` from `position` on. The first point after the change
     lies in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
 
-    index: int
+    position: int
     earliest: int
     latest: int
     before: float
@@ -116,10 +116,12 @@ def every_change(values: Sequence[float]) -> Segmentation:
     starts = [i for i in range(len(values)) if i == 0 or values[i] != values[i - 1]]
     segments = [(a, b, values[a], values[a]) for a, b in pairwise([*starts, len(values)])]
     change_points = []
-    for index in starts[1:]:
-        before, after = values[index - 1], values[index]
+    for position in starts[1:]:
+        before, after = values[position - 1], values[position]
         ratio = after / before if before else math.inf
-        change_points.append(ChangePoint(index, index, index, before, after, Interval(ratio, ratio, ratio)))
+        change_points.append(
+            ChangePoint(position, position, position, before, after, Interval(ratio, ratio, ratio))
+        )
     return Segmentation(change_points, segments, 0.0, 0.0)
 
 
@@ -177,9 +179,16 @@ class _ChangePointSearch:
         size = (right.first - left.last) * unit
         freedom = max((left.size + right.size) / self._noise.inflation - 2, 1.0)
         half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * unit * math.sqrt(left.variance + right.variance)
-        ratio = Interval(*(math.exp(min(bound, 700.0)) for bound in (size - half, size, size + half)))
+        low, middle, high = (math.exp(min(bound, 700.0)) for bound in (size - half, size, size + half))
         earliest, latest = self._range(cuts, i)
-        return ChangePoint(cuts[i], earliest, latest, self._value(left.last), self._value(right.first), ratio)
+        return ChangePoint(
+            cuts[i],
+            earliest,
+            latest,
+            self._value(left.last),
+            self._value(right.first),
+            Interval(low, middle, high),
+        )
 
     def _range(self, cuts: list[int], i: int) -> tuple[int, int]:
         """The positions whose likelihood is close enough to that of the best one.
