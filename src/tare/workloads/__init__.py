@@ -1,4 +1,4 @@
-"""The zoo: one small file a family. Import `registry` to find them; nothing heavy is imported until built."""
+"""The zoo: one small file per family. Heavy packages are imported only when a workload is built."""
 
 from tare.workloads.base import Batch, Size, Workload
 from tare.workloads.kinds import Classifier, DenseClassifier, LanguageModel, Regressor, Translator

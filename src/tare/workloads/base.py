@@ -1,4 +1,4 @@
-"""What a workload is: a model with random weights, a batch of random inputs, a loss, and what to know of it."""
+"""A workload: a model with random weights, a batch of random inputs, a loss, and metadata."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ SEED = 20_260_101
 
 
 class Batch(NamedTuple):
-    """The tensors of one step: the model's arguments and, for training, what the loss compares with."""
+    """The tensors of one step: the model's arguments and, for training, the target of the loss."""
 
     args: tuple[Any, ...]
     target: Any = None
 
 
 class Definition(Protocol):
-    """What the author of a workload writes. The harness seeds torch before each call; nothing is downloaded."""
+    """What the author of a workload writes. torch is seeded before each call, and nothing is downloaded."""
 
     def build(self, **sizes: int) -> Any: ...
     def inputs(self, batch: int, **sizes: int) -> Batch: ...
@@ -43,7 +43,7 @@ class Size:
 
 
 DOMAINS = ("vision", "nlp", "multimodal", "speech", "recommendation", "rl", "graph", "other")
-# Packages whose name on the index is not the name of their module.
+# Packages whose name for pip is not the name of their module.
 PACKAGES = {"torch_geometric": "torch-geometric"}
 
 
@@ -51,11 +51,10 @@ PACKAGES = {"torch_geometric": "torch-geometric"}
 class Workload:
     """A definition with its metadata.
 
-    `sizes` are the full size, what the literature uses; `smoke` says which of them (and `batch`) are smaller where
-    a step must take a moment on two CPU cores. `requires` are modules. `unsupported` maps what a case asks for to
-    why it cannot be: a mode, precision, device type or rung, or several joined by slashes (`train/bf16`).
-    `groups` are those beside its domain, `counterpart` the rows of TorchBench's Table 1 that it stands for under
-    another name than its own.
+    `sizes` are the full sizes, as in the literature; `smoke` has those (and the `batch`) that are smaller where a
+    step must be quick on two CPU cores. `requires` are modules. `unsupported` maps a mode, precision, device type
+    or rung, or several joined by slashes (`train/bf16`), to the reason why it is not supported. `groups` are those
+    besides the domain. `counterpart` are the rows of TorchBench's Table 1 that it represents under another name.
     """
 
     name: str
@@ -99,29 +98,29 @@ class Workload:
     def trains(self) -> bool:
         return hasattr(self.definition, "loss")
 
-    def refusal(self, asked: Collection[str]) -> str | None:
-        """Why it cannot do what a case asks for (its mode, precision, device type, rung), or None."""
-        for what, why in self.unsupported.items():
-            if set(what.split("/")) <= set(asked):
-                return why
-        if "train" in asked and not self.trains:
+    def refusal(self, requested: Collection[str]) -> str | None:
+        """The reason why a combination of mode, precision, device type and rung is not supported, or None."""
+        for combination, reason in self.unsupported.items():
+            if set(combination.split("/")) <= set(requested):
+                return reason
+        if "train" in requested and not self.trains:
             return f"{self.name} has no loss to train with"
         return None
 
     def lacking(self) -> list[str]:
-        """The packages it needs that are not installed, by the names that pip knows."""
+        """The packages that are not installed, by their names for pip."""
         return [PACKAGES.get(module, module) for module in self.requires if find_spec(module) is None]
 
     def remedy(self) -> str | None:
-        """The one command that brings what it lacks, or None where nothing is missing. It names the torch that is
-        here: pip would bring another for the newest of a package."""
+        """The command that installs the missing packages, or None. It names the installed torch, because otherwise
+        pip might replace it for the newest version of a package."""
         lacking = self.lacking()
         if not lacking:
             return None
         return f"pip install {' '.join(lacking)} torch=={version('torch').partition('+')[0]}"
 
     def build(self, sizes: Mapping[str, int]) -> Any:
-        """The model on the CPU in float32, the same weights in every process."""
+        """The model on the CPU in float32, with the same weights in every process."""
         import torch
 
         from tare.workloads.networks.fill import QuickRandom
@@ -135,8 +134,8 @@ class Workload:
         import torch
 
         torch.manual_seed(SEED + 1)
-        made = self.definition.inputs(batch, **sizes)
-        return made if isinstance(made, Batch) else Batch(*made)
+        tensors = self.definition.inputs(batch, **sizes)
+        return tensors if isinstance(tensors, Batch) else Batch(*tensors)
 
     def loss(self, output: Any, target: Any) -> Any:
         return self.definition.loss(output, target)

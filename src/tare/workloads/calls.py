@@ -1,4 +1,4 @@
-"""Workloads that compute next to nothing, so that what is left is the price of calling: see docs/frames.md."""
+"""Workloads that compute next to nothing, so that a step is the cost of its calls: see docs/frames.md."""
 
 from typing import Any
 
@@ -6,27 +6,27 @@ from tare.workloads.base import Batch
 from tare.workloads.registry import workload
 
 EAGER_ONLY = "it measures frames of plain Python, which only eager runs one by one"
-NO_TRAINING = "it measures the price of a call, and has nothing to learn"
+NO_TRAINING = "it measures the cost of a call, and has nothing to learn"
 
 
 @workload(
     "conv_chain",
     domain="other",
-    task="the price of a call",
+    task="the cost of a call",
     source="written here",
     batch=1,
     sizes={"calls": 16, "channels": 4, "resolution": 8},
     unsupported={"train": NO_TRAINING},
 )
 class ConvolutionChain:
-    """Convolutions one after another, each so small that calling it costs more than computing it."""
+    """A chain of convolutions, each so small that calling it costs more than computing it."""
 
     def build(self, calls: int, channels: int, **_: int) -> Any:
         from torch import nn
 
         model = nn.Sequential(*(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(calls)))
         for layer in model:
-            # As much comes out of a layer as goes in: torch's own weights leave nothing of it after sixteen.
+            # Keeps the variance: with torch's default the signal vanishes within sixteen layers.
             nn.init.normal_(layer.weight, std=(9 * channels) ** -0.5)
         return model
 
@@ -39,7 +39,7 @@ class ConvolutionChain:
 @workload(
     "frame_chain",
     domain="other",
-    task="the price of a Python frame",
+    task="the cost of a Python frame",
     source="written here",
     batch=1,
     sizes={"depth": 64},
@@ -65,7 +65,7 @@ class FrameChain:
         return Batch((torch.randn(batch),))
 
 
-def _descend(left: int, x: Any) -> Any:
-    if left <= 1:
+def _descend(depth: int, x: Any) -> Any:
+    if depth <= 1:
         return x
-    return _descend(left - 1, x)
+    return _descend(depth - 1, x)

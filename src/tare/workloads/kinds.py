@@ -1,19 +1,19 @@
-"""What kinds of workloads share: their inputs and their loss. A family derives from these and adds `build`."""
+"""Base classes of workloads: inputs and loss. A family derives from one of them and adds `build`."""
 
 from typing import Any
 
 from tare.workloads.base import Batch
 
-# Of workloads whose networks learn from each other (networks/frozen.py).
+# For workloads whose networks learn from each other (networks/frozen.py).
 NO_TRACED_TRAINING = {
     "torchscript/train": "a loss passes through a network cut off from its parameters, which cannot be traced"
 }
-# Of workloads whose inference would not depend on its input otherwise (networks/still.py).
+# For workloads whose inference would otherwise not depend on the input (networks/still.py).
 SETTLED = "batch norms start with the statistics of a random batch"
 
 
 class Classifier:
-    """Images in, one score a class out."""
+    """Images in, one score per class out."""
 
     def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
         import torch
@@ -27,7 +27,7 @@ class Classifier:
 
 
 class DenseClassifier(Classifier):
-    """Images in, one score a class for every pixel out."""
+    """Images in, one score per class for every pixel out."""
 
     def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
         import torch
@@ -37,7 +37,7 @@ class DenseClassifier(Classifier):
 
 
 class LanguageModel:
-    """Tokens in, one score a word of the vocabulary for every position out."""
+    """Tokens in, one score per word of the vocabulary for every position out."""
 
     def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
         import torch
@@ -52,7 +52,7 @@ class LanguageModel:
 
 
 class Translator(LanguageModel):
-    """A source and the target so far in, one score a word for every position of the target out."""
+    """A source and the shifted target in, one score per word for every position of the target out."""
 
     def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
         import torch
@@ -63,7 +63,7 @@ class Translator(LanguageModel):
 
 
 def single(x: Any) -> Any:
-    """Half precision as float32: for a loss that has no kernel for it, or would be nothing but rounding."""
+    """Half precision as float32, for a loss that has no half kernel or would be mere rounding."""
     return x.float() if x.itemsize < 4 else x
 
 
@@ -79,7 +79,7 @@ def ctc(output: Any, target: Any) -> Any:
 
 
 class Regressor:
-    """The loss of whatever is compared with a target of its own shape."""
+    """The mean square error to a target of the output's shape."""
 
     def loss(self, output: Any, target: Any) -> Any:
         from torch.nn import functional

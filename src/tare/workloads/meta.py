@@ -1,4 +1,4 @@
-"""Learning to learn, and learning in private: gradients of gradients, and a gradient for each example."""
+"""Meta-learning and differential privacy: gradients of gradients, and a gradient per example."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tare.workloads.registry import workload
 OMNIGLOT = {"ways": 5, "shots": 5, "steps": 5, "width": 64}
 SMALL = {"batch": 2, "ways": 3, "shots": 1, "steps": 2, "width": 8}
 MAML = "Finn et al., Model-Agnostic Meta-Learning (2017), second order, Omniglot"
-# name -> (how the tasks of a batch are done, steps, where from)
+# name -> (how the tasks of a batch are computed, steps, description)
 MODELS = {
     "maml": ("loop", 5, "one task after another"),
     "maml_omniglot": ("loop", 5, "one task after another, as with the package higher"),
@@ -20,7 +20,7 @@ HOOKED = "gradients of every layer's output are taken inside the step, and a com
 
 
 class Episodes:
-    """Each task of a batch: a few examples of a few classes to learn from, and as many to be judged by."""
+    """Each task of a batch has a few examples of a few classes to adapt to, and as many to evaluate on."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -62,7 +62,7 @@ for _name, (_kind, _steps, _how) in MODELS.items():
 
 
 class Private(Classifier):
-    """The gradient of every example, each cut to a length, summed, with noise."""
+    """The gradient of every example, clipped to a norm, summed, with noise."""
 
     def __init__(self, how: str) -> None:
         self.how = how

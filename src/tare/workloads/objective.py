@@ -1,4 +1,4 @@
-"""A model and its loss as one module, for what captures a training step whole."""
+"""A model and its loss as one module, for rungs that capture a whole training step."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tare.workloads.base import Workload
 
 
 def objective(workload: Workload, model: Any) -> Any:
-    """A module from the tensors of a batch, the target last, to the loss; its weights are named `model.*`."""
+    """A module that maps the tensors of a batch, the target last, to the loss. Its weights are named `model.*`."""
     from torch import nn
 
     class Objective(nn.Module):  # type: ignore[misc]

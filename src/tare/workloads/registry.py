@@ -1,4 +1,4 @@
-"""Finding workloads by name: ours, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
+"""Workloads by name: tare's own, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -20,10 +20,10 @@ def workload(
     """Registers a class, or an instance of one, as a workload; `metadata` are the fields of Workload."""
 
     def register(definition: Definition) -> Definition:
-        made = definition() if isinstance(definition, type) else definition
-        refuse_a_second("workload", name, made, _workloads[name].definition if name in _workloads else None)
+        instance = definition() if isinstance(definition, type) else definition
+        refuse_a_second("workload", name, instance, _workloads[name].definition if name in _workloads else None)
         full = {key: s if isinstance(s, Size) else Size(s) for key, s in (sizes or {}).items()}
-        _workloads[name] = Workload(name=name, definition=made, sizes=full, **metadata)
+        _workloads[name] = Workload(name=name, definition=instance, sizes=full, **metadata)
         return definition
 
     return register
@@ -31,9 +31,9 @@ def workload(
 
 @cache
 def _families() -> tuple[str, ...]:
-    """Every module beside this one; networks and other heavy parts are in folders and stay out."""
-    found = iter_modules([str(Path(__file__).parent)])
-    return tuple(f"tare.workloads.{module.name}" for module in found if not module.ispkg)
+    """The modules of this folder. Networks and datasets import heavy packages, so they are in folders."""
+    modules = iter_modules([str(Path(__file__).parent)])
+    return tuple(f"tare.workloads.{module.name}" for module in modules if not module.ispkg)
 
 
 def all_workloads() -> dict[str, Workload]:
@@ -49,9 +49,9 @@ def get_workload(name: str) -> Workload:
 
 
 def no_workload(name: str, where: str = "") -> BadInput:
-    """Refuses a name; a row of the TorchBench paper's table that another of ours stands for leads to that one."""
+    """The error for an unknown name. For a row of TorchBench's table it names the workload that represents it."""
     known = all_workloads()
     ours = next((own for own, workload in known.items() if name in workload.counterpart), None)
     if ours is None:
         return unknown_workload(name, known, where)
-    return BadInput(f"unknown workload '{name}'{f' in {where}' if where else ''}; here '{ours}' stands for it")
+    return BadInput(f"unknown workload '{name}'{f' in {where}' if where else ''}; '{ours}' represents it here")
