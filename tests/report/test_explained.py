@@ -21,13 +21,17 @@ from tare.report.page import write_html
 from tare.system.text import ending
 from tare.trace.group import WorkloadShares
 from tare.trace.names import short_name
-from tare.trace.waterfall import Segment, Waterfall, WaterfallDifference, waterfall_difference
+from tare.trace.waterfall import Waterfall, WaterfallDifference, WaterfallSegment, waterfall_difference
 
 SVG = "{http://www.w3.org/2000/svg}"
 FALL = Waterfall(
     title="a <b> & c",
     gross=1000,
-    segments=[Segment(name="kernels", ns=250), Segment(name="python", ns=700), Segment(name="tail", ns=50)],
+    segments=[
+        WaterfallSegment(name="kernels", ns=250),
+        WaterfallSegment(name="python", ns=700),
+        WaterfallSegment(name="tail", ns=50),
+    ],
     notes=[],
 )
 
@@ -49,7 +53,7 @@ def test_the_picture_holds_every_segment_to_scale() -> None:
 
 
 def test_a_ladder_stands_on_one_scale() -> None:
-    other = Waterfall(title="x", gross=500, segments=[Segment(name="kernels", ns=500)], notes=[])
+    other = Waterfall(title="x", gross=500, segments=[WaterfallSegment(name="kernels", ns=500)], notes=[])
     root = ElementTree.fromstring(ladder_svg([FALL, other], ["eager", "compile:reduce-overhead"], "both"))
     heights = [float(box.get("height", 0)) for box in root.iter(f"{SVG}rect")][1:5]
     assert heights == pytest.approx([90, 252, 18, 180], abs=0.2)

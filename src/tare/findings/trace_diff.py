@@ -18,7 +18,7 @@ from tare.findings.compared import WRAPPERS, outermost
 from tare.findings.context import Context
 from tare.findings.finding import Finding, all_rules, find
 from tare.trace.explanation import About, Explanation, explain
-from tare.trace.host import HostEvents, host_events
+from tare.trace.host import HostEvents
 from tare.trace.host_time import host_segments
 from tare.trace.nesting import NO_OWNER, inherit
 from tare.trace.tables import Integers, Trace
@@ -173,7 +173,7 @@ def step_times(trace: Trace, gross_s: float | None) -> StepTimes:
     user_called = named & (top == np.arange(len(table)))
     operator_step = counted_step(trace, table.start)
     launched = np.flatnonzero((launcher >= 0) & named[launcher]) if len(table) else launcher[:0]
-    host = host_events(trace)
+    host = HostEvents(trace)
     pieces = host_segments(trace, host)
     owner = _operator_of(host, pieces.owner)
     owned = np.flatnonzero((owner >= 0) & named[owner]) if len(table) else owner[:0]

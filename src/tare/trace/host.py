@@ -2,7 +2,6 @@
 
 import re
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -43,21 +42,27 @@ _LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
 _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
 
 
-@dataclass(frozen=True)
-class HostEvents:
-    """Operators, runtime calls and annotations of data loaders in one table, each with its cause of idle time."""
+class HostEvents(MergedSpans):
+    """Operators, runtime calls and annotations of data loaders in one stack per thread.
 
-    trace: Trace
-    start: Integers
-    end: Integers
-    thread: Integers
-    parent: Integers
-    name: Integers
-    cause: Integers
-    # The row of the outermost event around each row, or the row itself.
-    top: Integers
-    # The row in Trace.operators, or -1 for a call or an annotation.
-    operator: Integers
+    `cause` is the cause of idle time that each row stands for. `top` is the row of the outermost event around each
+    row, or the row itself. `operator` is the row in Trace.operators, or -1 for a call or an annotation.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        loaders = [code for code, name in enumerate(trace.names) if _is_loader(name)]
+        marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
+        super().__init__(trace.operators, trace.calls, marked)
+        self.trace = trace
+        count = len(trace.operators)
+        causes = (np.full(count, DISPATCH), _CAUSE_OF_CALL[trace.calls.kind], np.full(len(marked), LOADING))
+        self.cause = np.concatenate(causes)[self.rows]
+        if loaders:
+            loading = inherit(np.where(np.isin(self.name, loaders), LOADING, -1), self.parent)
+            self.cause = np.where(loading >= 0, loading, self.cause)
+        self.top = inherit(np.where(self.depth == 0, np.arange(len(self.rows)), -1), self.parent)
+        self.operator = np.where(self.rows < count, self.rows, -1)
+        self._cause_timelines: dict[int, Timeline] = {}
 
     def timeline(self, thread: int) -> Timeline:
         rows = np.flatnonzero(self.thread == thread)
@@ -75,10 +80,6 @@ class HostEvents:
         return self._cause_timelines[thread]
 
     @cached_property
-    def _cause_timelines(self) -> dict[int, Timeline]:
-        return {}
-
-    @cached_property
     def _clipped_end(self) -> Integers:
         return clip_to_parents(self.end, self.parent)
 
@@ -91,36 +92,6 @@ class HostEvents:
     @cached_property
     def frames(self) -> "FrameIndex":
         return FrameIndex(self.trace)
-
-
-def host_events(trace: Trace) -> HostEvents:
-    loaders = [code for code, name in enumerate(trace.names) if _is_loader(name)]
-    marked = trace.annotations.take(np.isin(trace.annotations.name, loaders) & (trace.annotations.device == 0))
-    stack = MergedSpans(trace.operators, trace.calls, marked)
-    operator = np.full(len(stack.rows), -1, dtype=np.int64)
-    operator[: len(trace.operators)] = np.arange(len(trace.operators))
-    causes = np.concatenate(
-        [
-            np.full(len(trace.operators), DISPATCH),
-            _CAUSE_OF_CALL[trace.calls.kind],
-            np.full(len(marked), LOADING),
-        ]
-    )
-    cause = causes[stack.rows]
-    if loaders:
-        loading = inherit(np.where(np.isin(stack.name, loaders), LOADING, -1), stack.parent)
-        cause = np.where(loading >= 0, loading, cause)
-    return HostEvents(
-        trace=trace,
-        start=stack.start,
-        end=stack.end,
-        thread=stack.thread,
-        parent=stack.parent,
-        name=stack.name,
-        cause=cause,
-        top=inherit(np.where(stack.depth == 0, np.arange(len(cause)), -1), stack.parent),
-        operator=operator[stack.rows],
-    )
 
 
 class FrameIndex:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tare.trace.host import HostEvents, host_events
+from tare.trace.host import HostEvents
 from tare.trace.intervals import Integers, Mask
 from tare.trace.nesting import NO_OWNER
 from tare.trace.tables import Trace
@@ -81,7 +81,7 @@ def host_time(trace: Trace) -> HostTime | None:
     """None for a trace without steps."""
     if len(trace.steps) == 0:
         return None
-    host = host_events(trace)
+    host = HostEvents(trace)
     segments = host_segments(trace, host)
     owned = segments.owner != NO_OWNER
     owner, length = segments.owner[owned], segments.length[owned]

@@ -22,7 +22,6 @@ from tare.trace.host import (
     TAIL,
     WAITING,
     HostEvents,
-    host_events,
 )
 from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.nesting import NO_OWNER, clip_to_parents, flatten
@@ -109,7 +108,7 @@ def explain_idle(trace: Trace) -> IdleTime | None:
     device = main_device(trace)
     if device is None:
         return None
-    host, rows = host_events(trace), windows(trace, device)
+    host, rows = HostEvents(trace), windows(trace, device)
     gaps, segments = cut_gaps(trace, device, rows, host)
     texts, where = describe(trace, host, segments)
     return IdleTime(

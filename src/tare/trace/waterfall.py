@@ -40,7 +40,7 @@ BUSY = "the device was busy for longer under the profiler than a step takes with
 _SEGMENT_OF_CAUSE = {"launch call": "launch gaps", "device-side waiting": "launch gaps"}
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
+class WaterfallSegment(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ns: int
 
@@ -51,7 +51,7 @@ class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     gross: int
     profiled: bool = False
-    segments: list[Segment]
+    segments: list[WaterfallSegment]
     notes: list[str]
 
     def find(self, name: str) -> int:
@@ -154,5 +154,5 @@ def _waterfall(
     return Waterfall(title=title, gross=gross, profiled=profiled, segments=_in_order(segments), notes=notes)
 
 
-def _in_order(segments: Mapping[str, int]) -> list[Segment]:
-    return [Segment(name=name, ns=segments[name]) for name in ORDER if segments.get(name)]
+def _in_order(segments: Mapping[str, int]) -> list[WaterfallSegment]:
+    return [WaterfallSegment(name=name, ns=segments[name]) for name in ORDER if segments.get(name)]
