@@ -9,7 +9,8 @@ import pytest
 
 import tare
 from tare.measure import health
-from tare.measure.environment import PLACES, collect, collect_without_torch
+from tare.measure import environment
+from tare.measure.environment import FOLDERS, collect, collect_without_torch
 from tare.measure.nvml import Gpu
 from tare.records.environment import Environment, difference_lines
 
@@ -24,7 +25,7 @@ def found() -> Environment:
         patch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         patch.setenv("TORCHINDUCTOR_FREEZING", "1")
         patch.setenv("UNRELATED_SECRET", "hunter2")
-        for name in PLACES:
+        for name in FOLDERS:
             patch.setenv(name, "/somewhere/of/mine")
         return collect()
 
@@ -121,3 +122,15 @@ def test_what_needs_no_torch_is_a_part_of_what_a_worker_says() -> None:
         assert {name: value for name, value in mine.items() if name not in others}.items() <= theirs.items()
     assert {"arch", "cpu", "cores", "logical_cores", "memory_gib"} <= part.machine.keys()
     assert {"os", "kernel"} <= part.software.keys()
+
+
+def test_a_cpu_is_named_as_lscpu_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On x86-64 the kernel has the name; on ARM it has numbers, which stay where there is no lscpu."""
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("vendor_id\t: GenuineIntel\nmodel name\t: Xeon\n\nvendor_id\t: GenuineIntel\n")
+    assert environment._cpu_model(cpuinfo) == "Xeon"
+    cpuinfo.write_text("CPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n")
+    monkeypatch.setattr(environment, "_output", lambda *_: "Architecture:  aarch64\n  Model name:   Neoverse-N1\n")
+    assert environment._cpu_model(cpuinfo) == "Neoverse-N1"
+    monkeypatch.setattr(environment, "_output", lambda *_: "")
+    assert environment._cpu_model(cpuinfo) == "arm 0x41/0xd0c/0x3"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.measure.parity import compare, errors, load_reference, save_reference, save_eager_errors
+from tare.measure.parity import compare, errors, load_reference, save_eager_errors, save_reference
 from tare.records.record import Parity
 
 RNG = np.random.default_rng(11)

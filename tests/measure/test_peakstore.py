@@ -77,3 +77,16 @@ def test_a_trace_needs_no_folder_of_peaks(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TARE_HOME", str(tmp_path / "file" / "home"))
     assert peaks_of_gpu("NVIDIA H200") is None
+
+
+def test_peaks_of_other_settings_carry_a_caveat() -> None:
+    two = msgspec.structs.replace(PEAKS, device="cpu", threads=2)
+    save_peaks(two)
+    assert load_peaks("cpu", ENVIRONMENT, threads=2) == two
+    other_count = load_peaks("cpu", ENVIRONMENT, threads=1)
+    assert other_count is not None
+    assert other_count.caveats == ["the peaks were measured with another number of threads (2, not 1)"]
+    variables = msgspec.structs.replace(ENVIRONMENT, flags={"env.OMP_NUM_THREADS": "1"})
+    other_variables = load_peaks("cpu", variables, threads=2)
+    assert other_variables is not None
+    assert other_variables.caveats == ["the peaks were measured under other environment variables"]

@@ -6,7 +6,7 @@ import pytest
 from builders import make_record, make_round, make_series
 
 from tare.measure.nvml import GpuReading
-from tare.measure.telemetry import PERIOD_S, Reading, Watch
+from tare.measure.telemetry import PERIOD_S, Reading, Watch, busy_reasons
 from tare.records.figures import round_median, throttled_share
 from tare.records.record import Round, Series, Telemetry
 
@@ -165,3 +165,29 @@ def test_the_most_memory_seen_from_outside_is_kept() -> None:
     for _ in range(4):
         watch.poll()
     assert watch.memory_peak == 9
+
+
+def test_the_load_of_others_excludes_the_measured_process_and_stolen_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores for a second: 1.0 s busy of which 0.4 s our own, 0.1 s stolen, the rest idle."""
+
+    class Times(NamedTuple):
+        user: float
+        idle: float
+        steal: float
+
+    now, times, own = [0], [Times(0, 0, 0)], [7.0]
+    monkeypatch.setattr("tare.measure.telemetry.psutil.cpu_times", lambda: times[0])
+    watch = Watch(None, lambda: now[0], read_own_cpu=lambda: own[0])
+    watch.poll()
+    now[0], times[0], own[0] = 10**9, Times(1.0, 0.9, 0.1), 7.4
+    watch.poll()
+    seen = summary(watch, make_series("pipelined", 0.1, blocks=10, steps=1))
+    assert seen.cpu_load == pytest.approx(0.5)
+    assert seen.cpu_other_load == pytest.approx(0.3)
+    assert seen.cpu_steal == pytest.approx(0.05)
+    assert busy_reasons(seen.cpu_other_load, seen.cpu_steal, 2) == [
+        "other processes used 30% of its cores",
+        "the hypervisor took 5% of its CPU time",
+        "2 other processes on the GPU",
+    ]
+    assert busy_reasons(0.05, 0.01, 0) == []

@@ -238,9 +238,8 @@ def test_a_busy_machine_is_named_with_its_load_and_the_spread() -> None:
     busy = make_round(0, 1e-3, telemetry=Telemetry(cpu_other_load=0.37, cpu_steal=0.04, other_gpu_processes=1))
     calm = make_round(1, 1.1e-3, telemetry=Telemetry(cpu_other_load=0.01, cpu_steal=0.0, other_gpu_processes=0))
     assert notes(record("eager", rounds=[busy, calm])) == (
-        "this machine was busy: other processes used up to 37% of its cores, up to 4% of their time was stolen by "
-        "the hypervisor, 1 other process on the GPU; times spread by up to 0% within a round (interquartile) and "
-        "10% between rounds"
+        "this machine was busy: other processes used 37% of its cores, the hypervisor took 4% of its CPU time, 1 "
+        "other process on the GPU; times spread by up to 0% within a round (interquartile) and 10% between rounds"
     )
     assert notes(record("eager", rounds=[calm, calm])) == ""
 

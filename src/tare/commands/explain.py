@@ -85,7 +85,7 @@ class Explainer:
         # these are compared.
         self._comparable: dict[str, list[int]] = {}
         self._counted: dict[str, Work | None] = {}
-        self._peaks: dict[str, Peaks] = {}
+        self._peaks: dict[tuple[str, int | None], Peaks] = {}
 
     def explain(self, records: list[Record]) -> ExplainReport:
         try:
@@ -131,7 +131,7 @@ class Explainer:
 
     def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
         case, status = record.case, record.parity.status
-        peaks = self._peaks_of(case.device)
+        peaks = self._peaks_of(case)
         self._tell(f"profiling {case.workload} {case.rung}")
         about = _about_record(record)
         profile = profile_case(
@@ -157,11 +157,15 @@ class Explainer:
             before = read(Path(self._report.explanations[earlier[0]].trace))
         return explanation, diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, stacks, before)
 
-    def _peaks_of(self, device: str) -> Peaks:
-        if device not in self._peaks:
-            known = load_peaks(device, self._probed.environment)
-            self._peaks[device] = known or measure_and_keep(self._executor, self._probed, device, 1, self._tell)
-        return self._peaks[device]
+    def _peaks_of(self, case: Case) -> Peaks:
+        """Measured on a busy machine they carry a caveat, and are not kept."""
+        device, threads = case.device, case.threads if case.device_type == "cpu" else None
+        if (device, threads) not in self._peaks:
+            known = load_peaks(device, self._probed.environment, threads)
+            self._peaks[device, threads] = known or measure_and_keep(
+                self._executor, self._probed, device, 1, self._tell, threads
+            )
+        return self._peaks[device, threads]
 
     def _work_of(self, case: Case) -> Work | None:
         """The work of one step; None where it cannot be counted: then there is only no roofline."""

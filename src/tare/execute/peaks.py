@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from statistics import median
 
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
+from tare.measure.nvml import Gpu
 from tare.measure.peaks import SECONDS, PeakBenchmark, benchmarks
+from tare.measure.telemetry import busy_now
 from tare.protocol.jobs import PeakJob
 from tare.protocol.messages import Capacity, Measured
 from tare.records.environment import Environment
@@ -22,19 +23,26 @@ def measure_peaks(
     device: str,
     environment: Environment,
     rounds: int,
+    threads: int | None = None,
+    gpu: Gpu | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Peaks:
-    """All peaks of a device. One that cannot be measured is an error: without it there is no roofline."""
+    """All peaks of a device, the best of many. One that cannot be measured is an error: without it there is no
+    roofline. A machine that was busy before or after a round makes a caveat."""
     values: dict[str, list[float]] = {}
     all_benchmarks = benchmarks(device)
+    busy = busy_now(gpu)
     for index in range(rounds):
         for benchmark in all_benchmarks:
             on_stage(f"{benchmark.name} {index + 1}/{rounds}")
-            values.setdefault(benchmark.name, []).append(_measure(executor, benchmark, device))
+            values.setdefault(benchmark.name, []).append(_measure(executor, benchmark, device, threads))
+        busy = busy or busy_now(gpu)
     return Peaks(
         device=device,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environment=environment,
+        threads=threads,
+        caveats=[f"the machine was busy while the peaks were measured: {reason}" for reason in busy],
         peaks=[
             Peak(
                 name=benchmark.name,
@@ -47,12 +55,12 @@ def measure_peaks(
     )
 
 
-def _measure(executor: LocalExecutor, benchmark: PeakBenchmark, device: str) -> float:
-    job = PeakJob(name=benchmark.name, device=device, budget_s=BUDGET_S, width=WIDTH)
+def _measure(executor: LocalExecutor, benchmark: PeakBenchmark, device: str, threads: int | None) -> float:
+    job = PeakJob(name=benchmark.name, device=device, threads=threads, budget_s=BUDGET_S, width=WIDTH)
     messages = executor.request(job, Options(timeout=120.0), device)
     amount = next((m.amount for m in messages if isinstance(m, Capacity)), None)
     series = next((m.series for m in messages if isinstance(m, Measured) and m.series.kind == "pipelined"), None)
     if amount is None or series is None:
         raise TareError(f"the peak {benchmark.name} of {device} could not be measured")
-    seconds = median(series.step_seconds())
+    seconds = min(series.step_seconds())
     return seconds if benchmark.unit == SECONDS else amount / seconds

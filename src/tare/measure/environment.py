@@ -1,4 +1,4 @@
-"""The fingerprint of this machine and its software. Runs in a process of its own that may touch the device."""
+"""The environment of a record: this machine and its software. Runs in a process that may touch the device."""
 
 import os
 import platform
@@ -13,11 +13,11 @@ from tare.measure.nvml import seen_by_nvml
 from tare.records.environment import VARIABLE, Environment
 
 LIBRARIES = ("torch", "torchvision", "numpy", "triton", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "mkl")
-# Variables that change what a step does; a prefix stands for all that begin with it.
+# Prefixes of variables that may change what a step does.
 VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32", "TORCH",
              "PYTORCH_", "TRITON_", "MALLOC_", "LD_PRELOAD", "PYTHONOPTIMIZE", "PYTHONMALLOC")  # fmt: skip
-# ... but for those that only say where files go.
-PLACES = (
+# Variables that only name folders.
+FOLDERS = (
     "TORCH_HOME",
     "TORCHINDUCTOR_CACHE_DIR",
     "TRITON_CACHE_DIR",
@@ -39,8 +39,7 @@ def collect() -> Environment:
 
 
 def collect_without_torch() -> Environment:
-    """The part of it that no version of torch has a say in: for figures that programs of the user's give. Nothing
-    here wakes a device."""
+    """The environment without what torch reports, for figures that a user's program prints. Touches no device."""
     gpus, driver = seen_by_nvml()
     machine = {**_host(), **({"gpu": gpus[0], "gpus": str(len(gpus))} if gpus else {})}
     software = {**_system(), **({"driver": driver} if driver else {})}
@@ -106,7 +105,7 @@ def _variables() -> dict[str, str]:
     return {
         f"{VARIABLE}{name}": value
         for name, value in sorted(os.environ.items())
-        if name.startswith(VARIABLES) and name not in PLACES
+        if name.startswith(VARIABLES) and name not in FOLDERS
     }
 
 
@@ -118,7 +117,7 @@ def _circumstances() -> dict[str, str]:
     if commit:
         facts["tare_commit"] = commit + ("+changes" if _git("status", "--porcelain") else "")
     if torch.cuda.is_available():
-        # Two machines of one kind are one environment, but a reader should be able to tell them apart.
+        # Two GPUs of one kind are one environment, but a reader can tell them apart.
         facts["gpu_uuid"] = str(getattr(torch.cuda.get_device_properties(0), "uuid", "unknown"))
     container = _container()
     if container:
@@ -127,28 +126,38 @@ def _circumstances() -> dict[str, str]:
 
 
 def _git(*args: str) -> str:
-    """What git says of the checkout tare runs from; nothing where it runs from an installed wheel."""
+    """The output of git for the checkout that tare runs from; nothing for an installed wheel."""
     root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return ""
+    return _output("git", "-C", str(root), *args) if (root / ".git").exists() else ""
+
+
+def _cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """As lscpu names it. On x86-64 /proc/cpuinfo has the name; on ARM it has numbers, which lscpu translates."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, timeout=10)
+        lines = [line.partition(":") for line in cpuinfo.read_text().splitlines()]
+    except OSError:
+        return platform.processor() or "unknown"
+    fields = {name.strip(): value.strip() for name, _, value in lines}
+    if "model name" in fields:
+        return fields["model name"]
+    numbers = "/".join(fields.get(name, "?") for name in ("CPU implementer", "CPU part", "CPU variant"))
+    return _lscpu_model() or (f"arm {numbers}" if "CPU part" in fields else platform.processor() or "unknown")
+
+
+def _lscpu_model() -> str:
+    lines = (line.partition(":") for line in _output("lscpu").splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == "Model name"), "").strip("-")
+
+
+def _output(*command: str) -> str:
+    """What a command prints; nothing where it fails or does not exist."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C"}
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _cpu_model() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or "unknown"
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    named = {key.strip(): value.strip() for key, value in fields.items()}
-    if "model name" in named:
-        return named["model name"]
-    arm = [named.get(key, "?") for key in ("CPU implementer", "CPU part", "CPU variant")]
-    return "arm " + "/".join(arm) if "CPU part" in named else platform.processor() or "unknown"
 
 
 def _container() -> str:

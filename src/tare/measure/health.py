@@ -9,13 +9,13 @@ import msgspec
 import psutil
 
 from tare.measure.nvml import Gpu
+from tare.measure.telemetry import busy_now
 
 HOT_C = 83
-BUSY = 0.15
 
 
 class Check(msgspec.Struct, frozen=True):
-    """`unknown` means that this machine does not say: it is neither good nor bad."""
+    """`unknown`: this machine does not report it."""
 
     name: str
     state: Literal["good", "warn", "unknown"]
@@ -32,12 +32,12 @@ def examine(gpus: Mapping[str, str]) -> list[Check]:
 
 
 def _governor(root: Path = Path("/sys/devices/system/cpu")) -> Check:
-    found = {path.read_text().strip() for path in root.glob("cpu[0-9]*/cpufreq/scaling_governor")}
-    if not found:
+    governors = {path.read_text().strip() for path in root.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    if not governors:
         return Check("CPU governor", "unknown", "not shown (a virtual machine, or no frequency scaling)")
-    if found == {"performance"}:
+    if governors == {"performance"}:
         return Check("CPU governor", "good", "performance")
-    return Check("CPU governor", "warn", ", ".join(sorted(found)), "cpupower frequency-set -g performance")
+    return Check("CPU governor", "warn", ", ".join(sorted(governors)), "cpupower frequency-set -g performance")
 
 
 def _boost() -> Check:
@@ -54,12 +54,12 @@ def _boost() -> Check:
 
 
 def _load() -> Check:
-    busy = psutil.cpu_percent(interval=0.5) / 100
-    load = os.getloadavg()[0]
-    seen = f"{busy:.0%} busy, load {load:.2f} on {os.cpu_count()} cores"
-    if busy > BUSY:
-        return Check("CPU load", "warn", seen, "stop other programs before measuring (top shows them)")
-    return Check("CPU load", "good", seen)
+    reasons = busy_now(None)
+    load = f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"
+    if reasons:
+        remedy = "stop other programs before measuring (top shows them)"
+        return Check("CPU load", "warn", f"{', '.join(reasons)}, {load}", remedy)
+    return Check("CPU load", "good", load)
 
 
 def _memory() -> Check:

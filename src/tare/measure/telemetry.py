@@ -7,13 +7,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
-from tare.measure.nvml import GpuReading
+from tare.measure.nvml import Gpu, GpuReading
 from tare.records.record import MemoryTrace, Round, Series, SeriesKind, Telemetry
 
 # A reading takes well under a millisecond; ten a second see every throttling of interest.
 PERIOD_S = 0.1
 # The kernel counts CPU time in ticks of 10 ms: shares of a shorter time would be mostly rounding.
 SHORTEST_S = 0.25
+
+# A machine is busy where other processes use more than this share of its cores, or so much of their time is
+# stolen.
+BUSY_LOAD, BUSY_STEAL = 0.10, 0.02
+# How long the machine is observed before something is measured.
+OBSERVED_S = 0.5
 
 ReadGpu = Callable[[], GpuReading]
 Timed = TypeVar("Timed", bound=tuple[Any, ...])
@@ -66,6 +72,28 @@ def cpu_seconds(pid: int) -> float | None:
         processes = (psutil.Process(pid), psutil.Process())
         return sum(sum(process.cpu_times()[:2]) for process in processes)
     return None
+
+
+def busy_reasons(other_load: float | None, steal: float | None, other_gpu_processes: int | None) -> list[str]:
+    """What makes a machine too busy to measure on; empty for a quiet one."""
+    reasons = []
+    if other_load is not None and other_load > BUSY_LOAD:
+        reasons.append(f"other processes used {other_load:.0%} of its cores")
+    if steal is not None and steal > BUSY_STEAL:
+        reasons.append(f"the hypervisor took {steal:.0%} of its CPU time")
+    if other_gpu_processes:
+        processes = "process" if other_gpu_processes == 1 else "processes"
+        reasons.append(f"{other_gpu_processes} other {processes} on the GPU")
+    return reasons
+
+
+def busy_now(gpu: Gpu | None) -> list[str]:
+    """Observes the machine for a moment in which nothing of ours runs."""
+    before = read_cpu()
+    time.sleep(OBSERVED_S)
+    shares = cpu_shares(before, read_cpu())
+    processes = gpu.read().processes if gpu else None
+    return busy_reasons(*(shares[1:] if shares else (None, None)), len(processes) if processes else None)
 
 
 class Watch:

@@ -1,4 +1,4 @@
-"""What a worker can be asked: one JSON document in (docs/protocol.md)."""
+"""The jobs of a worker: it gets one as a JSON document (docs/protocol.md)."""
 
 import msgspec
 
@@ -8,14 +8,14 @@ PROTOCOL = 1
 
 
 class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field="kind"):
-    """Measure one case once. `reference` is the folder to compare with, if this round is to prove parity."""
+    """Measure one case once. `reference` is the folder to compare with, if this round checks parity."""
 
     case: Case
     budget_s: float
     width: float
     reference: str | None = None
     cache: str | None = None
-    # For a worker that is an executable: what was staged for it, and where to leave what parity compares.
+    # For an executable: the files staged for it, and where to write what parity compares.
     stage: str | None = None
     evidence: str | None = None
     # Whether to profile a few steps at the end, for net and the names of the kernels.
@@ -28,8 +28,8 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
 
 
 class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
-    """Compute what a case should give, in float64 or what `storage` says, into a folder. With `steps`, the curve
-    of losses over that many batches of `data`. With `widen`, make the errors of eager in the reference
+    """Compute the expected result of a case into a folder, in float64 or in `storage`. With `steps`, compute the
+    losses over that many batches of `data`. With `widen`, make the errors of eager in the reference
     wider. When cases are prepared in `parallel`, others hold memory of the device, so a float64 reference
     that does not fit fails instead of falling back to float32."""
 
@@ -43,8 +43,8 @@ class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", t
 
 
 class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):
-    """Write what the executable of a native rung needs into a folder. With `steps`, that many batches of
-    `data`."""
+    """Write the files that the executable of a native rung needs into a folder; with `steps`, also that many
+    batches of `data`."""
 
     case: Case
     folder: str
@@ -53,7 +53,7 @@ class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field
 
 
 class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
-    """Compare the evidence that an executable left with the reference."""
+    """Compare the evidence that an executable wrote with the reference."""
 
     case: Case
     evidence: str
@@ -61,7 +61,7 @@ class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field
 
 
 class CurveJob(msgspec.Struct, frozen=True, kw_only=True, tag="curve", tag_field="kind"):
-    """Train for some steps, each with a batch of its own, and leave the losses as evidence. Nothing is timed."""
+    """Train for some steps, each on its own batch, and write the losses as evidence. Nothing is timed."""
 
     case: Case
     data: str
@@ -73,10 +73,10 @@ class CurveJob(msgspec.Struct, frozen=True, kw_only=True, tag="curve", tag_field
 
 
 class FramesJob(msgspec.Struct, frozen=True, kw_only=True, tag="frames", tag_field="kind"):
-    """Make one step under the preloaded counter of frames, which writes its report itself. Nothing is timed."""
+    """Make one step under the preloaded frame counter, which writes its own report. Nothing is timed."""
 
     case: Case
-    # Where a worker in Python leaves the frames that only Python knows.
+    # Where a Python worker writes the frames that only Python knows.
     folder: str
     cache: str | None = None
     stage: str | None = None
@@ -84,7 +84,7 @@ class FramesJob(msgspec.Struct, frozen=True, kw_only=True, tag="frames", tag_fie
 
 
 class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
-    """Say what this machine has."""
+    """Report what this machine has."""
 
 
 class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_field="kind"):

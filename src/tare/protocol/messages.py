@@ -1,7 +1,7 @@
 """The worker protocol, version 1: one JSON job in, JSON lines out on a private descriptor.
 
-Nothing is read from or written to stdout: libraries print there. docs/protocol.md describes it for other
-languages; a worker may send any of the messages in any order and ends with `done` or `failed`.
+Nothing goes through stdout, because libraries print there. docs/protocol.md describes the protocol for other
+languages. A worker may send its messages in any order, and ends with `done` or `failed`.
 """
 
 import os
@@ -15,12 +15,12 @@ from tare.records.work import Work
 
 # The environment variable that names the descriptor for a worker started as a program of its own.
 DESCRIPTOR = "TARE_FD"
-# No honest message is longer; a worker that sends one is broken, and must not fill the parent's memory.
+# A worker that sends a longer line is broken, and must not fill the memory of the parent.
 LONGEST_LINE = 256 * 2**20
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
-    """Where the worker is now: if it dies, it died there."""
+    """What the worker does now: if it dies, it died in this stage."""
 
     name: Literal[
         "start", "build", "prepare", "gate", "warm-up", "sample", "audit", "parity", "report", "profile", "count"
@@ -43,7 +43,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed", tag_fiel
     host: HostMemory
     device: DeviceMemory | None = None
     cpu_pace: float | None = None
-    # Memory at the end of each series, and what one step does, counted: from workers that know them.
+    # Memory at the end of each series and counts of one step, from workers that know them.
     memory: MemoryTrace | None = None
     counts: dict[str, Bytes] = {}
     # How often a step called each operator.
@@ -90,7 +90,6 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, tag="capacity", tag_fi
     """How much one step of a peak does (FLOPs or bytes, or 1 where its time is the figure)."""
 
     amount: float
-    threads: int | None = None
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", tag_field="kind"):
@@ -143,7 +142,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind"):
-    """The worker has said everything."""
+    """The worker has sent everything."""
 
 
 Message = (
@@ -173,7 +172,7 @@ def read_message(line: bytes) -> Message:
 
 
 class Channel:
-    """The worker's end: a line a message, written whole."""
+    """The end of the worker: one message per line."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -33,7 +33,7 @@ def decode_record(text: bytes | str, where: str) -> Record:
     """BadInput names `where`, the offending field and, for an unknown version, both versions."""
     try:
         version = _head.decode(text).version
-        if version.partition(".")[0] != VERSION:
+        if version != VERSION:
             raise BadInput(
                 f"{where} holds a record of version {version[:20]}; this tare reads {VERSION}: upgrade tare-bench"
             )

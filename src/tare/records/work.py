@@ -39,7 +39,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):
-    """The peaks of one device with one number of CPU threads and one environment.
+    """The peaks of one device with one number of CPU threads (None: torch's default) in one environment.
 
     `caveats` say why a roofline made from them may be wrong (a busy machine, other settings): whoever shows such a
     roofline has to show them too.

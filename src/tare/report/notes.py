@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tare.measure.telemetry import busy_reasons
 from tare.records.environment import Environment, difference_lines
 from tare.records.figures import (
     FEWEST_BLOCKS,
@@ -13,8 +14,8 @@ from tare.records.figures import (
     throttled_share,
     throughput,
 )
-from tare.records.record import BatchSearch, Parity, Record, Telemetry
-from tare.report.numbers import rate, seconds, several
+from tare.records.record import BatchSearch, Parity, Record
+from tare.report.numbers import rate, seconds
 
 SEARCH_STOPS = {
     "throughput": "throughput stopped rising",
@@ -25,8 +26,6 @@ SEARCH_STOPS = {
 }
 # A CPU whose speed changes by more than this within a round makes host-bound figures noisy.
 PACE = 0.15
-# A machine is busy where other processes use more than this share of its cores, or so much time is stolen.
-OTHER_LOAD, STEAL = 0.10, 0.02
 # Rounds whose medians lie further apart than this are worth a note.
 BETWEEN_ROUNDS = 0.10
 # Kernels may take this much longer under the profiler before it is worth a note.
@@ -67,7 +66,11 @@ def _of_the_ladder(records: list[Record]) -> Iterator[str]:
 def _busy_machine(records: list[Record]) -> Iterator[str]:
     """The load that disturbed any round, and how far the samples spread, with the worst values of the ladder."""
     telemetry = [done.telemetry for record in records for done in good_rounds(record) if done.telemetry]
-    causes = list(_load(telemetry))
+    load, steal, on_gpu = (
+        max((value for each in telemetry if (value := getattr(each, name)) is not None), default=None)
+        for name in ("cpu_other_load", "cpu_steal", "other_gpu_processes")
+    )
+    causes = busy_reasons(load, steal, on_gpu)
     within = max((spread for r in records if (spread := spread_within_rounds(r)) is not None), default=None)
     between = max((spread for r in records if (spread := spread_between_rounds(r)) is not None), default=None)
     spreads = [f"{within:.0%} within a round (interquartile)"] if within is not None else []
@@ -77,18 +80,6 @@ def _busy_machine(records: list[Record]) -> Iterator[str]:
         yield f"this machine was busy: {', '.join(causes)}{spread}"
     elif between is not None and between > BETWEEN_ROUNDS:
         yield f"the machine was unsteady: times spread by up to {' and '.join(spreads)}"
-
-
-def _load(telemetry: list[Telemetry]) -> Iterator[str]:
-    others = max((t.cpu_other_load for t in telemetry if t.cpu_other_load is not None), default=0.0)
-    stolen = max((t.cpu_steal for t in telemetry if t.cpu_steal is not None), default=0.0)
-    on_gpu = max((t.other_gpu_processes for t in telemetry if t.other_gpu_processes is not None), default=0)
-    if others > OTHER_LOAD:
-        yield f"other processes used up to {others:.0%} of its cores"
-    if stolen > STEAL:
-        yield f"up to {stolen:.0%} of their time was stolen by the hypervisor"
-    if on_gpu:
-        yield f"{several(on_gpu, 'other process', 'other processes')} on the GPU"
 
 
 def _of_the_search(search: BatchSearch) -> str:

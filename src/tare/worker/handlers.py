@@ -162,7 +162,7 @@ def peak(job: jobs.PeakJob, send: Send) -> None:
     if job.threads:
         torch.set_num_threads(job.threads)
     load = benchmark.make(job.device)
-    send(messages.Capacity(amount=load.amount, threads=torch.get_num_threads()))
+    send(messages.Capacity(amount=load.amount))
     send(messages.Stage("sample"))
     clock = make_clock(device)
     with torch.inference_mode():
