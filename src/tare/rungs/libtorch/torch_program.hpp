@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "device.hpp"
+#include "profile.hpp"
 #include "wheel.hpp"
 
 namespace tare {
@@ -114,6 +115,7 @@ class TorchProgram : public Program {
   void mark_end() override { device_.mark_end(); }
   std::optional<int64_t> device_ns() override { return device_.elapsed_ns(); }
   void mark_prepared() override { device_.forget_peaks(); }
+  Net net(int64_t steps) override { return device_.device.is_cuda() ? kernel_time(*this, steps) : Program::net(steps); }
   std::optional<DeviceMemory> device_memory() override { return device_.memory(); }
 
  protected:

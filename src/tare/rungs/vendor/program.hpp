@@ -1,4 +1,5 @@
-// The vendor rung's program: memory once, calls in order. No framework, no dispatch, no allocation in the step.
+// The vendor rung's program: memory is allocated once, and a step is a list of calls. No framework, no dispatch and no
+// allocation in the step.
 #pragma once
 
 #include <chrono>
@@ -13,25 +14,27 @@ namespace tare::vendor {
 
 using Call = std::function<void()>;
 
-// What a device has to offer: memory, and a call for each operator.
+// What a device provides: memory, and calls for every op.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual char* allocate(int64_t bytes) = 0;
-  // Memory on the host that a step copies its batch from.
+  // Host memory that a step copies its batch from.
   virtual char* allocate_host(int64_t bytes, bool pinned) = 0;
   virtual void upload(char* to, const char* from, int64_t bytes) = 0;
   virtual void download(char* to, const char* from, int64_t bytes) = 0;
-  // All operators have their memory now. An operator may take several calls; `names` gets one a call.
+  // Called once all values have addresses. An op may need several calls; `names` gets one entry per call.
   virtual std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) = 0;
-  // A copy that belongs to the step.
+  // A copy of the batch that is part of the step.
   virtual Call feed(char* to, const char* from, int64_t bytes) = 0;
-  // The calls of a step, as they will be run: as they are, or captured into one.
+  // The step as it will be run: call by call, or captured into a graph.
   virtual Call finish(std::vector<Call> calls) {
     return [calls = std::move(calls)] {
       for (const auto& call : calls) call();
     };
   }
+  // Seconds of the calls on the device, back to back, with the gaps between them; nothing where it cannot tell.
+  virtual std::optional<double> device_seconds(const std::vector<Call>&, int64_t) { return std::nullopt; }
   virtual void synchronize() {}
   virtual bool overlaps() const { return false; }
   virtual void mark_start() {}
@@ -68,8 +71,9 @@ class VendorProgram : public Program {
           calls.push_back(backend_->feed(value->data, host, value->bytes()));
         }
     names_.resize(calls.size(), "feed");
-    for (auto& call : backend_->compile(plan_, names_)) calls.push_back(std::move(call));
-    // Searching algorithms has run operators on whatever lay in memory.
+    computing_ = backend_->compile(plan_, names_);
+    calls.insert(calls.end(), computing_.begin(), computing_.end());
+    // The search for algorithms has run ops on uninitialised memory.
     reset();
     if (const char* path = std::getenv("TARE_VENDOR_TIMES")) write_times(path, calls);
     run_ = backend_->finish(std::move(calls));
@@ -86,12 +90,12 @@ class VendorProgram : public Program {
   }
 
   void restart() override {
-    if (!trains_) throw Failure("unsupported", "a curve of losses is a matter of training");
+    if (!trains_) throw Failure("unsupported", "a loss curve needs a case that trains");
     reset();
   }
 
   void feed(const Arrays& batch) override {
-    if (batch.size() != plan_.inputs.size()) throw Failure("exception", "a batch of another number of arrays was staged");
+    if (batch.size() != plan_.inputs.size()) throw Failure("exception", "the staged batch has another number of arrays");
     for (size_t i = 0; i < batch.size(); ++i) {
       Value* value = plan_.inputs[i];
       std::vector<char> bytes = physical(*value, batch[i].second.values);
@@ -103,7 +107,7 @@ class VendorProgram : public Program {
 
   Arrays evidence() override {
     reset();
-    // Not a number in any type: a call that reads what no call of this step has written betrays itself.
+    // 0xff bytes are NaN in every type: a call that reads memory which no call of this step has written shows in the result.
     fill("arena", '\xff');
     if (!trains_) {
       step();
@@ -118,7 +122,7 @@ class VendorProgram : public Program {
     return arrays;
   }
 
-  // Where a step's time goes, call by call: microseconds of each, back to back with itself.
+  // The time of each call in microseconds, repeated back to back.
   void write_times(const char* path, const std::vector<Call>& calls) {
     constexpr int repeats = 20;
     std::ofstream file(path);
@@ -133,6 +137,17 @@ class VendorProgram : public Program {
     }
   }
 
+  Net net(int64_t steps) override {
+    auto seconds = backend_->device_seconds(computing_, steps);
+    if (!seconds) return Program::net(steps);
+    Net net;
+    net.steps = steps;
+    net.busy_s = *seconds;
+    net.upper_bound = true;
+    net.method = "the time of the step as a CUDA graph, with the gaps between its kernels";
+    return net;
+  }
+
   void synchronize() override { backend_->synchronize(); }
   bool overlaps() const override { return backend_->overlaps(); }
   void mark_start() override { backend_->mark_start(); }
@@ -141,7 +156,7 @@ class VendorProgram : public Program {
   std::optional<DeviceMemory> device_memory() override { return backend_->memory(); }
 
  private:
-  // The initial weights, statistics and batch; no momentum.
+  // Restores the initial weights, statistics and batch, and clears the momentum.
   void reset() {
     backend_->synchronize();
     for (const char* region : {"momentum", "zeros"}) fill(region, 0);
@@ -181,7 +196,7 @@ class VendorProgram : public Program {
     return logical(value, bytes);
   }
 
-  // `visit(place in the order of the logical shape, place in memory)` for every element.
+  // Calls `visit(index in the logical shape, offset in memory)` for every element.
   template <class Visit>
   static void elements(const Value& value, Visit visit) {
     std::vector<int64_t> index(value.shape.size(), 0);
@@ -211,7 +226,7 @@ class VendorProgram : public Program {
   }
 
   static std::vector<char> physical(const Value& value, const std::vector<float>& numbers) {
-    if (static_cast<int64_t>(numbers.size()) != value.size) throw Failure("exception", "a batch of another size was staged");
+    if (static_cast<int64_t>(numbers.size()) != value.size) throw Failure("exception", "the staged batch has another size");
     std::vector<char> result(value.bytes());
     elements(value, [&](int64_t i, int64_t at) {
       int64_t whole = static_cast<int64_t>(numbers[i]);
@@ -227,10 +242,12 @@ class VendorProgram : public Program {
   std::unique_ptr<Backend> backend_;
   bool trains_;
   std::map<std::string, char*> regions_;
-  // Where a step that is fed from the host takes its batch.
+  // The host buffers of inputs that the step copies to the device.
   std::map<const Value*, char*> hosts_;
-  // What each call is, for whoever asks where the time goes.
+  // A description of each call, for `write_times`.
   std::vector<std::string> names_;
+  // The calls of a step without the copies that feed it.
+  std::vector<Call> computing_;
   Call run_;
 };
 

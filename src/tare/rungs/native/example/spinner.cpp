@@ -1,5 +1,5 @@
 // A rung in forty lines: a worker whose step spins for a known time. Built and run by tests/native.
-//     c++ -std=c++20 -O2 -I src/tare/native spinner.cpp -o spinner
+//     c++ -std=c++20 -O2 -I src/tare/rungs/native spinner.cpp -o spinner
 #include "worker/worker.hpp"
 
 namespace tare {

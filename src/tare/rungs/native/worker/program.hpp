@@ -22,6 +22,20 @@ struct DeviceMemory {
   long long reserved_peak = 0;
 };
 
+// How long the device computes in one step (Net in tare/records/record.py); `reason` where that cannot be told.
+struct Net {
+  int64_t steps = 0;
+  std::optional<double> busy_s;
+  bool upper_bound = false;
+  std::string method, reason;
+
+  static Net unknown(const std::string& reason) {
+    Net net;
+    net.reason = reason;
+    return net;
+  }
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -45,6 +59,8 @@ class Program {
   virtual void restart() { throw Failure("unsupported", "this program cannot start its training again"); }
   virtual void feed(const Arrays&) { throw Failure("unsupported", "this program takes no other batch"); }
   virtual void mark_prepared() {}
+  // Called once, after the timing, with the number of steps to profile.
+  virtual Net net(int64_t) { return Net::unknown("no profiler sees into a C++ program on this device"); }
   virtual std::optional<DeviceMemory> device_memory() { return std::nullopt; }
 };
 

@@ -60,12 +60,14 @@ class Sampler {
     Series pipelined{"pipelined"};
     fill(pipelined, steps, sampling * 0.75);
     report(pipelined);
+    pipelined_step_s = median(pipelined.per_step) / 1e9;
     Series latency{"latency"};
     fill(latency, 1, sampling * 0.25);
     report(latency);
   }
 
   int64_t pipelined_steps = 1;
+  double pipelined_step_s = 0;
 
  private:
   static constexpr int most_blocks = 2000, fewest_blocks = 3, window = 5;

@@ -10,8 +10,10 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 
 #include "sampler.hpp"
 
@@ -66,7 +68,7 @@ class HostMeter {
 };
 
 // Nothing can be fetched before it exists: a fetch that waits right behind a synchronised block gives away that the
-// block was not. See tare/execute/worker/audit.py.
+// block was not. See tare/worker/audit.py.
 inline void audit(Program& program, int64_t steps) {
   for (const auto& [name, array] : program.fetch())
     for (float value : array.values)
@@ -81,6 +83,24 @@ inline void audit(Program& program, int64_t steps) {
     if (extra <= std::max<int64_t>(wall / 10, 50000)) return;
   }
   throw Failure("unsynchronised", "work went on after a block had been synchronised");
+}
+
+// A failure to profile is a reason, not an error: the timing is complete.
+inline std::string step_profile(Program& program, double step_s) {
+  auto steps = static_cast<int64_t>(std::ceil(0.1 / std::max(step_s, 1e-6)));
+  Net net;
+  try {
+    net = program.net(std::min<int64_t>(std::max<int64_t>(steps, 3), 50));
+  } catch (const std::exception& error) {
+    net = Net::unknown("profiling failed: " + std::string(error.what()).substr(0, 200));
+  }
+  std::ostringstream text;
+  text << std::setprecision(9) << "{\"kind\":\"step-profile\",\"net\":{\"steps\":" << net.steps << ",\"busy_s\":";
+  if (net.busy_s) text << *net.busy_s;
+  else text << "null";
+  text << ",\"upper_bound\":" << (net.upper_bound ? "true" : "false") << ",\"method\":" << json_text(net.method)
+       << ",\"reason\":" << json_text(net.reason) << "}}";
+  return text.str();
 }
 
 inline void measure(const Json& job, const Channel& channel) {
@@ -106,6 +126,10 @@ inline void measure(const Json& job, const Channel& channel) {
   channel.send("{\"kind\":\"weighed\",\"host\":" + host.json() + ",\"device\":" + device + "}");
   channel.stage("audit");
   audit(*program, sampler.pipelined_steps);
+  if (job["profile"].boolean) {
+    channel.stage("profile");
+    channel.send(step_profile(*program, sampler.pipelined_step_s));
+  }
   std::string evidence = job["evidence"].as_text();
   if (!evidence.empty()) {
     channel.stage("parity");

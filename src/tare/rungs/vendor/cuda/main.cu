@@ -1,5 +1,5 @@
-// vendor on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for products, kernels of our own for what lies
-// between them. As `vendor:graph`, the whole step is captured once and launched as one.
+// The vendor rung on an NVIDIA GPU: cuDNN for convolutions and LSTMs, cuBLASLt for matrix products, own kernels for the
+// rest. For `vendor:graph` the whole step is captured once and launched as a CUDA graph.
 #include "../../native/worker/worker.hpp"
 #include "convolution.cuh"
 #include "kernels.cuh"
@@ -45,17 +45,20 @@ class Cuda : public Backend {
 
   Call finish(std::vector<Call> calls) override {
     if (!captured_) return Backend::finish(std::move(calls));
-    // Lazy loading of kernels may not happen inside a capture.
-    for (const auto& call : calls) call();
-    synchronize();
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamBeginCapture(device_.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    for (const auto& call : calls) call();
-    check(cudaStreamEndCapture(device_.stream, &graph), "cudaStreamEndCapture");
-    cudaGraphExec_t ready = nullptr;
-    check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
-    // The calls own what the graph points to.
+    cudaGraphExec_t ready = capture(calls);
+    // The calls own the memory that the graph points to.
     return [ready, stream = device_.stream, calls = std::move(calls)] { check(cudaGraphLaunch(ready, stream), "cudaGraphLaunch"); };
+  }
+
+  std::optional<double> device_seconds(const std::vector<Call>& calls, int64_t repeats) override {
+    cudaGraphExec_t ready = capture(calls);
+    check(cudaGraphLaunch(ready, device_.stream), "cudaGraphLaunch");
+    synchronize();
+    mark_start();
+    for (int64_t i = 0; i < repeats; ++i) check(cudaGraphLaunch(ready, device_.stream), "cudaGraphLaunch");
+    mark_end();
+    synchronize();
+    return *device_ns() / 1e9 / repeats;
   }
 
   void synchronize() override { check(cudaStreamSynchronize(device_.stream), "cudaStreamSynchronize"); }
@@ -67,10 +70,23 @@ class Cuda : public Backend {
     check(cudaEventElapsedTime(&ms, start_, end_), "cudaEventElapsedTime");
     return static_cast<int64_t>(ms * 1e6);
   }
-  // All memory is taken at once and kept: what is allocated is what is reserved.
+  // Memory is allocated once and kept, so allocated and reserved memory are the same.
   std::optional<DeviceMemory> memory() override { return DeviceMemory{device_.peak, device_.peak}; }
 
  private:
+  cudaGraphExec_t capture(const std::vector<Call>& calls) {
+    // Run once, because kernels must not be loaded lazily during a capture.
+    for (const auto& call : calls) call();
+    synchronize();
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamBeginCapture(device_.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (const auto& call : calls) call();
+    check(cudaStreamEndCapture(device_.stream, &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t ready = nullptr;
+    check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+    return ready;
+  }
+
   template <class T>
   std::vector<Call> compile_as(const ExecutionPlan& plan, std::vector<std::string>& names) {
     convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
