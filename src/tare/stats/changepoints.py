@@ -56,8 +56,8 @@ CORRELATION_MARGIN = 0.4
 
 
 class ChangePoint(NamedTuple):
-    """The series is at `before` up to `position - 1` and at `after` from `position` on. The first point after the change
-    lies in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
+    """The series is at `before` up to `position - 1` and at `after` from `position` on. The first point after the
+    change lies in `earliest` to `latest` with 95 % confidence. `ratio` is after over before."""
 
     position: int
     earliest: int
