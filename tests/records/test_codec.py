@@ -59,8 +59,8 @@ def test_a_round_comes_back_equal() -> None:
     assert decode_round(encode(FULL_ROUND), "x") == FULL_ROUND
 
 
-@pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "", "one"])
-def test_another_major_version_is_refused_and_both_are_named(version: str) -> None:
+@pytest.mark.parametrize("version", ["2", "1.0", "1.2", "10", "", "one"])
+def test_another_version_is_refused_and_both_are_named(version: str) -> None:
     # A future document need not look like ours at all.
     text = json.dumps({"version": version, "shape": "unknown"})
     assert (
@@ -69,14 +69,12 @@ def test_another_major_version_is_refused_and_both_are_named(version: str) -> No
     )
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.7", "1"])
-def test_another_minor_version_with_new_fields_is_read(version: str) -> None:
-    newer = document(version=version, colour="red")
+def test_unknown_fields_are_ignored() -> None:
+    newer = document(colour="red")
     newer["rounds"][0] |= {"mood": {"good": [1, 2]}}
     newer["rounds"][0]["series"][0] |= {"extra": None}
     newer["environment"] |= {"weather": "rain"}
     read = decode_record(json.dumps(newer), "x")
-    assert read.version == version
     assert (read.case, read.rounds, read.environment) == (
         make_record().case,
         make_record().rounds,
@@ -112,14 +110,14 @@ def test_a_wrong_field_is_refused_by_its_place(changes: dict[str, Any], said: st
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"null", b"[]", b"{", b"\xff\xfe", b'{"version": "\xff"}', "\ud800", b'{"version": "1.0"}', b"1" * 9999],
+    [b"", b"null", b"[]", b"{", b"\xff\xfe", b'{"version": "\xff"}', "\ud800", b'{"version": "1"}', b"1" * 9999],
 )
 def test_what_is_no_record_at_all_is_refused(text: bytes | str) -> None:
     assert "record 7 is not a record: " in refusal(text)
 
 
 def test_a_document_nested_without_end_is_refused() -> None:
-    assert "recursion" in refusal(b'{"version": "1.0", "zz": ' + b"[" * 100_000)
+    assert "recursion" in refusal(b'{"version": "1", "zz": ' + b"[" * 100_000)
 
 
 @pytest.mark.parametrize("name", ["steps", "wall_ns", "at_ns", "device_ns"])
