@@ -1,4 +1,4 @@
-"""What a run would measure, said before anything is."""
+"""tare run --dry-run: what a run would measure."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ device = "cpu"
 """
 
 
-def test_it_names_the_ladders_and_what_is_skipped_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_names_ladders_and_skipped_cases_and_stores_nothing(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
     home = tmp_path / "home"
@@ -31,24 +31,33 @@ def test_it_names_the_ladders_and_what_is_skipped_and_leaves_nothing(tmp_path: P
     assert not list(home.rglob("*.db"))
 
 
-def test_what_has_a_record_would_not_be_measured_again(tmp_path: Path) -> None:
+def test_a_case_with_a_record_is_not_pending(tmp_path: Path) -> None:
     case = ("run", "mlp", "--rung", "eager", "--device", "cpu", "--quick", "--smoke")
     assert tare(tmp_path, *case).returncode == 0
-    found = json.loads(
+    document = json.loads(
         tare(tmp_path, *case[:3], "eager,torchscript", *case[4:], "--dry-run", "--recorded", "--json").stdout
     )
-    assert [key.split("/")[1] for key in found["cases"]] == ["eager", "torchscript"]
-    assert (found["due"], found["recorded"]["taken"]) == (1, 1)
-    assert found["sampling_s"] == 1.5
+    assert [key.split("/")[1] for key in document["cases"]] == ["eager", "torchscript"]
+    assert (document["pending"], document["recorded"]["taken"]) == (1, 1)
+    assert document["sampling_s"] == 1.5
 
 
-def test_a_batch_that_is_to_be_found_is_said_to_be(tmp_path: Path) -> None:
+def test_a_batch_to_be_searched_is_shown(tmp_path: Path) -> None:
     done = tare(tmp_path, "run", "mlp", "--rung", "eager", "--device", "cpu", "--batch", "auto", "--dry-run")
-    assert "mlp · infer · cpu · fp32 · batch to be found · " in done.stdout
+    assert "mlp · infer · cpu · fp32 · batch to be searched · " in done.stdout
     assert "besides searching and preparing" in done.stdout
 
 
-def test_what_an_interrupted_run_has_measured_is_not_known(tmp_path: Path) -> None:
+def test_quick_lists_rungs_whose_executable_is_not_built(tmp_path: Path) -> None:
+    case = ("run", "mlp", "--rung", "eager,libtorch", "--device", "cpu", "--smoke", "--dry-run", "--json")
+    quick = json.loads(tare(tmp_path, *case, "--quick").stdout)
+    assert [key.split("/")[1] for key in quick["cases"]] == ["eager"]
+    assert [skip["reason"] for skip in quick["skipped"]] == ["not built yet: tare build"]
+    complete = json.loads(tare(tmp_path, *case).stdout)
+    assert [key.split("/")[1] for key in complete["cases"]] == ["eager", "libtorch"]
+
+
+def test_a_dry_run_cannot_be_resumed(tmp_path: Path) -> None:
     done = tare(tmp_path, "run", "mlp", "--dry-run", "--resume")
     assert done.returncode == 2
     assert done.stderr.strip() == (

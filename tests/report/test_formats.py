@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +15,9 @@ from msgspec.structs import replace
 from tare.errors import BadInput
 from tare.records.codec import decode_record, encode
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
+from tare.report import formats
 from tare.report.formats import get_record_format
+from tare.report.lists import describe_formats
 
 EAGER = make_record()
 COMPILED = make_record(
@@ -61,6 +64,19 @@ def test_an_unknown_format_is_refused_with_the_valid_ones() -> None:
 @pytest.mark.parametrize("name", ["csv", "json", "markdown", "table"])
 def test_no_records_are_an_empty_document(name: str) -> None:
     assert len(export(name).splitlines()) == (0 if name in ("markdown", "table") else 1)
+
+
+def test_a_plugin_adds_a_format_and_cannot_replace_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_formats", dict(formats._formats))
+
+    @formats.record_format("keys", "the key of every record")
+    def keys(records: Sequence[Record]) -> str:
+        return " ".join(record.case.key for record in records)
+
+    assert export("keys", EAGER) == EAGER.case.key
+    assert ("keys", "records") in [(each["format"], each["of"]) for each in describe_formats([])]
+    with pytest.raises(BadInput, match="format 'csv' of"):
+        formats.record_format("csv", "another")(keys)
 
 
 def test_json_holds_all_of_every_record() -> None:

@@ -34,8 +34,7 @@ class Progress:
         self._console = make_console(stderr=True)
         self._live = shown and self._console.is_terminal
         self._shown, self._clock = shown, clock
-        # So that the first stage is told at once.
-        self._last_line = clock() - STAGE_S
+        self._last_line = clock()
         self._told: set[tuple[Case | None, str]] = set()
         self._planned: Mapping[Case, int] = {}
         # The rounds of each case, where one version is measured; rounds of two would be mixed here.
