@@ -60,7 +60,7 @@ def _read(path: Path) -> Peaks | None:
         return None
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         raise BadInput(f"{path} is not a file of peaks ({brief(error)}): remove it, then tare peaks") from None
-    if peaks.version.partition(".")[0] != VERSION:
+    if peaks.version != VERSION:
         raise BadInput(f"{path} has peaks of version {peaks.version[:20]}: remove it, then tare peaks")
     return peaks
 
