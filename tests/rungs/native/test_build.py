@@ -1,4 +1,4 @@
-"""Builds side by side: how many at once, with how many compilers each, and what a failure leaves."""
+"""Building the native components: in parallel, with a share of the cores each, and what a failure leaves."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tare.rungs.native import build
 from tare.rungs.native.architectures import processor
 from tare.rungs.native.commands import Commands
 
-TWO = ("torch", "frames")
+TWO = ("libtorch", "native/frames")
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
 
 
-def test_components_are_built_at_once_and_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_are_built_in_parallel_and_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     met = threading.Barrier(2, timeout=60)
     given: dict[str, int] = {}
 
@@ -36,32 +36,30 @@ def test_components_are_built_at_once_and_share_the_cores(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(build, "_build", meet)
     folders = build.build_all(TWO, cores=6)
-    assert given == {"torch": 3, "frames": 3}
+    assert given == {"libtorch": 3, "native/frames": 3}
     assert folders == {component: build.build_folder(component) for component in TWO}
 
 
 @pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 1), (16, build.MOST_JOBS)])
-def test_no_component_gets_more_compilers_than_it_has_use_for(
-    cores: int, jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_number_of_compilers_per_component(cores: int, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[str, int]] = []
     monkeypatch.setattr(build, "_build", lambda component, _, jobs, __: given.append((component, jobs)))
     build.build_all(TWO, cores)
-    assert sorted(given) == [("frames", jobs), ("torch", jobs)]
+    assert sorted(given) == [("libtorch", jobs), ("native/frames", jobs)]
 
 
-def test_one_that_fails_does_not_keep_the_others_from_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_component_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_first(component: str, folder: Path, jobs: int, commands: Commands) -> None:  # noqa: ARG001
-        if component == "torch":
+        if component == "libtorch":
             raise TareError("planted")
 
     monkeypatch.setattr(build, "_build", fail_first)
     made = build.build_all(TWO, cores=1)
-    assert str(made["torch"]) == "planted"
-    assert made["frames"] == build.build_folder("frames")
+    assert str(made["libtorch"]) == "planted"
+    assert made["native/frames"] == build.build_folder("native/frames")
 
 
-def test_the_command_tells_of_each_component_and_fails_if_one_did(
+def test_command_reports_each_component_and_fails_if_one_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     lacking = {"vendor/cuda": "nvcc"}
@@ -71,15 +69,15 @@ def test_the_command_tells_of_each_component_and_fails_if_one_did(
     well = CliRunner().invoke(app, ["build", "--json"])
     assert well.exit_code == 0, well.output
     assert json.loads(well.stdout)["not_built"] == {"vendor/cuda": "nvcc is missing"}
-    made["torch"] = TareError("planted")
+    made["libtorch"] = TareError("planted")
     ill = CliRunner().invoke(app, ["build", "--json"])
     assert ill.exit_code == 1
     said = json.loads(ill.stdout)
-    assert said["not_built"]["torch"] == "planted"
-    assert said["folders"]["frames"] == str(tmp_path / "frames")
+    assert said["not_built"]["libtorch"] == "planted"
+    assert said["folders"]["native/frames"] == str(tmp_path / "native/frames")
 
 
-def test_cmake_s_error_is_told_with_what_it_is_about() -> None:
+def test_first_error_of_cmake_is_reported_in_full() -> None:
     log = "-- ok\nCMake Error in a/CMakeLists.txt:\n  no such thing:\n  as this\n\n\nCMake Error: other\n"
     assert build._first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
     simple = 'CMake Error at a:6:\n  The C++ compiler\n\n    "/a/c++"\n\n  is not able.\n\n  It\n'
@@ -88,7 +86,7 @@ def test_cmake_s_error_is_told_with_what_it_is_about() -> None:
     assert build._first_error("silence\n") == "see the log"
 
 
-def test_a_build_belongs_to_the_gpus_it_was_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_key_depends_on_the_gpu_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = set()
     for wanted in ("80", "90", "80;90"):
         monkeypatch.setenv("CUDAARCHS", wanted)
@@ -96,7 +94,7 @@ def test_a_build_belongs_to_the_gpus_it_was_made_for(monkeypatch: pytest.MonkeyP
     assert len(keys) == 3
 
 
-def test_the_key_is_worked_out_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_key_is_computed_once_per_process(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     build._key_of_this_process.cache_clear()
 
@@ -105,40 +103,46 @@ def test_the_key_is_worked_out_once_a_process(monkeypatch: pytest.MonkeyPatch) -
         return "key"
 
     monkeypatch.setattr(build, "build_key", answer)
-    folders = {build.build_folder("frames") for _ in range(3)}
+    folders = {build.build_folder("native/frames") for _ in range(3)}
     build._key_of_this_process.cache_clear()
-    assert {folder.name for folder in folders} == {"frames-key"}
-    assert asked == ["frames"]
+    assert {folder.name for folder in folders} == {"native-frames-key"}
+    assert asked == ["native/frames"]
 
 
-def test_a_build_belongs_to_the_torch_that_it_was_linked_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_key_depends_on_the_linked_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {component: build.build_key(component) for component in TWO}
     monkeypatch.setattr(build, "torch_folder", lambda: Path("/another/environment/torch"))
     after = {component: build.build_key(component) for component in TWO}
-    assert (before["torch"] != after["torch"], before["frames"] == after["frames"]) == (True, True)
+    assert (before["libtorch"] != after["libtorch"], before["native/frames"] == after["native/frames"]) == (
+        True,
+        True,
+    )
 
 
-def test_a_build_belongs_to_its_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = build.build_key("frames")
+def test_build_key_depends_on_the_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.build_key("native/frames")
     monkeypatch.setenv("CXXFLAGS", "-O0")
-    assert build.build_key("frames") != before
+    assert build.build_key("native/frames") != before
 
 
-def test_a_build_for_this_processor_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home that several machines share: what one of them compiled for itself may end by SIGILL on another."""
-    before = {component: build.build_key(component) for component in ("vendor/cpu", "frames")}
+def test_build_key_depends_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several machines may share a home, and code compiled for one processor may end with SIGILL on another."""
+    before = {component: build.build_key(component) for component in ("vendor/cpu", "native/frames")}
     monkeypatch.setattr(build, "processor", lambda: "another")
     after = {component: build.build_key(component) for component in before}
-    assert (before["vendor/cpu"] != after["vendor/cpu"], before["frames"] == after["frames"]) == (True, True)
+    assert (before["vendor/cpu"] != after["vendor/cpu"], before["native/frames"] == after["native/frames"]) == (
+        True,
+        True,
+    )
 
 
-def test_a_processor_is_told_by_what_does_not_change() -> None:
+def test_processor_is_described_by_constant_properties() -> None:
     assert len(processor().split()) > 3
     assert processor() == processor()
     assert "MHz" not in processor()
 
 
-def test_what_a_killed_build_still_writes_is_no_part_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_build_has_its_own_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[Path] = []
 
     def fail(_: list[str], work: Path, __: Commands) -> None:
@@ -148,21 +152,21 @@ def test_what_a_killed_build_still_writes_is_no_part_of_the_next(monkeypatch: py
 
     monkeypatch.setattr(build, "_run", fail)
     for _ in range(2):
-        build.build_all(["frames"], cores=1)
+        build.build_all(["native/frames"], cores=1)
     assert used[0] != used[1]
     assert not used[0].exists()
 
 
-# As Ninja starts a compiler: in a group of its own, so that a signal to the builder's group does not reach it.
-HANDS_ON = "import subprocess, sys; subprocess.Popen(['sleep', '600'], process_group=0).wait()"
+# Ninja starts a compiler in a process group of its own, so a signal to the builder's group does not reach it.
+STARTS_A_GROUP = "import subprocess, sys; subprocess.Popen(['sleep', '600'], process_group=0).wait()"
 
 
-def test_a_build_that_is_given_up_leaves_no_compiler_behind(tmp_path: Path) -> None:
+def test_stopped_build_leaves_no_compiler_behind(tmp_path: Path) -> None:
     commands, codes = Commands(), []
 
     def wait_for_it() -> None:
         with (tmp_path / "log").open("w") as log:
-            codes.append(commands.run([sys.executable, "-c", HANDS_ON], log, 600))
+            codes.append(commands.run([sys.executable, "-c", STARTS_A_GROUP], log, 600))
 
     waiting = threading.Thread(target=wait_for_it)
     waiting.start()
@@ -177,7 +181,7 @@ def test_a_build_that_is_given_up_leaves_no_compiler_behind(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_build_leaves_nobody_behind(
+def test_interrupted_build_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     cmake = tmp_path / "bin" / "cmake"
@@ -200,7 +204,7 @@ def _sleepers(pid: int | None = None) -> list[psutil.Process]:
     return [one for one in family if "sleep" in one.name()]
 
 
-def test_one_who_waits_for_another_s_build_can_be_interrupted(tmp_path: Path) -> None:
+def test_waiting_for_another_build_can_be_interrupted(tmp_path: Path) -> None:
     commands = Commands()
     commands.stop()
     held = build._alone(tmp_path / "a.lock", Commands())
@@ -208,7 +212,7 @@ def test_one_who_waits_for_another_s_build_can_be_interrupted(tmp_path: Path) ->
         raise AssertionError("two at once")
 
 
-def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_lock_that_cannot_be_created_is_one_line(tmp_path: Path) -> None:
     with (
         pytest.raises(TareError, match="cannot build the native rungs"),
         build._alone(tmp_path / "no" / "a", Commands()),
@@ -216,27 +220,27 @@ def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         raise AssertionError("without a lock")
 
 
-def test_a_compiler_that_is_named_and_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_in_cxx_that_does_not_exist_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert "CXX=no-such-compiler is no program here" in str(build.missing_tools("frames"))
+    assert "CXX=no-such-compiler is no program here" in str(build.missing_tools("native/frames"))
 
 
-def test_a_build_that_gives_no_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_without_a_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_run", lambda _, work, __: work.mkdir(parents=True, exist_ok=True))
-    made = build.build_all(["frames"], cores=1)["frames"]
+    made = build.build_all(["native/frames"], cores=1)["native/frames"]
     assert "the build gave no libtare-frames.so, tare-descend" in str(made)
-    assert not build.build_folder("frames").exists()
+    assert not build.build_folder("native/frames").exists()
 
 
-def test_what_is_left_of_a_build_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_build_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(_: list[str], work: Path, __: Commands) -> None:
         work.mkdir(parents=True, exist_ok=True)
-        for program in build.COMPONENTS["frames"]:
+        for program in build.COMPONENTS["native/frames"]:
             (work / program).touch()
 
     monkeypatch.setattr(build, "_run", make)
-    left = build.build_folder("frames")
+    left = build.build_folder("native/frames")
     left.mkdir(parents=True)
     (left / "libtare-frames.so").touch()
-    assert build.build_all(["frames"], cores=1) == {"frames": left}
+    assert build.build_all(["native/frames"], cores=1) == {"native/frames": left}
     assert (left / "tare-descend").exists()

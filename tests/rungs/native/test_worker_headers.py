@@ -1,4 +1,4 @@
-"""The C++ side of the protocol, without torch: the example of docs/protocol.md, and the statistics it shares."""
+"""The C++ side of the protocol, without torch: the example of docs/protocol.md, and the shared statistics."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from tare.stats.intervals import median_interval
 
 INTERVALS = r"""
 #include <cstdio>
-#include "worker/interval.hpp"
+#include "native/worker/interval.hpp"
 int main() {
   std::vector<double> values;
   for (double value; std::scanf("%lf", &value) == 1;) values.push_back(value);
@@ -28,7 +28,7 @@ int main() {
 READER = r"""
 #include <iostream>
 #include <iterator>
-#include "worker/json.hpp"
+#include "native/worker/json.hpp"
 int main() {
   std::string text((std::istreambuf_iterator<char>(std::cin)), {});
   try {
@@ -41,7 +41,7 @@ int main() {
 """
 ARRAYS = r"""
 #include <iostream>
-#include "worker/npy.hpp"
+#include "native/worker/npy.hpp"
 int main(int, char** words) {
   try {
     auto array = tare::read_npy(words[1]);
@@ -70,8 +70,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def spun(folder: Path) -> Round:
-    """The example, 300 us a step, measured by the executor like any worker."""
-    program = compile_to(folder, SOURCES / "example" / "spinner.cpp")
+    """The example with steps of 300 us, measured by the executor like any worker."""
+    program = compile_to(folder, SOURCES / "native" / "example" / "spinner.cpp")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TARE_HOME", str(folder))
         executor = LocalExecutor(SpawnLauncher((str(program),)), folder / "scratch")
@@ -80,7 +80,7 @@ def spun(folder: Path) -> Round:
 
 
 @pytest.mark.alone
-def test_the_example_is_a_rung(spun: Round) -> None:
+def test_example_is_a_rung(spun: Round) -> None:
     assert spun.failure is None
     assert [series.kind for series in spun.series] == ["warmup", "pipelined", "latency"]
     assert spun.host_memory is not None
@@ -89,16 +89,16 @@ def test_the_example_is_a_rung(spun: Round) -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("kind", ["pipelined", "latency"])
-def test_a_step_of_known_length_is_measured_within_one_percent(spun: Round, kind: str) -> None:
+def test_step_of_known_length_is_measured_within_one_percent(spun: Round, kind: str) -> None:
     series = spun.find(kind)  # type: ignore[arg-type]
     assert series is not None
-    # The quarter of the blocks least disturbed by neighbours: a spin cannot be shorter than its length.
+    # The quarter of the blocks least disturbed by other processes: a spin is never shorter than its length.
     seconds = sorted(series.step_seconds())
     assert median(seconds[: max(len(seconds) // 4, 1)]) == pytest.approx(300e-6, rel=0.01)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_interval_of_the_median_is_the_one_of_python(folder: Path, seed: int) -> None:
+def test_interval_of_the_median_matches_python(folder: Path, seed: int) -> None:
     (folder / "intervals.cpp").write_text(INTERVALS)
     program = folder / "intervals"
     if not program.exists():
@@ -111,7 +111,7 @@ def test_the_interval_of_the_median_is_the_one_of_python(folder: Path, seed: int
     assert float(done.stdout) == pytest.approx(median_interval(list(values)).width, rel=1e-9)
 
 
-def test_a_job_is_read_and_damage_is_refused(folder: Path) -> None:
+def test_job_is_read_and_damage_is_refused(folder: Path) -> None:
     (folder / "reader.cpp").write_text(READER)
     program = compile_to(folder, folder / "reader.cpp")
 
@@ -126,13 +126,13 @@ def test_a_job_is_read_and_damage_is_refused(folder: Path) -> None:
     assert read("[" * 100_000) == "refused"
 
 
-def test_a_worker_started_by_hand_says_who_starts_it(folder: Path, spun: Round) -> None:  # noqa: ARG001
+def test_worker_started_by_hand_names_the_documentation(folder: Path, spun: Round) -> None:  # noqa: ARG001
     done = subprocess.run([folder / "spinner"], capture_output=True, text=True, env={}, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "docs/protocol.md" in done.stderr
 
 
-def test_arrays_of_numpy_are_read_and_others_are_refused(folder: Path) -> None:
+def test_float32_arrays_are_read_and_others_are_refused(folder: Path) -> None:
     (folder / "arrays.cpp").write_text(ARRAYS)
     program = compile_to(folder, folder / "arrays.cpp")
 
@@ -155,8 +155,8 @@ def test_arrays_of_numpy_are_read_and_others_are_refused(folder: Path) -> None:
         assert done.stdout == "refused"
 
 
-def test_a_program_that_cannot_answer_another_job_says_so(folder: Path, spun: Round) -> None:  # noqa: ARG001
-    """The example knows no curve: its answer is a failure with a cause, not a measurement."""
+def test_program_without_a_loss_curve_is_unsupported(folder: Path, spun: Round) -> None:  # noqa: ARG001
+    """The example has no loss curve: its answer is a failure with a cause."""
     from tare.execute.rounds import failure_of
     from tare.execute.supervise import Supervision, supervise
     from tare.protocol.jobs import CurveJob

@@ -66,12 +66,12 @@ def test_values_of_a_plan_never_share_memory(name: str, mode: Mode) -> None:
             spans[id(value.owner)] = (value.owner, first, i)
     arena = [span for span in spans.values() if span[0].region == "arena"]
     for i, (v, first, last) in enumerate(arena):
-        assert v.offset + v.bytes <= plan.regions["arena"]
+        assert v.offset + v.nbytes <= plan.regions["arena"]
         for w, other_first, other_last in arena[:i]:
             concurrent = first <= other_last and other_first <= last
-            disjoint = v.offset + v.bytes <= w.offset or w.offset + w.bytes <= v.offset
+            disjoint = v.offset + v.nbytes <= w.offset or w.offset + w.nbytes <= v.offset
             assert disjoint or not concurrent
-    lifetimes = [Lifetime(v.bytes, first, last) for v, first, last in arena]
+    lifetimes = [Lifetime(v.nbytes, first, last) for v, first, last in arena]
     assert plan.regions["arena"] <= 1.2 * lower_bound(lifetimes) + 4096
     ranges = sorted(parameter_ranges(plan))
     assert all(x[0] != y[0] or x[2] <= y[1] for x, y in pairwise(ranges))
@@ -79,7 +79,7 @@ def test_values_of_a_plan_never_share_memory(name: str, mode: Mode) -> None:
 
 def parameter_ranges(plan: ExecutionPlan) -> list[tuple[str, int, int]]:
     values = {v for p in plan.parameters for v in (p.master, p.gradient) if v is not None}
-    return [(v.region, v.offset, v.offset + v.bytes) for v in values]
+    return [(v.region, v.offset, v.offset + v.nbytes) for v in values]
 
 
 def test_lstm_weights_are_contiguous_in_cudnn_s_order() -> None:
@@ -92,4 +92,4 @@ def test_lstm_weights_are_contiguous_in_cudnn_s_order() -> None:
         master = by_name[name]
         assert master is not None
         assert master.offset == offset
-        offset += master.bytes
+        offset += master.nbytes

@@ -1,6 +1,6 @@
-// A rung in forty lines: a worker whose step spins for a known time. Built and run by tests/native.
-//     c++ -std=c++20 -O2 -I src/tare/rungs/native spinner.cpp -o spinner
-#include "worker/worker.hpp"
+// A rung in forty lines: a worker whose step spins for a known time. tests/rungs/native builds and runs it.
+//     c++ -std=c++20 -O2 -I src/tare/rungs spinner.cpp -o spinner
+#include "native/worker/worker.hpp"
 
 namespace tare {
 

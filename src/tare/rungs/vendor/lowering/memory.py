@@ -80,7 +80,7 @@ def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_
     outputs = {role: value for role, value in buffers.items() if not role.startswith("gradient")}
     plan.emit("sgd", inputs, outputs, learning_rate=learning_rate, momentum=momentum, round=half_storage)
     for value in buffers.values():
-        plan.regions[value.region] = align(value.bytes)
+        plan.regions[value.region] = align(value.nbytes)
 
 
 def _parameter_offsets(plan: ExecutionPlan, parameters: list[Parameter], start: int) -> tuple[dict[str, int], int]:
@@ -114,7 +114,7 @@ def lay_out(plan: ExecutionPlan) -> None:
     for value in plan.values():
         if value.region in ("input", "output", "state", "zeros") and value.base is None:
             value.offset = plan.regions.get(value.region, 0)
-            plan.regions[value.region] = value.offset + align(max(value.bytes, BYTES[value.dtype]))
+            plan.regions[value.region] = value.offset + align(max(value.nbytes, BYTES[value.dtype]))
     _lay_out_constants(plan)
     _lay_out_arena(plan)
     for value in plan.values():
@@ -138,7 +138,7 @@ def _lay_out_constants(plan: ExecutionPlan) -> None:
     for group in _groups(plan, constants):
         for value in group:
             value.region, value.offset = region, end
-            end += value.bytes
+            end += value.nbytes
         end = align(end)
     if constants:
         plan.regions[region] = end
@@ -158,7 +158,7 @@ def _lay_out_arena(plan: ExecutionPlan) -> None:
     for value in plan.outputs:
         if id(value.owner) in spans:
             extend(value.owner, len(plan.ops))
-    lifetimes = [Lifetime(owner.bytes, first, last) for owner, first, last in spans.values()]
+    lifetimes = [Lifetime(owner.nbytes, first, last) for owner, first, last in spans.values()]
     offsets, plan.regions["arena"] = place(lifetimes)
     for (owner, _, _), offset in zip(spans.values(), offsets, strict=True):
         owner.offset = offset

@@ -36,7 +36,7 @@ class Value:
         return prod(self.shape)
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         return self.size * BYTES[self.dtype]
 
     @property
