@@ -1,4 +1,5 @@
-// aot: any workload that exports, compiled ahead of time by AOTInductor, with no Python in the process. Inference only.
+// aot: any workload that torch.export can export, compiled ahead of time by AOTInductor, without Python in the process.
+// Inference only.
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include "../native/worker/worker.hpp"

@@ -1,4 +1,4 @@
-// A device in LibTorch's own terms, so that no CUDA header is needed: waiting, events, memory.
+// A device through LibTorch's own API, so that no CUDA header is needed: synchronisation, events, memory.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>

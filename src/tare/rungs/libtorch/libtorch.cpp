@@ -1,4 +1,4 @@
-// libtorch: the networks written in C++ on the LibTorch frontend, with the weights that Python made.
+// libtorch: networks written in C++ on the LibTorch frontend, with the weights that Python made.
 #include "../native/worker/worker.hpp"
 #include "modules.hpp"
 #include "torch_program.hpp"
@@ -26,7 +26,7 @@ class LibTorch : public TorchProgram {
   }
 
  private:
-  // By name: the stage writes the names beside the tensors, so that a network that differs is refused, not filled.
+  // Matched by name: the stage writes the names with the tensors, so that a network with other parameters is refused.
   void load_weights() {
     Tensors weights = load_tensors(folder_ + "/weights.pt");
     std::map<std::string, torch::Tensor> named;
@@ -37,7 +37,7 @@ class LibTorch : public TorchProgram {
       auto found = named.find(name);
       if (found == named.end() || found->second.sizes() != tensor.sizes())
         throw Failure("exception", "the network in C++ has a tensor " + name + " that the one in Python has not");
-      // Same type, device and layout as in Python: the tensor itself becomes the module's.
+      // Same type, device and memory layout as in Python: the tensor itself becomes the module's parameter.
       tensor.set_data(found->second.to(device_.device));
       ++placed;
     };

@@ -1,5 +1,5 @@
-// The networks of resnet50, lstm, mnist_cnn and conv_chain on the C++ frontend, layer by layer as in Python (tare/workloads). The
-// order of their parameters is that of the Python modules: that is how the weights find their places.
+// The networks of resnet50, lstm, mnist_cnn and conv_chain on the C++ frontend, layer by layer as in Python
+// (tare/workloads), with their parameters in the same order.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-// libtorch:script: any workload that traces, from its TorchScript archive, with no Python in the process.
+// libtorch:script: any workload that can be traced, from its TorchScript archive, without Python in the process.
 #include <map>
 #include <set>
 
@@ -15,8 +15,8 @@ class Script : public TorchProgram {
     tie();
     Named parameters, buffers;
     std::set<const void*> known;
-    // The archive holds model and loss in one; the model's own names are what the reference knows. It names a weight
-    // once, by its first name.
+    // The archive holds model and loss; the reference knows the names of the model alone. A shared weight is listed once,
+    // by its first name.
     for (const auto& entry : module_.named_parameters())
       if (known.insert(entry.value.unsafeGetTensorImpl()).second) parameters.emplace_back(own(entry.name), entry.value);
     for (const auto& entry : module_.named_buffers()) buffers.emplace_back(own(entry.name), entry.value);
@@ -37,8 +37,8 @@ class Script : public TorchProgram {
   }
 
  private:
-  // A weight that a model uses in two places was one tensor, and is two of the same memory in the archive: each would
-  // have a part of the gradient, and the optimizer would take them for two weights.
+  // A shared weight is two tensors with the same memory in the archive. Each would get a part of the gradient, and the
+  // optimizer would treat them as two weights.
   void tie() {
     std::map<std::pair<void*, std::vector<int64_t>>, torch::Tensor> first;
     for (auto submodule : module_.named_modules())

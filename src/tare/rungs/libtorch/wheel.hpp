@@ -1,6 +1,6 @@
-// A mistake in torch's aarch64 wheels (seen in 2.10.0): libtorch_cpu.so carries std::vector<at::Tensor>'s growth
-// compiled for SVE, and every caller in it uses that copy, so that a two-layer nn::LSTM ends by SIGILL on a CPU without
-// SVE. The dynamic linker takes the first definition it meets, and the executable's comes first: this one.
+// Works around a fault in torch's aarch64 wheels (seen in 2.10.0): libtorch_cpu.so has a copy of std::vector<at::Tensor>'s
+// growth compiled for SVE, so a two-layer nn::LSTM ends with SIGILL on a CPU without SVE. The dynamic linker takes the
+// first definition, which is this one in the executable.
 #pragma once
 
 #include <torch/torch.h>

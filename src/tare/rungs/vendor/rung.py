@@ -1,4 +1,4 @@
-"""The vendor rung: a step as a fixed list of cuDNN and cuBLAS calls, or of BLAS calls on a CPU, without a framework."""
+"""The vendor rung: a step is a fixed list of cuDNN and cuBLAS calls (on a CPU: BLAS), without a framework."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,5 +1,5 @@
-// Taking, cutting, naming and writing stacks. The worker marks the user's call with one of the two functions at the end;
-// the report goes to the file that TARE_FRAMES names.
+// Takes, cuts, names and writes stacks. The worker marks the user's call with one of the two functions at the end; the
+// report goes to the file named by TARE_FRAMES.
 #include "capture.hpp"
 
 #include <cxxabi.h>
@@ -41,11 +41,11 @@ std::vector<Hit> hits;
 std::map<std::string, std::string> unwatched;
 std::atomic<bool> calling{false};
 void (*on_hit)(long) = nullptr;
-// Of the thread that makes the user's call.
+// State of the thread that makes the user's call.
 thread_local bool anchored = false;
 thread_local bool inside = false;
 
-// Where this library is: a stack is cut at the first frame of ours below the entry, which marked the user's call.
+// The address range of this library. A stack is cut at its first frame in this range, which marked the user's call.
 struct Range {
   uintptr_t from = 0, until = 0;
 };
@@ -87,7 +87,7 @@ std::string readable(const char* name) {
   return result;
 }
 
-// A return address is behind its call, perhaps already in the next function: the byte before it is in the right one.
+// A return address follows its call and may already be in the next function, so the byte before it is looked up.
 std::map<uintptr_t, Place> places() {
   std::map<uintptr_t, Place> found;
   std::map<std::string, std::pair<uintptr_t, std::vector<uintptr_t>>> unnamed;
@@ -153,13 +153,13 @@ void report() {
   ::rename(temporary.c_str(), path);
 }
 
-// Children of the worker (a compiler, say) need no counter.
+// Child processes of the worker, such as a compiler, need no counter.
 __attribute__((constructor)) void leave_the_children_alone() { ::unsetenv("LD_PRELOAD"); }
 
 class Call {
  public:
   Call() {
-    // The first call of backtrace loads the unwinder, which must not happen inside a handler.
+    // The first call of backtrace loads the unwinder, which must not happen inside a signal handler.
     void* none[1];
     ::backtrace(none, 1);
     ours = own_code();
@@ -181,7 +181,7 @@ bool wanted() { return calling && !inside; }
 void report_unwatched(const char* entry, const char* why) { unwatched[entry] = why; }
 
 void take(const char* entry, Kind kind, uintptr_t pc, bool is_caller) {
-  // What runs below must not be counted itself.
+  // The functions called below must not be counted.
   inside = true;
   void* raw[DEEPEST];
   int depth = ::backtrace(raw, DEEPEST);
@@ -207,13 +207,13 @@ void take(const char* entry, Kind kind, uintptr_t pc, bool is_caller) {
 
 extern "C" {
 
-// The user's call, made for a program in any compiled language.
+// The user's call from a program in any compiled language.
 __attribute__((visibility("default"), noinline)) void tare_frames_call(void (*step)(void*), void* state) {
   tare::frames::Call call;
   step(state);
 }
 
-// The user's call in Python: `callable()`. The caller holds the interpreter's lock.
+// The user's call in Python: `callable()`. The caller holds the GIL.
 __attribute__((visibility("default"), noinline)) void* tare_frames_call_python(void* callable) {
   using CallNoArgs = void* (*)(void*);
   auto call_no_args = reinterpret_cast<CallNoArgs>(::dlsym(RTLD_DEFAULT, "PyObject_CallNoArgs"));
@@ -222,7 +222,7 @@ __attribute__((visibility("default"), noinline)) void* tare_frames_call_python(v
   return call_no_args(callable);
 }
 
-// Told of every stack taken on the calling thread, with its number: Python looks at its own frames then.
+// Called for every stack taken on the calling thread, with its index, so that Python can record its own frames.
 __attribute__((visibility("default"))) void tare_frames_on_hit(void (*callback)(long)) {
   tare::frames::on_hit = callback;
 }

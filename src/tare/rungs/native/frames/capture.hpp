@@ -7,17 +7,17 @@ namespace tare::frames {
 
 enum class Kind { convolution, product, recurrent, graph, other };
 
-// Whether the calling thread's stack is wanted now.
+// Whether the calling thread's stack should be taken now.
 bool wanted();
 
-// Takes the stack of the calling thread from the caller of the vendor's function `entry` on. `pc` says where in it that
-// is: the address to which `entry` returns, or the address inside `entry` at which a trap stopped it.
+// Takes the stack of the calling thread from the caller of the vendor's function `entry` on. `pc` is the address to which
+// `entry` returns, or the address inside `entry` at which a breakpoint stopped it.
 void take(const char* entry, Kind kind, uintptr_t pc, bool is_caller);
 
-// Why some entry cannot be hooked in this process; goes into the report.
+// Adds to the report why an entry cannot be hooked in this process.
 void report_unwatched(const char* entry, const char* why);
 
-// Plants the traps of trap.cpp in what is loaded by now.
+// Sets the breakpoints of trap.cpp in the libraries loaded so far.
 void plant_traps();
 
 }  // namespace tare::frames

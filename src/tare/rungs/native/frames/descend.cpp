@@ -1,5 +1,5 @@
-// What a frame costs that does nothing but stand on the stack: a step descends through `batch` calls by way of
-// pointers, as a dispatcher's calls are, and comes back. The slope over `batch` is the price of one frame.
+// The cost of a native stack frame: a step makes `batch` nested calls through pointers, as a dispatcher does, and returns.
+// The slope over `batch` is the cost of one frame.
 #include "../worker/worker.hpp"
 
 namespace tare {
@@ -16,7 +16,7 @@ class Descent : public Program {
  private:
   using Next = long (*)(long, Descent*);
 
-  // The sum behind the call keeps it from becoming a jump, the pointer from being inlined.
+  // The sum after the call prevents a tail call, and the pointer prevents inlining.
   __attribute__((noinline)) static long down(long left, Descent* self) {
     if (left <= 1) return 1;
     return self->next_(left - 1, self) + 1;

@@ -1,4 +1,4 @@
-// Names of functions that a library does not export: its .symtab, read from the file. Stock wheels are not stripped.
+// Names of functions that a library does not export, from the .symtab in its file. The wheels of torch are not stripped.
 #pragma once
 
 #include <elf.h>

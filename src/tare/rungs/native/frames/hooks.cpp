@@ -1,5 +1,5 @@
-// The interposed entries. Each is a stub that takes the stack and then jumps to the real function with every argument
-// as it came: no signature is needed, so no vendor's header is, and no frame is added.
+// The interposed entries. Each is a stub that takes the stack and jumps to the real function with all arguments unchanged,
+// so it needs no signature, no vendor header, and adds no frame.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -19,8 +19,8 @@ struct Hook {
   void* real;
 };
 
-// The names of Arm Compute Library are its operators' run() as oneDNN calls them on aarch64; cudaGraphLaunch stands for a
-// whole step that was captured before; the last is what the vendor rung calls on a CPU.
+// On aarch64, oneDNN calls the run() methods of Arm Compute Library's operators; cudaGraphLaunch stands for a whole
+// captured step; the last entry is what the vendor rung calls on a CPU.
 #define TARE_HOOKS(HOOK)                                      \
   HOOK(0, cudnnConvolutionForward, convolution)               \
   HOOK(1, cudnnConvolutionBiasActivationForward, convolution) \
@@ -67,8 +67,8 @@ void* in_library(const char* path, const char* name) {
   return found && !is_ours(found) ? found : nullptr;
 }
 
-// torch's libraries are not in the global scope, so that RTLD_NEXT does not find them. What the caller's own library
-// and those it needs define is what the caller would have reached without us.
+// torch's libraries are not in the global scope, so RTLD_NEXT does not find them. The definition in the caller's own
+// library or its dependencies is the one that the caller would have reached without the hook.
 void* resolve(const char* name, void* caller) {
   Dl_info info{};
   if (::dladdr(caller, &info) && info.dli_fname)
@@ -89,7 +89,7 @@ void* resolve(const char* name, void* caller) {
 
 }  // namespace
 
-// Called by the stubs: the stack, if it is wanted, and where to go on.
+// Called by the stubs: takes the stack if it is wanted, and returns the address of the real function.
 extern "C" __attribute__((visibility("hidden"))) void* tare_frames_enter(long index, void* caller) {
   Hook& hook = hooks[index];
   if (!hook.real) hook.real = resolve(hook.name, caller);
@@ -101,8 +101,8 @@ extern "C" __attribute__((visibility("hidden"))) void* tare_frames_enter(long in
   return hook.real;
 }
 
-// The stubs keep all registers that can carry an argument, and say in CFI where the caller is, so that the unwinder
-// passes through them.
+// The stubs save all registers that can carry an argument, and describe the caller in CFI, so that the unwinder passes
+// through them.
 #if defined(__x86_64__)
 #define TARE_STUB(index, name, kind)                          \
   asm(".text\n.globl " #name "\n.type " #name ",@function\n"  \

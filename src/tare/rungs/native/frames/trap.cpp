@@ -1,6 +1,6 @@
-// The entry of oneDNN inside libtorch_cpu, which no other library can see: its address is in the file's .symtab, and a
-// breakpoint there is a debugger's way without the debugger. The instruction that the breakpoint displaces runs from a
-// page of ours, so that the breakpoint stays where it is and every call is seen, on any thread.
+// The entry of oneDNN inside libtorch_cpu, which is not exported: its address comes from the file's .symtab, and a
+// breakpoint is set there, as a debugger would. The displaced instruction runs from a page of our own, so the breakpoint
+// stays in place and every call is seen, on any thread.
 #include <csignal>
 #include <link.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ namespace {
 
 const char* const ENTRY = "dnnl_primitive_execute";
 
-// oneDNN 3, oneapi/dnnl/dnnl_types.h: the query of a primitive's kind, and those kinds.
+// From oneDNN 3, oneapi/dnnl/dnnl_types.h: the query of a primitive's kind, and the kinds.
 constexpr int QUERY_PRIMITIVE_KIND = 2;
 constexpr int CONVOLUTION = 5, DECONVOLUTION = 6, INNER_PRODUCT = 10, RNN = 11, GEMM = 12, MATMUL = 14;
 
@@ -49,12 +49,12 @@ Kind kind_of(const Trap& trap, const void* primitive) {
 #if defined(__x86_64__)
 constexpr unsigned char BREAKPOINT[] = {0xcc};
 uintptr_t stopped_at(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RIP]; }
-// The processor stops behind the breakpoint.
+// The processor stops after the breakpoint instruction.
 uintptr_t trapped_at(const ucontext_t* context) { return stopped_at(context) - 1; }
 void go_on_at(ucontext_t* context, void* where) { context->uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(where); }
 const void* first_argument(const ucontext_t* context) { return reinterpret_cast<void*>(context->uc_mcontext.gregs[REG_RDI]); }
 
-// The length of what functions begin with; 0 for what is not known to run anywhere as well as here.
+// The length of the instruction at the start of a function; 0 if it is not known to run at another address.
 size_t movable(const unsigned char* code) {
   if (std::memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0) return 4;                   // endbr64
   if (code[0] >= 0x50 && code[0] <= 0x57) return 1;                             // push
@@ -99,7 +99,7 @@ void on_trap(int signal, siginfo_t* info, void* raw) {
     go_on_at(context, trap.detour);
     return;
   }
-  // Not ours: as if we were not here.
+  // Not our breakpoint: restore the default behaviour.
   ::sigaction(SIGTRAP, &before, nullptr);
   if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(signal, info, raw);
 }
@@ -164,7 +164,7 @@ void plant_traps() {
       &found);
   if (found.empty()) return;
   if (traps.empty()) {
-    // A reallocation would pull the list away under a handler.
+    // Reserved, because a reallocation would invalidate the list while a handler reads it.
     traps.reserve(8);
     struct sigaction ours {};
     ours.sa_sigaction = on_trap;
