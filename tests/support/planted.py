@@ -1,5 +1,5 @@
-"""Workloads and rungs that do what must not happen, each for real. Loaded into workers through TARE_PLUGINS, and
-into every command: torch, which takes two seconds to import, is left to the workers."""
+"""Workloads and rungs with planted faults: crashes, hangs, leaks, wrong results. TARE_PLUGINS loads them into
+workers and into every command; torch, which takes two seconds to import, is imported by the workers only."""
 
 import ctypes
 import itertools
@@ -19,15 +19,15 @@ from tare.workloads.registry import workload
 HOG_CHUNK = 64 * 2**20
 
 
-def _plant(name: str, deed: Callable[[int, Any], Any]) -> None:
+def _plant(name: str, fault: Callable[[int, Any], Any]) -> None:
     groups = ("faulty",) if name == "raise" else ()
 
     @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4, groups=groups)
     class Planted:
         def build(self) -> Any:
-            from planted_modules import Evil
+            from planted_modules import FaultyLayer
 
-            return Evil(deed)
+            return FaultyLayer(fault)
 
         def inputs(self, batch: int) -> Batch:
             import torch
@@ -86,7 +86,7 @@ def _device_memory_from_16(_: int, y: Any) -> Any:
 
 
 def _host_memory_by_batch(_: int, y: Any) -> Any:
-    """A step of the same length whatever the batch, which really holds 128 MiB for each item of it for a while."""
+    """A step of constant length that holds 128 MiB for each item of the batch for a while."""
     held = [bytearray(os.urandom(4096)) * (2 * HOG_CHUNK // 4096) for _ in range(y.shape[0])]
     time.sleep(0.25)
     del held
@@ -106,7 +106,7 @@ def _nan_later(call: int, y: Any) -> Any:
 
 
 def _busy(call: int, y: Any) -> Any:
-    """As a compiler would be, in its preparation: it notes when it was at work."""
+    """Computes during preparation, as a compiler does, and writes down when."""
     end = time.monotonic() + 0.5 * y.shape[0]
     with Path(os.environ["PLANTED_NOTES"], f"busy-{y.shape[0]}").open("a") as notes:
         while call == 1 and time.monotonic() < end:
@@ -117,7 +117,7 @@ def _busy(call: int, y: Any) -> Any:
 
 
 def _crowded(_: int, y: Any) -> Any:
-    """Has no memory the first time."""
+    """Runs out of memory the first time only."""
     import torch
 
     been = Path(os.environ["PLANTED_NOTES"], "crowded")
@@ -127,7 +127,7 @@ def _crowded(_: int, y: Any) -> Any:
     return y
 
 
-for _name, _deed in {
+for _name, _fault in {
     "segfault": _segfault,
     "abort": _abort,
     "hang": _hang,
@@ -143,7 +143,7 @@ for _name, _deed in {
     "busy": _busy,
     "crowded": _crowded,
 }.items():
-    _plant(_name, _deed)
+    _plant(_name, _fault)
 
 
 @workload(
@@ -177,7 +177,7 @@ class Tiny:
 
 @rung
 class Offset(Rung):
-    """Half a percent wrong, and quick."""
+    """Half a percent wrong."""
 
     name = "planted_offset"
     summary = "eager, but wrong"
@@ -194,7 +194,7 @@ class Offset(Rung):
 
 @rung
 class Unsynchronised(Rung):
-    """Hands the step to a thread and returns at once: the clock sees only the handing over."""
+    """Runs the step in a thread and returns at once, so that the clock does not see the step."""
 
     name = "planted_async"
     summary = "eager, but not waited for"
@@ -209,7 +209,7 @@ class Unsynchronised(Rung):
         right, look = program.step, program.has_nan
 
         def work(box: list[Any]) -> None:
-            # Far longer than a block of steps, even of one that had to wait for a processor.
+            # Far longer than a block of steps, even on a busy machine.
             time.sleep(0.05)
             with torch.inference_mode():
                 box.append(right())
@@ -229,17 +229,17 @@ class Unsynchronised(Rung):
         return program
 
 
-# Forward passes of known length and with known faults, so that a check has something true to find.
+# Forward passes of known length and with known faults, for tests of `tare check`.
 _leaked: list[bytearray] = []
 
 
 def _sleep() -> None:
-    """Takes PLANTED_MS: a loaded machine changes it little."""
+    """Sleeps for PLANTED_MS: a busy machine changes that little."""
     time.sleep(float(os.environ.get("PLANTED_MS", "2")) / 1000)
 
 
 def _wait(_: int, y: Any) -> Any:
-    """Does more than it must: what PLANTED_EXTRA says."""
+    """Does the superfluous work that PLANTED_EXTRA names."""
     return _more(os.environ.get("PLANTED_EXTRA"), y)
 
 
@@ -253,12 +253,12 @@ def _more(extra: str | None, y: Any) -> Any:
 
 
 def _when_asked(extra: str) -> Callable[[int, Any], Any]:
-    """One of the two whenever PLANTED_EXTRA is set: a check may be of both."""
+    """Does this extra work whenever PLANTED_EXTRA is set, so that one check can cover several kinds."""
     return lambda _, y: _more(extra if os.environ.get("PLANTED_EXTRA") else None, y)
 
 
 def _leak(_: int, y: Any) -> Any:
-    """Keeps PLANTED_LEAK bytes a call, touched, and waits."""
+    """Keeps PLANTED_LEAK bytes a call, all written to, and sleeps."""
     size = int(os.environ.get("PLANTED_LEAK", "0"))
     if size:
         _leaked.append(bytearray(os.urandom(64)) * (size // 64))

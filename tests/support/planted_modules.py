@@ -1,4 +1,5 @@
-"""What the planted workloads are made of that needs torch. Imported only where one of them is built."""
+"""The modules and operators of the planted workloads. Imported where one of them is built, because torch is slow
+to import."""
 
 import os
 from collections.abc import Callable
@@ -8,22 +9,22 @@ from typing import Any
 import torch
 
 
-class Evil(torch.nn.Module):  # type: ignore[misc]
-    """A linear layer that does something else as well."""
+class FaultyLayer(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer with a fault, which gets the number of the call and the output."""
 
-    def __init__(self, deed: Callable[[int, Any], Any]) -> None:
+    def __init__(self, fault: Callable[[int, Any], Any]) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(16, 4)
-        self._deed = deed
+        self._fault = fault
         self._calls = 0
 
     def forward(self, x: Any) -> Any:
         self._calls += 1
-        return self._deed(self._calls, self.layer(x))
+        return self._fault(self._calls, self.layer(x))
 
 
 class NoFloat64(torch.nn.Module):  # type: ignore[misc]
-    """A layer that large batches in float64 are too much for."""
+    """A layer that fails for large batches in float64, as a reference does that does not fit into memory."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
@@ -35,9 +36,9 @@ class NoFloat64(torch.nn.Module):  # type: ignore[misc]
         return self.layer(x)
 
 
-# Two operators that the dispatcher and the profiler know by name, each of so many units of real work. In place:
-# what an operator allocates or calls inside does not grow with its work. Not by torch.library.custom_op, which
-# imports the compiler, for seconds of every process.
+# Two operators that the dispatcher and the profiler know by name, with a number of units of real work. The work is
+# done in place, so that allocations and calls do not grow with it. torch.library.custom_op would import the
+# compiler, which takes seconds in every process.
 UNIT = 16384
 _library = torch.library.Library("planted", "DEF")
 
@@ -55,8 +56,8 @@ def _numbers(device: torch.device) -> torch.Tensor:
 
 def _work_for(x: torch.Tensor, units: int) -> torch.Tensor:
     if x.is_cuda:
-        # More numbers instead of more calls: a GPU would wait for the CPU to make them. Made once, for making them
-        # takes a tenth of the step, which would not grow with the units.
+        # More numbers instead of more calls, for which a GPU would wait. They are made once, because making them
+        # takes a tenth of the step and would not grow with the units.
         numbers = _numbers(x.device)
         for _ in range(8):
             numbers[: units * 64 * UNIT].sin_()

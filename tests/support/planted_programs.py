@@ -1,5 +1,5 @@
-"""Rungs whose programs do what must not happen, and a workload whose reference fails. Loaded into workers through
-TARE_PLUGINS, and into every command: torch is left to the workers."""
+"""Rungs whose programs have planted faults, and a workload whose reference fails. TARE_PLUGINS loads them into
+workers and into every command; only the workers import torch."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ from tare.rungs.registry import rung
 from tare.workloads.base import Batch, Workload
 from tare.workloads.registry import workload
 
-# Not `>&$TARE_FD`: some shells know no descriptors of two digits.
+# Not `>&$TARE_FD`: some shells do not support descriptors of two digits.
 DONE = """echo '{"kind": "done"}' > /dev/fd/$TARE_FD"""
 
 
 class Planted(NativeRung):
-    """A shell's script as the program; it needs no file."""
+    """Runs a shell script as its program."""
 
     script = ""
     not_by_default = {"": "planted"}
