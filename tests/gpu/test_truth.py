@@ -11,28 +11,20 @@ from spin import Spin
 from tare.measure.clock import CudaClock, WallClock
 from tare.measure.sampler import SamplingLimits, sample
 from tare.records.record import Series
+from tare.rungs.base import Program
 from tare.worker.audit import left_running
 
 pytestmark = pytest.mark.alone
 
 
-class Spinning:
+class Spinning(Program):
     """A program around a spin kernel."""
 
     def __init__(self, milliseconds: float) -> None:
-        self.device = torch.device("cuda")
-        self.build_s = 0.0
-        self.notes: list[str] = []
         self.step = Spin(milliseconds)
 
     def has_nan(self, result: Any) -> bool:
         return bool(result.isnan().any())
-
-    def evidence(self) -> Any:
-        return {"output/0": self.step().cpu().numpy()}
-
-    def close(self) -> None:
-        pass
 
 
 def measure(milliseconds: float) -> tuple[float, dict[str, Series]]:
@@ -57,25 +49,25 @@ def test_back_to_back_steps_are_measured_within_one_percent(milliseconds: float)
     assert median(series["pipelined"].step_seconds()) == pytest.approx(true_s, rel=0.01)
 
 
-def test_a_synchronised_step_is_measured_within_one_percent() -> None:
-    """So long that its launch and the waking up, which belong to latency, are less (0.4 ms were seen)."""
+def test_latency_is_measured_within_one_percent() -> None:
+    """The step is so long that launch and wake-up, which belong to latency (up to 0.4 ms), are below 1 %."""
     true_s, series = measure(100)
     assert median(series["latency"].step_seconds()) == pytest.approx(true_s, rel=0.01)
 
 
-def test_a_synchronised_step_is_not_accused() -> None:
+def test_synchronised_step_passes_the_audit() -> None:
     assert left_running(Spinning(0.5), CudaClock(torch.device("cuda")), 20) is None
 
 
-def test_a_missing_synchronisation_is_caught() -> None:
-    """A clock that does not wait sees only the launches; fetching the result gives it away."""
-    accused = left_running(Spinning(2), WallClock(lambda: None, overlaps=True), 20)
+def test_missing_synchronisation_is_detected() -> None:
+    """A clock that does not wait sees only the launches; reading the result then takes longer."""
+    message = left_running(Spinning(2), WallClock(lambda: None, overlaps=True), 20)
     torch.cuda.synchronize()
-    assert accused is not None
-    assert "not synchronised" in accused
+    assert message is not None
+    assert "not synchronised" in message
 
 
-def test_the_unsynchronised_clock_would_have_been_wrong() -> None:
+def test_unsynchronised_clock_is_wrong() -> None:
     block = WallClock(lambda: None, overlaps=True).time(Spin(2), 20)
     torch.cuda.synchronize()
     assert block.wall_ns < 0.5 * 20 * 2_000_000
