@@ -1,4 +1,4 @@
-"""tare diff as a user meets it."""
+"""tare diff from the command line."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_two_traces(tmp_path: Path) -> None:
     assert document["trace"]["kernels"] == []
 
 
-def test_two_devices_are_named(tmp_path: Path) -> None:
+def test_different_devices_are_noted(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 100)
     builder.op("aten::mul", 10, 90)
@@ -80,7 +80,7 @@ def test_two_records(tmp_path: Path, files: tuple[str, str]) -> None:
     ],
     ids=["failed", "different"],
 )
-def test_a_record_that_is_none_to_compare_is_called_so(tmp_path: Path, other: Record, said: str) -> None:
+def test_a_record_that_is_not_comparable_has_a_note(tmp_path: Path, other: Record, said: str) -> None:
     good, bad = tmp_path / "a.json", tmp_path / "b.json"
     good.write_bytes(msgspec.json.encode([make_record()]))
     bad.write_bytes(msgspec.json.encode([other]))
@@ -99,7 +99,7 @@ def test_a_record_that_is_none_to_compare_is_called_so(tmp_path: Path, other: Re
         (("workload=mlp", "FILE"), "no record matches workload=mlp"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(
+def test_terms_that_cannot_be_compared_are_refused_in_one_line(
     tmp_path: Path, files: tuple[str, str], terms: tuple[str, str], complaint: str
 ) -> None:
     done = tare(tmp_path, "diff", *(files[0] if term == "FILE" else term for term in terms))

@@ -29,7 +29,7 @@ def test_a_trace_as_json_is_one_document(tmp_path: Path) -> None:
     assert document["diagnoses"][0]["findings"]
 
 
-def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
+def test_several_traces_have_a_common_breakdown(tmp_path: Path) -> None:
     names = ("inefficient-pageable-copy", "resnet50-train-b32-eager-amp")
     done = tare(tmp_path, "explain", *(str(RECORDED / f"{name}.json.gz") for name in names), "--json")
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_several_traces_are_set_side_by_side(tmp_path: Path) -> None:
     assert all(bar["active"] + bar["movement"] + bar["idle"] == pytest.approx(1) for bar in bars)
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_files_of_the_same_name_are_titled_with_their_folders(tmp_path: Path) -> None:
     paths = [tmp_path / f"rank{i}" / "t.json.gz" for i in range(2)]
     for path in paths:
         path.parent.mkdir()
@@ -49,7 +49,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
     assert [bar["workload"] for bar in found["breakdowns"]["bars"]] == names
 
 
-def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) -> None:
+def test_two_traces_without_gross_have_a_note_instead_of_a_difference(tmp_path: Path) -> None:
     paths = []
     for name in ("inefficient-leak", "inefficient-odd-shapes"):
         document = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
@@ -58,10 +58,11 @@ def test_two_traces_without_gross_say_why_nothing_is_subtracted(tmp_path: Path) 
         paths[-1].write_text(json.dumps(document))
     found = json.loads(tare(tmp_path, "explain", str(paths[0]), "--against", str(paths[1]), "--json").stdout)
     assert found["against"] == []
-    said = "what was removed is not shown: gross is not known of inefficient-leak and inefficient-odd-shapes"
-    assert any(note.startswith(said) for note in found["explanations"][1]["notes"])
+    expected = "what was removed is not shown: gross is not known of inefficient-leak and inefficient-odd-shapes"
+    assert any(note.startswith(expected) for note in found["explanations"][1]["notes"])
 
 
+@pytest.mark.full
 def test_a_group_is_explained_workload_by_workload(tmp_path: Path) -> None:
     plant_peaks(tmp_path)
     done = tare(tmp_path, "explain", "@rl", "--smoke", "--device", "cpu", "--quick", "--no-stacks", "--json")
@@ -84,7 +85,8 @@ def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: 
     assert [one["differs"] for one in found["explanations"]] == ["", "different"]
 
 
-def test_a_rung_that_is_impossible_here_is_said_to_be(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_an_impossible_rung_is_skipped_and_listed(tmp_path: Path) -> None:
     plant_peaks(tmp_path)
     asked = ("explain", "mlp", *SMALL, "--against", "cudagraph", "--no-stacks")
     done = tare(tmp_path, *asked)
@@ -107,7 +109,7 @@ def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     assert {peak["name"] for peak in document["peaks"][0]["peaks"]} >= {"matrix:fp32", "bandwidth"}
     assert sorted(path.name for path in (tmp_path / "traces").iterdir())[0].endswith("-stacks.json.gz")
     assert "<svg" in page.read_text()
-    # The trace that was kept says all of it once more, where nothing is measured.
+    # The kept trace gives the same explanation without measuring.
     again = json.loads(tare(tmp_path, "explain", one["trace"], "--json").stdout)["explanations"][0]
     assert {name: again[name] for name in ("case", "workload", "mode", "domain", "rung")} == {
         name: one[name] for name in ("case", "workload", "mode", "domain", "rung")
@@ -116,7 +118,7 @@ def test_a_workload_is_measured_profiled_and_explained(tmp_path: Path) -> None:
     assert not again["waterfall"]["profiled"]
 
 
-def test_a_trace_of_ours_has_a_roofline_where_the_peaks_of_its_gpu_are_known(tmp_path: Path) -> None:
+def test_a_trace_of_tare_has_a_roofline_if_peaks_of_its_gpu_are_stored(tmp_path: Path) -> None:
     """Two products of a GFLOP each, at the 50.9 TFLOP/s that an H200 was once measured to reach."""
     with gzip.open(RECORDED / "inefficient-fp32-matmul-tf32-off.json.gz") as file:
         document = json.load(file)
@@ -144,8 +146,9 @@ def test_a_trace_of_ours_has_a_roofline_where_the_peaks_of_its_gpu_are_known(tmp
     assert any("savings by the peaks" in note for note in with_peaks["notes"])
 
 
+@pytest.mark.full
 def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
-    """One trace is missing, as after a kill: it alone is recorded again, and nothing is measured again."""
+    """One trace is missing, as after a kill: only this one is recorded again, and nothing is measured again."""
     asked = (
         "explain",
         "mlp",
@@ -177,7 +180,8 @@ def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
     assert [path for path in paths if path.stat().st_mtime_ns != written[path]] == [lost]
 
 
-def test_every_case_has_its_files_and_small_sizes_do(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_every_case_has_its_files(tmp_path: Path) -> None:
     asked = (
         "explain",
         "mlp",
@@ -203,7 +207,7 @@ def test_every_case_has_its_files_and_small_sizes_do(tmp_path: Path) -> None:
     assert all(name in done.stderr for name in written)
 
 
-def test_brackets_in_names_are_no_styles(tmp_path: Path) -> None:
+def test_brackets_in_names_are_not_markup(tmp_path: Path) -> None:
     name, path = "void f<T>(T) [with T=float] [/b] :fire:", tmp_path / "[bold]t[/x].json"
     builder = TraceBuilder()
     builder.step(0, 100)
@@ -222,7 +226,7 @@ def test_brackets_in_names_are_no_styles(tmp_path: Path) -> None:
     assert f"{name[:27]}… (host)" in done.stdout
 
 
-def test_what_was_explained_is_shown_even_if_nothing_can_be_written(tmp_path: Path) -> None:
+def test_the_report_is_printed_even_if_no_file_can_be_written(tmp_path: Path) -> None:
     trace, target = RECORDED / "inefficient-leak.json.gz", Path("/dev/full")
     done = tare(tmp_path, "explain", str(trace), "--svg", str(target))
     assert done.returncode == 2
@@ -278,7 +282,7 @@ def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
     assert "truncated" in done.stderr
 
 
-def test_records_in_the_place_of_a_trace_are_called_so(tmp_path: Path) -> None:
+def test_a_file_of_records_is_refused_with_a_hint(tmp_path: Path) -> None:
     records = str(Path(__file__).parents[2] / "results" / "resnet50-cpu" / "infer.json.gz")
     done = tare(tmp_path, "explain", records)
     assert (done.returncode, done.stdout) == (2, "")

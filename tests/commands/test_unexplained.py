@@ -1,4 +1,4 @@
-"""What cannot be explained, and what failed: two things, and two exit codes."""
+"""Cases that cannot be explained and cases that failed: skipped or failed, and the exit code."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ def make_probed() -> Probed:
 
 
 def explained(*records: Record) -> ExplainReport:
-    """Nothing here is profiled, so nobody is asked."""
+    """The report on records of which none is profiled, so that no executor is needed."""
     nobody: Any = None
     return Explainer(nobody, make_probed(), print, ExplainOptions()).explain(list(records))
 
 
-def test_a_rung_that_cannot_run_it_is_an_answer() -> None:
+def test_an_unsupported_case_is_skipped() -> None:
     found = explained(
         make_record(failure=make_failure(cause="unsupported", message="no operator for aten.expand"))
     )
@@ -34,8 +34,8 @@ def test_a_rung_that_cannot_run_it_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("rung", ["libtorch", "aot"])
-def test_an_executable_is_of_no_use_and_it_is_said_why(rung: str) -> None:
-    """Before it is measured in vain."""
+def test_an_executable_is_skipped_with_the_reason(rung: str) -> None:
+    """Before it is measured."""
     here = LocalCatalogue(make_probed(), unwanted=unseen)
     refused = here.refusal(make_case(workload="resnet50", rung=rung, sizes={}))
     assert refused is not None
@@ -44,7 +44,7 @@ def test_an_executable_is_of_no_use_and_it_is_said_why(rung: str) -> None:
     assert here.refusal(make_case(rung="eager", sizes={})) is None
 
 
-def test_an_executable_that_failed_has_failed() -> None:
+def test_an_executable_that_failed_is_a_failure() -> None:
     found = explained(
         make_record(case=make_case(rung="libtorch"), failure=make_failure(cause="signal", message="SIGSEGV"))
     )
@@ -52,7 +52,7 @@ def test_an_executable_that_failed_has_failed() -> None:
     assert not found.skipped
 
 
-def test_only_what_is_left_without_any_explanation_is_no_success() -> None:
+def test_the_exit_code_is_0_only_with_an_explanation_and_without_failures() -> None:
     skipped = explained(make_record(failure=make_failure(cause="unsupported", message="no operator")))
     assert skipped.exit_code == 1
     some: Any = [object()]

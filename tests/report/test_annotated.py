@@ -1,4 +1,4 @@
-"""A trace with our annotations: the original is all there, and what we add is in place."""
+"""Annotated traces: the original is complete, and the added events are in place."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def annotated(source: Path, target: Path) -> tuple[dict[str, Any], list[dict[str
     "name", ["inefficient-scalar-copies", "resnet50-infer-b1-cudagraph", "inefficient-starved-loader"]
 )
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
-def test_the_original_is_all_there(tmp_path: Path, name: str, ending: str) -> None:
+def test_the_original_is_complete(tmp_path: Path, name: str, ending: str) -> None:
     source = RECORDED / f"{name}.json.gz"
     document, ours, _ = annotated(source, tmp_path / f"out{ending}")
     original = json.loads(gzip.decompress(source.read_bytes()))
@@ -56,13 +56,13 @@ def test_gaps_and_findings_are_in_place(tmp_path: Path) -> None:
     assert "Keep the number in Python" in copies[0]["args"]["remedy"]
     tracks = {event["args"]["name"] for event in ours if event["name"] == "thread_name"}
     assert tracks == {"why the device is idle"} | {f"finding: {f.rule}" for f in findings}
-    # That the step is launch-bound is true of all of it.
+    # launch-bound has no spans and covers the whole step.
     whole = [event for event in ours if event["name"] == "launch-bound"]
     assert [event["dur"] for event in whole] == pytest.approx([step.window / 1e3 for step in parts.steps])
 
 
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
-def test_what_is_added_follows_the_format(tmp_path: Path, path: Path) -> None:
+def test_added_events_follow_the_format(tmp_path: Path, path: Path) -> None:
     """The rules of the Trace Event Format, in the arithmetic of the viewers: times are floats of microseconds."""
     document, ours, _ = annotated(path, tmp_path / "out.json")
     slices = [event for event in ours if event["ph"] == "X"]

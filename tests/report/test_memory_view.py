@@ -1,4 +1,4 @@
-"""Memory on the terminal: whose it is, and one line where nobody knows."""
+"""Memory on the terminal: its owners, and a note where they are unknown."""
 
 from typing import Any
 
@@ -24,11 +24,11 @@ def on_the_host(**metadata: Any) -> TraceBuilder:
     return trace
 
 
-def test_a_trace_without_allocations_says_why_there_is_no_memory() -> None:
+def test_a_trace_without_allocations_has_a_note() -> None:
     assert NO_MEMORY in shown(diagnosis_view(diagnose(on_the_host().build())))
 
 
-def test_of_a_foreign_trace_what_was_there_before_is_nobody_s() -> None:
+def test_in_a_foreign_trace_earlier_allocations_have_no_owner() -> None:
     trace = on_the_host()
     trace.memory(20, 2048, 0xA0, 2048, cuda=False)
     trace.memory(50, -4096, 0xB0, 0, cuda=False)
@@ -37,7 +37,7 @@ def test_of_a_foreign_trace_what_was_there_before_is_nobody_s() -> None:
     assert UNKNOWN_OWNER.strip() in text
 
 
-def test_of_our_own_the_weights_are_their_modules() -> None:
+def test_in_a_trace_of_tare_weights_belong_to_modules() -> None:
     known = {"weights": 1024, "device": "cpu", "modules": {"weights": {"fc (Linear)": 1024}}}
     trace = on_the_host(tare_profiled={"resident": known})
     trace.memory(20, 2048, 0xA0, 2048, cuda=False)
