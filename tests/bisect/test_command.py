@@ -49,7 +49,7 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) ->
 
 def test_what_has_left_the_group_holds_nobody_up(tmp_path: Path) -> None:
     """A server that a build has started keeps the output open; the limit holds all the same."""
-    leaving = PARENT.reworkspace('"600"]', '"600"], start_new_session=True')
+    leaving = PARENT.replace('"600"]', '"600"], start_new_session=True')
     with pytest.raises(CandidateFailed, match="longer than 5 s"):
         run_command([sys.executable, "-S", "-c", leaving], tmp_path, os.environ, 5)
     child = child_of(tmp_path)

@@ -44,10 +44,10 @@ def named(search: Search) -> list[int]:
     return [each.culprit for each in search.culprits(search.posterior())]
 
 
-@pytest.mark.parametrize(("games", "wrong"), [(8, 2), pytest.param(40, 5, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("games", "wrong", "runs"), [(8, 2, 60), pytest.param(40, 5, 45, marks=pytest.mark.full)])
 @pytest.mark.parametrize("noise", [gaussian, heavy])
 def test_it_is_right_95_times_in_100_and_spends_little(
-    noise: Callable[[int, float], Callable[[], float]], games: int, wrong: int
+    noise: Callable[[int, float], Callable[[], float]], games: int, wrong: int, runs: int
 ) -> None:
     """64 candidates, a change of 5 %, noise of 2 %: a midpoint rule with 5 runs each is right 83 % of the time. At
     a true 97 % there are more than `wrong` wrong searches once in a thousand repeats."""
@@ -58,7 +58,7 @@ def test_it_is_right_95_times_in_100_and_spends_little(
         right += verdict == "found" and named(search) == [at]
         spent += search.spent
     assert right >= games - wrong
-    assert spent / games < 45
+    assert spent / games < runs
 
 
 def plain_bisection(last: int, at: int, runs: int, noise: Callable[[], float]) -> tuple[int, int]:
@@ -108,8 +108,8 @@ def test_without_noise_it_is_nearly_plain_bisection() -> None:
 def test_the_noise_of_a_run_is_its_own_whatever_the_change_is(
     step: float, make: Callable[[int, float], Callable[[], float]]
 ) -> None:
-    seen = [play(40, {23: step}, make(seed, 0.01))[1].state().noise for seed in range(7)]
-    assert median(noise or 0.0 for noise in seen) == pytest.approx(0.01, rel=0.35)
+    seen = [play(40, {23: step}, make(seed, 0.01))[1].state().noise for seed in range(12)]
+    assert median(noise or 0.0 for noise in seen) == pytest.approx(0.01, rel=0.3)
     assert play(40, {23: step}, lambda: 0.0)[1].state().noise == pytest.approx(0.0, abs=1e-9)
 
 

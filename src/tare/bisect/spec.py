@@ -98,6 +98,7 @@ def make_spec(
     elif metric is not None or budget is not None:
         name = "--metric" if metric is not None else "--budget"
         raise BadInput(f"{name} is for --case: a --command decides itself what it measures, and how long")
+    metric = get_metric(metric or "gross").name
     if reading not in (None, *get_args(Reading)):
         raise unknown("--measure", reading, get_args(Reading))
     for name, value in (("--budget", budget), ("--timeout", timeout)):
@@ -121,7 +122,7 @@ def make_spec(
         build=list(build),
         command=command,
         case=case,
-        metric=get_metric(metric or "gross").name,
+        metric=metric,
         reading="wall" if reading == "wall" else "output",
         environment=dict(environment or {}),
         python=interpreter,
