@@ -19,8 +19,8 @@ ALLOWED: dict[str, set[str]] = {
         "records": "cases stats",
         "workloads": "system",
         "protocol": "cases records",
-        "measure": "records stats system",
-        "rungs": "cases workloads measure system",
+        "measure": "records stats protocol system",
+        "rungs": "cases records workloads protocol measure system",
         "worker": "cases records workloads protocol measure rungs system",
         "store": "cases records system",
         "execute": "cases records workloads protocol measure rungs worker system",
@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
         "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard bisect"
         " report system",
-        "cli": "cases measure rungs trace guard bisect report commands system",
+        "cli": "cases workloads measure rungs trace guard bisect report commands system",
     }.items()
 }
 TOP_LEVEL = {"errors", "__init__"}
