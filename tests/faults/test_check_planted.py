@@ -1,4 +1,4 @@
-"""`tare check` from end to end: planted slowdowns and leaks are found, equal versions pass, and a kill loses nothing.
+"""`tare check` from end to end: planted slowdowns and leaks are found, equal versions pass, a kill loses nothing.
 
 One check with exact counts is in the quick tier.
 """

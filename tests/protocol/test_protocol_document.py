@@ -1,4 +1,4 @@
-"""What docs/protocol.md shows is what the parent takes."""
+"""The examples in docs/protocol.md are valid jobs and messages."""
 
 import json
 import re
