@@ -39,7 +39,7 @@ class NumpyProgram(Program):
         self._input = batch.args[0].numpy()
         self._waits = split_name(case.rung)[1] != "nowait"
         # At most so many steps in flight, as on a device.
-        self._pool, self._free = ThreadPoolExecutor(1), Semaphore(16)
+        self._pool, self._free = ThreadPoolExecutor(1), Semaphore(1024)
         self._last: AsyncArray | None = None
 
     def _forward(self) -> Any:
