@@ -209,9 +209,9 @@ def test_help_groups_the_verbs_and_imports_nothing_heavy() -> None:
         ("tare list form", ["formats"]),
     ],
 )
-def test_the_shell_completes_names(home: Path, line: str, offered: list[str]) -> None:
+def test_the_shell_completes_names(tmp_path: Path, line: str, offered: list[str]) -> None:
     words = str(len(line.split()) - 1)
-    done = tare(home, _TARE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=words)
+    done = tare(tmp_path, _TARE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=words)
     assert done.stdout.split() == offered
 
 

@@ -76,7 +76,9 @@ IsolationOption = Annotated[
 RecordedOption = Annotated[
     bool, typer.Option("--recorded", help="Measure only what the store has no comparable record of.")
 ]
-QuickOption = Annotated[bool, typer.Option("--quick", help="One round of 1.5 seconds per case.")]
+QuickOption = Annotated[
+    bool, typer.Option("--quick", help="One round of 1.5 seconds per case; C++ only if it is built.")
+]
 
 
 def make_table(

@@ -24,19 +24,8 @@ WIDTH = 100
 # Wider than any line of a list.
 UNLIMITED = 10_000
 HEADS = (
-    "rung",
-    "gross",
-    "net",
-    "tare",
-    "latency",
-    "x eager",
-    "x best",
-    "prepare",
-    "warm",
-    "host",
-    "device",
-    "parity",
-)
+    "rung", "gross", "net", "tare", "latency", "x eager", "x best", "prepare", "warm", "host", "device", "parity",
+)  # fmt: skip
 # Dropped first on a narrow terminal. The parity stays: no figure may be read without it.
 SPARE = ("warm", "x best", "host", "prepare", "device", "latency", "net", "x eager")
 PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}

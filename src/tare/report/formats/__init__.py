@@ -5,7 +5,7 @@ A format is a function to text. It takes the records of `tare export`, or the co
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from tare.errors import unknown
 from tare.guard.changes import Report
@@ -67,7 +67,7 @@ def _register(takes: FormatInput, name: str, summary: str) -> Callable[[F], F]:
     return register
 
 
-def _get(takes: FormatInput, name: str) -> Any:
+def _get(takes: FormatInput, name: str) -> Callable[..., str]:
     valid = {each.name: each for each in all_formats() if each.takes == takes}
     if name not in valid:
         raise unknown("format", name, [*valid, *(["terminal"] if takes == "comparison" else [])])
