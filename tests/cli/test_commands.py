@@ -106,12 +106,14 @@ def test_export_to_a_file(home: Path, tmp_path: Path, format: str) -> None:
     assert "torchscript" in target.read_text()
 
 
+@pytest.mark.full
 def test_doctor_looks_at_the_machine(home: Path) -> None:
     found = json.loads(tare(home, "doctor", "--json").stdout)
     assert "cpu" in found["devices"]
     assert {check["name"] for check in found["checks"]} >= {"CPU governor", "CPU load", "host memory"}
 
 
+@pytest.mark.full
 def test_impossible_combinations_are_skipped_with_the_reason(home: Path) -> None:
     done = tare(home, *RUN, "--quick", "--precision", "fp32,tf32", "--feed", "device,pinned", "--json")
     document = json.loads(done.stdout)

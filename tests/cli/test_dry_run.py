@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from commandline import tare
 
 PLAN = """
@@ -31,6 +32,7 @@ def test_a_dry_run_names_ladders_and_skipped_cases_and_stores_nothing(tmp_path: 
     assert not list(home.rglob("*.db"))
 
 
+@pytest.mark.full
 def test_a_case_with_a_record_is_not_pending(tmp_path: Path) -> None:
     case = ("run", "mlp", "--rung", "eager", "--device", "cpu", "--quick", "--smoke")
     assert tare(tmp_path, *case).returncode == 0
@@ -42,6 +44,7 @@ def test_a_case_with_a_record_is_not_pending(tmp_path: Path) -> None:
     assert document["sampling_s"] == 1.5
 
 
+@pytest.mark.full
 def test_a_batch_to_be_searched_is_shown(tmp_path: Path) -> None:
     done = tare(tmp_path, "run", "mlp", "--rung", "eager", "--device", "cpu", "--batch", "auto", "--dry-run")
     assert "mlp · infer · cpu · fp32 · batch to be searched · " in done.stdout

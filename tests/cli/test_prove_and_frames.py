@@ -17,6 +17,7 @@ def test_prove_prints_a_table_that_fits(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.full
 def test_prove_as_json_has_every_loss(tmp_path: Path) -> None:
     done = tare(tmp_path, "prove", "mlp", "--rung", "torchscript", "--device", "cpu", "--steps", "3", "--json")
     assert done.returncode == 0, done.stderr

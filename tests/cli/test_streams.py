@@ -35,6 +35,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, args: str) -> None:
     assert (done.returncode, done.stderr) == (2, "tare: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.full
 @ON_LINUX
 def test_a_run_whose_document_cannot_be_written_is_stored(tmp_path: Path) -> None:
     done = shell(tmp_path, "$TARE run mlp --quick --rung eager --json > /dev/full && exit 9; $TARE list records")

@@ -49,6 +49,7 @@ def test_a_plan_mixes_groups_and_names_and_ends_with_the_suite(home: Path, tmp_p
     assert "2 of 4 measured" in text
 
 
+@pytest.mark.full
 def test_a_group_is_quick_on_eager_alone(home: Path) -> None:
     found = document(tare(home, "run", "@tiny", "--smoke", "--quick", *SHORT[:4], "--budget", "0.2", "--json"))
     (record,) = found["records"]
@@ -56,6 +57,7 @@ def test_a_group_is_quick_on_eager_alone(home: Path) -> None:
     assert record["case"]["sizes"] == {"width": 2}
 
 
+@pytest.mark.full
 def test_a_searched_batch_is_one_for_the_ladder(home: Path) -> None:
     rungs = ("--rung", "eager,torchscript")
     found = document(tare(home, "run", "planted_tiny", *rungs, "--batch", "auto", *SHORT, "--no-parity", "--json"))
@@ -79,6 +81,7 @@ def test_coverage_counts_and_lists_what_failed(home: Path) -> None:
     assert found["ratio"] is None
 
 
+@pytest.mark.full
 def test_coverage_names_the_device_that_was_chosen(home: Path) -> None:
     found = document(tare(home, "coverage", "planted_tiny", "--device", "all", "--json"))
     assert "cpu" in found["device"].split(" and ")
