@@ -69,8 +69,8 @@ def chart_html(histories: Sequence[History]) -> str:
     sections = []
     for history in histories:
         changes = [
-            (f"{change_text(change.ratio, change.low, change.high)} {date_range(change)}", change.environment_changes)
-            for change in history.change_points
+            (f"{change_text(point.ratio, point.low, point.high)} {date_range(point)}", point.environment_changes)
+            for point in history.change_points
         ]
         sections.append((safe_svg(chart_svg(history)), changes))
     return render_page("history.html", sections=sections)
