@@ -1,4 +1,4 @@
-"""How a plan is measured: rounds, time, isolation. What is measured is the case's business."""
+"""How a plan is measured: rounds, time, isolation. What is measured is described by its cases."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from tare.errors import BadInput, brief, quote, unknown
 
 Isolation = Literal["fork", "spawn"]
 Reference = Literal["float64", "float32"]
-# macOS forbids much of what torch does in a process that was forked and not started anew.
+# macOS does not support much of what torch does in a forked process.
 DEFAULT_ISOLATION: Isolation = "spawn" if sys.platform == "darwin" else "fork"
 
 
@@ -24,8 +24,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     isolation: Isolation = DEFAULT_ISOLATION
     memory: Annotated[int, msgspec.Meta(ge=2**20, le=2**60)] | None = None
     parity: bool = True
-    # What a case is compared with: eager in float64 or, for less than float32, in float32: exact enough there, in
-    # half the memory.
+    # The reference is eager in float64. For precisions below float32, float32 is exact enough and takes half the
+    # memory.
     reference: Reference = "float64"
     # How many cases are prepared at a time; they are always measured one at a time.
     jobs: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return fields
 
 
-# The library's names of kinds, in ours.
+# msgspec's names of types, in words for users.
 KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 QUICK: dict[str, Any] = {"rounds": 1, "budget": 1.5, "width": 0.05}
 

@@ -1,4 +1,4 @@
-"""Questions about what there is: this machine, a workload. Nothing here measures."""
+"""What this machine has, and what a workload holds. Nothing here measures."""
 
 from collections.abc import Iterable
 
@@ -15,13 +15,13 @@ from tare.rungs.registry import every_name
 from tare.workloads import get_workload
 from tare.workloads.groups import all_groups
 
-# A model whose code needs real numbers has to run at full size to be counted.
+# A model whose code needs real values has to run at full size to be counted.
 INSPECT_S = 600.0
 
 
 def survey(rungs: Iterable[str] = ()) -> Probed:
-    """What this machine has, asked in a process of its own. Takes seconds, for torch is imported there: a rung of
-    these that nobody knows is refused first."""
+    """What this machine has, found by a worker, which takes seconds to import torch. So unknown names in `rungs`
+    are refused first."""
     known = set(every_name())
     for name in rungs:
         if name not in known:
@@ -31,7 +31,7 @@ def survey(rungs: Iterable[str] = ()) -> Probed:
 
 
 def describe_workload(name: str) -> lists.Entry:
-    """What a workload is, holds and computes at full size, found out in a process of its own."""
+    """What a workload is, holds and computes at full size, found by a worker."""
     workload = get_workload(name)
     case = Case(workload=name, rung="eager", batch=workload.batch, sizes=workload.defaults)
     inspected: Inspected | Failure | None = None

@@ -16,18 +16,18 @@ def home() -> Path:
     try:
         path = Path(chosen).expanduser() if chosen else user_data_path("tare")
     except RuntimeError as error:
-        # The home folder of a user whom nobody knows.
+        # The user has no home folder.
         raise BadInput(f"cannot use {chosen} as the data folder ({error}); set {VARIABLE}") from None
     return _as_data_folder(path)
 
 
 def home_folder(name: str) -> Path:
-    """A folder within it, made on first use."""
+    """A folder in the data folder, made on first use."""
     return _as_data_folder(home() / name)
 
 
 def make_folder(path: Path) -> Path:
-    """A folder anywhere in it, with those above it."""
+    """Makes a folder and its parents."""
     return _made(path, f"cannot make the folder {path}")
 
 
@@ -44,11 +44,11 @@ def _made(path: Path, complaint: str) -> Path:
 
 
 def trace_paths(record: str) -> tuple[Path, Path]:
-    """Where the two traces of a record are kept: a plain one, and one with Python's stacks."""
+    """The two traces of a record: a plain one, and one with Python stacks."""
     folder = home() / "traces"
     return folder / f"{record}.json.gz", folder / f"{record}-stacks.json.gz"
 
 
 def differences_path(before: str, now: str) -> Path:
-    """Where it is kept what the steps of two records do differently."""
+    """The differences between the steps of two records."""
     return home() / "traces" / f"{before}-{now}-differences.json"

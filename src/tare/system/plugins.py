@@ -1,4 +1,4 @@
-"""Loading what registers itself: our own modules, entry points, and the modules named in TARE_PLUGINS."""
+"""Loading modules that register something: our own, entry points, and those named in TARE_PLUGINS."""
 
 import ctypes
 import importlib
@@ -27,8 +27,8 @@ def load_plugins(group: str, own: tuple[str, ...]) -> None:
 
 
 def refuse_a_second(what: str, name: str, new: object, taken: object) -> None:
-    """A plug-in must not put something else behind a name that is taken (None: it is free) and under which records
-    may be published. The same may come again: its module was reloaded."""
+    """A plug-in must not replace what is registered under a name (None: the name is free): records may be
+    published under it. The same object may be registered again, when its module is reloaded."""
     if taken is not None and _home_of(taken) != _home_of(new):
         mine, theirs = _home_of(new)[0], _home_of(taken)[0]
         raise BadInput(f"{what} '{name}' of {mine} is already one of {theirs}: give it another name")
@@ -49,12 +49,12 @@ def _load(module: str, where: str) -> None:
     except TareError:
         raise
     except Exception as error:
-        # A module of somebody else, which may fail in any way; its author needs the line.
-        raise BadInput(f"cannot import {module}, named by {where}: {_told(error)}") from error
+        # The module of a plug-in may fail in any way; its author needs the line.
+        raise BadInput(f"cannot import {module}, named by {where}: {_describe(error)}") from error
 
 
-def _told(error: Exception) -> str:
-    """What is wrong and where. A syntax error says where itself: no line of its file was run."""
+def _describe(error: Exception) -> str:
+    """What is wrong and where. A syntax error already contains the place."""
     at = extract_tb(error.__traceback__)[-1]
     place = "" if isinstance(error, SyntaxError) else f" ({at.filename}, line {at.lineno})"
     return f"{type(error).__name__}: {brief(error)}{place}"
@@ -62,8 +62,8 @@ def _told(error: Exception) -> str:
 
 @contextmanager
 def _printing_to_stderr() -> Iterator[None]:
-    """What a module prints while it is imported is no part of our output (with --json nothing else may be there).
-    By descriptor as well: libraries in C and programs that it starts know nothing of Python's streams."""
+    """What a module prints while it is imported is no part of our output, which may be JSON. The descriptor is
+    redirected too, for C libraries and child processes."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -71,7 +71,7 @@ def _printing_to_stderr() -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        # C's streams, which keep what goes to a pipe until somebody asks for it.
+        # C streams buffer what goes to a pipe.
         ctypes.CDLL(None).fflush(None)
         os.dup2(kept, 1)
         os.close(kept)
