@@ -34,8 +34,8 @@ class Proof(msgspec.Struct):
 def prove_curves(
     workload: str, grid: dict[str, Any], data: str, steps: int, options: Options, on_stage: OnStage
 ) -> Proof:
-    """Trains `workload` on every rung that trains. Sizes that are not given follow from the data. Ctrl-C and SIGTERM
-    end it early with the curves that are complete."""
+    """Trains `workload` on every rung that trains. Sizes that are not given follow from the data. Ctrl-C and
+    SIGTERM end it early with the curves that are complete."""
     if data not in SIZES:
         raise unknown("data", data, SIZES)
     sizes = {name: value for name, value in SIZES[data].items() if name in get_workload(workload).sizes}
