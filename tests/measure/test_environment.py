@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import tare
-from tare.measure import health
-from tare.measure import environment
+from tare.measure import environment, health
 from tare.measure.environment import FOLDERS, collect, collect_without_torch
 from tare.measure.nvml import Gpu
 from tare.records.environment import Environment, difference_lines

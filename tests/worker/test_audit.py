@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tare.measure.clock import Block, Step, WallClock
-from tare.rungs.base import Arrays
+from tare.rungs.base import Program
 from tare.worker.audit import left_running
 
 pytestmark = pytest.mark.alone
@@ -16,14 +16,10 @@ pytestmark = pytest.mark.alone
 WORK_S = 0.02
 
 
-class ThreadedProgram:
+class ThreadedProgram(Program):
     """A step that hands its work to a thread and returns at once, as a launch on a device does."""
 
-    device: Any = None
-    build_s = 0.0
-
     def __init__(self, look_s: float = 0.0) -> None:
-        self.notes: list[str] = []
         self._look_s = look_s
         self._running: list[threading.Thread] = []
 
@@ -41,9 +37,6 @@ class ThreadedProgram:
         result.join()
         time.sleep(self._look_s)
         return False
-
-    def evidence(self) -> Arrays:
-        return {}
 
     def close(self) -> None:
         self.synchronize()

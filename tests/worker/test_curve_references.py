@@ -1,17 +1,17 @@
-"""References of curves that fail: said of every rung that needs them, and made once. Nothing is run here."""
+"""References of curves that fail are made once and named for every rung that needs them. Nothing is run here."""
 
 from pathlib import Path
 
 import numpy as np
 from builders import make_case
 
-from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher, make_launcher
 from tare.measure.parity import save_reference
 from tare.protocol.jobs import CurveJob, Job, ReferenceJob
+from tare.protocol.messages import Message
 from tare.records.record import Failure
 from tare.worker.loss_curve import write_evidence
 
@@ -26,7 +26,13 @@ class Pretending(LocalExecutor):
         super().__init__(make_launcher("spawn"), scratch)
         self.failing, self.jobs = failing, list[Job]()
 
-    def _finish(self, job: Job, case: Case, options: Options, launcher: Launcher | None = None) -> Failure | None:  # noqa: ARG002
+    def send(
+        self,
+        job: Job,
+        options: Options,  # noqa: ARG002
+        device: str,  # noqa: ARG002
+        launcher: Launcher | None = None,  # noqa: ARG002
+    ) -> list[Message] | Failure:
         self.jobs.append(job)
         if isinstance(job, CurveJob):
             write_evidence(Path(job.evidence), {"loss/1": np.array(1.01)})
@@ -35,7 +41,7 @@ class Pretending(LocalExecutor):
                 return LATE
             if not job.widen:
                 save_reference(Path(job.folder), {"loss/1": np.array(1.0)}, {"loss/1": 0.0}, "eager float64")
-        return None
+        return []
 
 
 def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_path: Path) -> None:
@@ -47,7 +53,7 @@ def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_
     assert len(executor.jobs) == 1
 
 
-def test_a_yardstick_that_cannot_be_widened_is_said_beside_the_verdict(tmp_path: Path) -> None:
+def test_errors_that_cannot_be_widened_are_named_beside_the_verdict(tmp_path: Path) -> None:
     executor = Pretending(tmp_path, True)
     curves = [follow_curve(executor, case, "digits", 1, Options()) for case in CASES]
     why = "judged by one run of eager, since more failed: timeout, stopped after 9 s"

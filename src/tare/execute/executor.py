@@ -241,6 +241,7 @@ class LocalExecutor:
             stage=staging.folder,
             evidence=str(evidence) if reference else None,
             cache=str(home() / "native" / "searched"),
+            profile=index == 0,
         )
         try:
             round_ = self._measure(job, index, options, SpawnLauncher(command, "executable"))

@@ -178,6 +178,6 @@ def computes_nothing(name: str) -> bool:
     if FREE.match(name):
         return True
     namespace, _, operator = name.partition("::")
-    packet = getattr(getattr(torch.ops, namespace, None), operator, None)
+    packet: Any = getattr(getattr(torch.ops, namespace, None), operator, None)
     overloads = packet.overloads() if hasattr(packet, "overloads") else []
     return any(is_view(getattr(packet, overload)) for overload in overloads)

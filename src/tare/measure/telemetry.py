@@ -93,7 +93,8 @@ def busy_now(gpu: Gpu | None) -> list[str]:
     time.sleep(OBSERVED_S)
     shares = cpu_shares(before, read_cpu())
     processes = gpu.read().processes if gpu else None
-    return busy_reasons(*(shares[1:] if shares else (None, None)), len(processes) if processes else None)
+    count = len(processes) if processes else None
+    return busy_reasons(shares.others, shares.steal, count) if shares else busy_reasons(None, None, count)
 
 
 class Watch:

@@ -76,8 +76,8 @@ def _busy_machine(records: list[Record]) -> Iterator[str]:
     spreads = [f"{within:.0%} within a round (interquartile)"] if within is not None else []
     spreads += [f"{between:.0%} between rounds"] if between is not None else []
     if causes:
-        spread = f"; times spread by up to {' and '.join(spreads)}" if spreads else ""
-        yield f"this machine was busy: {', '.join(causes)}{spread}"
+        noise = f"; times spread by up to {' and '.join(spreads)}" if spreads else ""
+        yield f"this machine was busy: {', '.join(causes)}{noise}"
     elif between is not None and between > BETWEEN_ROUNDS:
         yield f"the machine was unsteady: times spread by up to {' and '.join(spreads)}"
 

@@ -112,11 +112,20 @@ def measure_round(job: RoundJob, send: Send) -> Failure | None:
         memory.mark()
 
     last = sample(program.step, clock, SamplingLimits.of_clock(job.budget_s, job.width, clock), report)
-    used = {"host": host.read(), "device": device.read(), "memory": memory.read()}
+    host_used, device_used = host.read(), device.read()
     cpu_pace = spin_before / max(spin_ns(), 1)
     # After the meters, because counting allocates memory of its own.
     counts, operators = _count(rung, program, case)
-    send(Weighed(**used, cpu_pace=cpu_pace, counts=counts, operators=operators))
+    send(
+        Weighed(
+            host=host_used,
+            device=device_used,
+            memory=memory.read(),
+            cpu_pace=cpu_pace,
+            counts=counts,
+            operators=operators,
+        )
+    )
 
     send(Stage("audit"))
     if program.has_nan(last):
