@@ -1,22 +1,22 @@
-"""For which GPUs and processors the programs of the vendor rung are compiled."""
+"""The GPUs and processors that the vendor rung is compiled for."""
 
 import os
 import platform
 from functools import cache
 from pathlib import Path
 
-# What tells one processor from another in /proc/cpuinfo, on x86-64 and aarch64; the rest changes as it runs.
-TELLING = {
+# Fields of /proc/cpuinfo that identify a kind of processor, on x86-64 and aarch64.
+IDENTIFYING = {
     "vendor_id", "cpu family", "model", "flags",
     "CPU implementer", "CPU variant", "CPU part", "Features",
 }  # fmt: skip
 
 
 def architectures() -> str:
-    """What `CUDAARCHS` says, as with CMake ("80;90"); else those of the GPUs that are here; else nothing.
+    """`CUDAARCHS`, as for CMake ("80;90"), or the architectures of this machine's GPUs, or nothing.
 
-    Asked of the driver instead of left to CMake's `native`, since a build belongs to them: a home folder that
-    moves to another GPU needs another build.
+    They are part of a build's key, so that a home folder used with another GPU gets another build; CMake's
+    `native` would not tell them.
     """
     return os.environ.get("CUDAARCHS") or ";".join(_of_this_machine())
 
@@ -35,11 +35,12 @@ def _of_this_machine() -> tuple[str, ...]:
 
 
 def processor() -> str:
-    """What `-march=native` stands for here: a home that other machines share needs a build for each kind."""
+    """What `-march=native` means here: machines that share a home folder need a build for each kind of
+    processor."""
     try:
         first = Path("/proc/cpuinfo").read_text(errors="replace").partition("\n\n")[0]
     except OSError:
         return platform.machine()
     lines = (line.partition(":") for line in first.splitlines())
-    told = [f"{name.strip()}={value.strip()}" for name, _, value in lines if name.strip() in TELLING]
-    return " ".join([platform.machine(), *told])
+    fields = [f"{name.strip()}={value.strip()}" for name, _, value in lines if name.strip() in IDENTIFYING]
+    return " ".join([platform.machine(), *fields])

@@ -22,11 +22,11 @@ from tare.system.locks import FileLock
 
 SOURCES = Path(__file__).parents[1]
 TIMEOUT_S = 1800.0
-# More compilers than these have nothing to do within one component.
+# More compilers than this do not speed up one component.
 MOST_JOBS = 4
-# What cmake takes from the environment.
+# Variables that cmake reads.
 FLAGS = ("CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
-# The folders that are built each for itself, and the programs that come out of them; the longest first.
+# The folders that are built separately, with their programs; the longest build first.
 COMPONENTS = {
     "libtorch": ("tare-libtorch", "tare-script", "tare-aot"),
     "vendor/cuda": ("tare-vendor-cuda",),
@@ -36,7 +36,7 @@ COMPONENTS = {
 
 
 def missing_tools(component: str = "libtorch") -> str | None:
-    """What a build lacks here, or None."""
+    """The tools and libraries that a build lacks here, or None."""
     lacking = [name for name in ("cmake",) if shutil.which(name) is None]
     if compiler() is None:
         named = os.environ.get("CXX")
@@ -73,8 +73,8 @@ def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
 
 
 def build_all(components: Sequence[str], cores: int) -> dict[str, Path | TareError]:
-    """The folders of components, those that are missing built side by side; together they keep `cores` busy. One
-    that fails does not keep the others from being built: its error stands in the place of its folder."""
+    """Builds the missing components in parallel on `cores` cores. Returns each one's folder, or the error that its
+    build failed with."""
     at_once = max(min(len(components), cores), 1)
     jobs = max(min(cores // at_once, MOST_JOBS), 1)
     commands = Commands()
@@ -101,7 +101,7 @@ def build_folder(component: str) -> Path:
 
 @cache
 def _key_of_this_process(component: str) -> str:
-    """A hundred files are read for it, and every round of an executable asks: once is enough."""
+    """Cached, because it reads a hundred files and every round of an executable needs it."""
     return build_key(component)
 
 
@@ -115,10 +115,10 @@ def build_key(component: str = "libtorch") -> str:
     digest.update(_version("torch").encode())
     digest.update(repr([os.environ.get(name) for name in FLAGS]).encode())
     if component == "libtorch":
-        # A program finds torch's libraries where they were: another environment's are another build.
+        # The path of torch's libraries is compiled in.
         digest.update(str(torch_folder()).encode())
     if component == "vendor/cpu":
-        # It is compiled for the processor that is here, and dies on one that lacks an instruction.
+        # It is compiled for this processor, and crashes on one that lacks an instruction.
         digest.update(f"{blas()} {processor()}".encode())
     if component == "vendor/cuda":
         digest.update(f"{cudnn()} {cublas()} {architectures()}".encode())
@@ -127,22 +127,22 @@ def build_key(component: str = "libtorch") -> str:
 
 
 def _belongs(path: Path, component: str) -> bool:
-    """Whether a change of this source changes a component: not that of another one's."""
+    """Whether a source belongs to a component or is shared by all."""
     folder = path.relative_to(SOURCES).parent.as_posix()
     others = [other for other in COMPONENTS if other != component]
     return not any(folder == other or folder.startswith(f"{other}/") for other in others)
 
 
 def _build(component: str, folder: Path, jobs: int, commands: Commands) -> None:
-    # Two tares that need the same build at the same time: one builds, the other finds it built.
+    # If two processes need the same build, one builds and the other waits.
     with _alone(folder.parent / f"{folder.name}.lock", commands):
         if all((folder / program).exists() for program in COMPONENTS[component]):
             return
-        # What a hand or a full disk has left of a build is no build.
+        # Remove an incomplete build.
         shutil.rmtree(folder, ignore_errors=True)
         for left in folder.parent.glob(f"{folder.name}.building*"):
             shutil.rmtree(left, ignore_errors=True)
-        # Of this build alone: the compilers of a tare that was killed may still write to theirs.
+        # A new folder, because compilers of a killed process may still write to the old one.
         work = folder.with_name(f"{folder.name}.building-{secrets.token_hex(4)}")
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work), f"-DTARE_COMPONENT={component}"]
@@ -191,7 +191,7 @@ def _run(command: list[str], work: Path, commands: Commands) -> None:
 
 
 def _first_error(log: str) -> str:
-    """The first line that speaks of an error; CMake says what it is about on the lines behind."""
+    """The first line with an error, and for CMake the lines after it that explain it."""
     lines = log.splitlines()
     first = next((index for index, line in enumerate(lines) if "rror" in line), None)
     if first is None:
@@ -203,7 +203,7 @@ def _first_error(log: str) -> str:
 
 
 def _sentence(lines: list[str]) -> Iterator[str]:
-    """CMake indents what it says, sets what it quotes apart by empty lines, and ends with two of them."""
+    """The lines of one message of CMake, which ends with a full stop or two empty lines."""
     for line, behind in itertools.pairwise([*lines, ""]):
         if line.strip():
             yield line.strip()

@@ -1,4 +1,4 @@
-"""Build commands with all that they start: a build that is given up leaves no compilers behind."""
+"""Build commands: an interrupted build leaves no compilers running."""
 
 import subprocess
 import threading
@@ -9,7 +9,7 @@ from tare.system.processes import kill_session
 
 
 class Commands:
-    """Those of builds side by side, which end together if one who waits for them is interrupted."""
+    """The commands of parallel builds, which are all killed if the caller is interrupted."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -20,7 +20,7 @@ class Commands:
         """The exit code. OSError if it cannot be started, TimeoutExpired if it takes too long."""
         with self._guard:
             self.check()
-            # CMake hands the work on; by their session all are found when it is given up.
+            # A session of its own, by which all its descendants can be found.
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )

@@ -1,16 +1,16 @@
-"""Which numbers of a result are compared: all, or of a very large tensor about a million all over it."""
+"""Which numbers of a result are compared: all, or about a million of a very large tensor."""
 
 from math import isqrt, prod
 from typing import Any
 
-# The logits of one batch of a language model are a hundred million numbers, and to compare two of those takes
-# seconds. A row that is wrong is still met in hundreds of places; a single wrong number may be missed.
+# The logits of one batch of a language model are a hundred million numbers, which take seconds to compare. A
+# wrong row is still seen in hundreds of places; a single wrong number may be missed.
 LIMIT = 1 << 20
 
 
 def thinned(values: Any) -> Any:
-    """A tensor or array, or every k-th number of it in a row. k is prime, so that it meets every row and column
-    whose length it does not divide."""
+    """The values, or every k-th of them. k is prime, so that every row and column whose length it does not
+    divide is sampled."""
     step = _prime_from(-(-prod(values.shape) // LIMIT))
     return values if step <= 1 else values.reshape(-1)[::step]
 

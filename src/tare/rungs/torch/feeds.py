@@ -1,4 +1,4 @@
-"""Feeds: whether a step copies its batch to the device, and from which memory."""
+"""Feeds: whether a step copies its batch to the device, and from which kind of memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from tare.workloads.base import Batch
 def move(batch: Batch, device: Any, numerics: Numerics, layout: str) -> Batch:
     """A batch on a device in the precision and layout of the case; whole numbers keep their type."""
 
-    def one(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         if value.is_floating_point():
@@ -24,11 +24,11 @@ def move(batch: Batch, device: Any, numerics: Numerics, layout: str) -> Batch:
             value = value.contiguous(memory_format=torch.channels_last)
         return value.to(device)
 
-    return _map(one, batch)
+    return _map(convert, batch)
 
 
 def make_feed(host: Batch, device: Any, feed: str) -> Callable[[], Batch]:
-    """A function that gives the batch of the next step on the device."""
+    """A function that returns the batch of the next step on the device."""
     if feed == "device":
         resident = copy_to(host, device)
         return lambda: resident
@@ -42,7 +42,7 @@ def copy_to(batch: Batch, device: Any, non_blocking: bool = False) -> Batch:
 
 
 def copy_into(static: Batch, host: Batch, non_blocking: bool) -> None:
-    """Refills tensors whose addresses a captured graph holds."""
+    """Overwrites tensors in place, because a captured graph holds their addresses."""
     for into, value in zip(pytree.tree_leaves(tuple(static)), pytree.tree_leaves(tuple(host)), strict=True):
         if isinstance(into, torch.Tensor):
             into.copy_(value, non_blocking=non_blocking)

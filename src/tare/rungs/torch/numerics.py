@@ -1,4 +1,4 @@
-"""What a precision means: the type weights are stored in, autocast, TF32. Pinned the same on every rung."""
+"""What a precision means (type of the weights, autocast, TF32), pinned the same on every rung."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +8,8 @@ from tare.cases.case import Case
 
 @dataclass(frozen=True)
 class Numerics:
-    """Names of torch types. `rounded_to` is where weights and inputs pass through before they are stored: the
-    float64 reference of a bfloat16 case starts from the very same rounded numbers."""
+    """Names of torch types. Weights and inputs are rounded to `rounded_to` before they are stored, so that the
+    float64 reference of a bfloat16 case starts from the same rounded numbers."""
 
     storage: str = "float32"
     autocast: str | None = None
@@ -31,13 +31,13 @@ def reference_numerics(precision: str, storage: str = "float64") -> Numerics:
 
 
 def pin_flags(case: Case) -> dict[str, str]:
-    """Sets every switch that changes results, and returns them for the record."""
+    """Sets every flag that changes results, and returns the flags for the record."""
     import torch
 
     if case.threads:
         torch.set_num_threads(case.threads)
     tf32 = case.precision == "tf32"
-    # cuDNN and cuBLAS have different defaults for TF32: both are set, always.
+    # cuDNN and cuBLAS have different defaults for TF32.
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
     return {

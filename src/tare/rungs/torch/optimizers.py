@@ -9,8 +9,8 @@ from tare.workloads.base import Workload
 
 
 def make_optimizer(model: Any, workload: Workload, case: Case, capturable: bool) -> Any:
-    """torch's default implementation, but the fused one under fp16 autocast: with that, the loss scaler does
-    not wait for the device in every step. `capturable` keeps Adam's step count on the device."""
+    """torch's default implementation; under fp16 autocast the fused one, with which the loss scaler does not
+    wait for the device in every step. `capturable` keeps Adam's step count on the device."""
     options: dict[str, Any] = {"lr": learning_rate(workload, case)}
     if case.precision == "amp-fp16":
         options["fused"] = True
@@ -24,7 +24,7 @@ def make_optimizer(model: Any, workload: Workload, case: Case, capturable: bool)
 
 
 def learning_rate(workload: Workload, case: Case) -> float:
-    # Adam's steps do not shrink with the gradient: the rate that suits SGD would be far too large.
+    # Adam's steps do not shrink with the gradient, so the learning rate of SGD would be far too large.
     return workload.learning_rate if case.optimizer == "sgd" else workload.learning_rate / 10
 
 

@@ -1,6 +1,6 @@
-"""A cost of Inductor that few know of: on x86-64 every process that generates or loads C++ asks the compiler about
-each kind of vector instructions that the processor has, and starts a Python that imports torch to load the answer.
-Cached programs do not spare it. docs/measurement.md has figures."""
+"""A note about a cost of Inductor: on x86-64 every process that generates or loads C++ tests the compiler with
+each kind of vector instructions that the processor has, and starts a Python that imports torch to load the
+result. Cached programs do not avoid it. docs/measurement.md has figures."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ NOTE = (
 
 
 def note_vector_checks(notes: list[str]) -> None:
-    """Adds the note when this process asks, if it does; nothing where the note was heeded (some are asked
-    all the same), or where this torch asks in another way."""
+    """Adds the note if and when this process makes the test; not where the variable of the note is set, or where
+    this version of torch tests in another way."""
     from torch._inductor import config, cpu_vec_isa
 
     kind = cpu_vec_isa.VecISA
