@@ -1,4 +1,4 @@
-"""The one way in which FLOPs are counted: torch's formulas, and ours for operators that torch has none for."""
+"""Counting FLOPs: torch's formulas, and ours for operators that torch has none for."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,27 +13,27 @@ _aten = torch.ops.aten
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """The scores and the weighted sum, for every head of the query: heads may share a key and a value, which the
-    formula in torch refuses."""
+    """Scores and weighted sum for every head of the query. Heads may share a key and a value, which torch's own
+    formula does not support."""
     batch, heads, length, width = query
     return int(2 * batch * heads * length * key[-2] * (width + value[-1]))
 
 
 def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
-    """The gradients of a product are two products of its size; that scores are computed again is not counted, as
-    in torch's own formulas."""
+    """The gradients of a product are two products of its size. Recomputed scores do not count, as in torch's own
+    formulas."""
     return 2 * _attention(query, key, value)
 
 
 def _recurrent(x: Any, into: Any, again: Any, *_: Any, **__: Any) -> int:
-    """Two products a step and item: the gates of the input, and of the state before."""
+    """Two products per step and item: the gates of the input, and of the previous state."""
     steps, batch, _features = x
     return int(2 * steps * batch * (into[0] * into[1] + again[0] * again[1]))
 
 
 def _cudnn_recurrent(x: Any, weights: Any, *_: Any, **__: Any) -> int:
-    """Each matrix of every layer and direction once a step and item; a bias is no matrix. What is packed comes
-    with its steps and items as one dimension."""
+    """Every matrix of every layer and direction once per step and item; biases do not count. A packed input has
+    its steps and items as one dimension."""
     return int(2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2))
 
 
@@ -42,7 +42,7 @@ def _twice(formula: Callable[..., int]) -> Callable[..., int]:
     return lambda *args, **kwargs: 2 * formula(*args, **kwargs)
 
 
-# They are given shapes.
+# Formulas of shapes.
 _OURS = {
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
@@ -60,8 +60,8 @@ OnCall = Callable[[Any, Any, Any, Any, int | None], None]
 
 
 class CountedCalls(Operators):
-    """Hands every operator that runs to `on_call`: the operator, its arguments, its result, and its FLOPs, None
-    where there is no formula. A composite operator comes in its parts, unless it has a formula itself."""
+    """Passes every operator that runs to `on_call`: the operator, its arguments, its result, and its FLOPs (None
+    without a formula). A composite operator arrives as its parts, unless it has a formula itself."""
 
     def __init__(self, on_call: OnCall) -> None:
         super().__init__()
@@ -70,12 +70,12 @@ class CountedCalls(Operators):
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         formula = FORMULAS.get(func._overloadpacket)
         if formula is None:
-            # In inference mode composite operators (linear, conv2d) come here whole.
+            # In inference mode composite operators (linear, conv2d) arrive whole.
             with self:
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        made = func(*args, **kwargs)
-        flops = None if formula is None else int(formula(*args, **kwargs, out_val=made))
-        self._on_call(func, args, kwargs, made, flops)
-        return made
+        result = func(*args, **kwargs)
+        flops = None if formula is None else int(formula(*args, **kwargs, out_val=result))
+        self._on_call(func, args, kwargs, result, flops)
+        return result

@@ -1,10 +1,10 @@
-"""Interception: what a step calls, seen by torch's own hooks. It slows the step down: nothing is timed under it.
+"""Interception: what a step calls, by torch's own hooks. It slows the step down, so nothing is timed under it.
 
 The registries, which say what there is to be called:
 
 - Python API: `torch.overrides.get_overridable_functions`, the public functions and methods that a subclass of
-  Tensor can override, which is what a TorchFunctionMode sees. A function that another one calls inside is not seen
-  (torch switches the mode off there), so this is the surface that the model's own code touches.
+  Tensor can override, which is what a TorchFunctionMode sees. A function called by another one is not seen (torch
+  disables the mode there), so this is the surface that the model's own code uses.
 - ATen: every operator name of the `aten` namespace that the dispatcher knows. Overloads count as one; an in-place
   operator has a name of its own.
 - Core ATen: those of them with an overload tagged `core`, the set that torch.export lowers to. It is functional,
@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode, get_overridable_functions, resolv
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ATEN = "aten::"
-# Questions about a tensor that fake tensors ask as operators: no work, and torch's own counter passes them on too.
-QUESTIONS = frozenset({
+# Queries of a tensor's properties, which fake tensors dispatch as operators; torch's own counter ignores them too.
+QUERIES = frozenset({
     "aten::size", "aten::sym_size", "aten::stride", "aten::sym_stride", "aten::numel", "aten::sym_numel",
     "aten::dim", "aten::storage_offset", "aten::sym_storage_offset", "aten::is_contiguous",
     "aten::sym_is_contiguous", "aten::is_strides_like_format", "aten::is_non_overlapping_and_dense",
@@ -41,13 +41,13 @@ class ApiCalls(TorchFunctionMode):  # type: ignore[misc]
 
 
 class Operators(TorchDispatchMode):  # type: ignore[misc]
-    """Hands the operators that run while it is active to `call`, which runs them."""
+    """Passes the operators that run while it is active to `call`, which runs them."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
-            # A higher-order operator (flex attention) has no schema to name it by.
+            # A higher-order operator (flex attention) has no schema.
             return func(*args, **(kwargs or {}))
-        if func._schema.name in QUESTIONS:
+        if func._schema.name in QUERIES:
             return NotImplemented
         return self.call(func, args, kwargs or {})
 
@@ -56,20 +56,20 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
 
 
 class OperatorCalls(Operators):
-    """Hands every operator that runs while it is active to `on_call`, the composite ones with their parts."""
+    """Passes every operator that runs while it is active to `on_call`, composite ones as well as their parts."""
 
     def __init__(self, on_call: Callable[[Any, Any], None]) -> None:
         super().__init__()
         self._on_call = on_call
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        # Without autograd a composite operator arrives whole; what it consists of has to be asked for.
+        # Without autograd a composite operator arrives whole, and is decomposed here.
         with self:
-            made = func.decompose(*args, **kwargs)
-        if made is NotImplemented:
-            made = func(*args, **kwargs)
-        self._on_call(func, made)
-        return made
+            result = func.decompose(*args, **kwargs)
+        if result is NotImplemented:
+            result = func(*args, **kwargs)
+        self._on_call(func, result)
+        return result
 
 
 def api_calls(step: Callable[[], object]) -> set[str]:

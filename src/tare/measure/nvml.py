@@ -1,8 +1,8 @@
-"""NVML: clocks, throttling, temperature, power, energy and memory of a GPU, read from outside the timed path."""
+"""NVML: clocks, throttling, temperature, power, energy and memory of a GPU."""
 
 from typing import Any, NamedTuple
 
-# NVML's bit for each reason a clock is held down; being idle and a chosen application clock are not throttling.
+# NVML's bits for throttling. Idleness and a chosen application clock also lower the clock, but are no throttling.
 REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -19,7 +19,7 @@ class GpuReading(NamedTuple):
     power_w: float | None
     utilisation: float | None
     energy_j: float | None
-    # None where the GPU does not say: that is not the same as none.
+    # None where the GPU does not report them, which is not the same as empty.
     throttle: tuple[str, ...] | None
     processes: tuple[int, ...] | None
 
@@ -98,7 +98,7 @@ class Gpu:
         return int(memory.used) if memory is not None else None
 
     def _ask(self, call: Any, *args: Any) -> Any:
-        """What a call says, or None where this GPU, driver or container does not answer it."""
+        """The result of a call, or None where this GPU, driver or container does not support it."""
         try:
             return call(self._handle, *args)
         except self._nvml.NVMLError:

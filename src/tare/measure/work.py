@@ -1,7 +1,7 @@
 """Counting a step's FLOPs and bytes: the formulas of tare.measure.flops, and the tensors of every operator.
 
-What computes much and has no formula is listed.
-Bytes: inputs and outputs of each operator, each tensor once, a broadcast one at its true size, views not at all.
+Operators that are likely to compute much and have no formula are listed. Bytes are those of the inputs and
+outputs of each operator: every tensor once, a broadcast one at its true size, views not at all.
 """
 
 import re
@@ -11,15 +11,14 @@ from typing import Any
 
 from tare.records.work import OperatorWork, Work
 
-# Words in the names of operators that compute much more than they touch; without a formula for one the count is a
-# lower bound.
+# Words in the names of operators that do many FLOPs per byte. If one has no formula, the count is a lower bound.
 HEAVY = re.compile(
     r"\w*mm|matmul|linear|trilinear|conv(\dd)?|convolution|rnn|lstm|gru|attention|encoder|fft|linalg|cholesky|svd"
     r"|einsum|cdist"
 )
-# A norm is no product, whatever it is called beside.
+# A norm is not a product, whatever else its name contains.
 LIGHT = "norm"
-# What makes or names memory without touching it.
+# Operators that allocate or rename memory without touching it.
 FREE = re.compile(
     r"^aten::(empty|new_empty|detach|alias|lift_fresh|_unsafe_view|resize_|set_|_local_scalar_dense)"
 )
@@ -27,7 +26,7 @@ PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64
 
 
 def count_work(step: Callable[[], Any]) -> Work:
-    """Runs a step once, uncompiled, and counts it. Slow: never time under it."""
+    """Runs a step once and counts its work. It is slow: nothing is timed under it."""
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils._pytree import tree_leaves
@@ -36,7 +35,7 @@ def count_work(step: Callable[[], Any]) -> Work:
 
     calls: Counter[tuple[str, int, int, str]] = Counter()
     uncounted: set[str] = set()
-    # Weak references keep a storage's identity from being used again after it has been freed.
+    # Weak references keep the identity of a freed storage from being reused.
     made: set[Any] = set()
     read: dict[Any, int] = {}
     written: dict[Any, int] = {}
@@ -67,8 +66,8 @@ def count_work(step: Callable[[], Any]) -> Work:
         made.update(key for key in after if key not in before)
 
     with CountedCalls(note):
-        left = step()
-    for tensor in tensors(left):
+        result = step()
+    for tensor in tensors(result):
         written.setdefault(StorageWeakRef(tensor.untyped_storage()), _bytes(tensor))
     return Work(
         operators=[
@@ -88,7 +87,7 @@ def is_heavy(name: str) -> bool:
 
 
 def _bytes(tensor: Any) -> int:
-    """What reading it touches: a dimension of stride zero is one element, repeated."""
+    """The bytes that reading it touches: a dimension of stride zero is one repeated element."""
     elements = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         elements *= size if stride or size == 0 else 1
@@ -103,12 +102,12 @@ def is_view(func: Any) -> bool:
 
 def _changed(func: Any, args: Any, kwargs: Any, tensors: Callable[[Any], Iterable[Any]]) -> list[Any]:
     """The inputs that the operator writes to."""
-    found: list[Any] = []
+    written: list[Any] = []
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[i] if i < len(args) else kwargs.get(argument.name)
-            found += tensors(value)
-    return found
+            written += tensors(value)
+    return written
 
 
 def _precision(inputs: Iterable[Any]) -> str:

@@ -23,7 +23,7 @@ from tare.system.processes import die_with_parent, kill_group
 
 CUDA_ERROR_NOT_INITIALIZED = 3
 QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
-# What every worker needs.
+# Modules that every worker needs.
 ALWAYS = ("torch", "scipy.special", "tare.worker.process", "tare.rungs.torch.program")
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     wanted = [name for name in args.preload.split(",") if name]
     culprit = _preload([*ALWAYS, *wanted])
     if culprit in wanted:
-        # Not to be undone in this process: it begins again and leaves that import to the workers.
+        # This process cannot undo the import: it starts again, and leaves that module to the workers.
         wanted.remove(culprit)
         program = [sys.executable, "-m", "tare.worker.forkserver", "--socket", str(args.socket)]
         os.execv(sys.executable, [*program, "--preload", ",".join(wanted)])
@@ -45,14 +45,14 @@ def main() -> None:
 
 
 def _preload(modules: list[str]) -> str | None:
-    """Imports the modules, up to the first that wakes the GPU's driver: that one is returned."""
-    # Nearly all that an import makes stays: looking for garbage meanwhile takes an eighth of torch's import.
+    """Imports the modules; stops at the first that initialises the GPU's driver, and returns its name."""
+    # Imports leave little garbage, and collecting it takes an eighth of the time of importing torch.
     gc.disable()
     try:
         with _quiet_check():
             for name in modules:
-                # What cannot be imported is the job's failure to report, with its cause, not the server's. A
-                # package that does not fit its torch raises more than ImportError.
+                # A failed import is reported by the job that needs it. A package that does not match its torch may
+                # raise any exception.
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
                 if _driver_is_awake():
@@ -60,14 +60,14 @@ def _preload(modules: list[str]) -> str | None:
     finally:
         gc.enable()
     gc.collect()
-    # The collector's marks would unshare every page it visits in the children.
+    # In the children the collector would write to, and so copy, every shared page.
     gc.freeze()
     return None
 
 
 @contextlib.contextmanager
 def _quiet_check() -> Iterator[None]:
-    """Packages ask when they are imported whether there is a GPU: here torch answers without waking the driver."""
+    """Makes torch answer whether there is a GPU, which packages ask on import, without initialising the driver."""
     before = os.environ.get(QUIET_CHECK)
     os.environ[QUIET_CHECK] = "1"
     try:
@@ -79,11 +79,11 @@ def _quiet_check() -> Iterator[None]:
 
 
 def _driver_is_awake() -> bool:
-    """Whether anything here has initialised CUDA's driver: a process forked after that cannot use a GPU."""
+    """Whether CUDA's driver is initialised here: a process forked after that cannot use a GPU."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
     except OSError:
-        # Nobody has loaded it.
+        # It is not loaded.
         return False
     return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != CUDA_ERROR_NOT_INITIALIZED)
 
@@ -119,7 +119,7 @@ class Server:
             try:
                 part, got, _, _ = socket.recv_fds(self._connection, 65536, 2)
             except OSError:
-                # The parent went without reading our last words.
+                # The parent is gone.
                 part, got = b"", []
             if not part:
                 return False
@@ -177,7 +177,7 @@ class Server:
             self._end()
 
     def _end(self) -> NoReturn:
-        """The parent is gone: no worker may go on measuring for nobody."""
+        """Kills all workers, because the parent is gone."""
         for pid in self._workers:
             kill_group(pid)
         os._exit(0)
