@@ -3,24 +3,24 @@
 import os
 import signal
 
-# A shell that starts `make test &` or `nohup make test` sets SIGINT to be ignored, and every child inherits that. The
-# tests that interrupt a command need the default disposition back.
+# A shell that starts `make test &` sets SIGINT to be ignored, and every child inherits that. The tests that
+# interrupt a command need the default disposition back.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Each pytest worker, and every process it starts, gets its share of the cores: threads that spin for others without a
-# core make a step of a workload up to fifty times slower. torch and SciPy read these variables when they are imported.
+# Each pytest worker, and every process it starts, gets its share of the cores: threads that spin for others
+# without a core make a step of a workload up to fifty times slower. torch and SciPy read these variables at import.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     share = max((os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), 1)
     for library in ("OMP", "OPENBLAS"):
         os.environ.setdefault(f"{library}_NUM_THREADS", str(share))
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # Tests run in parallel, each with a home folder of its own, so they do not wait for the lock of the machine.
 os.environ["TARE_LOCK"] = ""
 
-# On x86-64 every process that compiles asks the C++ compiler about each set of vector instructions, and starts a Python
-# with torch to load the answer. That is three quarters of the work of a small compilation.
+# On x86-64 every process that compiles asks the C++ compiler about each set of vector instructions, and starts a
+# Python with torch to load the answer. That is three quarters of the work of a small compilation.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 # These machines are shared: no test fails because it took long.

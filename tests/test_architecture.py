@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
         "findings": "records trace system",
         "guard": "cases records stats store execute system",
         "bisect": "cases records stats guard system",
-        "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect system",
+        "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect"
+        " system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard bisect"
         " report system",
         "cli": "cases workloads measure rungs trace guard bisect report commands system",
@@ -72,5 +73,7 @@ def test_a_class_name_has_one_meaning() -> None:
     names: Counter[str] = Counter()
     for path in SOURCE.rglob("*.py"):
         if "networks" not in path.parts:
-            names.update(node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+            names.update(
+                node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+            )
     assert not {name: count for name, count in names.items() if count > 1}

@@ -52,11 +52,12 @@ def test_a_batch_to_be_searched_is_shown(tmp_path: Path) -> None:
 
 
 def test_quick_lists_rungs_whose_executable_is_not_built(tmp_path: Path) -> None:
-    case = ("run", "mnist_cnn", "--rung", "eager,libtorch:script", "--device", "cpu", "--smoke", "--dry-run", "--json")
-    quick = json.loads(tare(tmp_path, *case, "--quick").stdout)
+    case = ("run", "mnist_cnn", "--rung", "eager,libtorch:script", "--device", "cpu")
+    options = ("--smoke", "--dry-run", "--json")
+    quick = json.loads(tare(tmp_path, *case, *options, "--quick").stdout)
     assert [key.split("/")[1] for key in quick["cases"]] == ["eager"]
     assert [skip["reason"] for skip in quick["skipped"]] == ["not built yet: tare build"]
-    complete = json.loads(tare(tmp_path, *case).stdout)
+    complete = json.loads(tare(tmp_path, *case, *options).stdout)
     assert [key.split("/")[1] for key in complete["cases"]] == ["eager", "libtorch:script"]
 
 

@@ -33,9 +33,7 @@ def test_kernels_compile_without_the_libraries(source: Path, tmp_path: Path) -> 
 
 @pytest.mark.full
 @pytest.mark.parametrize("source", PROGRAM, ids=lambda path: path.stem)
-def test_program_compiles(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_program_compiles(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDAARCHS", "90")
     lacking = build.missing_tools("vendor/cuda")
     if lacking:
