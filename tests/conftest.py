@@ -8,7 +8,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Each pytest worker, and every process it starts, gets its share of the cores: threads that spin for others
-# without a core make a step of a workload up to fifty times slower. torch and SciPy read these variables at import.
+# without a core make a step up to fifty times slower. torch and SciPy read these variables at import.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     share = max((os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), 1)
     for library in ("OMP", "OPENBLAS"):

@@ -30,8 +30,8 @@ ALLOWED: dict[str, set[str]] = {
         "bisect": "cases records stats guard system",
         "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect"
         " system",
-        "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard bisect"
-        " report system",
+        "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard"
+        " bisect report system",
         "cli": "cases workloads measure rungs trace guard bisect report commands system",
     }.items()
 }
