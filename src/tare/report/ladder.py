@@ -22,7 +22,7 @@ from tare.records.figures import (
 )
 from tare.records.record import Record
 from tare.report.notes import make_notes, other_environment
-from tare.rungs.registry import optimisations_of
+from tare.rungs.registry import every_name, optimisations_of
 from tare.stats.intervals import Interval
 
 
@@ -102,8 +102,10 @@ def make_ladders(records: Iterable[Record]) -> list[Ladder]:
         if newest is None or record.created >= newest.created:
             rungs[record.case.rung] = record
     ladders: list[Ladder] = []
+    # Cheap rungs are measured first, so the order of the records is not that of a ladder.
+    order = {name: position for position, name in enumerate(every_name())}
     for (key, _), group in groups.items():
-        ladder = _ladder(key, list(group.values()))
+        ladder = _ladder(key, sorted(group.values(), key=lambda record: order.get(record.case.rung, len(order))))
         same_cases = next((earlier for earlier in ladders if earlier.key == key), None)
         if same_cases:
             ladder.notes.insert(0, other_environment(same_cases.environment, ladder.environment))

@@ -4,6 +4,7 @@ The suites are drawn as figures 3 and 4 of the TorchBench paper are.
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from tare.report.ladder import Ladder, Row, make_ladders
 from tare.report.numbers import duration, ratio, seconds
 from tare.report.suite import Pair, Suite, SuiteMean, make_suites, missed_lines, suite_title
 from tare.report.svg import FAINT, GRID, INK, LINE, LONGEST_LABEL, WIDTH, box, colour, line, room_for, svg, text
-from tare.report.table import fold
 from tare.report.terminal import PARITY, title, where
 from tare.system.text import beginning, ending
 
@@ -87,7 +87,12 @@ def _ladder_chart(ladder: Ladder) -> tuple[int, list[str]]:
         body += _rung_bar(row, left, LADDER_TOP + RUNG_ROW * number, scale)
     body += _legend({row.net_s is not None for row in measured}, left, bottom + 20)
     notes = [*(row.trouble for row in ladder.rows if row.trouble), ladder.optimised, *ladder.notes]
-    lines = [line for note in notes if note for line in fold(note, LONGEST_LINE).split("\n")][:MOST_NOTE_LINES]
+    lines: list[str] = []
+    for note in filter(None, notes):
+        folded = textwrap.wrap(note, LONGEST_LINE, break_on_hyphens=False)
+        # A note is shown whole or not at all.
+        if len(lines) + len(folded) <= MOST_NOTE_LINES:
+            lines += folded
     for number, words in enumerate(lines):
         body.append(text(16, bottom + 46 + 16 * number, words, size=11, fill=FAINT))
     return bottom + 36 + 16 * len(lines) + (10 if lines else 0), body
