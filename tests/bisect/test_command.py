@@ -47,6 +47,7 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) ->
     wait_until(lambda: not _is_running(child_of(tmp_path)))
 
 
+@pytest.mark.full
 def test_what_has_left_the_group_holds_nobody_up(tmp_path: Path) -> None:
     """A server that a build has started keeps the output open; the limit holds all the same."""
     leaving = PARENT.replace('"600"]', '"600"], start_new_session=True')

@@ -73,6 +73,7 @@ def test_a_group_is_explained_workload_by_workload(tmp_path: Path) -> None:
     assert all(one["roofline"]["bytes"] > 0 for one in found["explanations"])
 
 
+@pytest.mark.full
 def test_a_rung_that_computes_something_else_is_compared_with_nothing(tmp_path: Path) -> None:
     plant_peaks(tmp_path)
     asked = ("explain", "planted_tiny", "--device", "cpu", "--rounds", "1", "--budget", "0.3", "--no-stacks")

@@ -107,7 +107,7 @@ BAD = [
     (("compare", "newest~1", "newest", "--metric", "gros"), "gross"),
     (("compare", "newest~1", "newest", "--format", "xml"), "junit"),
     (("compare", "newest~1", "newest", "--rung", "jax"), "unknown rung 'jax' in --rung (valid: "),
-    (("compare", "newest~1", "newest", "--case", "nothing/"), "is left by --rung and --case (one of it is "),
+    (("compare", "newest~1", "newest", "--case", "nothing/"), "matches --rung and --case (one of them is "),
     (("compare", "newest~1", "newest", "--thresholds", "none.toml"), "none.toml"),
     (("compare", "newest", "rung=eager torch=1.0"), "torch=1.0"),
     (("baseline", "set", "a b"), "not a valid baseline name"),

@@ -30,6 +30,7 @@ def failures(found: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
 def test_frames_says_of_each_rung_what_failed_and_counts_the_others(home: Path, jobs: tuple[str, ...]) -> None:
     rungs = "planted_absent,planted_refusing,planted_silent,planted_babbling,eager"
@@ -50,6 +51,7 @@ def test_frames_says_of_each_rung_what_failed_and_counts_the_others(home: Path, 
     assert eager["stack"]
 
 
+@pytest.mark.full
 def test_prove_says_of_each_rung_what_failed(home: Path) -> None:
     rungs = "planted_absent,planted_refusing,planted_silent,planted_babbling,eager"
     asked = ("prove", "mlp", "--rung", rungs, "--device", "cpu", "--steps", "2", "--json")
@@ -67,6 +69,7 @@ def test_prove_says_of_each_rung_what_failed(home: Path) -> None:
     assert [curve["parity"]["status"] for curve in curves if not curve["failure"]] == ["same"]
 
 
+@pytest.mark.full
 def test_a_reference_that_fails_is_said_of_its_cases_and_the_others_go_on(home: Path) -> None:
     asked = ("prove", "planted_no_reference", "--rung", "eager,torchscript", "--device", "cpu", "--steps", "2")
     done = planted_tare(home, *asked, "--batch", "32,16", TARE_PLUGINS=PLUGINS)
@@ -91,7 +94,7 @@ def test_an_interrupted_proof_shows_the_curves_that_are_there(home: Path, number
     stdout, stderr = running.communicate(timeout=60)
     assert running.returncode == 130, stderr
     assert "Traceback" not in stderr
-    assert stderr.endswith("tare: interrupted: the curves that were ready are shown, and the others are missing\n")
+    assert stderr.endswith("tare: interrupted: the curves that are complete are shown, the others are missing\n")
     proof = json.loads(stdout)
     assert proof["interrupted"]
     assert [curve["case"]["rung"] for curve in proof["curves"]] == ["eager"]

@@ -69,6 +69,7 @@ def test_a_searched_batch_is_one_for_the_ladder(home: Path) -> None:
     assert found["planned"] == 2
 
 
+@pytest.mark.full
 def test_coverage_counts_and_lists_what_failed(home: Path) -> None:
     found = document(tare(home, "coverage", "mlp", "planted_raise", "--json"), code=1)
     entries = {entry["workload"]: entry for entry in found["workloads"]}

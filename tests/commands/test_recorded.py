@@ -105,6 +105,7 @@ def test_a_run_measures_only_what_is_not_recorded(tmp_path: Path) -> None:
     assert json.loads(tare(tmp_path, "run", *ASKED, "--json").stdout)["recorded"] is None
 
 
+@pytest.mark.full
 def test_what_was_run_is_explained_without_measuring_it_again(tmp_path: Path) -> None:
     plant_peaks(tmp_path)
     run = json.loads(tare(tmp_path, "run", *ASKED, "--json").stdout)
@@ -127,6 +128,7 @@ def test_what_was_run_is_explained_without_measuring_it_again(tmp_path: Path) ->
     assert len(listed) == 2
 
 
+@pytest.mark.full
 def test_a_batch_that_was_searched_for_is_not_searched_for_again(tmp_path: Path) -> None:
     plant_peaks(tmp_path)
     asked = ("dqn", "--smoke", "--device", "cpu", "--rung", "eager", "--batch", "auto", "--quick")

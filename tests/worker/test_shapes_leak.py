@@ -21,6 +21,7 @@ def plain(x: Any) -> None:
     (x * 2).cos()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("function", "held"), [(wrapped, True), (plain, False)])
 def test_what_torch_func_wraps_is_held(function: Callable[[Any], None], held: bool) -> None:
     """By the memory of this process: 64 MiB a tensor, of which a step makes several."""

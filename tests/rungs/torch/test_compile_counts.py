@@ -34,6 +34,7 @@ class Definition:
         return Batch((torch.randn(batch, 8),))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("breaks", [0, 2])
 def test_graph_breaks_and_kernels_are_known(breaks: int) -> None:
     """What lies between two breaks is fused into one kernel, and nothing is fused across a break."""

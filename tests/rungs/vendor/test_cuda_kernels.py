@@ -27,6 +27,9 @@ from tare.rungs.native.build import SOURCES, build_key
 from tare.rungs.native.libraries import blas
 from tare.system.home import home_folder
 
+# The program takes half a minute to compile.
+pytestmark = pytest.mark.full
+
 HOST_CUDA = Path(__file__).parents[2] / "support" / "host_cuda"
 # In place of cuDNN and cuBLASLt.
 LIBRARIES = HOST_CUDA.with_name("host_libraries")
