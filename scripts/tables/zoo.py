@@ -4,8 +4,10 @@
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from tare.records.codec import read_records
-from tare.records.record import Record
+from tare.records.record import Parity, Record
 from tare.report.formats.markdown import records_table, suites_markdown
 from tare.report.formats.svg import suites_svg
 from tare.report.suite import make_suites
@@ -16,6 +18,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PICTURE = DOCS / "zoo-compile.svg"
 MARK = "<!-- what follows is written by scripts/tables/zoo.py -->\n"
+# The H200 training records have no parity. At smoke size on a CPU these compile to other gradients
+# (results/zoo/smoke-compile-train-x86-64.json.gz), so they are in neither the table nor the mean.
+TRAINED_WRONG = ("moco", "timm_convnext")
+DIFFERENT = "compile does not compute the same (different)"
+REASON = "compile computes other gradients, see above"
 
 
 @cache
@@ -29,14 +36,25 @@ def every_case() -> str:
 
 def against_eager() -> str:
     return "\n".join(
-        _against_eager(mode, name) for mode, name in (("infer", "compile"), ("train", "compile-train"))
+        _against_eager(mode, records) for mode, records in (("infer", measured("compile")), ("train", trained()))
     )
 
 
-def _against_eager(mode: str, name: str) -> str:
-    records = measured(name)
+def trained() -> list[Record]:
+    """The training records, with those that the compiler trains wrongly marked as different."""
+    different = Parity(status="different")
+    return [
+        msgspec.structs.replace(record, parity=different)
+        if record.case.rung == "compile" and record.case.workload in TRAINED_WRONG
+        else record
+        for record in measured("compile-train")
+    ]
+
+
+def _against_eager(mode: str, records: list[Record]) -> str:
     left = sorted(still_to_come(mode, records), key=str.lower)
-    return suites_markdown(records) + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
+    text = suites_markdown(records).replace(DIFFERENT, REASON)
+    return text + (f"\nNot measured yet: {', '.join(left)}.\n" if left else "")
 
 
 def still_to_come(mode: str, records: list[Record]) -> set[str]:
@@ -53,7 +71,7 @@ def page(path: Path) -> str:
 
 
 def picture() -> str:
-    return suites_svg(make_suites([*measured("compile"), *measured("compile-train")]))
+    return suites_svg(make_suites([*measured("compile"), *trained()])).replace(DIFFERENT, REASON)
 
 
 if __name__ == "__main__":
