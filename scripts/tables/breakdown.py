@@ -25,7 +25,7 @@ from tare.workloads.groups import all_groups
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "zoo-breakdown.md"
 RECORDS = {mode: ROOT / "results" / "zoo" / f"h200-explained-{mode}.json.gz" for mode in ("train", "infer")}
-WORDS = ("domain", "finding", "workload", "idle because of", "largest findings")
+WORDS = ("domain", "finding", "workload", "main cause of idle time", "largest findings")
 MARK = "<!-- what follows is written by scripts/tables/breakdown.py -->\n"
 # Active, movement and idle in the paper's table 2 (an A100 and PyTorch of 2023), in percent; over all models only
 # the first is known.
@@ -125,7 +125,7 @@ def findings(mode: str, kept: PublishedBreakdown) -> str:
         (rule, str(len(shares)), *(percent(of(shares)) if any(shares) else "unknown" for of in (median, max)))
         for rule, shares in sorted(gains.items(), key=lambda item: -len(item[1]))
     ]
-    heads = ("finding", "workloads", "would give back (median)", "the most")
+    heads = ("finding", "workloads", "estimated saving (median)", "estimated saving (largest)")
     return _table(f"{mode} · findings", heads, rows)
 
 
@@ -139,7 +139,7 @@ def by_workload(mode: str, kept: PublishedBreakdown) -> str:
         found = sorted(kept.findings.get(one.case or "", []), key=lambda hit: -(hit.saving_share or 0.0))
         named = ", ".join(f"{hit.rule} ({percent(hit.saving_share)})" for hit in found[:2] if hit.saving_share)
         rows.append((bar.workload, seconds(one.waterfall.gross / 1e9), *_shares(bar), _why_idle(one), named))
-    heads = ("workload", "gross", *PARTS, "idle because of", "largest findings")
+    heads = ("workload", "gross", *PARTS, "main cause of idle time", "largest findings")
     able = [name for name in all_groups()["zoo"] if mode == "infer" or get_workload(name).trains]
     return _table(f"{mode} · {len(rows)} of {len(able)} workloads", heads, rows)
 
