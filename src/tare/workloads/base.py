@@ -51,10 +51,11 @@ PACKAGES = {"torch_geometric": "torch-geometric"}
 class Workload:
     """A definition with its metadata.
 
-    `sizes` are the full sizes, as in the literature; `smoke` has those (and the `batch`) that are smaller where a
-    step must be quick on two CPU cores. `requires` are modules. `unsupported` maps a mode, precision, device type
-    or rung, or several joined by slashes (`train/bf16`), to the reason why it is not supported. `groups` are those
-    besides the domain. `counterpart` are the rows of TorchBench's Table 1 that it represents under another name.
+    `sizes` are the full sizes, as in the literature; `smoke` holds the smaller sizes (and `batch`) of a step that
+    is quick on two CPU cores. `requires` lists the modules that must be installed. `unsupported` maps a mode,
+    precision, device type or rung, or several joined by slashes (`train/bf16`), to the reason why it is not
+    supported. `groups` are the workload's groups besides its domain. `counterpart` lists the rows of TorchBench's
+    Table 1 that the workload represents under another name.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Workloads that compute next to nothing, so that a step is the cost of its calls: see docs/frames.md."""
+"""Workloads that compute almost nothing, so that a step costs what its calls cost: see docs/frames.md."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class ConvolutionChain:
 
         model = nn.Sequential(*(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(calls)))
         for layer in model:
-            # Keeps the variance: with torch's default the signal vanishes within sixteen layers.
+            # This keeps the variance; with torch's default the signal vanishes within sixteen layers.
             nn.init.normal_(layer.weight, std=(9 * channels) ** -0.5)
         return model
 

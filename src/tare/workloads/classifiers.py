@@ -1,4 +1,4 @@
-"""Image classifiers of torchvision: the architecture of its papers, random weights."""
+"""Image classifiers of torchvision, with random weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tare.workloads.kinds import SETTLED, Classifier
 from tare.workloads.registry import workload
 
-# name -> (batch, where it comes from)
+# name -> (batch, paper)
 MODELS = {
     "alexnet": (128, "Krizhevsky, One weird trick (2014)"),
     "densenet121": (32, "Huang et al., Densely Connected Convolutional Networks (2017)"),
@@ -18,7 +18,7 @@ MODELS = {
     "squeezenet1_1": (32, "Iandola et al., SqueezeNet (2016)"),
     "vgg16": (32, "Simonyan and Zisserman, Very Deep Convolutional Networks (2014)"),
 }
-# These are mostly their head: its width is what makes them small.
+# Most weights of these networks are in the classifier head, so smoke runs reduce the head's width.
 HEADS = {"alexnet": 4096, "vgg16": 4096}
 WITHOUT_NORM = ("alexnet", "squeezenet1_1", "vgg16")
 

@@ -1,4 +1,4 @@
-"""The deeper residual networks: their depth is a size, since it is what makes them small."""
+"""Deeper residual networks. Their depth is a size, so that smoke runs can reduce it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from tare.workloads.base import Size
 from tare.workloads.kinds import Classifier
 from tare.workloads.registry import workload
 
-# name -> (depth, groups, width of a group, where it comes from)
+# name -> (depth, groups, width of a group, paper)
 MODELS = {
     "resnet152": (152, 1, 64, "He et al., Deep Residual Learning (2015)"),
     "resnext50_32x4d": (50, 32, 4, "Xie et al., Aggregated Residual Transformations (2017)"),

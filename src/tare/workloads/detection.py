@@ -1,4 +1,4 @@
-"""Two-stage detectors on torchvision's parts, in the variants of Detectron2 that TorchBench has."""
+"""Two-stage detectors built from torchvision's parts, in the Detectron2 variants that TorchBench has."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ DIFFERS = (
     "anchors and proposals for the loss are evenly spread instead of random ones; the scores of the random "
     "weights are spread so that boxes survive, as in a trained network"
 )
-# TorchBench has one straight from torchvision, which differs in its classes and its number of proposals.
+# TorchBench also has torchvision's own Mask R-CNN, with other numbers of classes and proposals.
 PLAIN = "vision_maskrcnn"
 # name -> (ResNet's depth, backbone, masks)
 MODELS = {
@@ -28,7 +28,7 @@ MODELS = {
 }
 
 
-# torchvision's non-maximum suppression and box pooling have no such kernels; under autocast they use float32.
+# torchvision's non-maximum suppression and box pooling lack these kernels; under autocast they run in float32.
 NO_HALF = {
     "bf16": "torchvision's non-maximum suppression has no bfloat16: use amp-bf16",
     "fp16/cpu": "torchvision's non-maximum suppression has no float16 on the CPU",
@@ -40,7 +40,7 @@ NO_TRACED_TRAINING = {
 
 
 class Detector:
-    """Images and, for training, the boxes, classes and masks of eight objects in each."""
+    """Images, and for training the boxes, classes and masks of eight objects in each image."""
 
     objects = 8
 
@@ -90,11 +90,11 @@ for _name, (_depth, _backbone, _masks) in MODELS.items():
         },
         smoke={
             "batch": 1, "depth": 14, "head": 64, "resolution": 96, "classes": 5,
-            # With this backbone every box goes through its last stage, and with masks twice.
+            # With the C4 backbone every box passes through ResNet's last stage, and with masks twice.
             "proposals": 4 if _backbone == "c4" else 8,
         },
         requires=("torchvision",),
-        # Frozen statistics do not tame random weights: with a hundredth the loss is no number after seven steps.
+        # Frozen batch norms do not normalise random weights: with 0.01 the loss is NaN after seven steps.
         learning_rate=0.0001,
         unsupported={**NO_HALF, **NO_TRACED_TRAINING},
         counterpart=("detectron2_maskrcnn",) if _name == "detectron2_maskrcnn_r_50_fpn" else (),

@@ -1,4 +1,4 @@
-"""Reading documents: finding words (DBNet) and reading them (CRNN), as docTR does."""
+"""Text detection (DBNet) and text recognition (CRNN), as in docTR."""
 
 from typing import Any
 

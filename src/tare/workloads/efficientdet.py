@@ -1,4 +1,4 @@
-"""EfficientDet: a weighted pyramid in both directions over EfficientNet."""
+"""EfficientDet: EfficientNet with a weighted bidirectional feature pyramid."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class EfficientDet:
         from torchvision.ops import sigmoid_focal_loss
 
         labels, boxes = target
-        there = labels.amax(-1, keepdim=True)
-        near = functional.smooth_l1_loss(output[1], boxes, reduction="none") * there
-        found = sigmoid_focal_loss(output[0], labels, reduction="sum")
-        return (found + 50 * near.sum()) / there.sum().clamp(min=1)
+        is_object = labels.amax(-1, keepdim=True)
+        box_loss = functional.smooth_l1_loss(output[1], boxes, reduction="none") * is_object
+        class_loss = sigmoid_focal_loss(output[0], labels, reduction="sum")
+        return (class_loss + 50 * box_loss.sum()) / is_object.sum().clamp(min=1)

@@ -4,11 +4,11 @@ from typing import Any
 
 from tare.workloads.base import Batch
 
-# For workloads whose networks learn from each other (networks/frozen.py).
+# For workloads with a loss that passes through a network without training it (networks/frozen.py).
 NO_TRACED_TRAINING = {
     "torchscript/train": "a loss passes through a network cut off from its parameters, which cannot be traced"
 }
-# For workloads whose inference would otherwise not depend on the input (networks/still.py).
+# For workloads whose output at inference would otherwise not depend on the input (networks/still.py).
 SETTLED = "batch norms start with the statistics of a random batch"
 
 
@@ -63,12 +63,12 @@ class Translator(LanguageModel):
 
 
 def single(x: Any) -> Any:
-    """Half precision as float32, for a loss that has no half kernel or would be mere rounding."""
+    """Converts half precision to float32, for a loss without a half-precision kernel or with large errors."""
     return x.float() if x.itemsize < 4 else x
 
 
 def ctc(output: Any, target: Any) -> Any:
-    """Connectionist temporal classification (Graves et al., 2006) of scores (batch, steps, letters), 0 blank."""
+    """The CTC loss (Graves et al., 2006) of scores (batch, steps, letters); letter 0 is the blank."""
     import torch
     from torch.nn import functional
 

@@ -1,4 +1,4 @@
-"""Quantised networks: training aware of quantisation, as TorchBench has it, on torchvision's architectures."""
+"""Quantisation-aware training of torchvision's architectures, as in TorchBench."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class QuantisationAware(Classifier):
         plain = bottlenecks(depth, num_classes=classes) if depth else mobilenet_v2(num_classes=classes)
         model = still(plain).train()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # deprecated upstream in favour of a package of its own
+            warnings.simplefilter("ignore")  # torch deprecates this module in favour of torchao
             mapping = get_default_qat_qconfig_mapping("x86")
             prepared = prepare_qat_fx(model, mapping, (torch.randn(1, 3, 64, 64),))
         return Observing(settled(prepared, torch.randn(4, 3, 64, 64)))

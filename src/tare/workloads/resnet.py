@@ -17,8 +17,8 @@ RESIDUAL_SCALE = 0.1
     sizes={"resolution": 224, "classes": 1000, "channels": Size(3, choices=(1, 3))},
     smoke={"batch": 4, "resolution": 64, "classes": 10},
     requires=("torchvision",),
-    # A tenth for a batch of 256 (He et al.) is a few thousandths for small ones; with a hundredth, float32
-    # and float64 part ways after sixteen steps.
+    # He et al. use 0.1 for a batch of 256, which scales to a few thousandths for small batches. With 0.01, float32
+    # and float64 diverge after sixteen steps.
     learning_rate=0.001,
     groups=("mlperf",),
     layouts=("contiguous", "channels-last"),

@@ -32,7 +32,7 @@ class UNet2d(DenseClassifier):
     source="written here; Cicek et al., 3D U-Net (2016), in the depth and the widths of MLPerf's on KiTS19",
     differs="pools instead of strided convolutions",
     batch=2,
-    # Five times halved: over a single voxel an instance has no statistics.
+    # The network halves the resolution five times, and instance norm needs more than one voxel.
     sizes={"resolution": Size(128, minimum=64), "classes": 3, "width": 32},
     smoke={"batch": 1, "resolution": 64, "width": 4},
     groups=("mlperf",),
@@ -108,6 +108,6 @@ class Segformer(DenseClassifier):
     def loss(self, output: Any, target: Any) -> Any:
         from torch.nn import functional
 
-        # Its scores are at a quarter of the resolution.
+        # SegFormer's scores have a quarter of the image's resolution.
         full = functional.interpolate(output, target.shape[-2:], mode="bilinear", align_corners=False)
         return functional.cross_entropy(full, target)

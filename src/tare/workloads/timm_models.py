@@ -39,7 +39,7 @@ def _nfnet(width: int, depth: int) -> dict[str, Any]:
     return {"channels": stages, "depths": (1, 2, depth, 3), "num_features": 12 * width, "group_size": width // 2}
 
 
-# name -> (timm's name, width and depth, those of smoke, how timm is told, where it comes from)
+# name -> (timm's name, (width, depth), (width, depth) of smoke, function from these to timm's options, paper)
 MODELS: dict[str, tuple[str, tuple[int, int], tuple[int, int], Shape, str]] = {
     "timm_convnext": ("convnext_tiny", (96, 9), (16, 1), _convnext, "Liu et al., A ConvNet for the 2020s (2022)"),
     "timm_efficientnet": ("efficientnet_b0", (0, 0), (0, 0), _plain, "Tan and Le, EfficientNet (2019)"),
@@ -56,7 +56,7 @@ MODELS: dict[str, tuple[str, tuple[int, int], tuple[int, int], Shape, str]] = {
     ),
     "timm_vovnet": ("ese_vovnet19b_dw", (0, 0), (0, 0), _plain, "Lee and Park, CenterMask (2019)"),
 }  # fmt: skip
-# Their windows and tables of positions tile images of one size.
+# Their attention windows, position embeddings or token-mixing layers fit one image size only.
 FIXED = ("timm_mixer", "timm_swin", "timm_vision_transformer", "timm_vision_transformer_large")
 
 
@@ -71,11 +71,11 @@ class Timm(Classifier):
 
         from tare.workloads.networks.still import awake, settled, still
 
-        more = self.shape(width, depth)
-        if self.shape is _mixer:  # timm's name for it takes no other width
-            return awake(still(timm.models.MlpMixer(num_classes=classes, patch_size=16, **more)))
-        model = awake(still(timm.create_model(self.model, pretrained=False, num_classes=classes, **more)))
-        # Those without a size of their own are those with batch norm.
+        options = self.shape(width, depth)
+        if self.shape is _mixer:  # timm's entry point for this model accepts no other width
+            return awake(still(timm.models.MlpMixer(num_classes=classes, patch_size=16, **options)))
+        model = awake(still(timm.create_model(self.model, pretrained=False, num_classes=classes, **options)))
+        # The models without a width in MODELS are those with batch norm.
         return model if width else settled(model, torch.randn(4, 3, 64, 64))
 
 
@@ -93,6 +93,6 @@ for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODE
         batch=16 if _name.endswith("_large") else 32,
         sizes={"resolution": Size(224, choices=(224,) if _name in FIXED else ()), "classes": 1000, **_sizes},
         smoke={"batch": 2, "resolution": 224 if _name in FIXED else 64, "classes": 10, **_smoke},
-        requires=("timm", "torchvision"),  # which timm imports
+        requires=("timm", "torchvision"),  # timm imports torchvision
         layouts=("contiguous", "channels-last"),
     )(Timm(_model, _shape))

@@ -1,4 +1,4 @@
-"""YOLOv3: Darknet-53, three scales, its loss."""
+"""YOLOv3: Darknet-53, detection at three scales, and its loss."""
 
 from typing import Any
 
@@ -25,7 +25,8 @@ class YoloV3:
         from tare.workloads.networks.still import settled
         from tare.workloads.networks.yolo import Yolo
 
-        # On smaller images the deepest norms see a handful of values, and boxes of larger ones overflow.
+        # At a lower resolution the deepest batch norms would see only a few values, and the boxes of full-size
+        # images would overflow.
         return settled(Yolo(classes, width, depth), torch.rand(2, 3, resolution, resolution))
 
     def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
