@@ -1,4 +1,4 @@
-"""Audio: separating sources, and generating waves."""
+"""Audio: source separation and speech synthesis."""
 
 from typing import Any
 
@@ -85,6 +85,7 @@ class ConvTasNet:
     learning_rate=0.002,
 )
 class HifiGan(Adversarial):
+    # The highest frequency of the generator's input spectrogram, in hertz.
     HIGHEST = 8000.0
 
     def build(self, width: int, judges: int, **_: int) -> Any:

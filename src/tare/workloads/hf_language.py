@@ -11,7 +11,7 @@ from tare.workloads.registry import workload
 
 @dataclass(frozen=True)
 class Hf(LanguageModel):
-    """`names` says what the configuration of this architecture calls its sizes; `fixed` is the rest of it."""
+    """`names` maps a size to its name in the configuration ("" if it has none); `fixed` holds other options."""
 
     model: str
     config: str
@@ -29,17 +29,17 @@ class Hf(LanguageModel):
 
 
 class Longformer(Hf):
-    """Some positions attend to everything: the batch says which."""
+    """The batch says which positions attend to all others."""
 
     arguments = ("input_ids", "global_attention_mask")
 
     def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
         import torch
 
-        made = super().inputs(batch, length, vocabulary)
-        everywhere = torch.zeros(batch, length, dtype=torch.long)
-        everywhere[:, 0] = 1
-        return Batch((*made.args, everywhere), made.target)
+        text = super().inputs(batch, length, vocabulary)
+        global_attention = torch.zeros(batch, length, dtype=torch.long)
+        global_attention[:, 0] = 1
+        return Batch((*text.args, global_attention), text.target)
 
 
 BERT = {
@@ -64,15 +64,17 @@ Sizes = dict[str, int | Size]
 def _sizes(
     vocabulary: int, hidden: int, layers: int, heads: int, inner: int, length: int, positions: int = 512
 ) -> Sizes:
-    """Of `positions` the network has embeddings: no text is longer."""
+    """`positions` is the number of position embeddings, and so the longest text."""
     return {
         "vocabulary": vocabulary, "hidden": hidden, "layers": layers, "heads": heads, "inner": inner,
         "length": Size(length, maximum=positions),
     }  # fmt: skip
 
 
-def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 8, **more: Any) -> None:
-    smoke = {key: value for key, value in SMOKE.items() if key == "batch" or key in sizes} | more.pop("smoke", {})
+def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 8, **metadata: Any) -> None:
+    smoke = {key: value for key, value in SMOKE.items() if key == "batch" or key in sizes} | metadata.pop(
+        "smoke", {}
+    )
     unmasked = (
         "a word is asked for at every place, not at masked ones alone" if "Masked" in definition.model else ""
     )
@@ -81,13 +83,13 @@ def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 
         domain="nlp",
         task="language modelling",
         source=f"transformers {definition.model}; {paper}",
-        differs="; ".join(filter(None, ("no dropout", unmasked, more.pop("differs", "")))),
+        differs="; ".join(filter(None, ("no dropout", unmasked, metadata.pop("differs", "")))),
         batch=batch,
         sizes=sizes,
         smoke=smoke,
         requires=("transformers",),
         optimizer="adamw",
-        **more,
+        **metadata,
     )(definition)
 
 
@@ -168,7 +170,7 @@ _register(
 _register(
     "hf_BigBird",
     Hf("BigBirdForMaskedLM", "BigBirdConfig", BERT | {"block": "block_size"}, {"num_random_blocks": 3}),
-    # A text of eleven blocks or fewer would be attended to as a whole.
+    # transformers uses full attention for texts of eleven blocks or fewer.
     _sizes(50358, 768, 12, 12, 3072, 1024, 4096) | {"block": 64},
     "Zaheer et al., Big Bird (2020), base",
     batch=2,

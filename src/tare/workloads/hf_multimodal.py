@@ -1,4 +1,4 @@
-"""Models of images with text, and of images with prompts, from transformers."""
+"""Models of transformers that combine images with text or with point prompts."""
 
 from typing import Any
 
@@ -140,7 +140,7 @@ class Llava(LanguageModel):
         words = super().inputs(batch, length, vocabulary - 1)
         image = torch.full((batch, patches), vocabulary - 1)
         tokens = torch.cat([image, words.args[0]], 1)
-        # No loss at the places of the image.
+        # cross_entropy ignores targets of -100: the positions of the image have no loss.
         target = torch.cat([torch.full((batch, patches), -100), words.target], 1)
         return Batch((tokens, torch.randn(batch, 3, resolution, resolution)), target)
 
@@ -170,10 +170,10 @@ class Sam:
         vision = SamVisionConfig(
             image_size=resolution, patch_size=16, hidden_size=width, num_hidden_layers=layers, mlp_dim=4 * width,
             num_attention_heads=12, global_attn_indexes=list(range(step - 1, layers, step)), window_size=14,
-            initializer_range=0.02,  # transformers' 1e-10 leaves nothing of the image
+            initializer_range=0.02,  # with transformers' 1e-10 the image would not matter
         )  # fmt: skip
-        # Positions' frequencies, as the paper begins them. Transformers' are higher by half the width: phases of
-        # hundreds of turns, which are noise at less than float32.
+        # The paper's scale of the positional frequencies. transformers' default is half the width: phases of
+        # hundreds of turns, which are noise in any precision below float32.
         vision.scale = 1.0
         prompt = SamPromptEncoderConfig(image_size=resolution, patch_size=16)
         model = from_config(

@@ -1,4 +1,4 @@
-"""Encoder-decoders of transformers: translation, summarising, generation."""
+"""Encoder-decoder models of transformers, and the Reformer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -142,5 +142,6 @@ class Reformer(Translator):
         return fix_rotations(model)
 
     def inputs(self, batch: int, length: int, vocabulary: int, **_: int) -> Batch:
-        made = super().inputs(batch, length, vocabulary)
-        return Batch((made.args[1],), made.target)
+        translation = super().inputs(batch, length, vocabulary)
+        # The Reformer has no encoder: it takes the target text alone.
+        return Batch((translation.args[1],), translation.target)

@@ -7,7 +7,7 @@ from tare.workloads.kinds import LanguageModel
 from tare.workloads.registry import workload
 
 FRAMES = 3000
-# name -> (width, encoder layers, decoder layers, heads, batch, what it is)
+# name -> (width, encoder layers, decoder layers, heads, batch, paper)
 MODELS = {
     "hf_Whisper": (384, 4, 4, 6, 8, "Radford et al., Whisper (2022), tiny"),
     "hf_distil_whisper": (1024, 24, 2, 16, 8, "Gandhi et al., Distil-Whisper (2023), medium"),
@@ -33,8 +33,8 @@ class Whisper(LanguageModel):
     def inputs(self, batch: int, length: int, vocabulary: int, frames: int = FRAMES, **_: int) -> Batch:
         import torch
 
-        words = super().inputs(batch, length, vocabulary)
-        return Batch((torch.randn(batch, 80, frames), *words.args), words.target)
+        text = super().inputs(batch, length, vocabulary)
+        return Batch((torch.randn(batch, 80, frames), *text.args), text.target)
 
 
 for _name, (_width, _encoder, _decoder, _heads, _batch, _paper) in MODELS.items():

@@ -1,4 +1,4 @@
-"""Language models written here: nanoGPT, BERT with its two tasks, spans, the first Transformer, Mamba-2."""
+"""Language models written here: nanoGPT, two BERT tasks, the original Transformer, Mamba-2."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tare.workloads.base import Batch, Size
 from tare.workloads.kinds import LanguageModel, Translator
 from tare.workloads.registry import workload
 
-# As many positions as networks/bert.py embeds.
+# The maximum length is the number of position embeddings in networks/bert.py.
 BERT: dict[str, int | Size] = {
     "vocabulary": 30522,
     "width": 768,
@@ -56,7 +56,7 @@ class Mamba2(LanguageModel):
 
 
 class Segmented:
-    """Two sentences in one text, the second marked."""
+    """Texts of two sentences, with segment indices that mark the second."""
 
     def texts(self, batch: int, length: int, vocabulary: int) -> tuple[Any, Any]:
         import torch
@@ -87,7 +87,7 @@ class BertPretraining(Segmented):
         import torch
 
         words = torch.randint(vocabulary, (batch, length))
-        # One in seven words is asked for.
+        # About one word in seven is predicted (cross_entropy ignores -100), and at least one in every text.
         words[torch.rand(batch, length) > 1 / 7] = -100
         words[:, 1] = 1
         return Batch(self.texts(batch, length, vocabulary), (words, torch.randint(2, (batch,))))
@@ -95,8 +95,8 @@ class BertPretraining(Segmented):
     def loss(self, output: Any, target: Any) -> Any:
         from torch.nn import functional
 
-        words = functional.cross_entropy(output[0].flatten(0, 1), target[0].flatten())
-        return words + functional.cross_entropy(output[1], target[1])
+        word_loss = functional.cross_entropy(output[0].flatten(0, 1), target[0].flatten())
+        return word_loss + functional.cross_entropy(output[1], target[1])
 
 
 @workload(

@@ -1,4 +1,4 @@
-"""Decoder-only language models: reading a prompt, writing one token after a cache, experts, int8 weights."""
+"""Decoder-only language models: prefill, decoding with a cache, mixture of experts, int8 weights."""
 
 from typing import Any
 
@@ -48,6 +48,8 @@ class Prefill(LanguageModel):
 
 
 class Decoding:
+    """One token, its position, and a cache of keys and values for all positions."""
+
     def inputs(
         self, batch: int, vocabulary: int, width: int, layers: int, heads: int, groups: int, length: int, **_: int
     ) -> Batch:

@@ -1,4 +1,4 @@
-"""Recurrent networks, time-major as cuDNN and DeepBench have them."""
+"""Recurrent networks, with the time as first dimension, as in cuDNN and DeepBench."""
 
 from typing import Any
 

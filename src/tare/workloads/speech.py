@@ -1,4 +1,4 @@
-"""Speech and audio: models of torchaudio, and those written here."""
+"""Speech recognition, synthesis and speaker verification: models of torchaudio, and models written here."""
 
 from typing import Any
 
@@ -40,9 +40,9 @@ class Tacotron:
         from torch.nn import functional
 
         before, after, stop = output[:3]
-        wanted, ends = target
+        spectrogram, ends = target
         gate = functional.binary_cross_entropy_with_logits(stop, ends)
-        return functional.mse_loss(before, wanted) + functional.mse_loss(after, wanted) + gate
+        return functional.mse_loss(before, spectrogram) + functional.mse_loss(after, spectrogram) + gate
 
 
 @workload(
@@ -158,8 +158,8 @@ class SpeechTransformer(Translator):
     def inputs(self, batch: int, length: int, vocabulary: int, frames: int = 0, **_: int) -> Batch:
         import torch
 
-        words = super().inputs(batch, length, vocabulary)
-        return Batch((torch.randn(batch, frames, self.FEATURES), words.args[1]), words.target)
+        translation = super().inputs(batch, length, vocabulary)
+        return Batch((torch.randn(batch, frames, self.FEATURES), translation.args[1]), translation.target)
 
 
 @workload(
