@@ -1,4 +1,4 @@
-"""Reinforcement learning: an update from a batch of memories, or its actions in a batch of states."""
+"""Reinforcement learning: in training one update from a batch of transitions, at inference a batch of actions."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ TOGETHER = "all parts are updated together from the same step; target networks m
 
 
 class Update:
-    """In training an agent returns its loss."""
+    """In training, the output of an agent is its loss."""
 
     def loss(self, output: Any, target: Any) -> Any:  # noqa: ARG002
         return output
@@ -73,7 +73,8 @@ class Drq(Update):
 
         now, later = torch.rand(2, batch, 9, resolution, resolution) * 255
         done = torch.zeros(batch, 1)
-        # Two views of what is seen now, and two of what is seen later, whose actions have noise of their own.
+        # Four shifts: two views of the current observation and two of the next one. Three sets of noise: the
+        # actions in both next views, and the actor's action.
         noise = torch.randn(3, batch, action)
         shifts = torch.randint(9, (4, batch, 2))
         return Batch((now, torch.rand(batch, action) * 2 - 1, torch.randn(batch, 1), later, done, noise, shifts))

@@ -57,8 +57,8 @@ class LatentAutoencoder:
         return Batch((image, torch.randn(batch, 4, resolution // 8, resolution // 8)), image)
 
     def loss(self, output: Any, target: Any) -> Any:
-        image, mean, spread = output
-        divergence = (mean.square() + spread.exp() - 1 - spread).mean() / 2
+        image, mean, log_variance = output
+        divergence = (mean.square() + log_variance.exp() - 1 - log_variance).mean() / 2
         return (image - target).abs().mean() + 1e-6 * divergence
 
 

@@ -1,4 +1,4 @@
-"""Adversarial networks: DCGAN, CycleGAN, StarGAN. Both sides learn from one step (see networks/frozen.py)."""
+"""Adversarial networks: DCGAN, CycleGAN, StarGAN. Both networks learn in one step (see networks/frozen.py)."""
 
 from typing import Any
 
@@ -10,6 +10,8 @@ TOGETHER = "generator and discriminator are updated together from the same step 
 
 
 class Adversarial:
+    """In training, the output of the model is the sum of all losses."""
+
     def loss(self, output: Any, target: Any) -> Any:  # noqa: ARG002
         return output
 

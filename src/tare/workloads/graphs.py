@@ -1,4 +1,4 @@
-"""Graph networks of torch-geometric, on a random graph of the size that its benchmarks use."""
+"""Graph networks of torch-geometric, on random graphs of the size that its benchmarks use."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,14 @@ SMOKE = {"batch": 1, "nodes": 50, "degree": 4, "features": 8, "hidden": 16, "cla
 
 
 class Nodes:
-    """A batch is that many graphs side by side, which are one graph."""
+    """A batch of n graphs is one graph of n parts without edges between them."""
 
     def inputs(self, batch: int, nodes: int, degree: int, features: int, classes: int, **_: int) -> Batch:
         import torch
 
         count = batch * nodes
-        first = torch.arange(0, count, nodes).repeat_interleave(nodes * degree)
-        edges = first + torch.randint(nodes, (2, count * degree))
+        first_node = torch.arange(0, count, nodes).repeat_interleave(nodes * degree)
+        edges = first_node + torch.randint(nodes, (2, count * degree))
         return Batch((torch.randn(count, features), edges), torch.randint(classes, (count,)))
 
     def loss(self, output: Any, target: Any) -> Any:
@@ -43,14 +43,14 @@ class BasicGnn(Nodes):
         import torch
         from torch_geometric.nn import models
 
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.model == "PNA":
-            more = {
+            options = {
                 "aggregators": ["mean", "min", "max", "std"],
                 "scalers": ["identity", "amplification", "attenuation"],
                 "deg": torch.bincount(torch.full((1000,), degree)),
             }
-        return getattr(models, self.model)(features, hidden, layers, classes, **more)
+        return getattr(models, self.model)(features, hidden, layers, classes, **options)
 
 
 for _name, (_model, _paper) in MODELS.items():
@@ -83,7 +83,7 @@ for _name, (_model, _paper) in MODELS.items():
     groups=("mlperf",),
 )
 class RelationalGat(Nodes):
-    """A batch is that many papers, each with what is sampled around it in three hops."""
+    """A batch of n is n papers, each with the neighbours that are sampled around it in three hops."""
 
     LAYERS = 3
 

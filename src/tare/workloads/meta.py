@@ -1,4 +1,4 @@
-"""Meta-learning and differential privacy: gradients of gradients, and a gradient per example."""
+"""Meta-learning (gradients of gradients) and differential privacy (one gradient per example)."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ HOOKED = "gradients of every layer's output are taken inside the step, and a com
 
 
 class Episodes:
-    """Each task of a batch has a few examples of a few classes to adapt to, and as many to evaluate on."""
+    """Few-shot tasks: each has a few labelled examples per class to adapt to, and as many to evaluate on."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -62,7 +62,7 @@ for _name, (_kind, _steps, _how) in MODELS.items():
 
 
 class Private(Classifier):
-    """The gradient of every example, clipped to a norm, summed, with noise."""
+    """DP-SGD: each example's gradient is clipped, and noise is added to their sum. Returns the loss."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -73,8 +73,8 @@ class Private(Classifier):
         return Private(classes, depth, width, self.how)
 
     def inputs(self, batch: int, resolution: int, classes: int, **_: int) -> Batch:
-        made = super().inputs(batch, resolution, classes)
-        return Batch((*made.args, made.target), made.target)
+        labelled_images = super().inputs(batch, resolution, classes)
+        return Batch((*labelled_images.args, labelled_images.target), labelled_images.target)
 
     def loss(self, output: Any, target: Any) -> Any:  # noqa: ARG002
         return output

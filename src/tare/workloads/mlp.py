@@ -1,4 +1,4 @@
-"""A perceptron small enough for tests and large enough to have every part of a step."""
+"""A multilayer perceptron, small enough for tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Momentum contrast: an encoder that learns, one that follows it, and a queue of what it saw."""
+"""Momentum contrast: an encoder, a copy that follows it slowly, and a queue of the copy's earlier outputs."""
 
 from typing import Any
 

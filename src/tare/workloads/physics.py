@@ -1,4 +1,4 @@
-"""Kernels of physics: a molecular potential, and three of an ocean model."""
+"""Physics: a molecular potential, and three kernels of an ocean model."""
 
 from typing import Any
 
@@ -59,13 +59,13 @@ class Ocean:
         return Batch(getattr(ocean, self.kernel).fields(batch * side, side, levels))
 
 
-def _ocean(name: str, kernel: str, what: str, formula: str, differs: str = "") -> None:
+def _ocean(name: str, kernel: str, title: str, formula: str, differs: str = "") -> None:
     definition = type(kernel, (Ocean,), {"kernel": kernel})
     workload(
         name,
         domain="other",
         task="ocean simulation",
-        source=OCEAN.format(what, formula),
+        source=OCEAN.format(title, formula),
         differs=f"{differs}fields are random within their physical ranges; a batch is that many boxes in a row",
         batch=1,
         sizes={"side": 200, "levels": 26},

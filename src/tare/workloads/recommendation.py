@@ -5,11 +5,12 @@ from typing import Any
 from tare.workloads.base import Batch
 from tare.workloads.registry import workload
 
+# The number of categorical features in the Criteo data.
 SPARSE = 26
 
 
 class Clicks:
-    """Numbers and categories in, whether it is clicked out."""
+    """Numerical and categorical features in, the logit of a click out."""
 
     def inputs(self, batch: int, rows: int, dense: int = 13, tables: int = SPARSE, **_: int) -> Batch:
         import torch
@@ -102,11 +103,11 @@ class DeepRecommender:
     def inputs(self, batch: int, items: int, **_: int) -> Batch:
         import torch
 
-        # One in a hundred items is rated, with one to five stars.
+        # About one item in a hundred has a rating, of one to five stars.
         ratings = torch.randint(1, 6, (batch, items)) * (torch.rand(batch, items) < 0.01)
         return Batch((ratings.float(),), ratings.float())
 
     def loss(self, output: Any, target: Any) -> Any:
-        """Equation 1: the squared error over what is rated."""
+        """Equation 1 of the paper: the mean squared error over the rated items."""
         rated = (target != 0).to(output.dtype)
         return ((output - target).square() * rated).sum() / rated.sum().clamp(min=1)
