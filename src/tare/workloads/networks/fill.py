@@ -1,7 +1,7 @@
-"""Random weights without the wait: a billion normals take ten seconds on one core, which every process would pay.
+"""Fast random weights: a billion normal numbers take ten seconds on one core, in every process.
 
-Large tensors are filled from one block of random numbers, over and over. Its length is prime, so no row or column
-of a weight lines up with another, and every tensor begins at an offset of its own.
+Large tensors are filled by repeating one block of random numbers. Its length is prime, so that rows or columns of
+a weight do not repeat each other, and every tensor begins at its own offset in the block.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# From how many numbers on a tensor is large; and once a model has drawn so many, from how many.
+# A tensor is large from LARGE elements on, and from LARGE_BEHIND_MANY on once the model has drawn MANY numbers.
 LARGE = 1 << 22
 MANY, LARGE_BEHIND_MANY = 1 << 26, 1 << 18
 BLOCK = (1 << 20) - 3  # a prime
@@ -58,7 +58,7 @@ class QuickRandom(TorchDispatchMode):
 
 
 def _line(func: Any, first: float | None = None, second: float = 1.0, **kwargs: Any) -> tuple[float, float]:
-    """What is added to a standard number, and what it is multiplied with before."""
+    """The shift and the scale from the standard distribution to the requested one."""
     if func is _aten.normal_.default:
         return kwargs.get("mean", first or 0.0), kwargs.get("std", second)
     low, high = kwargs.get("from", first or 0.0), kwargs.get("to", second)

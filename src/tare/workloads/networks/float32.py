@@ -1,4 +1,4 @@
-"""Models that exist in float32 alone, inside a reference that asks for float64."""
+"""Models that compute only in float32, also where the reference asks for float64."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch.ao.quantization import disable_observer, enable_observer
 
 
 class Float32(nn.Module):
-    """Keeps its parameters in float32 whatever it is converted to, and converts what comes in and goes out."""
+    """Keeps its parameters in float32 through every conversion, and converts its input and output."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -16,8 +16,8 @@ class Float32(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         def keep(tensor: Any) -> Any:
-            made = fn(tensor)
-            return made.float() if made.is_floating_point() else made
+            converted = fn(tensor)
+            return converted.float() if converted.is_floating_point() else converted
 
         return super()._apply(keep, recurse)
 
@@ -28,8 +28,8 @@ class Float32(nn.Module):
 
 
 class Observing(Float32):
-    """A network that simulates its quantisation: the ranges of its numbers are observed in training, and are fixed
-    at inference. torch leaves the observers on, and each step would move what the next one computes."""
+    """A network with simulated quantisation, whose observers update the ranges in training only. torch leaves the
+    observers on at inference, where each step would change the result of the next."""
 
     def train(self, mode: bool = True) -> Any:
         return super().train(mode).apply(enable_observer if mode else disable_observer)

@@ -1,7 +1,7 @@
-"""Networks that play against each other, in one step.
+"""Networks that are trained against each other, in one step.
 
-The generator's loss passes through the discriminator, but must not move it: there it is called with parameters cut
-from the graph. One backward pass then gives every network the gradient that a step of its own would give it.
+The generator's loss passes through the discriminator but must not train it, so for this loss the discriminator is
+called with detached parameters. One backward pass then gives every network the gradient of its own loss.
 """
 
 from typing import Any

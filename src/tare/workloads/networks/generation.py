@@ -1,4 +1,4 @@
-"""Writing a fixed number of tokens with the loop of transformers: greedy, with its cache of keys and values.
+"""Greedy generation of a fixed number of tokens with transformers' own loop and its cache of keys and values.
 
 Returns the text and the scores of its last token.
 """
@@ -15,7 +15,7 @@ class Generate(nn.Module):
         self.written = written
 
     def forward(self, tokens: Any) -> Any:
-        done = self.model.generate(
+        output = self.model.generate(
             input_ids=tokens,
             attention_mask=tokens.new_ones(tokens.shape),
             max_new_tokens=self.written,
@@ -25,4 +25,4 @@ class Generate(nn.Module):
             output_logits=True,
             return_dict_in_generate=True,
         )
-        return done.sequences, done.logits[-1]
+        return output.sequences, output.logits[-1]

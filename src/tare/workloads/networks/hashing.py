@@ -1,6 +1,6 @@
-"""Reformer's hashing (Kitaev et al., 2020) with rotations made once.
+"""Reformer's hashing (Kitaev et al., 2020) with fixed rotations.
 
-transformers draws them anew in every step, so no two rungs would put the same vectors into the same buckets.
+transformers draws new rotations in every step, so two rungs would put the same vectors into different buckets.
 """
 
 from functools import partial
@@ -10,7 +10,7 @@ import torch
 
 
 def fix_rotations(model: Any) -> Any:
-    """The model with a buffer of random rotations in each of its hashing layers."""
+    """Adds a buffer of random rotations to each hashing layer of the model, and returns the model."""
     for module in list(model.modules()):
         if hasattr(module, "_hash_vectors"):
             half = module.num_buckets // 2
@@ -21,7 +21,7 @@ def fix_rotations(model: Any) -> Any:
 
 
 def _hash(module: Any, vectors: Any, hashes: int, *_: Any, **__: Any) -> Any:
-    """Section 2 of the paper: h(x) = argmax([xR; -xR]), each round of hashing with buckets of its own."""
+    """Section 2 of the paper: h(x) = argmax([xR; -xR]); each round of hashing has its own buckets."""
     rotated = torch.einsum("bmtd,mdhr->bmhtr", vectors.detach(), module.rotations[:, :, :hashes])
     buckets = torch.cat([rotated, -rotated], dim=-1).argmax(-1)
     rounds = torch.arange(hashes, device=vectors.device).view(1, 1, -1, 1)

@@ -1,4 +1,4 @@
-"""Gradients that belong to a step of inference, too: forces, or what is learned from a few examples."""
+"""Gradients inside a step of inference: forces, or adaptation to a few examples."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import torch
 
 
 def outside(function: Any, *args: Any) -> Any:
-    """What a function with `torch.func.grad` inside gives: under inference mode that gradient is zero, and nobody
-    is told. A copy of what was made under it is an ordinary tensor."""
+    """Calls a function that uses `torch.func.grad` outside of inference mode, in which that gradient would
+    silently be zero. The arguments are cloned, because a clone of an inference tensor is an ordinary tensor."""
     if torch.is_grad_enabled():
         return function(*args)
     with torch.inference_mode(False), torch.no_grad():

@@ -1,4 +1,4 @@
-"""One entry of a model's output."""
+"""Selects one entry of a model's output."""
 
 from typing import Any
 

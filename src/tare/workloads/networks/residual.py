@@ -1,4 +1,4 @@
-"""torchvision's ResNet by its depth; 14 has one block in each stage, for smoke."""
+"""torchvision's ResNet by depth. Depth 14 has one block per stage, for smoke runs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nothing random in a step: dropout and its like are off, or no two rungs could be compared in training."""
+"""Makes models deterministic and sensitive to their input, without which rungs could not be compared."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropo
 
 
 def still(model: Any) -> Any:
-    """The model with every probability of dropping something set to zero."""
+    """Sets all probabilities of dropout and of stochastic depth to zero."""
     for module in model.modules():
         if isinstance(module, _DROPOUTS):
             module.p = 0.0
@@ -24,8 +24,8 @@ def still(model: Any) -> Any:
 
 
 def awake(model: Any) -> Any:
-    """The model with small numbers where a package starts from zero: whole branches would compute nothing, and no
-    rung could be proved right or wrong in them. Biases stay as they are."""
+    """Gives small values to weights that a package starts at zero. Whole branches would otherwise compute nothing,
+    and parity could not check them. Biases are unchanged."""
     for name, parameter in model.named_parameters():
         if not name.endswith("bias") and not parameter.is_meta and not bool(parameter.detach().any()):
             if parameter.dim() > 1:
@@ -36,24 +36,24 @@ def awake(model: Any) -> Any:
 
 
 def settled(model: Any, *batch: Any) -> Any:
-    """The model after one pass over a batch: its norms know the batch, and quantisers the ranges. At inference a
-    network that has seen nothing shrinks its activations from layer to layer, until what it gives does not depend
-    on what it gets, and a rung that is wrong could be proved right."""
+    """Runs the model once on a batch, so that batch norms have its statistics and quantisers its ranges. Without
+    it, activations at inference shrink from layer to layer until the output no longer depends on the input, and a
+    wrong rung would pass the parity check."""
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     if not norms:
         return model
-    usual = [norm.momentum for norm in norms]
+    momenta = [norm.momentum for norm in norms]
     for norm in norms:
-        norm.momentum = 1.0  # this batch alone
+        norm.momentum = 1.0  # the statistics of this batch alone
     with torch.no_grad():
         model.train()(*batch)
-    for norm, momentum in zip(norms, usual, strict=True):
+    for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     return model
 
 
 def still_config(config: Any) -> Any:
-    """The same for a configuration of transformers, and for those inside it."""
+    """Sets all dropout probabilities of a transformers configuration, and of those nested in it, to zero."""
     for name, value in list(vars(config).items()):
         if isinstance(value, float) and ("drop" in name or name.startswith("mask_time_prob")):
             setattr(config, name, 0.0)

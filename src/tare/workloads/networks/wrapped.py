@@ -1,4 +1,4 @@
-"""Models of transformers as plain functions of tensors: arguments by position, one tensor of the output."""
+"""Models of transformers with positional tensors as arguments and one tensor as output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +26,6 @@ def from_config(
     """A model of transformers from a literal configuration, with random weights and nothing downloaded."""
     import transformers
 
-    made = still_config(getattr(transformers, config)(**values))
-    # Attention in plain operators or in torch's fused one is for torch to choose; gradient checkpoints stay off.
-    return ByPosition(getattr(transformers, model)(made), names, field)
+    configuration = still_config(getattr(transformers, config)(**values))
+    # The defaults stay: transformers chooses the attention implementation, and gradient checkpointing is off.
+    return ByPosition(getattr(transformers, model)(configuration), names, field)
