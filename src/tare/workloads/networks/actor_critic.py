@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al., 2018) over any body: two critics, slow copies, an actor, a temperature."""
+"""Soft actor-critic (Haarnoja et al., 2018) with any encoder: an actor, two critics and their target networks."""
 
 import copy
 import itertools
@@ -12,6 +12,7 @@ from torch import nn
 from tare.workloads.networks.frozen import frozen
 
 DISCOUNT, PACE = 0.99, 0.005
+# Bounds of the logarithm of the actions' standard deviation.
 LOWEST, HIGHEST = -5.0, 2.0
 
 
@@ -23,18 +24,19 @@ def layers(widths: Sequence[int]) -> nn.Sequential:
 
 
 def follow(slow: Any, quick: Any) -> None:
-    """Target networks move a little towards the learning ones."""
+    """Moves a target network a little towards the trained one."""
     with torch.no_grad():
         for old, new in zip(slow.parameters(), quick.parameters(), strict=True):
             old.lerp_(new, PACE)
 
 
 class SoftActorCritic(nn.Module):
-    """`encode` maps a state to what actor and critics see; the critics' gradient alone reaches it.
+    """`encode` maps a state to the input of actor and critics. Only the gradient of the critics reaches it.
 
-    States may come in several views, one batch behind the other (Kostrikov et al., 2020): what critics are to give
-    is the mean over the later views, each of the present views learns it, and the actor sees the first of them.
-    `noise` has a batch for the action in each later view, and one for the actor's.
+    States may come in several augmented views, concatenated along the batch (Kostrikov et al., 2020). The target
+    of the critics is the mean over the views of the next state; the critics learn it from each view of the current
+    state, and the actor sees the first of these. `noise` has one batch for the action in each view of the next
+    state, and one for the actor's action.
     """
 
     def __init__(
@@ -49,18 +51,18 @@ class SoftActorCritic(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(-2.0))
         self.entropy = -float(action)
 
-    def act(self, seen: Any, noise: Any) -> Any:
+    def act(self, features: Any, noise: Any) -> Any:
         """A squashed normal action and its log probability (appendix C of the paper)."""
-        mean, spread = self.actor(seen).chunk(2, dim=-1)
-        spread = LOWEST + (HIGHEST - LOWEST) * (torch.tanh(spread) + 1) / 2
-        raw = mean + torch.exp(spread) * noise
-        log = -(noise.square() + math.log(2 * math.pi)) / 2 - spread
-        log = log - 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
-        return torch.tanh(raw), log.sum(-1, keepdim=True)
+        mean, log_std = self.actor(features).chunk(2, dim=-1)
+        log_std = LOWEST + (HIGHEST - LOWEST) * (torch.tanh(log_std) + 1) / 2
+        raw = mean + torch.exp(log_std) * noise
+        log_density = -(noise.square() + math.log(2 * math.pi)) / 2 - log_std
+        log_density = log_density - 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
+        return torch.tanh(raw), log_density.sum(-1, keepdim=True)
 
-    def value(self, critics: Any, seen: Any, action: Any) -> tuple[Any, Any]:
-        both = torch.cat([seen, action], dim=-1)
-        return critics[0](both), critics[1](both)
+    def value(self, critics: Any, features: Any, action: Any) -> tuple[Any, Any]:
+        inputs = torch.cat([features, action], dim=-1)
+        return critics[0](inputs), critics[1](inputs)
 
     def forward(self, now: Any, action: Any, reward: Any, later: Any, done: Any, noise: Any) -> Any:
         if not self.training:
@@ -70,16 +72,16 @@ class SoftActorCritic(nn.Module):
         temperature = self.log_temperature.exp()
         views = len(noise) - 1
         with torch.no_grad():
-            next_action, next_log = self.act(self.encode(later), noise[:-1].flatten(0, 1))
-            least = torch.minimum(*self.value(self.slow, self.slow_encode(later), next_action))
-            worth = (least - temperature * next_log).unflatten(0, (views, -1)).mean(0)
-            wanted = (reward + (1 - done) * DISCOUNT * worth).repeat(views, 1)
-        seen = self.encode(now)
-        first, second = self.value(self.critics, seen, action.repeat(views, 1))
-        critic = views * ((first - wanted).square().mean() + (second - wanted).square().mean())
-        present = seen[: len(action)].detach()
-        new_action, log = self.act(present, noise[-1])
-        both = torch.cat([present, new_action], dim=-1)
-        best = torch.minimum(frozen(self.critics[0], both), frozen(self.critics[1], both))
-        actor = (temperature.detach() * log - best).mean()
-        return critic + actor + temperature * (-log.detach() - self.entropy).mean()
+            next_action, next_log_probability = self.act(self.encode(later), noise[:-1].flatten(0, 1))
+            next_value = torch.minimum(*self.value(self.slow, self.slow_encode(later), next_action))
+            soft_value = (next_value - temperature * next_log_probability).unflatten(0, (views, -1)).mean(0)
+            target = (reward + (1 - done) * DISCOUNT * soft_value).repeat(views, 1)
+        features = self.encode(now)
+        first, second = self.value(self.critics, features, action.repeat(views, 1))
+        critic_loss = views * ((first - target).square().mean() + (second - target).square().mean())
+        actor_features = features[: len(action)].detach()
+        new_action, log_probability = self.act(actor_features, noise[-1])
+        inputs = torch.cat([actor_features, new_action], dim=-1)
+        new_value = torch.minimum(frozen(self.critics[0], inputs), frozen(self.critics[1], inputs))
+        actor_loss = (temperature.detach() * log_probability - new_value).mean()
+        return critic_loss + actor_loss + temperature * (-log_probability.detach() - self.entropy).mean()

@@ -1,5 +1,5 @@
-"""The UNet of latent diffusion (Rombach et al., 2022): residual blocks that know the time, transformers that look
-at the text, at four resolutions. With the default widths it is that of Stable Diffusion 1."""
+"""The UNet of latent diffusion (Rombach et al., 2022): residual blocks conditioned on the time step, and
+transformer blocks that attend to the text, at four resolutions. The default is that of Stable Diffusion 1."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -62,7 +62,7 @@ class GeGlu(nn.Module):
 
 
 class Look(nn.Module):
-    """A transformer block over pixels: itself, the text, a gated feed-forward."""
+    """A transformer block over pixels: self-attention, cross-attention to the text, gated feed-forward."""
 
     def __init__(self, width: int, context: int, heads: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Look(nn.Module):
 
 
 class Step(nn.Module):
-    """A residual block and, at the finer resolutions, a look at the text."""
+    """A residual block and, unless `heads` is zero, a transformer block."""
 
     def __init__(self, into: int, out: int, time: int, context: int, heads: int) -> None:
         super().__init__()
@@ -103,45 +103,45 @@ class DiffusionUNet(nn.Module):
         self.width = widths[0]
         self.time = nn.Sequential(nn.Linear(widths[0], time), nn.SiLU(), nn.Linear(time, time))
         self.first = nn.Conv2d(channels, widths[0], 3, padding=1)
-        kept, into = [widths[0]], widths[0]
+        skip_widths, into = [widths[0]], widths[0]
         self.down, self.shrink = nn.ModuleList(), nn.ModuleList()
         for i, width in enumerate(widths):
             steps = nn.ModuleList()
             for _ in range(repeats):
                 steps.append(Step(into, width, time, context, heads if i < last else 0))
-                kept.append(width)
+                skip_widths.append(width)
                 into = width
             self.down.append(steps)
             self.shrink.append(nn.Conv2d(width, width, 3, 2, 1) if i < last else nn.Identity())
             if i < last:
-                kept.append(width)
+                skip_widths.append(width)
         self.middle = nn.ModuleList([Step(into, into, time, context, heads), Step(into, into, time, context, 0)])
         self.up, self.grow = nn.ModuleList(), nn.ModuleList()
         for i, width in reversed(list(enumerate(widths))):
             steps = nn.ModuleList()
             for _ in range(repeats + 1):
-                steps.append(Step(into + kept.pop(), width, time, context, heads if i < last else 0))
+                steps.append(Step(into + skip_widths.pop(), width, time, context, heads if i < last else 0))
                 into = width
             self.up.append(steps)
             self.grow.append(nn.Conv2d(width, width, 3, padding=1) if i else nn.Identity())
         self.out = nn.Sequential(norm(into), nn.SiLU(), nn.Conv2d(into, channels, 3, padding=1))
 
     def forward(self, x: Any, time: Any, context: Any) -> Any:
-        when = self.time(time_features(time, self.width).to(x.dtype))
+        time_embedding = self.time(time_features(time, self.width).to(x.dtype))
         x = self.first(x)
-        kept = [x]
+        skips = [x]
         for i, (steps, shrink) in enumerate(zip(self.down, self.shrink, strict=True)):
             for step in steps:
-                x = step(x, when, context)
-                kept.append(x)
+                x = step(x, time_embedding, context)
+                skips.append(x)
             if i < len(self.down) - 1:
                 x = shrink(x)
-                kept.append(x)
+                skips.append(x)
         for step in self.middle:
-            x = step(x, when, context)
+            x = step(x, time_embedding, context)
         for i, (steps, grow) in enumerate(zip(self.up, self.grow, strict=True)):
             for step in steps:
-                x = step(torch.cat([x, kept.pop()], dim=1), when, context)
+                x = step(torch.cat([x, skips.pop()], dim=1), time_embedding, context)
             if i < len(self.up) - 1:
                 x = grow(functional.interpolate(x, scale_factor=2.0))
         return self.out(x)

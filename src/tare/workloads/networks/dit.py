@@ -1,4 +1,4 @@
-"""The diffusion transformer DiT (Peebles and Xie, 2022), with adaptive norms that start at zero in the paper."""
+"""The diffusion transformer DiT (Peebles and Xie, 2022). Adaptive norms start random, at zero in the paper."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from tare.workloads.networks.frozen import frozen
 
 
 class Dcgan(nn.Module):
-    """Images of 64x64. In training, the sum of both losses; else the images."""
+    """Images of 64x64. Returns the sum of both losses in training, and the images otherwise."""
 
     def __init__(self, latent: int, width: int) -> None:
         super().__init__()
@@ -37,17 +37,17 @@ class Dcgan(nn.Module):
         if not self.training:
             return fake
         on_real, on_fake = self.discriminator(real), self.discriminator(fake.detach())
-        # -log D(real) - log(1 - D(fake)) for one side, -log D(fake) for the other.
-        judged = functional.softplus(-on_real).mean() + functional.softplus(on_fake).mean()
-        return judged + functional.softplus(-frozen(self.discriminator, fake)).mean()
+        # -log D(real) - log(1 - D(fake)) for the discriminator, -log D(fake) for the generator.
+        discriminator_loss = functional.softplus(-on_real).mean() + functional.softplus(on_fake).mean()
+        return discriminator_loss + functional.softplus(-frozen(self.discriminator, fake)).mean()
 
 
 class Residual(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        part = [nn.ReflectionPad2d(1), nn.Conv2d(width, width, 3), nn.InstanceNorm2d(width)]
-        again = [nn.ReflectionPad2d(1), nn.Conv2d(width, width, 3), nn.InstanceNorm2d(width)]
-        self.body = nn.Sequential(*part, nn.ReLU(), *again)
+        first = [nn.ReflectionPad2d(1), nn.Conv2d(width, width, 3), nn.InstanceNorm2d(width)]
+        second = [nn.ReflectionPad2d(1), nn.Conv2d(width, width, 3), nn.InstanceNorm2d(width)]
+        self.body = nn.Sequential(*first, nn.ReLU(), *second)
 
     def forward(self, x: Any) -> Any:
         return x + self.body(x)
@@ -65,7 +65,7 @@ def translator(width: int, blocks: int) -> nn.Sequential:
 
 
 def patches(width: int) -> nn.Sequential:
-    """The 70x70 PatchGAN: one verdict a patch."""
+    """The 70x70 PatchGAN: one score per patch."""
     layers: list[Any] = [nn.Conv2d(3, width, 4, 2, 1), nn.LeakyReLU(0.2)]
     for into, out, stride in ((width, 2 * width, 2), (2 * width, 4 * width, 2), (4 * width, 8 * width, 1)):
         layers += [nn.Conv2d(into, out, 4, stride, 1), nn.InstanceNorm2d(out), nn.LeakyReLU(0.2)]
@@ -73,7 +73,7 @@ def patches(width: int) -> nn.Sequential:
 
 
 class CycleGan(nn.Module):
-    """In training, the sum of all losses (section 3, least squares); else both translations."""
+    """Returns the sum of all losses in training (section 3, least squares), and both translations otherwise."""
 
     def __init__(self, width: int, blocks: int) -> None:
         super().__init__()
@@ -85,8 +85,8 @@ class CycleGan(nn.Module):
         if not self.training:
             return fake_b, fake_a
         cycle = (self.to_a(fake_b) - a).abs().mean() + (self.to_b(fake_a) - b).abs().mean()
-        same = (self.to_a(a) - a).abs().mean() + (self.to_b(b) - b).abs().mean()
-        total = 10 * cycle + 5 * same
+        identity = (self.to_a(a) - a).abs().mean() + (self.to_b(b) - b).abs().mean()
+        total = 10 * cycle + 5 * identity
         for judge, real, fake in ((self.judge_a, a, fake_a), (self.judge_b, b, fake_b)):
             total = total + (frozen(judge, fake) - 1).square().mean()
             total = total + ((judge(real) - 1).square().mean() + judge(fake.detach()).square().mean()) / 2
@@ -94,7 +94,7 @@ class CycleGan(nn.Module):
 
 
 def gradient_penalty(judge: Any, real: Any, fake: Any, where: Any) -> Any:
-    """Gulrajani et al. (2017): the judge's slope between real and fake is held at one."""
+    """Gulrajani et al. (2017): keeps the norm of the judge's gradient between real and fake images near one."""
     between = (where * real + (1 - where) * fake.detach()).requires_grad_()
-    slope = torch.autograd.grad(judge(between).sum(), between, create_graph=True)[0]
-    return (slope.flatten(1).norm(dim=1) - 1).square().mean()
+    gradient = torch.autograd.grad(judge(between).sum(), between, create_graph=True)[0]
+    return (gradient.flatten(1).norm(dim=1) - 1).square().mean()

@@ -1,4 +1,4 @@
-"""The generator of HiFi-GAN (Kong et al., 2020): from a spectrogram to a wave, with fields of several widths."""
+"""The generator of HiFi-GAN (Kong et al., 2020): a spectrogram to a wave, by parallel kernels of several sizes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ DILATIONS = (1, 3, 5)
 
 
 class Field(nn.Module):
-    """Convolutions of one width with growing dilation, each pair a residual."""
+    """Residual pairs of convolutions with one kernel size and growing dilation."""
 
     def __init__(self, width: int, kernel: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Generator(nn.Module):
         self.last = weight_norm(nn.Conv1d(width, 1, 7, padding=3))
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
-                nn.init.zeros_(parameter)  # random ones are louder than the spectrogram
+                nn.init.zeros_(parameter)  # random biases would be louder than the spectrogram
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)

@@ -1,4 +1,4 @@
-"""HiFi-GAN's training (Kong et al., 2020, section 2.3 and 2.4): two kinds of discriminators, and four losses."""
+"""HiFi-GAN's training (Kong et al., 2020, sections 2.3 and 2.4): two kinds of discriminators, and four losses."""
 
 from typing import Any
 
@@ -13,17 +13,18 @@ from tare.workloads.networks.mel import RATE, LogMel
 
 PERIODS = (2, 3, 5, 7, 11)
 SCALES = 3
-# Of the convolutions over one scale: channels in units of the width, kernel, stride, groups.
+# The convolutions of a scale discriminator: channels in units of the width, kernel, stride, groups.
 OVER_SCALE = (
     (4, 15, 1, 1), (4, 41, 2, 4), (8, 41, 2, 16), (16, 41, 4, 16), (32, 41, 4, 16), (32, 41, 1, 16), (32, 5, 1, 1),
 )  # fmt: skip
-# And over one period: channels and stride; every kernel has five rows.
+# The convolutions of a period discriminator: channels in units of the width, stride. Every kernel has five rows.
 OVER_PERIOD = ((1, 3), (4, 3), (16, 3), (32, 3), (32, 1))
+# The weights of the losses of features and of spectrograms.
 MATCH, SOUND = 2.0, 45.0
 
 
 class Judge(nn.Module):
-    """Convolutions with leaky units between. Gives all their outputs: the last is the verdict."""
+    """Convolutions with leaky ReLU between them. Returns the outputs of all layers; the last is the score."""
 
     def __init__(self, layers: list[Any], norm: Any) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ def of_scale(width: int, norm: Any) -> Judge:
 
 
 class Judges(nn.Module):
-    """One for each period, to which the wave is folded, and one for each scale, to which it is averaged."""
+    """One discriminator per period, by which the wave is folded, and one per scale, to which it is downsampled."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -64,23 +65,23 @@ class Judges(nn.Module):
         self.scales = nn.ModuleList(of_scale(width, weight_norm if i else spectral_norm) for i in range(SCALES))
 
     def forward(self, waves: Any) -> list[list[Any]]:
-        found = []
+        outputs = []
         for period, judge in zip(PERIODS, self.periods, strict=True):
-            whole = functional.pad(waves, (0, -waves.shape[-1] % period), mode="reflect")
-            found.append(judge(whole.unflatten(-1, (-1, period))))
+            padded = functional.pad(waves, (0, -waves.shape[-1] % period), mode="reflect")
+            outputs.append(judge(padded.unflatten(-1, (-1, period))))
         for i, judge in enumerate(self.scales):
             waves = functional.avg_pool1d(waves, 4, 2, padding=2) if i else waves
-            found.append(judge(waves))
-        return found
+            outputs.append(judge(waves))
+        return outputs
 
 
-def off(verdict: Any, wanted: float) -> Any:
-    """Least squares, as a function that autocast computes in float32."""
-    return functional.mse_loss(verdict, torch.full_like(verdict, wanted))
+def off(verdict: Any, expected: float) -> Any:
+    """The least-squares loss by `mse_loss`, which autocast computes in float32."""
+    return functional.mse_loss(verdict, torch.full_like(verdict, expected))
 
 
 class HifiGan(nn.Module):
-    """In training, the sum of the losses of generator and discriminators; else the waves."""
+    """Returns the sum of the losses of generator and discriminators in training, and the waves otherwise."""
 
     def __init__(self, width: int, judges: int) -> None:
         super().__init__()
@@ -89,14 +90,18 @@ class HifiGan(nn.Module):
         self.heard = LogMel(RATE / 2)
 
     def forward(self, spectrograms: Any, waves: Any) -> Any:
-        made = self.generator(spectrograms)
+        generated = self.generator(spectrograms)
         if not self.training:
-            return made
-        real, fake, seen = self.judges(waves), self.judges(made.detach()), frozen(self.judges, made)
-        # Real is one and made is nought, and the generator would have it otherwise.
-        judged = sum(off(r[-1], 1.0) for r in real) + sum(off(f[-1], 0.0) for f in fake)
-        fooled = sum(off(s[-1], 1.0) for s in seen)
-        pairs = [pair for r, s in zip(real, seen, strict=True) for pair in zip(r, s, strict=True)]
-        match = sum(functional.l1_loss(found, wanted.detach()) for wanted, found in pairs)
-        sound = functional.l1_loss(self.heard(made), self.heard(waves))
-        return judged + fooled + MATCH * match + SOUND * sound
+            return generated
+        real, fake, frozen_fake = (
+            self.judges(waves),
+            self.judges(generated.detach()),
+            frozen(self.judges, generated),
+        )
+        # The discriminators learn 1 for real waves and 0 for generated ones; the generator learns to score 1.
+        discriminator_loss = sum(off(r[-1], 1.0) for r in real) + sum(off(f[-1], 0.0) for f in fake)
+        generator_loss = sum(off(s[-1], 1.0) for s in frozen_fake)
+        pairs = [pair for r, s in zip(real, frozen_fake, strict=True) for pair in zip(r, s, strict=True)]
+        feature_loss = sum(functional.l1_loss(feature, real_feature.detach()) for real_feature, feature in pairs)
+        mel_loss = functional.l1_loss(self.heard(generated), self.heard(waves))
+        return discriminator_loss + generator_loss + MATCH * feature_loss + SOUND * mel_loss

@@ -17,7 +17,7 @@ DISCOUNT, STEPS = 0.95**5, 40
 
 
 class Renderer(nn.Module):
-    """Ten numbers of a stroke to its picture of 128x128 (the paper's neural renderer)."""
+    """Maps the ten parameters of a stroke to an image of 128x128 (the paper's neural renderer)."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Renderer(nn.Module):
 
 
 class Translated(nn.Module):
-    """A ReLU whose bend is learned (Xiang and Li, 2017), beside weight norm."""
+    """A ReLU with a learned threshold, to be used with weight norm (Xiang and Li, 2017)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Block(nn.Module):
 
 
 def residual(channels: int, out: int, blocks: int, layer: Layer, bend: Callable[[], Any]) -> nn.Sequential:
-    """ResNet-18 (two blocks a stage) for images of 128x128: every stage halves them, no pool before."""
+    """ResNet-18 (two blocks per stage) for images of 128x128: every stage halves them, without a pool before."""
     layers: list[Any] = [layer(channels, 64, 3, 2), bend()]
     into = 64
     for width in (64, 128, 256, 512):
@@ -85,13 +85,13 @@ def residual(channels: int, out: int, blocks: int, layer: Layer, bend: Callable[
 
 
 class Painter(nn.Module):
-    """In training the update from a memory: a canvas, its target, the strokes that were drawn then, at which step.
-    Else the canvas with new strokes."""
+    """Returns the loss of a stored transition in training: a canvas, its target, the strokes drawn, and the step.
+    Returns the canvas with new strokes otherwise."""
 
     def __init__(self, strokes: int, blocks: int, hidden: int) -> None:
         super().__init__()
         self.strokes = strokes
-        # Canvas, target, the step, and the coordinates of the pixels; the critic sees two canvases.
+        # Input channels: canvas, target, step, and pixel coordinates; the critic sees two canvases.
         self.actor = residual(3 + 3 + 1 + 2, strokes * (SHAPE + COLOUR), blocks, batch_normed, nn.ReLU)
         self.critic = residual(3 + 3 + 3 + 1 + 2, 1, blocks, weight_normed, Translated)
         self.slow_actor = copy.deepcopy(self.actor).requires_grad_(False)
@@ -109,11 +109,13 @@ class Painter(nn.Module):
         return canvas
 
     def see(self, step: Any, *pictures: Any) -> Any:
-        like = pictures[0]
-        line = torch.linspace(0, 1, like.shape[-1], device=like.device, dtype=like.dtype)
+        first_picture = pictures[0]
+        line = torch.linspace(
+            0, 1, first_picture.shape[-1], device=first_picture.device, dtype=first_picture.dtype
+        )
         grid = torch.stack(torch.meshgrid(line, line, indexing="ij"))
-        plane = step[:, :, None, None].expand(-1, 1, *like.shape[2:])
-        return torch.cat([*pictures, plane, grid.expand(len(like), -1, -1, -1)], dim=1)
+        plane = step[:, :, None, None].expand(-1, 1, *first_picture.shape[2:])
+        return torch.cat([*pictures, plane, grid.expand(len(first_picture), -1, -1, -1)], dim=1)
 
     def act(self, actor: Any, canvas: Any, target: Any, step: Any) -> Any:
         return self.draw(canvas, torch.sigmoid(actor(self.see(step, canvas, target))))
@@ -123,21 +125,21 @@ class Painter(nn.Module):
             return self.act(self.actor, canvas, target, step)
         follow(self.slow, self.critic)
         follow(self.slow_actor, self.actor)
-        soon = step + 1 / STEPS
+        next_step = step + 1 / STEPS
         with torch.no_grad():
             drawn = self.draw(canvas, strokes)
-            after = self.act(self.slow_actor, drawn, target, soon)
-            later = self.slow(self.see(soon + 1 / STEPS, drawn, after, target))
-            # What these strokes gain is on both sides of the critic's error, and is left out.
-            wanted = DISCOUNT * (later + gain(drawn, after, target))
-        critic = (self.critic(self.see(soon, canvas, drawn, target)) - wanted).square().mean()
+            after = self.act(self.slow_actor, drawn, target, next_step)
+            later_value = self.slow(self.see(next_step + 1 / STEPS, drawn, after, target))
+            # The gain of the stored strokes would be on both sides of the critic's error, so it is omitted.
+            expected = DISCOUNT * (later_value + gain(drawn, after, target))
+        critic_loss = (self.critic(self.see(next_step, canvas, drawn, target)) - expected).square().mean()
         painted = self.act(self.actor, canvas, target, step)
-        value = frozen(self.critic, self.see(soon, canvas, painted, target)) + gain(canvas, painted, target)
-        return critic - value.mean()
+        value = frozen(self.critic, self.see(next_step, canvas, painted, target)) + gain(canvas, painted, target)
+        return critic_loss - value.mean()
 
 
 def gain(before: Any, after: Any, target: Any) -> Any:
-    """By how much nearer to the target a canvas has come."""
+    """By how much the squared distance to the target has decreased."""
     return (
         (before - target).square().mean((1, 2, 3), keepdim=True)
         - (after - target).square().mean((1, 2, 3), keepdim=True)

@@ -1,4 +1,4 @@
-"""Agents that see pixels: DrQ's encoder and shifts, and the network of DQN."""
+"""Agents with images as input: DrQ's encoder and random shifts, and the network of DQN."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ PAD = 4
 
 
 def shift(images: Any, by: Any) -> Any:
-    """Each image padded by four pixels and cut out again at its own offset (section 4 of DrQ)."""
+    """Pads each image by four pixels and crops it at its own offset (section 4 of DrQ)."""
     size = images.shape[-1]
     padded = functional.pad(images, (PAD, PAD, PAD, PAD), mode="replicate")
     steps = torch.arange(size, device=images.device)
     rows = (by[:, 0, None] + steps)[:, None, :, None]
     columns = (by[:, 1, None] + steps)[:, None, None, :]
-    which = torch.arange(images.shape[0], device=images.device)[:, None, None, None]
+    image_index = torch.arange(images.shape[0], device=images.device)[:, None, None, None]
     channels = torch.arange(images.shape[1], device=images.device)[None, :, None, None]
-    return padded[which, channels, rows, columns]
+    return padded[image_index, channels, rows, columns]
 
 
 class PixelEncoder(nn.Module):
@@ -65,7 +65,7 @@ def drq(resolution: int, action: int, hidden: int, features: int) -> Any:
 
 
 class Dqn(nn.Module):
-    """Mnih et al. (2015): the value of each action; in training the loss against a fixed copy."""
+    """Mnih et al. (2015): the value of each action, or in training the loss against a fixed target network."""
 
     def __init__(self, resolution: int, actions: int, width: int) -> None:
         super().__init__()
@@ -85,5 +85,5 @@ class Dqn(nn.Module):
         if not self.training:
             return values
         with torch.no_grad():
-            wanted = reward + (1 - done) * DISCOUNT * self.target(later).amax(1)
-        return functional.smooth_l1_loss(values.gather(1, action[:, None]).squeeze(1), wanted)
+            expected = reward + (1 - done) * DISCOUNT * self.target(later).amax(1)
+        return functional.smooth_l1_loss(values.gather(1, action[:, None]).squeeze(1), expected)

@@ -1,4 +1,4 @@
-"""StarGAN (Choi et al., 2018): one generator for several domains, and a judge that names the domain."""
+"""StarGAN (Choi et al., 2018): one generator for several domains, and a judge that also classifies the domain."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ class Residual(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         first = normed(nn.Conv2d(width, width, 3, 1, 1, bias=False), width)
-        again = normed(nn.Conv2d(width, width, 3, 1, 1, bias=False), width)[:2]
-        self.body = nn.Sequential(*first, *again)
+        second = normed(nn.Conv2d(width, width, 3, 1, 1, bias=False), width)[:2]
+        self.body = nn.Sequential(*first, *second)
 
     def forward(self, x: Any) -> Any:
         return x + self.body(x)
 
 
 class Judge(nn.Module):
-    """Six strided convolutions, then a verdict a patch and a score a domain."""
+    """The discriminator: six strided convolutions, then one score per patch and one score per domain."""
 
     def __init__(self, resolution: int, width: int, domains: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Judge(nn.Module):
 
 
 class StarGan(nn.Module):
-    """In training, the sum of the losses of equations 5 and 6; else the translated images."""
+    """Returns the sum of the losses of equations 5 and 6 in training, and the translated images otherwise."""
 
     def __init__(self, resolution: int, width: int, blocks: int, domains: int) -> None:
         super().__init__()
@@ -67,9 +67,14 @@ class StarGan(nn.Module):
         if not self.training:
             return fake
         real, domain = self.judge(images)
-        judged = -real.mean() + self.judge(fake.detach())[0].mean()
-        judged = judged + functional.binary_cross_entropy_with_logits(domain, have)
-        judged = judged + 10 * gradient_penalty(lambda x: self.judge(x)[0], images, fake, where)
-        seems, looks = frozen(self.judge, fake)
-        again = (self.translate(fake, have) - images).abs().mean()
-        return judged - seems.mean() + functional.binary_cross_entropy_with_logits(looks, want) + 10 * again
+        judge_loss = -real.mean() + self.judge(fake.detach())[0].mean()
+        judge_loss = judge_loss + functional.binary_cross_entropy_with_logits(domain, have)
+        judge_loss = judge_loss + 10 * gradient_penalty(lambda x: self.judge(x)[0], images, fake, where)
+        fake_score, fake_domain = frozen(self.judge, fake)
+        reconstruction = (self.translate(fake, have) - images).abs().mean()
+        return (
+            judge_loss
+            - fake_score.mean()
+            + functional.binary_cross_entropy_with_logits(fake_domain, want)
+            + 10 * reconstruction
+        )

@@ -1,5 +1,5 @@
 """unCLIP (Ramesh et al., 2022): a prior that turns the embedding of a text into that of an image, and a decoder
-that paints it."""
+that generates the image."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tare.workloads.networks.diffusion import DiffusionUNet, time_features
 
 
 class Prior(nn.Module):
-    """Section 2.2: a causal transformer over text, its embedding, time, the noisy image embedding, a query."""
+    """Section 2.2: a causal transformer over the text, its embedding, time, noisy image embedding and a query."""
 
     def __init__(self, width: int, layers: int, heads: int, length: int) -> None:
         super().__init__()
@@ -25,14 +25,14 @@ class Prior(nn.Module):
         self.register_buffer("later", later)
 
     def forward(self, words: Any, text: Any, time: Any, noisy: Any) -> Any:
-        when = self.time(time_features(time, self.width).to(words.dtype))
+        time_embedding = self.time(time_features(time, self.width).to(words.dtype))
         query = self.query.expand(words.shape[0], -1, -1)
-        x = torch.cat([words, text[:, None], when[:, None], noisy[:, None], query], dim=1) + self.places
+        x = torch.cat([words, text[:, None], time_embedding[:, None], noisy[:, None], query], dim=1) + self.places
         return self.out(self.body(x, mask=self.later, is_causal=True)[:, -1])
 
 
 class UnClip(nn.Module):
-    """Both parts in one step: the image embedding, and the noise in the image under it."""
+    """Both parts in one step: predicts the image embedding, and from it the noise in the image."""
 
     def __init__(self, width: int, layers: int, heads: int, length: int, channels: int) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def middle(width: int) -> list[Any]:
 
 
 class Autoencoder(nn.Module):
-    """In training it needs the noise that draws the code; gives the image back, and mean and log variance."""
+    """Samples the code with the given noise. Returns the image, and the code's mean and log variance."""
 
     def __init__(self, widths: Sequence[int], channels: int) -> None:
         super().__init__()
@@ -61,6 +61,6 @@ class Autoencoder(nn.Module):
         self.decoder = nn.Sequential(*up, norm(into), nn.SiLU(), nn.Conv2d(into, 3, 3, padding=1))
 
     def forward(self, image: Any, noise: Any) -> Any:
-        mean, spread = self.encoder(image).chunk(2, dim=1)
-        spread = spread.clamp(-30, 20)
-        return self.decoder(mean + torch.exp(spread / 2) * noise), mean, spread
+        mean, log_variance = self.encoder(image).chunk(2, dim=1)
+        log_variance = log_variance.clamp(-30, 20)
+        return self.decoder(mean + torch.exp(log_variance / 2) * noise), mean, log_variance
