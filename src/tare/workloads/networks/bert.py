@@ -1,4 +1,4 @@
-"""BERT (Devlin et al., 2018) on torch.nn's own encoder, with the heads that workloads train."""
+"""BERT (Devlin et al., 2018) on torch.nn.TransformerEncoder, with heads for pretraining and for spans."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class Encoder(nn.Module):
 
 
 class Pretraining(nn.Module):
-    """Words under masks, and whether the second sentence follows the first."""
+    """The scores of masked words, and of whether the second sentence follows the first."""
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Pretraining(nn.Module):
 
 
 class Span(nn.Module):
-    """Reading comprehension: the scores of each position to begin and to end the answer."""
+    """Reading comprehension: the scores of each position as the start and as the end of the answer."""
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al., 2019) in few lines: pre-norm blocks, learned positions, tied output."""
+"""GPT-2 (Radford et al., 2019): pre-norm blocks, learned positions, output tied to the embedding."""
 
 from typing import Any
 

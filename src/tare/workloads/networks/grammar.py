@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+# The log probability of impossible symbols.
 NOTHING = -1e4
 
 
@@ -44,22 +45,22 @@ class NeuralGrammar(nn.Module):
         return torch.logsumexp(self.inside(emit, split) + root, dim=-1)
 
     def inside(self, emit: Any, split: Any) -> Any:
-        """Scores of every rule over the whole sentence, from spans of two words upwards (Baker, 1979)."""
+        """Scores of every rule over the whole sentence, computed from spans of two words upwards (Baker, 1979)."""
         batch, length, _ = emit.shape
-        # Tags span one word, rules span more: each span has room for both, and NOTHING where one cannot be.
+        # Tags span one word, rules span more. Every span has scores for both; the impossible ones are NOTHING.
         words = torch.cat([emit.new_full((batch, length, self.rules), NOTHING), emit], dim=-1)
         spans = [words]
         for size in range(2, length + 1):
             count = length - size + 1
             parts = []
             for cut in range(1, size):
-                left = spans[cut - 1][:, :count]
-                right = spans[size - cut - 1][:, cut : cut + count]
-                parts.append(left[..., :, None] + right[..., None, :])
+                left_child = spans[cut - 1][:, :count]
+                right_child = spans[size - cut - 1][:, cut : cut + count]
+                parts.append(left_child[..., :, None] + right_child[..., None, :])
             pairs = torch.logsumexp(torch.stack(parts, dim=0), dim=0).flatten(-2)
-            # A product in the space of probabilities, scaled by the largest so that nothing underflows.
+            # A matrix product of probabilities, scaled by the largest so that they do not underflow.
             largest = pairs.amax(-1, keepdim=True)
             scores = torch.log(torch.exp(pairs - largest) @ split.exp().t() + 1e-30) + largest
-            none = scores.new_full((batch, count, self.tags), NOTHING)
-            spans.append(torch.cat([scores, none], dim=-1))
+            no_tags = scores.new_full((batch, count, self.tags), NOTHING)
+            spans.append(torch.cat([scores, no_tags], dim=-1))
         return spans[-1][:, 0, : self.rules]

@@ -1,4 +1,4 @@
-"""Linear layers whose weights are int8 with one scale a row: a quarter of the bytes that decoding reads."""
+"""Linear layers with int8 weights and one scale per row: decoding reads a quarter of float32's bytes."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""A decoder-only language model as Llama 3 has it (Grattafiori et al., 2024): RMS norm, rotary positions, grouped
-queries, gated feed-forward; whole texts at once, or one token after a cache of keys and values."""
+"""The decoder-only language model Llama 3 (Grattafiori et al., 2024): RMS norm, rotary positions, grouped queries,
+gated feed-forward. It reads a whole text at once, or one token with a cache of keys and values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ class Attention(nn.Module):
         value = self.value(x).view(batch, length, self.groups, self.size).transpose(1, 2)
         mask = None
         if cache is not None:
-            # The cache has its full length, as a compiled server keeps it; later places are masked.
+            # The cache has its full length from the start, as in a compiled server; later positions are masked.
             key, value = cache[0].index_copy_(2, positions, key), cache[1].index_copy_(2, positions, value)
             mask = torch.arange(key.shape[2], device=x.device) <= positions[:, None]
         mixed = functional.scaled_dot_product_attention(
@@ -76,7 +76,7 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    """`feed` makes the feed-forward part of a block; the output shares the weights of the embedding."""
+    """`feed` builds the feed-forward part of a block. The output shares the weights of the embedding."""
 
     def __init__(
         self, vocabulary: int, width: int, layers: int, heads: int, groups: int, positions: int,
@@ -92,7 +92,7 @@ class Llama(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.02)
 
     def forward(self, tokens: Any) -> Any:
-        """A whole text: the scores of every next token."""
+        """The scores of the next token at every position of a text."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.embedding(tokens)
         for block in self.blocks:
@@ -101,7 +101,7 @@ class Llama(nn.Module):
 
 
 class Decode(nn.Module):
-    """One more token: reads the cache, writes its own keys and values there, and scores what comes next."""
+    """One decoding step: adds the token's keys and values to the cache, attends to it, scores the next token."""
 
     def __init__(self, model: Llama) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Mamba-2 (Dao and Gu, 2024): a state-space model in chunks, matrix products inside and a scan between."""
+"""Mamba-2 (Dao and Gu, 2024): a state-space model with matrix products within chunks and a scan between them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ CONVOLUTION = 4
 
 
 def segments(x: Any) -> Any:
-    """Sums of x over every interval (j, i], minus infinity above the diagonal; exp of it is a decay."""
+    """Sums of x over every interval (j, i], minus infinity above the diagonal; their exponential is a decay."""
     length = x.shape[-1]
     total = x.cumsum(-1)
     below = torch.ones(length, length, dtype=torch.bool, device=x.device).tril()
@@ -18,8 +18,8 @@ def segments(x: Any) -> Any:
 
 
 def scan(x: Any, decay: Any, b: Any, c: Any, chunk: int) -> Any:
-    """Listing 1 of the paper, in our own terms: x (batch, length, heads, size), decay (batch, length, heads)
-    as logarithm, b and c (batch, length, state)."""
+    """Listing 1 of the paper: x is (batch, length, heads, size), decay (a logarithm) is (batch, length, heads), b
+    and c are (batch, length, state)."""
     batch, length, heads, size = x.shape
     chunks = length // chunk
     x = x.view(batch, chunks, chunk, heads, size)
@@ -27,14 +27,14 @@ def scan(x: Any, decay: Any, b: Any, c: Any, chunk: int) -> Any:
     decay = decay.view(batch, chunks, chunk, heads).permute(0, 3, 1, 2)
     total = decay.cumsum(-1)
     # Within a chunk: attention with a decaying mask.
-    inside = torch.einsum("bzls,bzms,bhzlm,bzmhp->bzlhp", c, b, segments(decay).exp(), x)
-    # The state that each chunk leaves, and what all chunks before have left.
-    left = torch.einsum("bzls,bhzl,bzlhp->bzhps", b, (total[..., -1:] - total).exp(), x)
-    left = torch.cat([torch.zeros_like(left[:, :1]), left], dim=1)
+    within = torch.einsum("bzls,bzms,bhzlm,bzmhp->bzlhp", c, b, segments(decay).exp(), x)
+    # The state that each chunk contributes, and the sum of the decayed states of all chunks before it.
+    states = torch.einsum("bzls,bhzl,bzlhp->bzhps", b, (total[..., -1:] - total).exp(), x)
+    states = torch.cat([torch.zeros_like(states[:, :1]), states], dim=1)
     between = segments(functional.pad(total[..., -1], (1, 0))).exp()
-    before = torch.einsum("bhzy,byhps->bzhps", between, left)[:, :-1]
-    carried = torch.einsum("bzls,bzhps,bhzl->bzlhp", c, before, total.exp())
-    return (inside + carried).reshape(batch, length, heads, size)
+    initial_states = torch.einsum("bhzy,byhps->bzhps", between, states)[:, :-1]
+    carried = torch.einsum("bzls,bzhps,bhzl->bzlhp", c, initial_states, total.exp())
+    return (within + carried).reshape(batch, length, heads, size)
 
 
 class Mixer(nn.Module):

@@ -1,5 +1,5 @@
-"""Mixture of experts: each token goes to the best few of many feed-forward networks (Shazeer et al., 2017), with
-places for a fixed number of tokens in each, as in GShard (Lepikhin et al., 2020): no shape depends on data."""
+"""Mixture of experts: each token goes to the best few of many feed-forward networks (Shazeer et al., 2017). Each
+expert has a fixed capacity, as in GShard (Lepikhin et al., 2020), so that no shape depends on data."""
 
 from typing import Any
 
@@ -28,15 +28,17 @@ class Experts(nn.Module):
         weights, expert = self.router(tokens).softmax(-1).topk(self.chosen, dim=-1)
         weights = weights / weights.sum(-1, keepdim=True)
         expert = expert.flatten()
-        # Which place a token takes at its expert: how many came before it.
+        # A token's place at its expert is the number of tokens that came to it before.
         place = functional.one_hot(expert, self.experts).cumsum(0).gather(1, expert[:, None]).squeeze(1) - 1
         fits = place < places
         slot = torch.where(fits, expert * places + place, self.experts * places)
-        # One place more than there are takes what does not fit.
+        # One extra slot at the end takes the tokens that do not fit.
         inbox = tokens.new_zeros(self.experts * places + 1, tokens.shape[1])
         inbox = inbox.index_copy(0, slot, tokens.repeat_interleave(self.chosen, 0))
-        seats = inbox[:-1].view(self.experts, places, -1)
-        done = torch.bmm(functional.silu(torch.bmm(seats, self.gate)) * torch.bmm(seats, self.up), self.down)
-        done = torch.cat([done.flatten(0, 1), done.new_zeros(1, done.shape[-1])])
-        back = done[slot].view(count, self.chosen, -1) * weights[..., None]
-        return back.sum(1).view(x.shape)
+        expert_inputs = inbox[:-1].view(self.experts, places, -1)
+        results = torch.bmm(
+            functional.silu(torch.bmm(expert_inputs, self.gate)) * torch.bmm(expert_inputs, self.up), self.down
+        )
+        results = torch.cat([results.flatten(0, 1), results.new_zeros(1, results.shape[-1])])
+        outputs = results[slot].view(count, self.chosen, -1) * weights[..., None]
+        return outputs.sum(1).view(x.shape)

@@ -1,5 +1,5 @@
-"""A recurrent transducer (Graves, 2012) in the shape of MLPerf's: two layers, frames joined in twos, three layers;
-a prediction network of two layers; a joint network over every pair of frame and word."""
+"""A recurrent transducer (Graves, 2012) in the shape of MLPerf's: an encoder of two layers, pairs of frames
+joined, and three layers; a prediction network of two layers; a joint network over every pair of frame and word."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ class Transducer(nn.Module):
         self.out = nn.Linear(joint, vocabulary)
         for name, parameter in self.named_parameters():
             if "bias" in name:
-                nn.init.zeros_(parameter)  # random ones are louder than the frames
+                nn.init.zeros_(parameter)  # random biases would be louder than the frames
 
     def forward(self, frames: Any, words: Any) -> Any:
-        heard = self.before(frames)[0]
-        batch, length, width = heard.shape
-        heard = self.after(heard.reshape(batch, length // 2, 2 * width))[0]
+        encoded = self.before(frames)[0]
+        batch, length, width = encoded.shape
+        encoded = self.after(encoded.reshape(batch, length // 2, 2 * width))[0]
         start = words.new_zeros(batch, 1)
-        said = self.predict(self.words(torch.cat([start, words], dim=1)))[0]
-        return self.out(torch.relu(self.sound(heard)[:, :, None] + self.text(said)[:, None]))
+        predicted = self.predict(self.words(torch.cat([start, words], dim=1)))[0]
+        return self.out(torch.relu(self.sound(encoded)[:, :, None] + self.text(predicted)[:, None]))

@@ -1,4 +1,4 @@
-"""Speech networks, on torchaudio's models where it has them."""
+"""Speech networks, built on torchaudio's models where they exist."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from tare.workloads.networks.translation import sinusoids
 
 
 def _half_off(prenet: Any) -> None:
-    """The prenet drops half of its activations, at inference too: keep them, so that a step can be repeated."""
+    """Turns off the prenet's dropout, which is active at inference too, so that steps are repeatable."""
 
     def forward(x: Any) -> Any:
         for linear in prenet.layers:
@@ -54,7 +54,7 @@ def tacotron(symbols: int, width: int, recurrent: int) -> Any:
     )  # fmt: skip
     _half_off(model.decoder.prenet)
     model.encoder, model.postnet = _Encoder(model.encoder), _Postnet(model.postnet.convolutions)
-    # Marked for the compiler of TorchScript, which would compile it where the model is traced, and fail: not used.
+    # TorchScript would compile this exported method when the model is traced, and fail. It is not used here.
     model.infer = model.decoder.infer = None
     return still(model)
 
@@ -77,7 +77,7 @@ def wav2vec(width: int, layers: int, heads: int, letters: int) -> Any:
 
 
 class Recogniser(nn.Module):
-    """Conformer over whole utterances, and a score a letter for every frame."""
+    """A Conformer over whole utterances, and one score per letter for every frame."""
 
     def __init__(self, width: int, layers: int, heads: int, letters: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Recogniser(nn.Module):
 
 
 class SpeechTransformer(nn.Module):
-    """Words are written with the weights that they are read with."""
+    """The output layer shares the weights of the word embedding."""
 
     def __init__(
         self, features: int, vocabulary: int, width: int, layers: int, heads: int, positions: int
@@ -126,7 +126,7 @@ class ProjectedLstm(nn.Module):
 
 
 class SpeakerEncoder(nn.Module):
-    """Three recurrent layers with projections; the last frame, normalised, is the voice."""
+    """Three LSTM layers with projections. The normalised last frame is the embedding of the speaker."""
 
     def __init__(self, features: int, hidden: int, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The Transformer of Vaswani et al. (2017): sinusoidal positions, one embedding for everything."""
+"""The Transformer of Vaswani et al. (2017): sinusoidal positions; source, target and output share an embedding."""
 
 import math
 from typing import Any
@@ -30,6 +30,6 @@ class Translation(nn.Module):
             self.words(source) * self.scale + self.places[: source.shape[1]],
             self.words(target) * self.scale + self.places[:length],
             tgt_mask=self.later[:length, :length],
-            tgt_is_causal=True,  # else torch finds out by looking at the mask, and waits for the device
+            tgt_is_causal=True,  # otherwise torch inspects the mask, which waits for the device
         )
         return functional.linear(decoded, self.words.weight)
