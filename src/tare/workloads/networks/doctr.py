@@ -27,7 +27,7 @@ def head(width: int) -> nn.Sequential:
 
 
 class DbNet(nn.Module):
-    """A pyramid over ResNet-50; maps of text and of thresholds, and their soft comparison."""
+    """A feature pyramid on ResNet-50. Returns maps of text, of thresholds, and their differentiable comparison."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -41,18 +41,18 @@ class DbNet(nn.Module):
         maps = [layer(m) for layer, m in zip(self.inside, self.backbone(x).values(), strict=True)]
         for i in (2, 1, 0):
             maps[i] = maps[i] + functional.interpolate(maps[i + 1], scale_factor=2.0)
-        grown = [
+        upsampled = [
             functional.interpolate(layer(m), scale_factor=float(1 << i))
             for i, (layer, m) in enumerate(zip(self.out, maps, strict=True))
         ]
-        features = torch.cat(grown, dim=1)
+        features = torch.cat(upsampled, dim=1)
         text, threshold = self.text(features), torch.sigmoid(self.threshold(features))
-        # Equation 1 of the paper: a step that can be differentiated.
+        # Equation 1 of the paper: differentiable binarisation.
         return text, threshold, torch.sigmoid(SHARPNESS * (torch.sigmoid(text) - threshold))
 
 
 class Crnn(nn.Module):
-    """VGG-16 whose later pools keep the width, two bidirectional LSTMs, one score a character and column."""
+    """VGG-16 whose later pools keep the width, two bidirectional LSTM layers, a score per character and column."""
 
     def __init__(self, vocabulary: int, hidden: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""EfficientDet (Tan et al., 2019): BiFPN and two heads that all levels share."""
+"""EfficientDet (Tan et al., 2019): a BiFPN, and two heads that all levels share."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def separable(into: int, out: int, bias: bool = False) -> nn.Sequential:
 
 
 class Fuse(nn.Module):
-    """Maps added with learned weights that stay positive and sum to one (the paper's fast fusion)."""
+    """Adds maps with learned weights that are not negative and sum to one (the paper's fast fusion)."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class BiFpn(nn.Module):
 
 
 class Head(nn.Module):
-    """The same convolutions on every level, with a batch norm of its own for each."""
+    """The same convolutions on every level, with separate batch norms for each level."""
 
     def __init__(self, width: int, out: int, depth: int = 3) -> None:
         super().__init__()
@@ -64,13 +64,13 @@ class Head(nn.Module):
         self.out = out
 
     def forward(self, maps: list[Any]) -> Any:
-        found = []
+        outputs = []
         for x, norms in zip(maps, self.norms, strict=True):
             for layer, norm in zip(self.layers, norms, strict=True):
                 x = functional.silu(norm(layer(x)))
             x = self.last(x)
-            found.append(x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.out))
-        return torch.cat(found, dim=1)
+            outputs.append(x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.out))
+        return torch.cat(outputs, dim=1)
 
 
 class EfficientDet(nn.Module):
@@ -85,7 +85,7 @@ class EfficientDet(nn.Module):
         )
         self.pyramid = nn.ModuleList(BiFpn(width) for _ in range(repeats))
         self.classes, self.boxes = Head(width, classes), Head(width, 4)
-        nn.init.constant_(self.classes.last[1].bias, -4.6)  # one in a hundred: the prior of the focal loss
+        nn.init.constant_(self.classes.last[1].bias, -4.6)  # the focal loss's prior: 1 % of anchors
 
     def forward(self, x: Any) -> Any:
         features = self.backbone(x)

@@ -62,12 +62,12 @@ class ContextSwitching(nn.Module):
         self.colour = decoder(width, 3)
 
     def forward(self, image: Any, background: Any, segmentation: Any, motion: Any) -> Any:
-        seen = self.image(image)
-        parts = [seen]
+        features = self.image(image)
+        parts = [features]
         for encode, switch, context in zip(
             self.contexts, self.switches, (background, segmentation, motion), strict=True
         ):
-            parts.append(switch(torch.cat([seen, encode(context)], dim=1)))
+            parts.append(switch(torch.cat([features, encode(context)], dim=1)))
         shared = self.shared(self.combine(torch.cat(parts, dim=1)))
         matte = (self.matte(self.for_matte(shared)) + 1) / 2
         return matte, self.colour(self.for_colour(shared))

@@ -1,4 +1,4 @@
-"""MoCo (He et al., 2019): the second view must be told from a queue of earlier ones."""
+"""MoCo (He et al., 2019): the second view of an image must be recognised among a queue of earlier images."""
 
 from typing import Any
 
@@ -22,20 +22,20 @@ class Moco(nn.Module):
         self.register_buffer("place", torch.zeros((), dtype=torch.long))
 
     def forward(self, first: Any, second: Any) -> Any:
-        """Scores of the true pair (column 0) and of everything in the queue."""
+        """The scores of the matching pair (column 0) and of every entry of the queue."""
         query = functional.normalize(self.query(first), dim=1)
         with torch.no_grad():
             if self.training:
                 for old, new in zip(self.key.parameters(), self.query.parameters(), strict=True):
                     old.lerp_(new, 1 - PACE)
             key = functional.normalize(self.key(second), dim=1)
-        right = (query * key).sum(1, keepdim=True)
-        # The queue is replaced, not overwritten: the gradient of these scores still needs the old one.
-        scores = torch.cat([right, query @ self.queue.clone()], dim=1) / TEMPERATURE
+        matching = (query * key).sum(1, keepdim=True)
+        # A copy, because the queue is overwritten below and the gradient of these scores needs the old values.
+        scores = torch.cat([matching, query @ self.queue.clone()], dim=1) / TEMPERATURE
         if self.training:
             with torch.no_grad():
                 length = self.queue.shape[1]
-                where = (self.place + torch.arange(key.shape[0], device=key.device)) % length
-                self.queue.index_copy_(1, where, key.t().to(self.queue.dtype))
+                slots = (self.place + torch.arange(key.shape[0], device=key.device)) % length
+                self.queue.index_copy_(1, slots, key.t().to(self.queue.dtype))
                 self.place.copy_((self.place + key.shape[0]) % length)
         return scores

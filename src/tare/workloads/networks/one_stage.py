@@ -1,4 +1,4 @@
-"""torchvision's one-stage detectors with random weights that find something."""
+"""torchvision's one-stage detectors with random weights under which boxes survive."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from torchvision.models import detection
 
 from tare.workloads.networks.rcnn import ByPosition, steady
 
-# Detectors start from scores that are all alike and below the threshold. With unit variance around this, a few
-# in a hundred pass, as in a trained network.
+# torchvision's initial scores are nearly equal and below the threshold. With unit variance around this value a few
+# percent pass, as in a trained network.
 PRIOR = -3.5
 
 

@@ -1,8 +1,8 @@
 """Faster R-CNN and Mask R-CNN with the three backbones of Detectron2's zoo (C4, DC5, FPN) on torchvision's parts.
 
-C4: proposals from the fourth stage, the fifth is the head of each box and of each mask. DC5: the fifth stage
-dilated instead of strided, and a head of two linear layers. FPN: a feature pyramid. See He et al., Mask R-CNN
-(2017), section 3 and figure 4.
+C4: proposals come from the fourth stage, and the fifth is the head of each box and of each mask. DC5: the fifth
+stage is dilated instead of strided, and the head has two linear layers. FPN: a feature pyramid. See He et al.,
+Mask R-CNN (2017), section 3 and figure 4.
 """
 
 from collections import OrderedDict
@@ -20,48 +20,48 @@ from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 
 from tare.workloads.networks.residual import bottlenecks
 
-# How far the scores of random weights are spread, so that some classes win and boxes survive the threshold.
+# The spread of the class scores of random weights, with which some classes win and boxes pass the threshold.
 SPREAD = 100.0
 
 
 class Proposals(NamedTuple):
-    """How many there are before and after non-maximum suppression, in multiples of what the heads see at
-    inference. Of a pyramid the first are those of each level."""
+    """The numbers of proposals before and after non-maximum suppression, in multiples of the number that the heads
+    see at inference. With a pyramid the numbers before it are per level."""
 
     before_train: int
     before_test: int
     after_train: int
 
 
-# The base configurations of Detectron2, and what torchvision's detectors have where nothing else is said.
+# The base configurations of Detectron2, and the defaults of torchvision's detectors.
 DETECTRON = {"c4": Proposals(12, 6, 2), "dc5": Proposals(12, 6, 2), "fpn": Proposals(2, 1, 1)}
 TORCHVISION = Proposals(2, 1, 2)
 
 
 def evenly(candidates: Any, most: Any) -> Any:
-    """So many of the candidates, as evenly spread as can be, or all where they are fewer."""
-    place = candidates.cumsum(0)
-    count = place[-1].clamp(min=1)
+    """Selects at most `most` of the candidates, spread as evenly as possible."""
+    rank = candidates.cumsum(0)
+    count = rank[-1].clamp(min=1)
     kept = count.clamp(max=most)
-    return candidates & (place * kept // count > (place - 1) * kept // count)
+    return candidates & (rank * kept // count > (rank - 1) * kept // count)
 
 
 class EvenSampler(detection_utils.BalancedPositiveNegativeSampler):
-    """Takes candidates from everywhere: torchvision draws them at random, which no two rungs would do alike. The
-    first ones would leave all levels of a pyramid but one, and all of an image but its upper edge, untrained."""
+    """Selects candidates evenly. torchvision draws them at random, which would differ between rungs. Taking the
+    first ones would train only one level of a pyramid, and only the upper edge of an image."""
 
     def __call__(self, matched: list[Any]) -> tuple[list[Any], list[Any]]:
         most = int(self.batch_size_per_image * self.positive_fraction)
-        chosen = []
+        selections = []
         for labels in matched:
             positive = evenly(labels >= 1, most)
             negative = evenly(labels == 0, self.batch_size_per_image - positive.sum())
-            chosen.append((positive.to(torch.uint8), negative.to(torch.uint8)))
-        return [p for p, _ in chosen], [n for _, n in chosen]
+            selections.append((positive.to(torch.uint8), negative.to(torch.uint8)))
+        return [p for p, _ in selections], [n for _, n in selections]
 
 
 class ByPosition(nn.Module):
-    """A detector that takes tensors: targets count in training alone. Gives losses, or boxes with their scores."""
+    """A detector with tensors as arguments. Returns losses in training, and boxes with their scores otherwise."""
 
     def __init__(self, detector: Any, masks: bool) -> None:
         super().__init__()
@@ -69,9 +69,9 @@ class ByPosition(nn.Module):
         self.masks = masks
 
     def forward(self, images: Any, boxes: Any, labels: Any, masks: Any) -> Any:
-        # Tuples instead of torchvision's dictionaries: TorchScript returns no list of those.
+        # Tuples, because TorchScript cannot return a list of torchvision's dictionaries.
         if not self.training:
-            return tuple(tuple(found.values()) for found in self.detector(list(images.unbind())))
+            return tuple(tuple(detections.values()) for detections in self.detector(list(images.unbind())))
         targets = [{"boxes": b, "labels": c} for b, c in zip(boxes.unbind(), labels.unbind(), strict=True)]
         if self.masks:
             for target, mask in zip(targets, masks.unbind(), strict=True):
@@ -80,13 +80,13 @@ class ByPosition(nn.Module):
 
 
 class Stages(nn.Sequential):
-    """A ResNet up to one of its stages, as torchvision's detectors want a backbone."""
+    """A ResNet up to one of its stages. torchvision's detectors read the number of channels from the backbone."""
 
     out_channels: int
 
 
 class Stage5Head(nn.Module):
-    """The fifth stage of a ResNet over each box, averaged: the head of C4."""
+    """The head of C4: the fifth stage of a ResNet over each box, averaged."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__()
@@ -97,7 +97,14 @@ class Stage5Head(nn.Module):
 
 
 def two_stage(
-    depth: int, kind: str, masks: bool, head: int, resolution: int, classes: int, seen: int, proposals: Proposals
+    depth: int,
+    kind: str,
+    masks: bool,
+    head: int,
+    resolution: int,
+    classes: int,
+    test_proposals: int,
+    proposals: Proposals,
 ) -> Any:
     body = bottlenecks(
         depth,
@@ -107,17 +114,17 @@ def two_stage(
     options: dict[str, Any] = {
         "min_size": resolution,
         "max_size": resolution,
-        "rpn_pre_nms_top_n_train": proposals.before_train * seen,
-        "rpn_pre_nms_top_n_test": proposals.before_test * seen,
-        "rpn_post_nms_top_n_train": proposals.after_train * seen,
-        "rpn_post_nms_top_n_test": seen,
-        "box_batch_size_per_image": min(512, proposals.after_train * seen),
+        "rpn_pre_nms_top_n_train": proposals.before_train * test_proposals,
+        "rpn_pre_nms_top_n_test": proposals.before_test * test_proposals,
+        "rpn_post_nms_top_n_train": proposals.after_train * test_proposals,
+        "rpn_post_nms_top_n_test": test_proposals,
+        "box_batch_size_per_image": min(512, proposals.after_train * test_proposals),
     }
     if kind == "fpn":
         backbone = _resnet_fpn_extractor(body, trainable_layers=3)
     else:
-        backbone, more = _single_level(body, kind, classes)
-        options |= more
+        backbone, level_options = _single_level(body, kind, classes)
+        options |= level_options
     if kind != "c4":
         pooled = backbone.out_channels * 7 * 7
         options["box_head"] = TwoMLPHead(pooled, head)
@@ -128,7 +135,8 @@ def two_stage(
 
 
 def steady(model: Any) -> Any:
-    """Residual branches start small (frozen statistics do not normalise), and samplers draw nothing."""
+    """Starts residual branches small (frozen batch norms do not normalise them), spreads the class scores, and
+    makes samplers deterministic."""
     for module in model.modules():
         if isinstance(module, resnet.Bottleneck):
             module.bn3.weight.detach().fill_(0.2)
@@ -141,7 +149,7 @@ def steady(model: Any) -> Any:
 
 
 def _single_level(body: Any, kind: str, classes: int) -> tuple[Any, dict[str, Any]]:
-    """The backbone of one feature map, and what the detector has to know of it."""
+    """The backbone with one feature map, and the options of the detector that depend on it."""
     for part in (body.conv1, body.layer1):
         part.requires_grad_(False)
     stages = OrderedDict(

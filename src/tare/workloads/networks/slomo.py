@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class Hourglass(nn.Module):
-    """The U-Net of the paper's supplement: leaky ReLU, average pooling, bilinear growth, large first filters."""
+    """The U-Net of the paper's supplement: leaky ReLU, average pools, bilinear upsampling, large first kernels."""
 
     def __init__(self, into: int, out: int, width: int) -> None:
         super().__init__()
@@ -27,19 +27,19 @@ class Hourglass(nn.Module):
         return nn.Sequential(self._single(into, out, size), self._single(out, out, size))
 
     def forward(self, x: Any) -> Any:
-        kept = [self.first(x)]
+        skips = [self.first(x)]
         for down in self.down:
-            kept.append(down(functional.avg_pool2d(kept[-1], 2)))
-        x = kept.pop()
+            skips.append(down(functional.avg_pool2d(skips[-1], 2)))
+        x = skips.pop()
         for up, merge in zip(self.up, self.merge, strict=True):
-            skip = kept.pop()
+            skip = skips.pop()
             x = up(functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False))
             x = merge(torch.cat([x, skip], dim=1))
         return self.last(x)
 
 
 def warp(image: Any, flow: Any) -> Any:
-    """The image sampled where the flow points to; flow in pixels."""
+    """The image sampled where the flow, in pixels, points to."""
     _, _, height, width = image.shape
     rows = torch.arange(height, device=image.device, dtype=image.dtype).view(1, -1, 1)
     columns = torch.arange(width, device=image.device, dtype=image.dtype).view(1, 1, -1)
@@ -55,16 +55,16 @@ class SuperSloMo(nn.Module):
         self.refine = Hourglass(20, 5, width)
 
     def forward(self, first: Any, last: Any, when: Any) -> Any:
-        """The frame at `when` between two frames, and what the loss needs besides."""
+        """The frame at the time `when` between two frames, and the flows that the loss needs."""
         flows = self.flow(torch.cat([first, last], dim=1))
         forth, back = flows[:, :2], flows[:, 2:]
-        # Equation 4: flow from the frame between, by how near it is to each end.
+        # Equation 4: the flows from the intermediate frame, weighted by its distance to each end.
         to_first = -(1 - when) * when * forth + when * when * back
         to_last = (1 - when) * (1 - when) * forth - when * (1 - when) * back
-        seen = [first, last, forth, back, to_first, to_last, warp(first, to_first), warp(last, to_last)]
-        found = self.refine(torch.cat(seen, dim=1))
-        to_first, to_last = to_first + found[:, :2], to_last + found[:, 2:4]
-        visible = torch.sigmoid(found[:, 4:5])
+        inputs = [first, last, forth, back, to_first, to_last, warp(first, to_first), warp(last, to_last)]
+        refined = self.refine(torch.cat(inputs, dim=1))
+        to_first, to_last = to_first + refined[:, :2], to_last + refined[:, 2:4]
+        visible = torch.sigmoid(refined[:, 4:5])
         weight_first, weight_last = (1 - when) * visible, when * (1 - visible)
         blend = weight_first * warp(first, to_first) + weight_last * warp(last, to_last)
         return blend / (weight_first + weight_last + 1e-8), forth, back, to_first, to_last
@@ -73,12 +73,12 @@ class SuperSloMo(nn.Module):
 def slomo_loss(output: Any, frames: Any) -> Any:
     """Section 3.3 with the authors' weights: reconstruction, warping, smoothness of the flows."""
     between, forth, back, to_first, to_last = output
-    first, last, wanted = frames.unbind(0)
+    first, last, target = frames.unbind(0)
     warped = (
-        (wanted - warp(first, to_first)).abs().mean()
-        + (wanted - warp(last, to_last)).abs().mean()
+        (target - warp(first, to_first)).abs().mean()
+        + (target - warp(last, to_last)).abs().mean()
         + (first - warp(last, forth)).abs().mean()
         + (last - warp(first, back)).abs().mean()
     )
     smooth = sum(flow.diff(dim=dim).abs().mean() for flow in (forth, back) for dim in (-1, -2))
-    return 204 * (between - wanted).abs().mean() + 102 * warped + smooth
+    return 204 * (between - target).abs().mean() + 102 * warped + smooth

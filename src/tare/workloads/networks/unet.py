@@ -10,7 +10,7 @@ from torch import nn
 CONVOLUTION = {2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 POOL = {2: nn.MaxPool2d, 3: nn.MaxPool3d}
-# Volumes come in batches of one or two, whose statistics mean little: MLPerf normalises each instance there.
+# Volumes come in batches of one or two, whose statistics are poor: MLPerf uses instance norm for them.
 NORM = {2: nn.BatchNorm2d, 3: lambda width: nn.InstanceNorm3d(width, affine=True)}
 
 
@@ -35,10 +35,10 @@ class UNet(nn.Module):
         self.last = CONVOLUTION[dimensions](widths[0], classes, 1)
 
     def forward(self, x: Any) -> Any:
-        kept = [self.first(x)]
+        skips = [self.first(x)]
         for down in self.down:
-            kept.append(down(kept[-1]))
-        x = kept.pop()
+            skips.append(down(skips[-1]))
+        x = skips.pop()
         for grow, merge in zip(self.grow, self.merge, strict=True):
-            x = merge(torch.cat([kept.pop(), grow(x)], dim=1))
+            x = merge(torch.cat([skips.pop(), grow(x)], dim=1))
         return self.last(x)

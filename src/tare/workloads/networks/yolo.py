@@ -56,19 +56,19 @@ class Yolo(nn.Module):
     def forward(self, x: Any) -> Any:
         x = self.stem(x)
         maps = []
-        for each in self.stages:
-            x = each(x)
+        for layers in self.stages:
+            x = layers(x)
             maps.append(x)
-        found = []
-        for i, (each, head) in enumerate(zip(self.necks, self.heads, strict=True)):
-            x = each(x)
-            found.append(self._split(head(x)))
+        predictions = []
+        for i, (layers, head) in enumerate(zip(self.necks, self.heads, strict=True)):
+            x = layers(x)
+            predictions.append(self._split(head(x)))
             if i < 2:
                 x = functional.interpolate(self.links[i](x), scale_factor=2.0)
                 x = torch.cat([x, maps[1 - i]], dim=1)
         if self.training:
-            return found
-        return torch.cat([self._boxes(raw, i) for i, raw in enumerate(found)], dim=1)
+            return predictions
+        return torch.cat([self._boxes(raw, i) for i, raw in enumerate(predictions)], dim=1)
 
     def _split(self, raw: Any) -> Any:
         batch, _, height, width = raw.shape
@@ -86,8 +86,8 @@ class Yolo(nn.Module):
 
 
 def targets(batch: int, resolution: int, classes: int) -> Any:
-    """For each scale the objects of a random batch: index of image, anchor, row, column; then box and class."""
-    made = []
+    """The objects of a random batch for each scale: index (image, anchor, row, column), centre, size, class."""
+    objects = []
     for stride in STRIDES:
         cells = resolution // stride
         count = batch * OBJECTS
@@ -95,20 +95,22 @@ def targets(batch: int, resolution: int, classes: int) -> Any:
             [torch.arange(batch).repeat_interleave(OBJECTS), torch.randint(3, (count,)),
              torch.randint(cells, (count,)), torch.randint(cells, (count,))]
         )  # fmt: skip
-        made.append((index, torch.rand(count, 2), torch.randn(count, 2) * 0.5, torch.randint(classes, (count,))))
-    return made
+        objects.append(
+            (index, torch.rand(count, 2), torch.randn(count, 2) * 0.5, torch.randint(classes, (count,)))
+        )
+    return objects
 
 
-def yolo_loss(output: Any, wanted: Any) -> Any:
+def yolo_loss(output: Any, expected: Any) -> Any:
     """Squared error of boxes, binary cross entropy of objectness and classes (section 2)."""
     total = 0.0
-    for raw, (index, centre, size, label) in zip(output, wanted, strict=True):
-        hit = raw[index[0], index[1], index[2], index[3]]
-        there = torch.zeros_like(raw[..., 4])
-        there[index[0], index[1], index[2], index[3]] = 1.0
-        total = total + functional.mse_loss(torch.sigmoid(hit[:, :2]), centre)
-        total = total + functional.mse_loss(hit[:, 2:4], size)
-        total = total + functional.binary_cross_entropy_with_logits(raw[..., 4], there)
-        classes = functional.one_hot(label, hit.shape[1] - 5).to(hit.dtype)
-        total = total + functional.binary_cross_entropy_with_logits(hit[:, 5:], classes)
+    for raw, (index, centre, size, label) in zip(output, expected, strict=True):
+        predicted = raw[index[0], index[1], index[2], index[3]]
+        objectness = torch.zeros_like(raw[..., 4])
+        objectness[index[0], index[1], index[2], index[3]] = 1.0
+        total = total + functional.mse_loss(torch.sigmoid(predicted[:, :2]), centre)
+        total = total + functional.mse_loss(predicted[:, 2:4], size)
+        total = total + functional.binary_cross_entropy_with_logits(raw[..., 4], objectness)
+        classes = functional.one_hot(label, predicted.shape[1] - 5).to(predicted.dtype)
+        total = total + functional.binary_cross_entropy_with_logits(predicted[:, 5:], classes)
     return total
