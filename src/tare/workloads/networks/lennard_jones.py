@@ -1,4 +1,4 @@
-"""The potential of Lennard-Jones, and a network that learns it with its forces."""
+"""The Lennard-Jones potential, and a network that learns it and its forces."""
 
 import itertools
 from typing import Any
@@ -18,7 +18,7 @@ def energy_and_force(position: Any) -> tuple[Any, Any]:
 
 
 class Potential(nn.Module):
-    """Energy from the distance by layers with tanh; the force is minus its derivative, for each atom."""
+    """Layers with tanh from the distance to the energy. The force on each atom is minus its derivative."""
 
     def __init__(self, hidden: int, layers: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Potential(nn.Module):
         self.energy = nn.Sequential(*parts[:-1])
 
     def forward(self, position: Any) -> Any:
-        def one(place: Any) -> Any:
+        def energy_at(place: Any) -> Any:
             return self.energy(place.norm(dim=0, keepdim=True)).squeeze()
 
-        return self.energy(position.norm(dim=1, keepdim=True)), -outside(vmap(grad(one)), position)
+        return self.energy(position.norm(dim=1, keepdim=True)), -outside(vmap(grad(energy_at)), position)

@@ -21,12 +21,15 @@ def learner(ways: int, width: int, norm: bool) -> nn.Sequential:
         parts.append(nn.ReLU())
         if norm:
             parts.append(nn.MaxPool2d(2, 2))
-    # 28 pixels become 1 by valid convolutions and pools, or 2 by strides.
+    # 28 pixels become 1 with unpadded convolutions and pools, or 2 with strides.
     return nn.Sequential(*parts, nn.Flatten(), nn.Linear(width if norm else 4 * width, ways))
 
 
 class Maml(nn.Module):
-    """Scores of the queries of each task after learning from its examples. `kind`: loop or vmap, with -norm."""
+    """The scores of each task's queries after adapting to its examples.
+
+    `kind` is "loop" or "vmap", with the suffix "-norm" for a learner with batch norm.
+    """
 
     def __init__(self, ways: int, steps: int, width: int, kind: str) -> None:
         super().__init__()
@@ -42,19 +45,19 @@ class Maml(nn.Module):
         )
 
     def _task(self, images: Any, labels: Any, queries: Any) -> Any:
-        """One task through torch.func: the inner gradient is a transformed function."""
+        """One task with torch.func: the inner gradient is a transformed function."""
         weights = dict(self.learner.named_parameters())
 
-        def wrong(weights: Any) -> Any:
+        def loss(weights: Any) -> Any:
             return functional.cross_entropy(functional_call(self.learner, weights, (images,)), labels)
 
         for _ in range(self.steps):
-            slopes = grad(wrong)(weights)
-            weights = {name: weight - RATE * slopes[name] for name, weight in weights.items()}
+            gradients = grad(loss)(weights)
+            weights = {name: weight - RATE * gradients[name] for name, weight in weights.items()}
         return functional_call(self.learner, weights, (queries,))
 
     def _loop(self, images: Any, labels: Any, queries: Any) -> Any:
-        """One task through autograd with a graph of the inner gradient; learning happens at inference too."""
+        """One task with autograd, which records the inner gradient in training. Inference adapts too."""
         train = self.training
         with torch.inference_mode(False), torch.enable_grad():
             weights = dict(self.learner.named_parameters())
@@ -62,11 +65,11 @@ class Maml(nn.Module):
                 weights = {name: weight.detach().clone().requires_grad_() for name, weight in weights.items()}
                 images, labels, queries = images.clone(), labels.clone(), queries.clone()
             for _ in range(self.steps):
-                wrong = functional.cross_entropy(functional_call(self.learner, weights, (images,)), labels)
-                slopes = torch.autograd.grad(wrong, list(weights.values()), create_graph=train)
+                loss = functional.cross_entropy(functional_call(self.learner, weights, (images,)), labels)
+                gradients = torch.autograd.grad(loss, list(weights.values()), create_graph=train)
                 weights = {
-                    name: weight - RATE * slope
-                    for (name, weight), slope in zip(weights.items(), slopes, strict=True)
+                    name: weight - RATE * gradient
+                    for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
                 }
-            found = functional_call(self.learner, weights, (queries,))
-        return found if train else found.detach()
+            scores = functional_call(self.learner, weights, (queries,))
+        return scores if train else scores.detach()

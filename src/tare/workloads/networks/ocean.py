@@ -1,4 +1,4 @@
-"""Three kernels of an ocean model, over boxes of (x, y, z) with z upwards. Written from their formulas."""
+"""Three kernels of an ocean model over boxes of (x, y, z), with z upwards, written from their formulas."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import nn
 
 from tare.workloads.networks.sea_water import density_slopes
 
-# Numbers of Veros' default setup: metres, seconds, and its constants for mixing.
+# Veros' default setup, in seconds and metres, and its constants for mixing.
 STEP, SPACING, THICKNESS = 1800.0, 20_000.0, 50.0
 ALONG, SLOPE, TAPER = 1000.0, 1e-3, 2e-4
 DISSIPATION, SMALLEST = 0.7, 1e-6
@@ -44,7 +44,7 @@ class IsoneutralMixing(nn.Module):
     def forward(self, salinity: Any, temperature: Any, pressure: Any) -> Any:
         _, by_heat, by_salt = density_slopes(salinity, temperature, pressure)
         up_heat, up_salt = temperature.diff(dim=2) / THICKNESS, salinity.diff(dim=2) / THICKNESS
-        found = []
+        components = []
         vertical = torch.zeros_like(temperature[:, :, :-1])
         for axis in (0, 1):
             across_heat, across_salt = temperature.diff(dim=axis) / SPACING, salinity.diff(dim=axis) / SPACING
@@ -52,7 +52,7 @@ class IsoneutralMixing(nn.Module):
             along = torch.zeros_like(across_heat[:, :, :-1])
             mixed = []
             for side in (0, 1):
-                # The cell on one side of the face, and the density it sees.
+                # The density's derivatives in the cell on one side of the face.
                 heat, salt = by_heat.narrow(axis, side, count), by_salt.narrow(axis, side, count)
                 for level in (0, 1):
                     depth = slice(level, heat.shape[2] - 1 + level)
@@ -67,8 +67,8 @@ class IsoneutralMixing(nn.Module):
                     square = ALONG * taper * slope.square() / 4
                     pad = (0, 0, 0, 0, side, 1 - side) if axis == 0 else (0, 0, side, 1 - side)
                     vertical = vertical + nn.functional.pad(square, pad)
-            found += [along, torch.stack(mixed, dim=-1)]
-        return (*found, vertical)
+            components += [along, torch.stack(mixed, dim=-1)]
+        return (*components, vertical)
 
 
 class TurbulentEnergy(nn.Module):
@@ -84,7 +84,7 @@ class TurbulentEnergy(nn.Module):
 
     def forward(self, energy: Any, u: Any, v: Any, w: Any, stability: Any, wind: Any) -> Any:
         root = energy.clamp(min=0).sqrt()
-        # The length of eddies is bounded by stratification and by the distance to the surface.
+        # Stratification and the distance to the surface bound the eddies' length.
         depth = THICKNESS * torch.arange(energy.shape[2], 0, -1, device=energy.device, dtype=energy.dtype)
         length = torch.minimum(root * (2 / stability.clamp(min=1e-12)).sqrt(), depth).clamp(min=0.1)
         viscosity = (0.1 * length * root).clamp(min=1e-4, max=100.0)
@@ -92,15 +92,15 @@ class TurbulentEnergy(nn.Module):
             u.diff(dim=2, append=u[:, :, -1:]).square() + v.diff(dim=2, append=v[:, :, -1:]).square()
         ) / THICKNESS**2
         prandtl = (6.6 * stability / shear.clamp(min=1e-12)).clamp(1.0, 10.0)
-        gained = viscosity * shear - viscosity / prandtl * stability
+        production = viscosity * shear - viscosity / prandtl * stability
         between = STEP * (viscosity[:, :, 1:] + viscosity[:, :, :-1]) / (2 * THICKNESS**2)
         below, above = nn.functional.pad(between, (1, 0)), nn.functional.pad(between, (0, 1))
         diagonal = 1 + below + above + STEP * DISSIPATION * root / length
-        right = energy + STEP * gained
-        right = torch.cat(
-            [right[:, :, :-1], right[:, :, -1:] + (STEP / THICKNESS * wind.abs() ** 1.5)[..., None]], -1
+        right_side = energy + STEP * production
+        right_side = torch.cat(
+            [right_side[:, :, :-1], right_side[:, :, -1:] + (STEP / THICKNESS * wind.abs() ** 1.5)[..., None]], -1
         )
-        solved = tridiagonal(-below, diagonal, -above, right).clamp(min=SMALLEST)
+        solved = tridiagonal(-below, diagonal, -above, right_side).clamp(min=SMALLEST)
         return solved - STEP * self.transport(solved, u, v, w), viscosity
 
     def transport(self, energy: Any, u: Any, v: Any, w: Any) -> Any:
@@ -114,7 +114,8 @@ class TurbulentEnergy(nn.Module):
 
 
 def superbee(field: Any, flow: Any, axis: int, spacing: float) -> Any:
-    """Flux through the faces between cells with Roe's superbee limiter (1986); outermost cells take no part."""
+    """Flux through the faces between cells with Roe's superbee limiter (1986). Differences across
+    the boundary of the box count as zero."""
     count = field.shape[axis] - 1
     step = field.diff(dim=axis)
     speed = (flow.narrow(axis, 0, count) + flow.narrow(axis, 1, count)) / 2
@@ -128,7 +129,7 @@ def superbee(field: Any, flow: Any, axis: int, spacing: float) -> Any:
 
 
 def tridiagonal(below: Any, diagonal: Any, above: Any, right: Any) -> Any:
-    """Thomas' algorithm along the last dimension."""
+    """Solves tridiagonal systems along the last dimension by Thomas' algorithm."""
     below, diagonal, above, right = (x.unbind(-1) for x in (below, diagonal, above, right))
     factors, values = [above[0] / diagonal[0]], [right[0] / diagonal[0]]
     for i in range(1, len(diagonal)):

@@ -1,7 +1,7 @@
-"""Training in private (Abadi et al., 2016): the gradient of each example is cut to a length, then noise is added.
+"""Differentially private training (Abadi et al., 2016): each example's gradient is clipped, then noise is added.
 
-A step must end in parameters that have a gradient. So training returns the mean loss whose derivative is replaced:
-value + sum((p - p.detach()) * g) has the value of the loss and the gradient g.
+The backward pass of the step must leave this gradient in the parameters. So training returns the mean loss with
+its derivative replaced: value + sum((p - p.detach()) * g) has the value of the loss and the gradient g.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
+# The largest norm of an example's gradient, and the noise relative to it.
 LONGEST, NOISE = 1.0, 1.0
 GROUPS = 4
 
@@ -36,7 +37,7 @@ class Block(nn.Module):
 
 
 def resnet(classes: int, depth: int, width: int) -> nn.Sequential:
-    """ResNet-18 (two blocks a stage) or -10 (one) with group norm: batch norm would mix the examples."""
+    """ResNet-18 (two blocks per stage) or -10 (one) with group norm, because batch norm would mix the examples."""
     repeats = (depth - 2) // 8
     layers: list[Any] = [convolution(3, width, 3, 1), nn.GroupNorm(GROUPS, width), nn.ReLU()]
     into = width
@@ -47,15 +48,15 @@ def resnet(classes: int, depth: int, width: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(into, classes))
 
 
-def per_example(layer: Any, seen: Any, slope: Any) -> dict[str, Any]:
+def per_example(layer: Any, inputs: Any, output_gradient: Any) -> dict[str, Any]:
     """The gradient of a layer's parameters for each example, from its input and the gradient of its output."""
     if isinstance(layer, nn.Linear):
-        return {"weight": torch.einsum("no,ni->noi", slope, seen), "bias": slope}
+        return {"weight": torch.einsum("no,ni->noi", output_gradient, inputs), "bias": output_gradient}
     if isinstance(layer, nn.GroupNorm):
-        normal = functional.group_norm(seen, layer.num_groups, eps=layer.eps)
-        return {"weight": (normal * slope).sum((2, 3)), "bias": slope.sum((2, 3))}
+        normal = functional.group_norm(inputs, layer.num_groups, eps=layer.eps)
+        return {"weight": (normal * output_gradient).sum((2, 3)), "bias": output_gradient.sum((2, 3))}
     weight = vmap(lambda x, g: conv2d_weight(x[None], layer.weight.shape, g[None], layer.stride, layer.padding))(
-        seen, slope
+        inputs, output_gradient
     )
     return {"weight": weight}
 
@@ -71,35 +72,35 @@ class Private(nn.Module):
     def forward(self, images: Any, labels: Any) -> Any:
         if not self.training:
             return self.network(images)
-        slopes, value = self._vmap(images, labels) if self.how == "vmap" else self._hooks(images, labels)
-        lengths = sum(g.flatten(1).square().sum(1) for g in slopes.values()).sqrt()
-        scale = (LONGEST / (lengths + 1e-6)).clamp(max=1.0)
+        gradients, value = self._vmap(images, labels) if self.how == "vmap" else self._hooks(images, labels)
+        norms = sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt()
+        scale = (LONGEST / (norms + 1e-6)).clamp(max=1.0)
         total = value.detach()
         for i, (name, parameter) in enumerate(self.network.named_parameters()):
             noise = NOISE * LONGEST * getattr(self, f"noise{i}")
-            slope = (torch.einsum("n,n...->...", scale, slopes[name]) + noise) / len(images)
-            total = total + ((parameter - parameter.detach()) * slope.detach()).sum()
+            gradient = (torch.einsum("n,n...->...", scale, gradients[name]) + noise) / len(images)
+            total = total + ((parameter - parameter.detach()) * gradient.detach()).sum()
         return total
 
     def _vmap(self, images: Any, labels: Any) -> tuple[dict[str, Any], Any]:
         weights = {name: p.detach() for name, p in self.network.named_parameters()}
 
-        def wrong(weights: Any, image: Any, label: Any) -> Any:
+        def loss(weights: Any, image: Any, label: Any) -> Any:
             return functional.cross_entropy(functional_call(self.network, weights, (image[None],)), label[None])
 
-        slopes, values = vmap(grad_and_value(wrong), in_dims=(None, 0, 0))(weights, images, labels)
-        return slopes, values.mean()
+        gradients, values = vmap(grad_and_value(loss), in_dims=(None, 0, 0))(weights, images, labels)
+        return gradients, values.mean()
 
     def _hooks(self, images: Any, labels: Any) -> tuple[dict[str, Any], Any]:
-        """Inputs and output gradients of every layer are kept by one forward and one backward pass."""
-        seen: dict[str, Any] = {}
-        made: dict[str, Any] = {}
+        """One forward and one backward pass give the input and the output gradient of every layer."""
+        inputs: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         hooks = []
         for name, layer in self.network.named_modules():
             if isinstance(layer, (nn.Conv2d, nn.GroupNorm, nn.Linear)):
 
                 def keep(_: Any, args: Any, output: Any, name: str = name) -> None:
-                    seen[name], made[name] = args[0].detach(), output
+                    inputs[name], outputs[name] = args[0].detach(), output
 
                 hooks.append(layer.register_forward_hook(keep))
         try:
@@ -107,10 +108,10 @@ class Private(nn.Module):
         finally:
             for hook in hooks:
                 hook.remove()
-        found = torch.autograd.grad(value, list(made.values()))
-        slopes = {}
-        for (name, layer_in), slope in zip(seen.items(), found, strict=True):
+        output_gradients = torch.autograd.grad(value, list(outputs.values()))
+        gradients = {}
+        for (name, layer_input), output_gradient in zip(inputs.items(), output_gradients, strict=True):
             layer = self.network.get_submodule(name)
-            for part, each in per_example(layer, layer_in, slope).items():
-                slopes[f"{name}.{part}"] = each
-        return slopes, value / len(images)
+            for part, gradient in per_example(layer, layer_input, output_gradient).items():
+                gradients[f"{name}.{part}"] = gradient
+        return gradients, value / len(images)

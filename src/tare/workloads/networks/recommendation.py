@@ -1,4 +1,4 @@
-"""Recommenders: embeddings of categories, and how they meet."""
+"""Recommendation networks: embeddings of categories, and their interactions."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 def layers(widths: Sequence[int], last: bool = True) -> nn.Sequential:
-    """Linear layers with ReLU between them; after the last one too, unless it gives the score."""
+    """Linear layers with ReLU between them, and after the last one if `last` is true."""
     parts: list[Any] = []
     for into, out in itertools.pairwise(widths):
         parts += [nn.Linear(into, out), nn.ReLU()]
@@ -18,7 +18,7 @@ def layers(widths: Sequence[int], last: bool = True) -> nn.Sequential:
 
 
 class Dlrm(nn.Module):
-    """Naumov et al. (2019): numbers through layers, categories through tables, their products, layers again."""
+    """Naumov et al. (2019): layers over numbers, embedding tables, products of all pairs, layers over these."""
 
     def __init__(self, rows: int, width: int, tables: int, dense: int) -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class Dlrm(nn.Module):
 
     def forward(self, dense: Any, sparse: Any) -> Any:
         x = self.below(dense)
-        found = [table(sparse[:, i : i + 1]) for i, table in enumerate(self.tables)]
-        together = torch.stack([x, *found], dim=1)
-        products = torch.bmm(together, together.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
+        embeddings = [table(sparse[:, i : i + 1]) for i, table in enumerate(self.tables)]
+        vectors = torch.stack([x, *embeddings], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
         return self.above(torch.cat([x, products], dim=1)).squeeze(1)
 
 
@@ -50,12 +50,12 @@ class DeepFm(nn.Module):
         self.deep = layers([tables * width + dense, hidden, hidden, hidden, 1], last=False)
 
     def forward(self, dense: Any, sparse: Any) -> Any:
-        where = sparse + self.offsets
-        x = self.second(where)
-        # The sum over all pairs is half of the square of the sum less the sum of the squares (Rendle, 2010).
+        indices = sparse + self.offsets
+        x = self.second(indices)
+        # The sum over all pairs is half of (the square of the sum - the sum of the squares) (Rendle, 2010).
         pairs = (x.sum(1).square() - x.square().sum(1)).sum(1, keepdim=True) / 2
         deep = self.deep(torch.cat([x.flatten(1), dense], dim=1))
-        return (self.first(where).sum(1) + self.linear(dense) + pairs + deep).squeeze(1)
+        return (self.first(indices).sum(1) + self.linear(dense) + pairs + deep).squeeze(1)
 
 
 class Ncf(nn.Module):

@@ -1,7 +1,7 @@
-"""Relational graph attention (Busbridge et al., 2019) as MLPerf trains it on IGBH, a graph of papers: an attention
-network (Velickovic et al., 2017) for each of eleven relations, added up at each node, in layers.
+"""Relational graph attention (Busbridge et al., 2019) as MLPerf trains it on IGBH, a graph of papers. Each layer
+has an attention network (Velickovic et al., 2017) for each of eleven relations, whose results are added up.
 
-A step sees what a sampler finds around some papers: of each node of a hop some neighbours by every relation.
+The graph of a step is sampled around some papers: in every hop, some neighbours of each new node by each relation.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from torch_geometric.nn import GATConv, HeteroConv
 
 HEADS = 4
 KINDS = ("paper", "author", "institute", "fos", "journal", "conference")
-# (from, relation, to) -> how many such neighbours a node has in IGBH at the mean, where that bounds the sampling:
-# a paper has two authors and four fields, but a field has more papers, and a paper more citations, than are taken.
+# (from, relation, to) -> the mean number of such neighbours of a node in IGBH, if it bounds the sampling: a paper
+# has two authors and four fields of study. MANY is for relations with more neighbours than are sampled.
 MANY = 15
 RELATIONS = {
     ("paper", "cites", "paper"): MANY,
@@ -33,20 +33,20 @@ RELATIONS = {
 
 
 def sampled(seeds: int, fans: Iterable[int]) -> tuple[dict[str, int], list[Any]]:
-    """How many nodes of each kind there are around so many papers, which come first, and the edges by relation.
+    """The number of nodes of each kind around `seeds` papers, and the edges of each relation.
 
-    Nodes are numbered as they are found, hop by hop; none is found twice.
+    Nodes are numbered in the order of sampling, the seeds first; no node is sampled twice.
     """
     known = dict.fromkeys(KINDS, 0) | {"paper": seeds}
-    last = {kind: (0, count) for kind, count in known.items()}
+    frontier = {kind: (0, count) for kind, count in known.items()}
     edges: list[list[Any]] = [[] for _ in RELATIONS]
     for fan in fans:
         before = dict(known)
-        for found, ((source, _, target), most) in zip(edges, RELATIONS.items(), strict=True):
-            to = torch.arange(*last[target]).repeat_interleave(min(fan, most))
-            found.append(torch.stack([known[source] + torch.arange(len(to)), to]))
-            known[source] += len(to)
-        last = {kind: (before[kind], known[kind]) for kind in KINDS}
+        for relation_edges, ((source, _, target), limit) in zip(edges, RELATIONS.items(), strict=True):
+            targets = torch.arange(*frontier[target]).repeat_interleave(min(fan, limit))
+            relation_edges.append(torch.stack([known[source] + torch.arange(len(targets)), targets]))
+            known[source] += len(targets)
+        frontier = {kind: (before[kind], known[kind]) for kind in KINDS}
     return known, [torch.cat(parts, dim=1) for parts in edges]
 
 
