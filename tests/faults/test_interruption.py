@@ -110,7 +110,7 @@ def test_an_interrupted_calibration_or_check_can_be_resumed(home: Path, tmp_path
         running.send_signal(signal.SIGINT)
         _, stderr = running.communicate(timeout=30)
         assert running.returncode == 130
-        assert "tare: interrupted: the same command with --resume goes on" in stderr
+        assert "tare: interrupted: the same command with --resume continues" in stderr
         assert "Traceback" not in stderr
 
 
