@@ -39,6 +39,7 @@ def test_it_holds_the_package_its_types_and_its_licence(wheel: Path) -> None:
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
 
 
+@pytest.mark.full
 def test_it_works_where_nothing_else_is(wheel: Path, tmp_path: Path) -> None:
     """An empty environment gets the wheel alone; its dependencies (gigabytes) come from this environment by path,
     but not tare, which must be the wheel's."""

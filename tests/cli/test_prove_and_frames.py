@@ -7,6 +7,7 @@ import pytest
 from commandline import tare
 
 
+@pytest.mark.full
 def test_prove_prints_a_table_that_fits(tmp_path: Path) -> None:
     done = tare(tmp_path, "prove", "mlp", "--rung", "eager,aot", "--device", "cpu", "--steps", "3")
     assert done.returncode == 0, done.stderr

@@ -90,6 +90,7 @@ def test_none_taken_and_an_age_that_nobody_knows() -> None:
         assert reused_line(found).endswith(f"measured {odd}")
 
 
+@pytest.mark.full
 def test_a_run_measures_only_what_is_not_recorded(tmp_path: Path) -> None:
     (record,) = json.loads(tare(tmp_path, "run", *ASKED, "--json").stdout)["records"]
     asked = ("run", "mnist_cnn", *ASKED, "--recorded")

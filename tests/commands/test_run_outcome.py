@@ -25,6 +25,6 @@ def test_a_rung_that_cannot_run_the_workload_is_no_failure_of_the_run(cause: str
 def test_the_ladder_says_which_of_both_it_was() -> None:
     (ladder,) = make_ladders([ended("vendor", "unsupported"), ended("compile", "exception")])
     assert [row.trouble for row in ladder.rows] == [
-        "vendor cannot run it: no operator for aten.expand",
         "compile failed: exception in start: no operator for aten.expand",
+        "vendor cannot run it: no operator for aten.expand",
     ]

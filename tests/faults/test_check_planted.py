@@ -79,9 +79,10 @@ def test_a_stored_baseline_finds_it_as_well_and_every_format_says_so(home: Path,
     assert 1.5 < case["changes"][0]["ratio"] < 2.5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("extra", "metric"),
-    [("copy", "bytes_copied"), pytest.param("synchronisation", "synchronisations", marks=pytest.mark.full)],
+    [("copy", "bytes_copied"), ("synchronisation", "synchronisations")],
 )
 def test_a_planted_extra_copy_or_synchronisation_is_counted(
     home: Path, tmp_path: Path, extra: str, metric: str

@@ -216,6 +216,7 @@ def test_a_series_has_one_point_for_each_check(tmp_path: Path) -> None:
     assert [record.id for record in found] == asked
 
 
+@pytest.mark.full
 def test_history_and_import_from_the_command_line(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "records.db"))
     for record in nightly(40, 25, 1.1):

@@ -24,7 +24,8 @@ def test_same_as_the_reference(workload: str, mode: Mode, rung: str, tmp_path: P
         assert parity.compared == 3 + 2 * parameters
 
 
-@pytest.mark.parametrize(("workload", "mode"), [("mlp", "infer"), ("mlp", "train"), ("mnist_cnn", "train")])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize("workload", ["mnist_cnn", pytest.param("mlp", marks=pytest.mark.full)])
 def test_compiled_is_the_same(workload: str, mode: Mode, tmp_path: Path) -> None:
     torch.compiler.reset()
     assert check(make(workload, "compile", mode), tmp_path).status == "same"

@@ -9,6 +9,9 @@ from not_a_number import CLAMPS, LAYOUTS, SPECIAL_VALUES, check_activation, chec
 
 from tare.rungs.native.build import SOURCES
 
+# Two programs are compiled for these tests.
+pytestmark = pytest.mark.full
+
 SUPPORT = Path(__file__).parents[2] / "support"
 HOST_CUDA = [f"-I{SUPPORT / 'host_cuda'}", f"-I{SUPPORT / 'host_libraries'}"]
 PROGRAMS = {
