@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 
 # A shell that starts `make test &` sets SIGINT to be ignored, and every child inherits that. The tests that
 # interrupt a command need the default disposition back.
@@ -14,6 +16,7 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     for library in ("OMP", "OPENBLAS"):
         os.environ.setdefault(f"{library}_NUM_THREADS", str(share))
 
+import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 # Tests run in parallel, each with a home folder of its own, so they do not wait for the lock of the machine.
@@ -26,3 +29,12 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # These machines are shared: no test fails because it took long.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(autouse=True)
+def gradients_stay_enabled() -> Iterator[None]:
+    """A program for inference that a test forgets to close breaks later tests of the same process."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "is_grad_enabled"):
+        assert torch.is_grad_enabled(), "the test left gradients disabled: it must close its program"

@@ -1,5 +1,6 @@
 """What every torch program shares: looking for numbers that are none, in whatever a model returns."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ NAN = float("nan")
 SIZES = {"width": 16, "depth": 1, "features": 8, "classes": 3}
 
 
-@pytest.fixture(scope="module")
-def program() -> TorchProgram:
-    return TorchProgram(get_workload("mlp"), Case(workload="mlp", rung="eager", batch=4, sizes=SIZES))
+@pytest.fixture
+def program() -> Iterator[TorchProgram]:
+    program = TorchProgram(get_workload("mlp"), Case(workload="mlp", rung="eager", batch=4, sizes=SIZES))
+    yield program
+    program.close()
 
 
 @pytest.mark.parametrize(
