@@ -16,7 +16,7 @@ from tare.commands.recorded import comparable_records, count_reused
 from tare.records.record import Record
 from tare.report.overview import ReusedRecords, reused_line
 from tare.store.database import Store
-from tare.store.journal import add_records, begin
+from tare.store.journal import begin
 
 ASKED = ("mlp", "--device", "cpu", "--rung", "eager", "--quick", "--budget", "0.3")
 
@@ -38,7 +38,7 @@ def taken(store: Store) -> list[str]:
 def test_the_newest_of_each_case_is_taken_newest_first(store: Store) -> None:
     other = make_case(batch=7)
     kept = [stored("a", "03"), stored("b", "05"), stored("c", "04"), stored("d", "01", case=other)]
-    add_records(store, kept)
+    store.add(kept)
     assert taken(store) == ["b", "d"]
 
 
@@ -48,7 +48,7 @@ def test_the_newest_of_each_case_is_taken_newest_first(store: Store) -> None:
 def test_what_was_measured_elsewhere_is_not_taken(store: Store, group: str, name: str) -> None:
     fields = getattr(ENVIRONMENT, group) | {name: "another"}
     elsewhere = msgspec.structs.replace(ENVIRONMENT, **{group: fields})
-    add_records(store, [stored("here", "01"), stored("elsewhere", "02", environment=elsewhere)])
+    store.add([stored("here", "01"), stored("elsewhere", "02", environment=elsewhere)])
     assert taken(store) == ["here"]
 
 
@@ -56,20 +56,20 @@ def test_flags_that_a_worker_pins_and_circumstances_do_not_matter(store: Store) 
     pinned = msgspec.structs.replace(
         ENVIRONMENT, flags=ENVIRONMENT.flags | {"cudnn.benchmark": "True"}, circumstances={"host": "renamed"}
     )
-    add_records(store, [stored("pinned", "02", environment=pinned)])
+    store.add([stored("pinned", "02", environment=pinned)])
     assert taken(store) == ["pinned"]
 
 
 def test_a_failure_stands_for_its_case_and_another_workload_for_none(store: Store) -> None:
     other = make_case(workload="lstm")
-    add_records(store, [stored("good", "01"), stored("bad", "02", failure=make_failure())])
-    add_records(store, [stored("other", "03", case=other)])
+    store.add([stored("good", "01"), stored("bad", "02", failure=make_failure())])
+    store.add([stored("other", "03", case=other)])
     assert taken(store) == ["bad"]
 
 
 def test_what_a_check_measured_beside_its_run_is_not_taken(store: Store) -> None:
     beside = begin(store, "plan", "mark", [], confirmation=True)
-    add_records(store, [stored("asked", "01"), stored("looked", "02", run=beside.run)])
+    store.add([stored("asked", "01"), stored("looked", "02", run=beside.run)])
     assert taken(store) == ["asked"]
 
 

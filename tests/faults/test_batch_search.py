@@ -44,27 +44,29 @@ def test_what_never_works_is_a_failed_case(tare: Tare) -> None:
     assert record["search"]["stop"] == "failure"
 
 
-def kept(home: Path, table: str) -> dict[str, str]:
+def kept(home: Path, points: bool) -> dict[str, str]:
+    """The rounds that are stored before their record: the points of a search, or the others."""
     if not (home / "records.db").exists():
         return {}
     with sqlite3.connect(home / "records.db") as database:
         try:
-            return dict(database.execute(f"select key, document from {table}").fetchall())
+            where = "position < 0" if points else "position >= 0"
+            return dict(database.execute(f"select key, document from rounds where {where}").fetchall())
         except sqlite3.OperationalError:
             return {}
 
 
-@pytest.mark.parametrize(("table", "rows"), [("search_points", 2), ("rounds", 1)], ids=["within", "behind"])
-def test_an_interrupted_search_is_not_made_again(home: Path, tare: Tare, table: str, rows: int) -> None:
+@pytest.mark.parametrize(("within", "rows"), [(True, 2), (False, 1)], ids=["within", "behind"])
+def test_an_interrupted_search_is_not_made_again(home: Path, tare: Tare, within: bool, rows: int) -> None:
     """Killed within it or behind it, before any record holds it: another search might choose another batch, and
     leave the rounds that are stored to nobody."""
     args = ("run", "planted_batch_device", *QUICK, "--rounds", "3")
     running = start_tare(home, *args)
-    wait_until(lambda: len(kept(home, table)) >= rows)
+    wait_until(lambda: len(kept(home, points=within)) >= rows)
     running.kill()
     running.communicate()
-    points = {key: json.loads(text) for key, text in kept(home, "search_points").items()}
-    rounds = [json.loads(text) for text in kept(home, "rounds").values()]
+    points = {key: json.loads(text) for key, text in kept(home, points=True).items()}
+    rounds = [json.loads(text) for text in kept(home, points=False).values()]
     assert len(points) >= 2
     done = tare(*args, "--resume")
     assert done.returncode == 0, done.stderr
@@ -72,4 +74,4 @@ def test_an_interrupted_search_is_not_made_again(home: Path, tare: Tare, table: 
     found = [point["round"] for point in record["search"]["points"]]
     assert all(point in found for point in points.values())
     assert all(one in record["rounds"] for one in rounds)
-    assert kept(home, "search_points") == kept(home, "rounds") == {}
+    assert kept(home, points=True) == kept(home, points=False) == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commandline import Tare, start_tare, wait_until
 
-from tare.store.run_lock import RunLocks
+from tare.store.database import Store
 
 pytestmark = pytest.mark.full
 
@@ -50,8 +50,8 @@ def test_a_run_at_work_is_not_resumed(home: Path, tare: Tare, tmp_path: Path, ve
     plan.write_text(PLAN.format(options="rounds = 9\nbudget = 9"))
     target = ("mlp", "--device", "cpu") if verb == "explain" else (str(plan), *(CHECK if verb == "check" else ()))
     run, *_ = cut_off(home, verb, *target)
-    with RunLocks() as run_locks:
-        run_locks.acquire(str(home / "records.db"), run)
+    with Store(str(home / "records.db")) as store:
+        store.lock_run(run)
         second = tare(verb, *target, "--resume")
     assert second.returncode == 2, second.stderr
     (line,) = [line for line in second.stderr.splitlines() if line.startswith("tare: ")]

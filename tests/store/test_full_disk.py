@@ -6,7 +6,6 @@ import pytest
 from builders import make_case, make_record, make_round
 from children import finish, start
 
-from tare.store import unsaved_rounds
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import StoreJournal, begin, resume
 
@@ -21,7 +20,7 @@ from tare.store.journal import begin
 journal = begin(Store(sys.argv[1]), "plan", "mark", [])
 journal.add_record(make_record(run=journal.run))
 # Python ignores SIGXFSZ, so a write beyond the limit fails as on a full disk.
-limit = Path(sys.argv[1] + "-wal").stat().st_size + 60_000
+limit = Path(sys.argv[1]).stat().st_size + 60_000
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 for index in range(1000):
     try:
@@ -61,6 +60,12 @@ def pages(store: Store) -> int:
 
 def unsaved(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.unsaved.jsonl"))
+
+
+def reopened(journal: StoreJournal, tmp_path: Path) -> Store:
+    """The same store without its limit, after the process that filled it has ended."""
+    journal._store.close()
+    return Store(str(tmp_path / "full.db"))
 
 
 def overflow(journal: StoreJournal, index: int = 0) -> str:
@@ -113,7 +118,7 @@ def test_a_database_that_may_not_grow(journal: StoreJournal, tmp_path: Path) -> 
 def test_unsaved_rounds_are_loaded_once(journal: StoreJournal, tmp_path: Path) -> None:
     for index in (0, 1, 1):
         overflow(journal, index)
-    store = Store(str(tmp_path / "full.db"))
+    store = reopened(journal, tmp_path)
     for _ in range(2):
         again = resume(store, "mark")
         assert again is not None
@@ -127,18 +132,18 @@ def test_an_unsaved_round_that_still_cannot_be_stored_keeps_its_file(
     overflow(journal)
     kept = unsaved(tmp_path)
     with pytest.raises(StoreFailed):
-        journal.__class__(journal._store, journal.run).load()
+        StoreJournal(journal._store, journal.run).load()
     assert unsaved(tmp_path) == kept
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b'{"key": 1}', b'{"key": "a/b", "round": "{}"}', b"\xff\xfe", b"1"])
+@pytest.mark.parametrize("line", [b"{", b"[]", b'["a/b"]', b'["a/b", {}]', b"\xff\xfe", b"1"])
 def test_a_damaged_line_does_not_affect_the_others_and_keeps_the_file(
     journal: StoreJournal, tmp_path: Path, line: bytes
 ) -> None:
     overflow(journal)
     (file,) = unsaved(tmp_path)
     file.write_bytes(line + b"\n" + file.read_bytes())
-    store = Store(str(tmp_path / "full.db"))
+    store = reopened(journal, tmp_path)
     again = resume(store, "mark")
     assert again is not None
     assert [done.index for done in again.rounds(B)] == [0]
@@ -154,7 +159,8 @@ def test_where_the_store_is_full_the_round_goes_elsewhere(
 ) -> None:
     elsewhere = tmp_path / "elsewhere.jsonl"
     # /dev/full takes no byte, as a full disk does.
-    monkeypatch.setattr(unsaved_rounds, "unsaved_paths", lambda *_: [Path("/dev/full"), tmp_path, elsewhere])
+    paths = [Path("/dev/full"), tmp_path, elsewhere]
+    monkeypatch.setattr(StoreJournal, "_unsaved_paths", lambda _: paths)
     assert str(elsewhere) in overflow(journal)
     assert elsewhere.read_bytes().endswith(b"\n")
 
@@ -162,7 +168,7 @@ def test_where_the_store_is_full_the_round_goes_elsewhere(
 def test_a_round_that_can_be_written_nowhere_stays_in_memory(
     journal: StoreJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsaved_rounds, "unsaved_paths", lambda *_: [Path("/dev/full")])
+    monkeypatch.setattr(StoreJournal, "_unsaved_paths", lambda _: [Path("/dev/full")])
     assert "memory only: no folder can be written" in overflow(journal)
     assert [done.index for done in journal.rounds(B)] == [0]
 
@@ -177,25 +183,19 @@ def test_where_no_file_takes_a_byte_the_message_says_so(tmp_path: Path) -> None:
 def test_the_home_folder_is_used_where_there_is_no_folder_for_temporary_files(
     journal: StoreJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none() -> str:
-        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/']")
-
     home = tmp_path / "home"
     home.mkdir()
-    monkeypatch.setattr("tempfile.gettempdir", none)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(home))
     # The folder of the store takes no new file, and there root is like anybody.
     (tmp_path / f"tare-{journal.run}.unsaved.jsonl").mkdir()
     assert str(home) in overflow(journal)
-    again = resume(Store(str(tmp_path / "full.db")), "mark")
+    again = resume(reopened(journal, tmp_path), "mark")
     assert again is not None
     assert [done.index for done in again.rounds(B)] == [0]
     assert unsaved(home) == []
 
 
 def test_a_user_without_a_home_folder(journal: StoreJournal, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", none)
+    monkeypatch.delenv("HOME")
     assert "is kept in" in overflow(journal)

@@ -90,7 +90,7 @@ def test_the_points_of_a_search_are_kept_until_a_record_holds_them(store: Store)
     again.add_record(make_record(make_case(batch=2), run=again.run, search=found))
     assert resumed(store).point(make_case(batch=1)) is None
     assert resumed(store, "other").point(make_case(batch=1)) == points[0].round
-    assert count(store, "search_points") == 3
+    assert count(store, "rounds") == 3
 
 
 def test_a_run_keeps_its_skips_and_whether_it_is_finished(store: Store) -> None:

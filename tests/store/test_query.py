@@ -145,7 +145,7 @@ def test_the_newest_run_is_the_one_that_wrote_last(store: Store, tmp_path: Path)
 
 @pytest.mark.parametrize("flag", ["baseline_side", "confirmation"])
 def test_an_auxiliary_run_of_a_check_is_not_the_newest_run(store: Store, flag: str) -> None:
-    side = begin(store, "night", "mark", [], None, **{flag: True})
+    side = begin(store, "night", "mark", [], **{flag: True})
     begin(store, "night", "other", [])
     stored(store, RECORDS["b"], "beside", side.run, 30)
     assert {record.run for record in newest_run(store)} == {"run2"}

@@ -1,6 +1,5 @@
 """A store that cannot be written can be read; a verb that writes refuses it in one line."""
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -60,24 +59,11 @@ def test_a_read_only_store_is_refused_for_writing(path: Path, file: int, folder:
 
 
 def test_records_of_a_process_that_is_writing_are_seen(path: Path) -> None:
-    """Its records are in the log beside the file, not in the file yet."""
     with Store(str(path)) as writer:
         journal = begin(writer, "plan", "other", [])
         journal.add_record(make_record(id="new", run=journal.run))
         with locked(path) as where, Store(where, reading=True) as store:
             assert {record.id for record in store.find()} == {"new", make_record().id}
-
-
-def test_a_write_ahead_log_without_a_writer_is_refused(path: Path) -> None:
-    """A copy of a store whose writer was killed, without the index of its log: reading the file alone would lose
-    what the log holds."""
-    log = path.with_name(f"{path.name}-wal")
-    log.write_bytes(b"some last records")
-    with (
-        locked(path) as where,
-        pytest.raises(BadInput, match=f"last writes are in {re.escape(log.name)}: copy both"),
-    ):
-        Store(where, reading=True)
 
 
 def test_a_mistyped_name_creates_no_store(tmp_path: Path) -> None:

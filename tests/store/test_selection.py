@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Store:
         ("check night", versioned("2.10.0+cpu"), {"baseline_side": True, "confirmation": True}),
     ]
     for day, (name, record, flags) in enumerate(runs, 1):
-        journal = begin(opened, name, name, [], None, **flags)
+        journal = begin(opened, name, name, [], **flags)
         stamped = msgspec.structs.replace(
             record, id=f"record{day:06}", run=journal.run, created=f"2026-01-{day:02}T00:00:00+00:00"
         )

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -29,8 +29,8 @@ from tare.guard.comparable import (
     version_differences,
 )
 from tare.guard.compare import compare_selections
-from tare.guard.metrics import Metric, require_possible
-from tare.guard.thresholds import Thresholds
+from tare.guard.metrics import require_possible
+from tare.guard.thresholds import key_matches
 from tare.protocol.messages import Probed
 from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.record import Record
@@ -39,7 +39,6 @@ from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 from tare.store.journal import resume as resume_run
-from tare.store.run_lock import RunLocks
 from tare.store.selection import select_records
 from tare.system.processes import interruptible
 
@@ -55,33 +54,27 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_stored(
-    a: str,
-    b: str,
-    thresholds: Thresholds,
-    metrics: Sequence[Metric],
-    store: str | None,
-    force: bool,
-    rungs: Sequence[str],
-    keep: Callable[[Case], bool],
+    a: str, b: str, rules: Rules, store: str | None, force: bool, rungs: Sequence[str], pattern: str | None
 ) -> Report:
-    """`tare compare` of these rungs, or all, and of the cases for which `keep` is true."""
+    """`tare compare` of these rungs, or all, and of the cases whose keys match the pattern."""
     with Store(store, reading=True) as opened:
         sides = [select_records(text, opened) for text in (a, b)]
     available = {record.case.rung for side in sides for record in side.records}
     for rung in rungs:
         if rung not in available:
             raise unknown("rung", rung, available, "--rung")
-    chosen = [
-        side._replace(records=[r for r in side.records if keep(r.case) and (not rungs or r.case.rung in rungs)])
-        for side in sides
-    ]
+
+    def is_chosen(case: Case) -> bool:
+        return (not rungs or case.rung in rungs) and (pattern is None or key_matches(case.key, pattern))
+
+    chosen = [side._replace(records=[r for r in side.records if is_chosen(r.case)]) for side in sides]
     for before, side in zip(sides, chosen, strict=True):
         if not side.records:
             example = min(r.case.key for r in before.records)
             raise BadInput(f"no record of '{side.label}' matches --rung and --case (one of them is {example})")
     if not {r.case.key for r in chosen[0].records} & {r.case.key for r in chosen[1].records}:
         raise BadInput(f"'{a}' and '{b}' have no case in common")
-    return compare_selections(chosen[0], chosen[1], thresholds, metrics, force)
+    return compare_selections(*chosen, rules.thresholds, rules.metrics, force)
 
 
 class CheckSession:
@@ -112,8 +105,7 @@ class CheckSession:
                 executors.append((before, probed_before.environment))
             compared = stored if baseline is None or version else baseline_records(stored, cases, baseline)
             subjects, forced = self._differences(compared, probed.environment, version, executors, force)
-            run_locks = stack.enter_context(RunLocks())
-            runs = _CheckRuns(self._plan, self._options, store, executors, cases, version, resume, run_locks)
+            runs = _CheckRuns(self._plan, self._options, store, executors, cases, version, resume)
 
             def restart_servers(pending: Sequence[Case]) -> None:
                 progress.stage_changed("new processes")
@@ -190,10 +182,9 @@ class _CheckRuns:
         cases: Sequence[Case],
         version: Version | None,
         resume: bool,
-        run_locks: RunLocks,
     ) -> None:
         self._name, self._options, self._store = f"check {plan.name}", options, store
-        self._executors, self._cases, self._resume, self._run_locks = executors, list(cases), resume, run_locks
+        self._executors, self._cases, self._resume = executors, list(cases), resume
         # Two versions may have equal environments. And rounds that were interleaved with another version, or with
         # none, were not interleaved with this one.
         self._version = [version.python, sorted(version.variables.items())] if version else []
@@ -231,13 +222,12 @@ class _CheckRuns:
                 journal.finish()
 
     def _open(self, run_fingerprint: str, baseline_side: bool, confirmation: bool) -> StoreJournal:
-        resumed = resume_run(self._store, run_fingerprint, self._run_locks) if self._resume else None
+        resumed = resume_run(self._store, run_fingerprint) if self._resume else None
         return resumed or begin(
             self._store,
             self._name,
             run_fingerprint,
             [],
-            self._run_locks,
             baseline_side=baseline_side,
             confirmation=confirmation,
         )

@@ -15,7 +15,7 @@ from tare.cases.case import Case
 from tare.cases.grid import Skip
 from tare.cases.options import Options
 from tare.cases.plan import Plan
-from tare.commands.peaks import measure_and_keep
+from tare.commands.machine import measure_and_keep
 from tare.commands.run import Session
 from tare.commands.traces import COMPARABLE, profile_case, refuse_records, unseen
 from tare.errors import TareError
@@ -29,7 +29,6 @@ from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
 from tare.report.explain import ExplainReport
 from tare.report.terminal import make_console
-from tare.store.run_lock import RunLocks
 from tare.system.processes import interruptible
 from tare.trace.explanation import About, Explanation, explain, share_roofline
 from tare.trace.metadata import RecordingInfo, device_name, recorded_gross, recording_info
@@ -62,10 +61,7 @@ def explain_plan(
     """Measures the plan like `tare run`, or the part of it that is not recorded yet; then profiles and explains
     each case."""
     session = Session(plan, measuring, quick, store, show_progress, unwanted=unseen)
-    with (
-        RunLocks() as run_locks,
-        session.measured(options.resume, False, run_locks, options.recorded) as (run, executor, probed, tell),
-    ):
+    with session.measured(options.resume, False, options.recorded) as (run, executor, probed, tell):
         if run.interrupted:
             return ExplainReport(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
         report = Explainer(executor, probed, tell, options).explain(run.records)
@@ -163,7 +159,7 @@ class Explainer:
         if (device, threads) not in self._peaks:
             known = load_peaks(device, self._probed.environment, threads)
             self._peaks[device, threads] = known or measure_and_keep(
-                self._executor, self._probed, device, 1, self._tell, threads
+                self._executor, self._probed, device, rounds=1, threads=threads
             )
         return self._peaks[device, threads]
 

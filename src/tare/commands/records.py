@@ -10,39 +10,42 @@ from tare.records.codec import decode_records, names_file, read_file
 from tare.records.newest import newest_in_each_environment
 from tare.records.record import Record
 from tare.store import selection
-from tare.store.baselines import Baseline, get_baseline, list_baselines, remove_baseline, set_baseline
+from tare.store.baselines import set_baseline
 from tare.store.database import Store
 from tare.store.foreign import ForeignPoint, add_foreign, find_foreign
 from tare.store.importers import Imported, decode_foreign
-from tare.store.journal import add_records
 from tare.store.query import may_be_field
 from tare.store.selection import auxiliary_runs, find_in_files, find_in_store, select_records, split_terms
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
-    """The stored records that match the terms, all of them for no terms; with `latest`, the newest of each case
-    and environment. Where terms name exported files, the other terms choose among the records in those files."""
-    in_files = find_in_files(terms)
-    if in_files is not None:
-        return in_files.records
-    with Store(where, reading=True) as store:
-        records = find_in_store(terms, store).records
-    return newest_in_each_environment(records) if latest else records
-
-
-def no_record(terms: list[str]) -> BadInput:
-    return BadInput(f"no record matches {' '.join(terms)}; tare list records")
+    """The stored records that match the terms (BadInput if none does), all of them for no terms; with `latest`,
+    the newest of each case and environment. Where terms name exported files, the other terms choose among the
+    records in those files."""
+    records, in_files = _find(terms, where)
+    if terms and not records:
+        raise BadInput(f"no record matches {' '.join(terms)}; tare list records")
+    return newest_in_each_environment(records) if latest and not in_files else records
 
 
 def find_series(terms: list[str], where: str | None) -> list[Record]:
     """The records that make series over time: those of the runs that a user asked for. Files of records do not
     say what their runs were, and all of their records are taken."""
-    records = find_records(terms, where)
-    if not records or any(names_file(term) for term in terms):
+    records, in_files = _find(terms, where)
+    if not records or in_files:
         return records
     with Store(where, reading=True) as store:
         auxiliary = auxiliary_runs(store)
     return [record for record in records if record.run not in auxiliary]
+
+
+def _find(terms: list[str], where: str | None) -> tuple[list[Record], bool]:
+    """The records, and whether they come from files."""
+    in_files = find_in_files(terms)
+    if in_files is not None:
+        return in_files.records, True
+    with Store(where, reading=True) as store:
+        return find_in_store(terms, store).records, False
 
 
 def newest_run(where: str | None) -> list[Record]:
@@ -61,21 +64,6 @@ def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Rec
             )
         records = select_records(selector, store).records
         return records, set_baseline(store, name, records)
-
-
-def all_baselines(where: str | None) -> list[Baseline]:
-    with Store(where, reading=True) as store:
-        return list_baselines(store)
-
-
-def baseline_records(name: str, where: str | None) -> list[Record]:
-    with Store(where, reading=True) as store:
-        return get_baseline(store, name)
-
-
-def forget_baseline(name: str, where: str | None) -> None:
-    with Store(where, existing=True) as store:
-        remove_baseline(store, name)
 
 
 def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:
@@ -119,6 +107,6 @@ def _import(store: Store, name: str, content: list[Record] | Imported) -> Import
     if isinstance(content, Imported):
         new = add_foreign(store, content.points)
         return ImportedFile(name, content.source, "points", len(content.points), new, content.skipped)
-    new, refused = add_records(store, content)
+    new, refused = store.add(content)
     skipped = {record.id: f"run {record.run} has another record of {record.case.key}" for record in refused}
     return ImportedFile(name, "tare", "records", len(content), new, skipped)

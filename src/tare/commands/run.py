@@ -37,7 +37,6 @@ from tare.report.terminal import make_console, skipped_view
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 from tare.store.journal import resume as resume_run
-from tare.store.run_lock import RunLocks
 from tare.system.processes import interruptible
 
 NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; starting anew"
@@ -127,8 +126,8 @@ class Session:
         self._store = store
         self._show_progress = show_progress
 
-    def run(self, resume: bool, fail_fast: bool, recorded: bool = False) -> RunResult:
-        with RunLocks() as run_locks, self.measured(resume, fail_fast, run_locks, recorded) as measured:
+    def run(self, resume: bool, fail_fast: bool = False, recorded: bool = False) -> RunResult:
+        with self.measured(resume, fail_fast, recorded) as measured:
             return measured.result
 
     def dry_run(self, recorded: bool = False) -> DryRun:
@@ -157,9 +156,7 @@ class Session:
             )
 
     @contextlib.contextmanager
-    def measured(
-        self, resume: bool, fail_fast: bool, run_locks: RunLocks, recorded: bool = False
-    ) -> Iterator[MeasuredRun]:
+    def measured(self, resume: bool, fail_fast: bool, recorded: bool = False) -> Iterator[MeasuredRun]:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. With `recorded`, only
         cases without a comparable record in the store are measured. The executor lives until the context ends, for
         callers that go on with the cases: another one would have to import torch and to compile again."""
@@ -175,11 +172,11 @@ class Session:
             planned = [*expansion.cases, *expansion.searched]
             self._options = self._without_needless_parity(planned)
             identity = self._identity(expansion, probed.environment, recorded)
-            journal = resume_run(store, identity, run_locks) if resume else None
+            journal = resume_run(store, identity) if resume else None
             if journal is None:
                 if resume:
                     progress.say(NOTHING_TO_RESUME)
-                journal = begin(store, self._plan.name, identity, expansion.skipped, run_locks)
+                journal = begin(store, self._plan.name, identity, expansion.skipped)
             if recorded:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             earlier = {record.id for record in journal.all_records()}

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 from tare.cases.case import key_matches
 from tare.errors import BadInput, brief
 from tare.store import schema
-from tare.store.database import Store, rows_among
+from tare.store.database import Store
 
 ForeignSource = Literal["pyperf", "pytest-benchmark", "google-benchmark"]
 Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
@@ -51,18 +51,13 @@ _decoder = msgspec.json.Decoder(ForeignPoint)
 
 def add_foreign(store: Store, points: Iterable[ForeignPoint]) -> int:
     """Adds the points that are not stored yet, all or none of them; returns how many were new."""
-    new = {point.id: point for point in points}
     with store.transaction() as connection:
-        column = schema.foreign_points.c.id
-        for row in rows_among(connection, select(column), column, list(new)):
-            new.pop(row.id)
-        rows = [
-            {**{name: getattr(point, name) for name in ("id", "source", "name", "created")},
-             "document": msgspec.json.encode(point).decode()}
-            for point in new.values()
-        ]  # fmt: skip
-        if rows:
-            connection.execute(insert(schema.foreign_points), rows)
+        stored = set(connection.scalars(select(schema.foreign_points.c.id)))
+        new = {point.id: point for point in points if point.id not in stored}
+        for id_, point in new.items():
+            columns = {"source": point.source, "name": point.name, "created": point.created}
+            document = msgspec.json.encode(point).decode()
+            connection.execute(insert(schema.foreign_points).values(id=id_, document=document, **columns))
     return len(new)
 
 

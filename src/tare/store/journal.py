@@ -1,20 +1,28 @@
-"""The journal of a run: each round and record is stored the moment it exists, and loaded again by --resume."""
+"""The journal of a run: each round and record is stored the moment it exists, and loaded again by --resume.
 
+A round that the store cannot save, for example because its disk is full, is written to a file in another folder.
+"""
+
+import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from tare.cases.case import Case
 from tare.cases.grid import Skip
-from tare.records.codec import decode_round, encode
+from tare.errors import BadInput, quote
+from tare.records.codec import UNREADABLE, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
-from tare.store.database import Store, StoreFailed, rows_among
-from tare.store.run_lock import RunLocks
-from tare.store.unsaved_rounds import read_unsaved, write_unsaved
+from tare.store.database import Store, StoreFailed
+from tare.system.journals import AppendOnlyFile
+
+# A line of a file of unsaved rounds: the key of a case, and its round.
+_unsaved = msgspec.json.Decoder(tuple[str, Round])
 
 
 class StoreJournal:
@@ -49,33 +57,30 @@ class StoreJournal:
     def add_point(self, case: Case, round_: Round) -> None:
         """A point that cannot be stored is not written elsewhere: --resume measures this one batch again."""
         self._points[case.key] = round_
-        document = encode(round_).decode()
-        with self._store.transaction() as connection:
-            connection.execute(insert(schema.search_points).values(run=self.run, key=case.key, document=document))
+        self._insert_round(case, round_, schema.SEARCH_POINT)
 
     def add_round(self, case: Case, round_: Round) -> None:
         """Stores the round. If that fails, for example on a full disk, the round is written to another folder."""
         self._rounds.setdefault(case.key, []).append(round_)
-        row = {"run": self.run, "key": case.key, "position": round_.index, "document": encode(round_).decode()}
         try:
-            with self._store.transaction() as connection:
-                connection.execute(insert(schema.rounds).values(**row))
+            self._insert_round(case, round_, round_.index)
         except StoreFailed as error:
-            path = write_unsaved(self._store.where, self.run, case, round_)
+            place = self._write_unsaved(case, round_)
             raise StoreFailed(
-                f"{error}; the last round is kept in {path}: free some space, then run with --resume"
+                f"{error}; the last round is kept in {place}: free some space, then run with --resume"
             ) from error
 
     def add_record(self, record: Record) -> None:
         """In one transaction, the record replaces the rounds it was made of and the points of its search."""
         self._records[record.case.key] = record
-        rounds, points = schema.rounds.c, schema.search_points.c
+        rounds = schema.rounds.c
+        points = record.search.points if record.search else []
+        keys = [msgspec.structs.replace(record.case, batch=point.batch).key for point in points]
+        of_run = delete(schema.rounds).where(rounds.run == self.run)
         with self._store.transaction() as connection:
-            connection.execute(insert(schema.records).values(**_row(record)))
-            connection.execute(delete(schema.rounds).where(rounds.run == self.run, rounds.key == record.case.key))
-            for point in record.search.points if record.search else ():
-                key = msgspec.structs.replace(record.case, batch=point.batch).key
-                connection.execute(delete(schema.search_points).where(points.run == self.run, points.key == key))
+            connection.execute(insert(schema.records).values(schema.record_row(record)))
+            connection.execute(of_run.where(rounds.key == record.case.key))
+            connection.execute(of_run.where(rounds.key.in_(keys), rounds.position == schema.SEARCH_POINT))
 
     def finish(self) -> None:
         with self._store.transaction() as connection:
@@ -83,39 +88,59 @@ class StoreJournal:
 
     def load(self) -> None:
         """Reads what earlier processes of this run stored, or could not store and wrote elsewhere."""
-        where = self._store.where
-        records = self._store.find(schema.records.c.run == self.run)
-        self._records |= {record.case.key: record for record in records}
+        self.take_over(self._store.find(schema.records.c.run == self.run))
         rounds = select(schema.rounds).where(schema.rounds.c.run == self.run)
         for row in self._store.rows(rounds.order_by(schema.rounds.c.position)):
-            round_ = decode_round(row.document, f"round {row.position} of {row.key} in {where}")
-            self._rounds.setdefault(row.key, []).append(round_)
-        for row in self._store.rows(select(schema.search_points).where(schema.search_points.c.run == self.run)):
-            self._points[row.key] = decode_round(row.document, f"point {row.key} in {where}")
-        for case, round_ in read_unsaved(where, self.run):
+            round_ = decode_round(row.document, f"round {row.position} of {row.key} in {self._store.where}")
+            if row.position == schema.SEARCH_POINT:
+                self._points[row.key] = round_
+            else:
+                self._rounds.setdefault(row.key, []).append(round_)
+        for case, round_ in self._read_unsaved():
             if self.record(case) is None and round_.index >= len(self.rounds(case)):
                 self.add_round(case, round_)
 
+    def _insert_round(self, case: Case, round_: Round, position: int) -> None:
+        row = {"run": self.run, "key": case.key, "position": position, "document": encode(round_).decode()}
+        with self._store.transaction() as connection:
+            connection.execute(insert(schema.rounds).values(row))
 
-def add_records(store: Store, records: Iterable[Record]) -> tuple[int, list[Record]]:
-    """Stores records of any runs as they are. Returns how many were new, and those that were refused because
-    their run already has another record of their case."""
-    new = {record.id: record for record in records}
-    columns = schema.records.c
-    refused = []
-    with store.transaction() as connection:
-        for row in rows_among(connection, select(columns.id), columns.id, list(new)):
-            new.pop(row.id)
-        runs = list({record.run for record in new.values()})
-        rows = rows_among(connection, select(columns.run, columns.key), columns.run, runs)
-        stored = {(row.run, row.key) for row in rows}
-        for record in new.values():
-            if (record.run, record.case.key) in stored:
-                refused.append(record)
+    def _unsaved_paths(self) -> list[Path]:
+        """The candidate files for rounds that cannot be stored, best first. Not tempfile.gettempdir(): that writes
+        a test file, which fails where every disk but that of the home folder is full."""
+        folders = [self._store.folder, os.environ.get("TMPDIR", "/tmp"), os.environ.get("HOME")]
+        return [Path(folder) / f"tare-{self.run}.unsaved.jsonl" for folder in folders if folder]
+
+    def _write_unsaved(self, case: Case, round_: Round) -> str:
+        """Appends the round to a file in the first folder that has room; returns the file's path."""
+        for path in self._unsaved_paths():
+            try:
+                with AppendOnlyFile(path) as file:
+                    file.append(encode((case.key, round_)))
+                    return str(path)
+            except OSError:
                 continue
-            stored.add((record.run, record.case.key))
-            connection.execute(insert(schema.records).values(**_row(record)))
-    return len(new) - len(refused), refused
+        return "memory only: no folder can be written"
+
+    def _read_unsaved(self) -> Iterator[tuple[Case, Round]]:
+        """The rounds that were written elsewhere. A file is removed once all of it was read; a file with a line
+        that cannot be read stays."""
+        for path in self._unsaved_paths():
+            try:
+                lines = path.read_bytes().splitlines()
+            except OSError:
+                continue
+            all_read = True
+            for line in lines:
+                try:
+                    key, round_ = _unsaved.decode(line)
+                    case = Case.parse(key)
+                except (*UNREADABLE, BadInput):
+                    all_read = False
+                    continue
+                yield case, round_
+            if all_read:
+                path.unlink()
 
 
 def begin(
@@ -123,45 +148,39 @@ def begin(
     name: str,
     fingerprint: str,
     skipped: list[Skip],
-    run_locks: RunLocks | None = None,
     *,
     baseline_side: bool = False,
     confirmation: bool = False,
 ) -> StoreJournal:
-    """A new run. With `run_locks`, no other process can resume it meanwhile."""
+    """A new run, which no other process can resume while the store is open."""
     run = uuid.uuid4().hex[:12]
-    if run_locks:
-        run_locks.acquire(store.where, run)
+    store.lock_run(run)
+    row = {
+        "id": run,
+        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "name": name,
+        "fingerprint": fingerprint,
+        "skipped": msgspec.to_builtins(skipped),
+        "baseline_side": baseline_side,
+        "confirmation": confirmation,
+    }
     with store.transaction() as connection:
-        connection.execute(
-            insert(schema.runs).values(
-                id=run,
-                created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                name=name,
-                fingerprint=fingerprint,
-                skipped=msgspec.to_builtins(skipped),
-                baseline_side=baseline_side,
-                confirmation=confirmation,
-            )
-        )
+        connection.execute(insert(schema.runs).values(row))
     return StoreJournal(store, run)
 
 
-def resume(store: Store, fingerprint: str, run_locks: RunLocks | None = None) -> StoreJournal | None:
-    """The newest run of the same plan and options with what it has measured, or None. With `run_locks`, BadInput
-    if another process holds it."""
+def resume(store: Store, fingerprint: str) -> StoreJournal | None:
+    """The newest run of the same plan and options with what it has measured, or None. BadInput if another process
+    holds it."""
     runs = schema.runs.c
     statement = select(runs.id, runs.created, runs.finished).where(runs.fingerprint == fingerprint)
-    newest = store.rows(statement.order_by(runs.created.desc()).limit(1))
-    if not newest:
-        return None
-    if run_locks:
-        run_locks.acquire(store.where, newest[0].id)
-    journal = StoreJournal(store, newest[0].id)
-    journal.complete_since = newest[0].created if newest[0].finished else ""
-    journal.load()
-    return journal
-
-
-def _row(record: Record) -> dict[str, object]:
-    return {**schema.index_columns(record), "document": encode(record).decode()}
+    for row in store.rows(statement.order_by(runs.created.desc()).limit(1)):
+        # It becomes part of file names, and in a damaged store it can be anything, even bytes.
+        if not isinstance(row.id, str) or not row.id.isalnum():
+            raise BadInput(f"the store {store.where} is damaged: {quote(row.id)} is not the id of a run")
+        store.lock_run(row.id)
+        journal = StoreJournal(store, row.id)
+        journal.complete_since = row.created if row.finished else ""
+        journal.load()
+        return journal
+    return None

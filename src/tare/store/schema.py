@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Boolean, Column, Index, Integer, String, Table, Text, UniqueConstraint
-from sqlalchemy.exc import DatabaseError
 
 from tare.cases.case import COUNTS, Case
-from tare.errors import BadInput
+from tare.records.codec import encode
 from tare.records.record import Record
 
 VERSION = 1
@@ -34,7 +32,9 @@ runs = Table(
     Index("runs_by_fingerprint", "fingerprint", "created"),
 )
 
-# The rounds of cases that are still being measured, for --resume after a kill.
+# The rounds of cases that are still being measured, for --resume after a kill. The points of a batch search are
+# rounds of the case with the point's batch, all at one position; they are kept until a record holds the search.
+SEARCH_POINT = -1
 rounds = Table(
     "rounds",
     metadata,
@@ -43,17 +43,6 @@ rounds = Table(
     Column("position", Integer, nullable=False),
     Column("document", Text, nullable=False),
     UniqueConstraint("run", "key", "position"),
-)
-
-# The points of batch searches, kept until a record holds the whole search. The key is that of the case with the
-# point's batch.
-search_points = Table(
-    "search_points",
-    metadata,
-    Column("run", String(32), nullable=False),
-    Column("key", Text, nullable=False),
-    Column("document", Text, nullable=False),
-    UniqueConstraint("run", "key"),
 )
 
 # The fields of a case that a query can name. Its sizes differ between workloads and are only in the document.
@@ -108,12 +97,9 @@ foreign_points = Table(
 
 def index_columns(record: Record) -> dict[str, Any]:
     """The columns of a record's row, without the document."""
-    case = msgspec.structs.asdict(record.case)
     return {
-        **{name: case[name] for name in CASE_FIELDS},
-        "id": record.id,
-        "run": record.run,
-        "created": record.created,
+        **{name: getattr(record.case, name) for name in CASE_FIELDS},
+        **{name: getattr(record, name) for name in ("id", "run", "created")},
         "key": record.case.key,
         "status": record.failure.cause if record.failure else "ok",
         "parity": record.parity.status,
@@ -121,21 +107,12 @@ def index_columns(record: Record) -> dict[str, Any]:
     }
 
 
+def record_row(record: Record) -> dict[str, Any]:
+    return {**index_columns(record), "document": encode(record).decode()}
+
+
 def create(connection: sa.Connection) -> None:
+    """Creates the tables, unless another process has done so a moment ago."""
     metadata.create_all(connection)
-    connection.execute(sa.insert(version).values(version=VERSION))
-
-
-def is_created(connection: sa.Connection, where: str) -> bool:
-    """False for an empty database; BadInput for a damaged one, another program's, or another schema version."""
-    try:
-        if not sa.inspect(connection).has_table("schema_version"):
-            return False
-        versions = list(connection.execute(sa.select(version.c.version)).scalars())
-    except DatabaseError as error:
-        raise BadInput(f"{where} is not a store: {error.orig}") from None
-    if len(versions) != 1:
-        raise BadInput(f"{where} is not a store: it does not say the version of its schema")
-    if versions[0] != VERSION:
-        raise BadInput(f"the store {where} has schema version {versions[0]}; this tare reads version {VERSION}")
-    return True
+    if connection.scalar(sa.select(version.c.version)) is None:
+        connection.execute(sa.insert(version).values(version=VERSION))
