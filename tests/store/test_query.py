@@ -10,8 +10,7 @@ from tare.errors import BadInput
 from tare.records.record import Parity, Record
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
-from tare.store.query import parse_query
-from tare.store.selection import auxiliary_runs, find_in_store, newest_run
+from tare.store.selection import auxiliary_runs, find_in_store, newest_run, parse_query
 
 OTHER = replace(ENVIRONMENT, machine={"cpu": "other"})
 RECORDS = {

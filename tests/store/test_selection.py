@@ -63,7 +63,7 @@ def test_runs_by_age(store: Store) -> None:
 
 def test_runs_and_records_by_id(store: Store) -> None:
     run = select_records("newest", store).records[0].run
-    assert ids(run, store) == ids(f"run:{run}", store) == ["record000003"]
+    assert ids(run, store) == ids(f"run={run}", store) == ["record000003"]
     assert ids("record000001", store) == ["record000001"]
 
 

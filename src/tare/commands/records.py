@@ -14,8 +14,7 @@ from tare.store.baselines import set_baseline
 from tare.store.database import Store
 from tare.store.foreign import ForeignPoint, add_foreign, find_foreign
 from tare.store.importers import Imported, decode_foreign
-from tare.store.query import may_be_field
-from tare.store.selection import auxiliary_runs, find_in_files, find_in_store, select_records, split_terms
+from tare.store.selection import auxiliary_runs, find_in_files, find_in_store, may_be_field, select_records
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
@@ -57,11 +56,6 @@ def newest_run(where: str | None) -> list[Record]:
 def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
     """Names the records of a selector; returns them, and whether the name was in use before."""
     with Store(where, existing=True) as store:
-        if files := [term for term in split_terms(selector) if names_file(term)]:
-            raise BadInput(
-                f"a baseline names records in the store, and {files[0]} is a file: tare import it first,"
-                " or compare with it directly"
-            )
         records = select_records(selector, store).records
         return records, set_baseline(store, name, records)
 

@@ -1,50 +1,109 @@
-"""Which records a user means: by terms, and by a selector, which names one side of a comparison.
+"""Which records a user means: by terms, in a store and in files alike, and by a selector, which is one argument.
 
-main, baseline:main          a baseline
-newest, newest~1             the run that wrote last, the one before
-4f2a..., run:4f2a...         a run, or a single record, by its id
-FILE.json, FILE.json.gz      exported records; with terms beside it, those among them that match
-torch=2.10.0                 records by a field of the case or the environment; several terms with spaces between
-gpu=NVIDIA H200              a value with spaces, alone; beside other terms in quotes: gpu='NVIDIA H200' rung=eager
+docs/records.md has the grammar of both. All terms must hold; the values within one term are alternatives.
 """
 
 import contextlib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import Select, func, or_, select
+from msgspec.structs import asdict
+from sqlalchemy import ColumnElement, Select, func, or_, select
 
-from tare.errors import BadInput, quote
+from tare.cases.case import CHOICES, COUNTS, key_matches
+from tare.errors import BadInput, quote, unknown
 from tare.records.codec import names_file, read_records
 from tare.records.newest import newest_of_each_case
 from tare.records.record import Record
 from tare.store import schema
 from tare.store.baselines import get_baseline, list_baselines
 from tare.store.database import Store
-from tare.store.query import Matches, parse_query
+from tare.store.schema import FIELDS, index_columns
 
 NEWEST = re.compile(r"newest(?:~([0-9]{1,6}))?")
 
 
 class Selection(NamedTuple):
-    """One side of a comparison: the newest record of each case, and the environment's fields that the user named
-    and that may therefore differ between the sides."""
+    """The records that a user means, and the fields of the environment that the user named (`software.torch`): two
+    sides of a comparison may differ in these."""
 
     label: str
     records: list[Record]
-    environment_fields: frozenset[str]
+    environment_fields: frozenset[str] = frozenset()
 
 
-def find_in_store(terms: Sequence[str], store: Store) -> Matches:
+class Query(NamedTuple):
+    """Parsed terms. A word is a key, its beginning, a pattern with stars, or the id of a record or a run. A field
+    that is not in schema.FIELDS is a size or belongs to the environment: which ones exist depends on the records.
+    """
+
+    words: list[str]
+    fields: list[tuple[str, list[str]]]
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What a database can check before a record is decoded. It may let too many records through: `select`
+        decides."""
+        columns = schema.records.c
+        for word in self.words:
+            beginning = word.partition("*")[0].rstrip("/")
+            key = columns.key.startswith(beginning, autoescape=True)
+            yield or_(key, columns.id == word, columns.run == word)
+        for name, values in self.fields:
+            if name in FIELDS:
+                yield columns[name].in_(_whole_numbers(name, values) if name in COUNTS else values)
+
+    def select(self, candidates: Iterable[Record]) -> Selection:
+        """The records for which all terms hold; BadInput for a field that none of them has."""
+        records = [record for record in candidates if all(_is_named(record, word) for word in self.words)]
+        environment_fields: set[str] = set()
+        for name, values in sorted(self.fields, key=lambda field: field[0] not in FIELDS):
+            if name not in FIELDS:
+                groups = (asdict(record.environment) for record in records)
+                named = {f"{group}.{name}" for each in groups for group, facts in each.items() if name in facts}
+                if records and not named and not any(name in record.case.sizes for record in records):
+                    raise _unknown_field(name, records)
+                environment_fields |= named
+            records = [record for record in records if _has_value(record, name, values)]
+        return Selection("", records, frozenset(environment_fields))
+
+
+def parse_query(terms: Sequence[str]) -> Query:
+    """BadInput for a value that its field cannot have."""
+    query = Query([], [])
+    for term in terms:
+        if not term.isprintable():
+            # No record contains such a text, and a lone surrogate cannot be sent to a database.
+            raise BadInput(f"{quote(term)} is not the text of a key, an id or a field")
+        name, equals, value = term.partition("=")
+        if not equals or not may_be_field(name):
+            query.words.append(term)
+            continue
+        values = [part for part in value.split(",") if part]
+        if not values:
+            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
+        for part in values:
+            if name in CHOICES and part not in CHOICES[name]:
+                raise unknown(name, part, CHOICES[name])
+        query.fields.append((name, values))
+    return query
+
+
+def may_be_field(name: str) -> bool:
+    """Whether the text before an equals sign can be the name of a field. The names of benchmarks (`test_x[n=4]`),
+    keys and patterns (`*batch=8*`) have characters that no field has."""
+    return re.search(r"[^A-Za-z0-9_.\- ]", name) is None
+
+
+def find_in_store(terms: Sequence[str], store: Store) -> Selection:
     """The stored records for which all terms hold, oldest first; all records if there are no terms."""
     query = parse_query(terms)
     return query.select(store.find(*query.conditions()))
 
 
-def find_in_files(terms: Sequence[str]) -> Matches | None:
+def find_in_files(terms: Sequence[str]) -> Selection | None:
     """The records in the files that some terms name, for which all other terms hold; None if no term is a file."""
     files = [Path(term) for term in terms if names_file(term)]
     if not files:
@@ -54,15 +113,35 @@ def find_in_files(terms: Sequence[str]) -> Matches | None:
 
 
 def select_records(text: str, store: Store) -> Selection:
-    """The records that a selector names; BadInput if there are none."""
+    """The newest record of each case that a selector names; BadInput if there are none."""
     text = text.strip()
     if not text:
         # As a query, no terms would mean all records, which an empty variable in a script hardly means.
         raise BadInput("an empty selector names no records; tare list records, tare baseline list")
-    matches = _find(text, store)
-    if not matches.records:
+    selection = _select(text, store)
+    if not selection.records:
         raise BadInput(f"no record is selected by {quote(text)}; tare list records, tare baseline list")
-    return Selection(text, newest_of_each_case(matches.records), matches.environment_fields)
+    return selection._replace(label=text, records=newest_of_each_case(selection.records))
+
+
+def _select(text: str, store: Store) -> Selection:
+    if newest := NEWEST.fullmatch(text):
+        return Selection(text, newest_run(store, int(newest[1] or 0)))
+    baseline = text.removeprefix("baseline:")
+    if baseline != text or any(text == known.name for known in list_baselines(store)):
+        return Selection(text, get_baseline(store, baseline))
+    # Names of files and of processors contain spaces: all of the text may be one term.
+    with contextlib.suppress(BadInput):
+        if " " in text and (selection := _find([text], store)).records:
+            return selection
+    try:
+        return _find(shlex.split(text), store)
+    except ValueError as error:
+        raise BadInput(f"{quote(text)} cannot be split into terms: {error}") from None
+
+
+def _find(terms: Sequence[str], store: Store) -> Selection:
+    return find_in_files(terms) or find_in_store(terms, store)
 
 
 def newest_run(store: Store, back: int = 0) -> list[Record]:
@@ -79,49 +158,37 @@ def auxiliary_runs(store: Store) -> set[str]:
     return {row.id for row in store.rows(_auxiliary())}
 
 
-def split_terms(text: str) -> list[str]:
-    """The terms of a selector, which is one argument: split as a shell does, unless all of it is a file's name."""
-    if _is_file_name(text):
-        return [text]
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise BadInput(f"{quote(text)} cannot be split into terms: {error}") from None
-
-
 def _auxiliary() -> Select[tuple[str]]:
     runs = schema.runs.c
     return select(runs.id).where(or_(runs.baseline_side, runs.confirmation))
 
 
-def _find(text: str, store: Store) -> Matches:
-    kind, colon, name = text.partition(":")
-    newest = NEWEST.fullmatch(text)
-    if _is_file_name(text):
-        return Matches(read_records(Path(text)))
-    if colon and kind == "baseline":
-        return Matches(get_baseline(store, name))
-    if colon and kind == "run":
-        return Matches(store.find(schema.records.c.run == name))
-    if newest:
-        return Matches(newest_run(store, int(newest[1] or 0)))
-    if any(baseline.name == text for baseline in list_baselines(store)):
-        return Matches(get_baseline(store, text))
-    if text.count("=") == 1 and " " in text.partition("=")[2]:
-        # The names of processors contain spaces; alone, such a value needs no second pair of quotes.
-        with contextlib.suppress(BadInput):
-            matches = find_in_store([text], store)
-            if matches.records:
-                return matches
-    terms = split_terms(text)
-    return find_in_files(terms) or find_in_store(terms, store)
+def _is_named(record: Record, word: str) -> bool:
+    return word in (record.id, record.run) or key_matches(record.case.key, word)
 
 
-def _is_file_name(text: str) -> bool:
-    """Whether the whole text is the name of a file of records, which may contain spaces."""
-    if not names_file(text) or " " not in text:
-        return names_file(text)
-    # OSError: a name that is too long.
-    with contextlib.suppress(OSError):
-        return Path(text).exists()
-    return False
+def _has_value(record: Record, name: str, values: list[str]) -> bool:
+    fields = {**record.case.sizes, **index_columns(record)}
+    if name in fields:
+        is_number = name in COUNTS or name in record.case.sizes
+        return fields[name] in (_whole_numbers(name, values) if is_number else values)
+    actual = next((group[name] for group in asdict(record.environment).values() if name in group), "")
+    if name.endswith("commit"):
+        return any(len(value) >= 6 and actual.startswith(value) for value in values)
+    # A version may be named without its local part (2.10.0 for 2.10.0+cpu), and a value may contain a comma.
+    return not {actual, actual.partition("+")[0]}.isdisjoint([*values, ",".join(values)])
+
+
+def _whole_numbers(name: str, values: list[str]) -> list[int]:
+    for value in values:
+        # At most 18 digits: an integer of a database has 64 bits.
+        if not re.fullmatch(r"[0-9]{1,18}", value):
+            raise BadInput(f"{name} is a whole number, not '{value[:40]}'")
+    return [int(value) for value in values]
+
+
+def _unknown_field(name: str, records: Sequence[Record]) -> BadInput:
+    sizes = {size for record in records for size in record.case.sizes}
+    facts = {fact for record in records for group in asdict(record.environment).values() for fact in group}
+    listed = f"of a record: {', '.join(FIELDS)}; a size of its workload; of its environment: "
+    return unknown("field", name, {*FIELDS, *sizes, *facts}, listed=listed + ", ".join(sorted(facts)))
