@@ -6,10 +6,12 @@ import warnings
 from typing import Any
 
 from tare.errors import Unsupported, brief
-from tare.rungs.vendor.lowering.operators import ACCEPTING, ALLOCATING, HANDLERS
+from tare.rungs.vendor.lowering.operators import ACCEPTED, HANDLERS
 from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan, Parameter, Value
 
 _PLAN_DTYPES = {f"torch.{theirs}": ours for ours, theirs in TORCH_DTYPES.items()}
+# Operators that may return an argument itself, without saying so in their schema.
+MAY_RETURN_ARGUMENT = ("dropout", "broadcast_tensors")
 
 
 def export(module: Any, args: tuple[Any, ...]) -> Any:
@@ -62,11 +64,19 @@ def _owns_memory(node: Any) -> bool:
     """Whether the memory that a call changes in place is neither a view of a value nor viewed by one."""
     source = memory_node(node)
     # Placeholders are the batch, the weights and the buffers, which are not views.
-    if source.op != "placeholder" and str(source.target) not in ALLOCATING:
+    if source.op != "placeholder" and not _allocates(source):
         return False
     aliases = [other for other in node.graph.nodes if other < node and memory_node(other) is source]
     readers = [user for alias in aliases for user in alias.users if user < node]
-    return all(in_place(reader) or str(reader.target) in ALLOCATING for reader in readers)
+    return all(in_place(reader) or _allocates(reader) for reader in readers)
+
+
+def _allocates(node: Any) -> bool:
+    """Whether the result of a call never shares memory with an argument."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or _base_name(node) in MAY_RETURN_ARGUMENT:
+        return False
+    return not any(result.alias_info for result in schema.returns)
 
 
 def capture(
@@ -85,24 +95,21 @@ def capture(
     # Tied weights are two inputs of the graph.
     parameters = dict(module.named_parameters(remove_duplicate=False))
     buffers = {**dict(module.named_buffers(remove_duplicate=False)), **exported.constants}
-    # The signature computes these tables anew at every access.
-    parameter_names = signature.inputs_to_parameters
-    buffer_names = signature.inputs_to_buffers | signature.inputs_to_lifted_tensor_constants
     values: dict[Any, Any] = {}
     parameter_values: dict[int, Value] = {}
     buffer_values: dict[str, tuple[Any, Value]] = {}
-    batch = iter(tensors)
+    batch, inputs = iter(tensors), iter(signature.input_specs)
     for node in exported.graph.nodes:
         if node.op == "placeholder":
-            parameter, buffer = parameter_names.get(node.name), buffer_names.get(node.name)
-            if parameter is not None:
-                tensor = parameters[parameter]
+            name = next(inputs).target
+            if name in parameters:
+                tensor = parameters[name]
                 if id(tensor) not in parameter_values:
-                    parameter_values[id(tensor)] = _parameter(plan, parameter.removeprefix(prefix), tensor)
+                    parameter_values[id(tensor)] = _parameter(plan, name.removeprefix(prefix), tensor)
                 values[node] = parameter_values[id(tensor)]
-            elif buffer is not None:
-                values[node] = _buffer(plan, buffer.removeprefix(prefix), buffers[buffer])
-                buffer_values[buffer] = node, values[node]
+            elif name in buffers:
+                values[node] = _buffer(plan, name.removeprefix(prefix), buffers[name])
+                buffer_values[name] = node, values[node]
             else:
                 values[node] = _input(plan, next(batch), is_target=len(plan.inputs) >= len(tensors) - targets)
         elif node.op == "call_function":
@@ -169,14 +176,19 @@ def _call(plan: ExecutionPlan, node: Any, values: dict[Any, Any]) -> Any:
         if name == "aten.add.Tensor" and arguments["self"].region == "state" and arguments["other"] == 1:
             # A batch norm's counter of batches, which nothing in the step reads.
             return arguments["self"]
-        if name not in ACCEPTING["integers"]:
+        if "integers" not in ACCEPTED[name]:
             raise Unsupported(f"{name} of integers")
-    if name not in ACCEPTING["scalars"] and any(not tensor.shape for tensor in tensors):
+    if "scalars" not in ACCEPTED[name] and any(not tensor.shape for tensor in tensors):
         raise Unsupported(f"{name} of a tensor without dimensions")
     mixes_types = plan.dtype != "f32" and any(tensor.dtype == "f32" for tensor in tensors)
-    if mixes_types and name not in ACCEPTING["float32"]:
+    if mixes_types and "float32" not in ACCEPTED[name]:
         raise Unsupported(f"{name} of float32 in a step of {plan.dtype}")
-    return HANDLERS[name](plan, **arguments)
+    return HANDLERS[name](plan, _result_shape(node.meta["val"]), **arguments)
+
+
+def _result_shape(result: Any) -> Any:
+    """The shape of a call's result, or the shapes of its results."""
+    return [tuple(part.shape) for part in result] if isinstance(result, list | tuple) else tuple(result.shape)
 
 
 def _bind(node: Any, values: dict[Any, Any]) -> dict[str, Any]:
