@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tare.measure.counts import count_step
+from tare.measure.interception import count_step
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
-from tare.measure.interception import Operators
+from tare.measure.interception import OperatorCall, OperatorCalls
 
 _aten = torch.ops.aten
 
@@ -56,26 +56,15 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
     **{operator: shape_wrapper(formula) for operator, formula in _OURS.items()},
 }
 
-OnCall = Callable[[Any, Any, Any, Any, int | None], None]
 
+def counted_calls(on_call: Callable[[OperatorCall, int | None], None]) -> OperatorCalls:
+    """A mode that passes every operator that runs to `on_call` with its FLOPs, None without a formula. A composite
+    operator arrives as its parts, unless it has a formula itself."""
 
-class CountedCalls(Operators):
-    """Passes every operator that runs to `on_call`: the operator, its arguments, its result, and its FLOPs (None
-    without a formula). A composite operator arrives as its parts, unless it has a formula itself."""
+    def count(call: OperatorCall) -> None:
+        if not call.composite:
+            formula = FORMULAS.get(call.func._overloadpacket)
+            flops = formula and int(formula(*call.args, **call.kwargs, out_val=call.result))
+            on_call(call, flops)
 
-    def __init__(self, on_call: OnCall) -> None:
-        super().__init__()
-        self._on_call = on_call
-
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        formula = FORMULAS.get(func._overloadpacket)
-        if formula is None:
-            # In inference mode composite operators (linear, conv2d) arrive whole.
-            with self:
-                parts = func.decompose(*args, **kwargs)
-            if parts is not NotImplemented:
-                return parts
-        result = func(*args, **kwargs)
-        flops = None if formula is None else int(formula(*args, **kwargs, out_val=result))
-        self._on_call(func, args, kwargs, result, flops)
-        return result
+    return OperatorCalls(count, decomposes=lambda func: func._overloadpacket not in FORMULAS)

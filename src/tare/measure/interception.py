@@ -1,5 +1,7 @@
 """Interception: what a step calls, by torch's own hooks. It slows the step down, so nothing is timed under it.
 
+Counts involve no clock, so two versions can be compared exactly, on any machine.
+
 The registries, which say what there is to be called:
 
 - Python API: `torch.overrides.get_overridable_functions`, the public functions and methods that a subclass of
@@ -11,8 +13,9 @@ The registries, which say what there is to be called:
   so an in-place call counts for its functional operator.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode, get_overridable_functions, resolve_name
@@ -28,6 +31,52 @@ QUERIES = frozenset({
 })  # fmt: skip
 
 
+# Operators that return a value to the host, and so wait for the device; on a CPU they are counted as well. In
+# inference mode composite operators (item, to) arrive whole, elsewhere as their parts.
+SYNCHRONISING = frozenset(
+    {"_local_scalar_dense", "item", "nonzero", "equal", "masked_select", "is_nonzero", "_unique2", "unique_dim"}
+)
+# Operators that always copy, and those that copy unless the tensor already has the wanted form.
+COPYING = frozenset({"_to_copy", "copy_", "clone", "_pin_memory", "copy"})
+MAYBE_COPYING = frozenset({"to", "contiguous", "pin_memory", "reshape", "flatten", "type_as"})
+
+
+class OperatorCall(NamedTuple):
+    """A call of an operator that has run; of a composite one, after its parts."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+    result: Any
+    composite: bool
+
+
+class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
+    """Passes every operator that runs while it is active to `on_call`. Without autograd a composite operator
+    (linear, conv2d) arrives whole; it is run as its parts if `decomposes` says so."""
+
+    def __init__(self, on_call: Callable[[OperatorCall], None], decomposes: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self._on_call, self._decomposes = on_call, decomposes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            # A higher-order operator (flex attention) has no schema.
+            return func(*args, **kwargs)
+        if func._schema.name in QUERIES:
+            return NotImplemented
+        result = NotImplemented
+        if self._decomposes(func):
+            with self:
+                result = func.decompose(*args, **kwargs)
+        composite = result is not NotImplemented
+        if not composite:
+            result = func(*args, **kwargs)
+        self._on_call(OperatorCall(func, args, kwargs, result, composite))
+        return result
+
+
 class ApiCalls(TorchFunctionMode):  # type: ignore[misc]
     """Collects the Python functions called while it is active."""
 
@@ -40,36 +89,45 @@ class ApiCalls(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-class Operators(TorchDispatchMode):  # type: ignore[misc]
-    """Passes the operators that run while it is active to `call`, which runs them."""
+class StepCounts(NamedTuple):
+    """Figures by the names of their metrics, and how often each operator was called."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not isinstance(func, torch._ops.OpOverload):
-            # A higher-order operator (flex attention) has no schema.
-            return func(*args, **(kwargs or {}))
-        if func._schema.name in QUERIES:
-            return NotImplemented
-        return self.call(func, args, kwargs or {})
-
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        raise NotImplementedError
+    figures: dict[str, int]
+    operators: dict[str, int]
 
 
-class OperatorCalls(Operators):
-    """Passes every operator that runs while it is active to `on_call`, composite ones as well as their parts."""
+def count_step(step: Callable[[], Any], device: Any) -> StepCounts:
+    """Runs one step and counts. Only for steps whose operators pass through PyTorch's dispatcher one by one: a
+    compiled or captured step would hide them, or be compiled again."""
+    calls: Counter[str] = Counter()
+    synchronisations = bytes_copied = 0
 
-    def __init__(self, on_call: Callable[[Any, Any], None]) -> None:
-        super().__init__()
-        self._on_call = on_call
+    def count(call: OperatorCall) -> None:
+        nonlocal synchronisations, bytes_copied
+        name = call.func.overloadpacket.__name__
+        calls[call.func._schema.name] += 1
+        synchronisations += name in SYNCHRONISING
+        if isinstance(call.result, torch.Tensor) and (
+            name in COPYING or (name in MAYBE_COPYING and not _share_storage(call.result, call.args[0]))
+        ):
+            bytes_copied += call.result.numel() * call.result.element_size()
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        # Without autograd a composite operator arrives whole, and is decomposed here.
-        with self:
-            result = func.decompose(*args, **kwargs)
-        if result is NotImplemented:
-            result = func(*args, **kwargs)
-        self._on_call(func, result)
-        return result
+    before = _allocations(device)
+    with OperatorCalls(count, decomposes=lambda _: False):
+        step()
+    figures = {"operators": calls.total(), "synchronisations": synchronisations, "bytes_copied": bytes_copied}
+    if device.type == "cuda":
+        figures["allocations"] = _allocations(device) - before
+    return StepCounts(figures, dict(calls))
+
+
+def _share_storage(result: Any, given: Any) -> bool:
+    return bool(result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr())
+
+
+def _allocations(device: Any) -> int:
+    """Requests to the allocator of a CUDA device so far."""
+    return int(torch.cuda.memory_stats(device).get("allocation.all.allocated", 0)) if device.type == "cuda" else 0
 
 
 def api_calls(step: Callable[[], object]) -> set[str]:
@@ -80,9 +138,10 @@ def api_calls(step: Callable[[], object]) -> set[str]:
 
 
 def operator_calls(step: Callable[[], object]) -> set[str]:
-    """Names of the operators that a step runs, with their namespace and without their overload."""
+    """Names of the operators that a step runs, with their namespace and without their overload; of composite
+    operators also their parts."""
     seen: set[str] = set()
-    with OperatorCalls(lambda func, _: seen.add(str(func._schema.name))):
+    with OperatorCalls(lambda call: seen.add(str(call.func._schema.name)), decomposes=lambda _: True):
         step()
     return seen
 

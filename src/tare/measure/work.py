@@ -7,9 +7,12 @@ outputs of each operator: every tensor once, a broadcast one at its true size, v
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tare.records.work import OperatorWork, Work
+
+if TYPE_CHECKING:
+    from tare.measure.interception import OperatorCall
 
 # Words in the names of operators that do many FLOPs per byte. If one has no formula, the count is a lower bound.
 HEAVY = re.compile(
@@ -31,7 +34,7 @@ def count_work(step: Callable[[], Any]) -> Work:
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils._pytree import tree_leaves
 
-    from tare.measure.flops import CountedCalls
+    from tare.measure.flops import counted_calls
 
     calls: Counter[tuple[str, int, int, str]] = Counter()
     uncounted: set[str] = set()
@@ -43,13 +46,13 @@ def count_work(step: Callable[[], Any]) -> Work:
     def tensors(values: Any) -> Iterable[Any]:
         return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
-    def note(func: Any, args: Any, kwargs: Any, result: Any, flops: int | None) -> None:
-        name = func._schema.name
-        if FREE.match(name) or is_view(func):
+    def note(call: "OperatorCall", flops: int | None) -> None:
+        name = call.func._schema.name
+        if FREE.match(name) or is_view(call.func):
             return
-        before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((args, kwargs))}
-        after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(result)}
-        changed = _changed(func, args, kwargs, tensors)
+        before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((call.args, call.kwargs))}
+        after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(call.result)}
+        changed = list(tensors(_changed(call)))
         touched = {**before, **after}
         if flops is None and is_heavy(name):
             uncounted.add(name)
@@ -65,7 +68,7 @@ def count_work(step: Callable[[], Any]) -> Work:
                 written[key] = _bytes(tensor)
         made.update(key for key in after if key not in before)
 
-    with CountedCalls(note):
+    with counted_calls(note):
         result = step()
     for tensor in tensors(result):
         written.setdefault(StorageWeakRef(tensor.untyped_storage()), _bytes(tensor))
@@ -100,14 +103,11 @@ def is_view(func: Any) -> bool:
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
-def _changed(func: Any, args: Any, kwargs: Any, tensors: Callable[[Any], Iterable[Any]]) -> list[Any]:
-    """The inputs that the operator writes to."""
-    written: list[Any] = []
-    for i, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[i] if i < len(args) else kwargs.get(argument.name)
-            written += tensors(value)
-    return written
+def _changed(call: "OperatorCall") -> list[Any]:
+    """The arguments that the operator writes to."""
+    arguments = enumerate(call.func._schema.arguments)
+    written = [(i, a.name) for i, a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [call.args[i] if i < len(call.args) else call.kwargs.get(name) for i, name in written]
 
 
 def _precision(inputs: Iterable[Any]) -> str:
