@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,16 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, str] = {}
 
 
+class ForeignBenchmark(NamedTuple):
+    """One benchmark of a file. Values that are not positive numbers are dropped; where none is left, it is skipped
+    for the `reason`. `facts` are the other fields of its ForeignPoint."""
+
+    name: str
+    values: list[float]
+    reason: str
+    facts: dict[str, Any]
+
+
 class PyperfRun(msgspec.Struct):
     """One process. A run that only calibrated has no values."""
 
@@ -41,35 +51,25 @@ class PyperfDocument(msgspec.Struct):
     benchmarks: list[PyperfBenchmark]
     metadata: dict[str, Any] = {}
 
-    def read(self, where: str) -> Iterator[tuple[str, ForeignPoint | str]]:
-        for number, benchmark in enumerate(self.benchmarks, 1):
+    def read(self, where: str) -> Iterator[ForeignBenchmark]:
+        for benchmark in self.benchmarks:
             metadata = {**self.metadata, **benchmark.metadata}
-            name = _name(str(metadata.get("name") or ""), number)
-            values = [median(run.values) for run in benchmark.runs if run.values]
-            if not values:
-                yield name, "no run has values"
-                continue
-            dates = [run.metadata["date"] for run in benchmark.runs if run.metadata.get("date")]
-            facts = {**(benchmark.runs[0].metadata if benchmark.runs else {}), **metadata}
+            first = {**(benchmark.runs[0].metadata if benchmark.runs else {}), **metadata}
+            dates = [date for run in benchmark.runs if (date := run.metadata.get("date"))]
             unit = str(metadata.get("unit", "second"))
-            yield (
-                name,
-                ForeignPoint(
-                    source="pyperf",
-                    name=name,
-                    created=_utc([*dates, metadata.get("date")][0], f"{where}, {name[:60]}"),
-                    unit=PYPERF_UNITS.get(unit, printable(unit, 20)),
-                    values=values,
-                    commit=_text(facts.get("commit_id")),
-                    machine=_texts(cpu=facts.get("cpu_model_name"), cpus=facts.get("cpu_count")),
-                    software=_texts(python=facts.get("python_version"), platform=facts.get("platform")),
-                ),
-            )
+            values = [median(run.values) for run in benchmark.runs if run.values]
+            facts = {
+                "created": _utc([*dates, metadata.get("date")][0], where) if values else "",
+                "unit": PYPERF_UNITS.get(unit, printable(unit, 20)),
+                "commit": _text(first.get("commit_id")),
+                "machine": _texts(cpu=first.get("cpu_model_name"), cpus=first.get("cpu_count")),
+                "software": _texts(python=first.get("python_version"), platform=first.get("platform")),
+            }
+            yield ForeignBenchmark(str(metadata.get("name") or ""), values, "no run has values", facts)
 
 
 class PytestStats(msgspec.Struct):
-    # None where the file has NaN.
-    median: float | None
+    median: float
 
 
 class PytestBenchmark(msgspec.Struct):
@@ -86,148 +86,102 @@ class PytestDocument(msgspec.Struct):
     commit_info: dict[str, Any] = {}
     datetime: str | None = None
 
-    def read(self, where: str) -> Iterator[tuple[str, ForeignPoint | str]]:
-        created = _utc(self.datetime, where)
+    def read(self, where: str) -> Iterator[ForeignBenchmark]:
         machine = self.machine_info
         cpu = machine.get("cpu")
-        for number, benchmark in enumerate(self.benchmarks, 1):
-            name = _name(benchmark.fullname or benchmark.name, number)
+        facts = {
+            "created": _utc(self.datetime, where),
+            "unit": "s",
+            "commit": _text(self.commit_info.get("id")),
+            "machine": _texts(
+                cpu=cpu.get("brand_raw") if isinstance(cpu, dict) else cpu, arch=machine.get("machine")
+            ),
+            "software": _texts(python=machine.get("python_version"), system=machine.get("system")),
+        }
+        for benchmark in self.benchmarks:
             value = benchmark.stats.median
-            if value is None or not 0 < value < 1e300:
-                yield name, f"its median is {'not a number' if value is None else value}"
-                continue
-            yield (
-                name,
-                ForeignPoint(
-                    source="pytest-benchmark",
-                    name=name,
-                    created=created,
-                    unit="s",
-                    values=[value],
-                    commit=_text(self.commit_info.get("id")),
-                    machine=_texts(
-                        cpu=cpu.get("brand_raw") if isinstance(cpu, dict) else cpu, arch=machine.get("machine")
-                    ),
-                    software=_texts(python=machine.get("python_version"), system=machine.get("system")),
-                ),
-            )
+            yield ForeignBenchmark(benchmark.fullname or benchmark.name, [value], f"its median is {value}", facts)
 
 
-class GoogleBenchmark(msgspec.Struct):
+class GoogleEntry(msgspec.Struct):
     """One repetition of a benchmark, or an aggregate over them. Entries about complexity have no time."""
 
     name: str
     real_time: float | None = None
     time_unit: str = "ns"
     run_name: str | None = None
-    run_type: str = "iteration"
-    aggregate_name: str | None = None
+    aggregate_name: str = ""
     error_occurred: bool = False
     error_message: str = ""
 
     @property
-    def seconds(self) -> float | None:
-        if self.error_occurred or self.real_time is None or self.time_unit not in SECONDS:
-            return None
-        seconds = self.real_time * SECONDS[self.time_unit]
-        return seconds if 0 < seconds < 1e300 else None
+    def problem(self) -> str:
+        if self.error_occurred and self.error_message:
+            return printable(self.error_message, 200)
+        if self.real_time is not None and self.time_unit not in SECONDS:
+            return f"its time is in '{printable(self.time_unit, 20)}' (known: {', '.join(SECONDS)})"
+        return "it has no time" if self.error_occurred or self.real_time is None else ""
 
 
 class GoogleDocument(msgspec.Struct):
     context: dict[str, Any]
-    benchmarks: list[GoogleBenchmark]
+    benchmarks: list[GoogleEntry]
 
-    def read(self, where: str) -> Iterator[tuple[str, ForeignPoint | str]]:
+    def read(self, where: str) -> Iterator[ForeignBenchmark]:
         context = self.context
-        created = _utc(context.get("date"), where)
-        groups: dict[str, list[GoogleBenchmark]] = {}
-        for number, entry in enumerate(self.benchmarks, 1):
-            groups.setdefault(_name(entry.run_name or entry.name, number), []).append(entry)
         caches = context.get("caches")
         caches = caches if isinstance(caches, list) else []
-        sizes = " ".join(str(cache.get("size")) for cache in caches if isinstance(cache, dict))
+        sizes = [str(cache.get("size")) for cache in caches if isinstance(cache, dict)]
+        facts = {
+            "created": _utc(context.get("date"), where),
+            "unit": "s",
+            "commit": _text(context.get("commit") or context.get("git_commit")),
+            # The file does not name the processor, and its clock changes: cores and caches identify it.
+            "machine": _texts(cpus=context.get("num_cpus"), caches=" ".join(sizes)),
+            "software": _texts(build=context.get("library_build_type"), library=context.get("library_version")),
+        }
+        groups: dict[str, list[GoogleEntry]] = {}
+        for entry in self.benchmarks:
+            groups.setdefault(entry.run_name or entry.name, []).append(entry)
         for name, entries in groups.items():
-            values = _google_values(entries)
-            if not values:
-                yield name, _google_reason(entries)
-                continue
-            yield (
-                name,
-                ForeignPoint(
-                    source="google-benchmark",
-                    name=name,
-                    created=created,
-                    unit="s",
-                    values=values,
-                    commit=_text(context.get("commit") or context.get("git_commit")),
-                    # The file does not name the processor, and its clock changes: cores and caches identify it.
-                    machine=_texts(cpus=context.get("num_cpus"), caches=sizes),
-                    software=_texts(
-                        build=context.get("library_build_type"), library=context.get("library_version")
-                    ),
-                ),
-            )
+            # The repetitions; where the file has only aggregates, the median or else the mean.
+            values: list[float] = []
+            for kind in ("", "median", "mean"):
+                timed = [entry for entry in entries if entry.aggregate_name == kind and not entry.problem]
+                values = values or [(entry.real_time or 0) * SECONDS[entry.time_unit] for entry in timed]
+            reason = next((entry.problem for entry in entries if entry.problem), "it has no time")
+            yield ForeignBenchmark(name, values, reason, facts)
 
 
-def _google_values(entries: list[GoogleBenchmark]) -> list[float]:
-    """The repetitions; where the file has only aggregates, the median or else the mean."""
-    repetitions = [entry for entry in entries if entry.run_type == "iteration"]
-    aggregates = ([entry for entry in entries if entry.aggregate_name == name] for name in ("median", "mean"))
-    for group in (repetitions, *aggregates):
-        if values := [entry.seconds for entry in group if entry.seconds is not None]:
-            return values
-    return []
-
-
-def _google_reason(entries: list[GoogleBenchmark]) -> str:
-    for entry in entries:
-        if entry.error_occurred and entry.error_message:
-            return printable(entry.error_message, 200)
-        if entry.real_time is not None and entry.time_unit not in SECONDS:
-            return f"its time is in '{printable(entry.time_unit, 20)}' (known: {', '.join(SECONDS)})"
-    return "it has no time"
+# By their sources, the fields that identify a format, and its type.
+FORMATS: dict[ForeignSource, tuple[set[str], type[PyperfDocument | PytestDocument | GoogleDocument]]] = {
+    "pytest-benchmark": ({"machine_info"}, PytestDocument),
+    "google-benchmark": ({"context"}, GoogleDocument),
+    "pyperf": ({"benchmarks", "version"}, PyperfDocument),
+}
 
 
 def decode_foreign(data: bytes, where: str) -> Imported:
     try:
-        data = _as_json(data)
-        keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys()
-        document: PyperfDocument | PytestDocument | GoogleDocument
-        source: ForeignSource
-        if "machine_info" in keys:
-            source, document = "pytest-benchmark", msgspec.json.decode(data, type=PytestDocument)
-        elif "context" in keys:
-            source, document = "google-benchmark", msgspec.json.decode(data, type=GoogleDocument)
-        elif "benchmarks" in keys and "version" in keys:
-            source, document = "pyperf", msgspec.json.decode(data, type=PyperfDocument)
+        # Not msgspec's decoder: these tools write NaN and Infinity, which are not JSON, and byte order marks.
+        document = msgspec.convert(json.loads(data), dict[str, Any])
+        source = next((name for name, (fields, _) in FORMATS.items() if fields <= document.keys()), None)
+        if source is None:
+            raise BadInput(f"{where} is of no known format (known: {', '.join(FORMATS)}, tare JSON)")
+        benchmarks = list(msgspec.convert(document, FORMATS[source][1]).read(where))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where} is not the JSON of {', '.join(FORMATS)}: {brief(error)}") from None
+    points, skipped = [], {}
+    for number, (name, all_values, reason, facts) in enumerate(benchmarks, 1):
+        name = printable(name or f"benchmark {number}", LONGEST_NAME)
+        if values := [value for value in all_values if 0 < value < 1e300]:
+            points.append(ForeignPoint(source=source, name=name, values=values, **facts))
         else:
-            raise BadInput(
-                f"{where} is of no known format (known: pyperf, pytest-benchmark, google-benchmark, tare JSON)"
-            )
-        entries = list(document.read(where))
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadInput(
-            f"{where} is not the JSON of pyperf, pytest-benchmark or google-benchmark: {brief(error)}"
-        ) from None
-    points = [entry for _, entry in entries if isinstance(entry, ForeignPoint)]
-    skipped = {name: entry for name, entry in entries if isinstance(entry, str)}
+            skipped[name] = reason
     if not points:
-        reason = next((f": {name[:60]}, {why}" for name, why in skipped.items()), "")
-        raise BadInput(f"{where} ({source}) holds no benchmark with a figure{reason}")
+        example = next((f": {name[:60]}, {reason}" for name, reason in skipped.items()), "")
+        raise BadInput(f"{where} ({source}) holds no benchmark with a figure{example}")
     return Imported(source=source, points=points, skipped=skipped)
-
-
-def _as_json(data: bytes) -> bytes:
-    """Both Python's json and Google Benchmark write NaN and Infinity, which are not JSON: they become null. A byte
-    order mark is removed."""
-    try:
-        msgspec.json.decode(data, type=msgspec.Raw)
-        return data
-    except msgspec.DecodeError as error:
-        try:
-            return msgspec.json.encode(json.loads(data))
-        except ValueError:
-            raise error from None
 
 
 def _utc(date: object, where: str) -> str:
@@ -240,10 +194,6 @@ def _utc(date: object, where: str) -> str:
         return aware.astimezone(UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError):
         raise BadInput(f"{where}: '{str(date)[:40]}' is not a date") from None
-
-
-def _name(name: str, number: int) -> str:
-    return printable(name or f"benchmark {number}", LONGEST_NAME)
 
 
 def _text(value: object) -> str | None:
