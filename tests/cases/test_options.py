@@ -65,7 +65,7 @@ def test_bounds(given: dict[str, Any], allowed: bool) -> None:
 
 
 def test_an_unknown_option_is_refused_with_the_valid_ones() -> None:
-    with pytest.raises(BadInput, match=r"unknown option 'round' in the plan; did you mean 'rounds'.*budget"):
+    with pytest.raises(BadInput, match=r"unknown key 'round' in the plan; did you mean 'rounds'.*budget"):
         make_options({"round": 3}, "the plan")
 
 
@@ -84,11 +84,11 @@ def test_another_isolation_is_refused_with_the_valid_ones(value: str) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"rounds": 0}, "plan.toml: 'rounds' is 0 and must be a whole number >= 1"),
-        ({"rounds": "x"}, "plan.toml: 'rounds' is 'x' and must be a whole number"),
-        ({"width": 1.5}, "plan.toml: 'width' is 1.5 and must be a number < 1"),
-        ({"parity": 3}, "plan.toml: 'parity' is 3 and must be true or false"),
-        ({"memory": "much"}, "plan.toml: 'memory' is 'much' and must be a whole number"),
+        ({"rounds": 0}, "plan.toml: 'rounds' cannot be 0: want a whole number >= 1"),
+        ({"rounds": "x"}, "plan.toml: 'rounds' cannot be 'x': want a whole number"),
+        ({"width": 1.5}, "plan.toml: 'width' cannot be 1.5: want a number < 1"),
+        ({"parity": 3}, "plan.toml: 'parity' cannot be 3: want true or false"),
+        ({"memory": "much"}, "plan.toml: 'memory' cannot be 'much': want a whole number"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key_and_what_would_do(given: dict[str, Any], told: str) -> None:

@@ -1,11 +1,12 @@
 """A case: one point to measure. Frozen, hashable, with a stable text key that can be read back."""
 
 import re
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tare.errors import BadInput, brief, unknown
+from tare.cases.tables import choices
+from tare.errors import BadInput, brief
 
 Mode = Literal["infer", "train"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"]
@@ -83,39 +84,23 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         parts = key.split("/")
         if len(parts) != len(PATH_FIELDS) + 2:
             raise BadInput(f"'{key[:120]}' is not a case key: want {'/'.join(PATH_FIELDS)}/sizes/settings")
-        sizes = {name: _count(name, text, key) for name, text in _split(parts[-2], key)}
-        fields: dict[str, Any] = {
-            name: _count(name, text, key) if name in COUNTS else text for name, text in _split(parts[-1], key)
-        }
-        if "batch" not in sizes:
-            raise BadInput(f"case key '{key[:120]}' names no batch")
-        fields |= dict(zip(PATH_FIELDS, parts, strict=False))
-        fields |= {"batch": sizes.pop("batch"), "sizes": sizes}
-        for name in fields:
-            if name not in cls.__struct_fields__:
-                raise unknown("setting", name, SETTINGS, "case key")
         try:
-            case = msgspec.convert(fields, cls)
-        except msgspec.ValidationError as error:
+            sizes, settings = (_split(part) for part in parts[-2:])
+            fields = {**settings, **dict(zip(PATH_FIELDS, parts, strict=False))}
+            fields |= {"batch": sizes.pop("batch", None), "sizes": sizes}
+            case = msgspec.convert(fields, cls, strict=False)
+        except ValueError as error:
             raise BadInput(f"'{key[:120]}' is not a case key: {brief(error)}") from None
         if case.key != key:
             raise BadInput(f"'{key[:120]}' is not a stable case key: it would be written {case.key[:400]}")
         return case
 
 
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    """The members of `X | None`, or the annotation itself."""
-    members = get_args(annotation)
-    return members if type(None) in members else (annotation,)
-
-
-_TYPES = {field.name: _alternatives(field.type) for field in msgspec.structs.fields(Case)}
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Case)}
 # The valid values of each field that has a fixed set of them.
-CHOICES: dict[str, tuple[str, ...]] = {
-    name: get_args(types[0]) for name, types in _TYPES.items() if get_origin(types[0]) is Literal
-}
+CHOICES = {name: values for name, type_ in _TYPES.items() if (values := choices(type_))}
 # The fields that are positive whole numbers.
-COUNTS = tuple(name for name, types in _TYPES.items() if Count in types)
+COUNTS = tuple(name for name, type_ in _TYPES.items() if type_ in (Count, Count | None))
 # How a key is made: PATH_FIELDS between slashes, then the batch and the sizes, then the settings.
 PATH_FIELDS = Case.__struct_fields__[: Case.__struct_fields__.index("batch")]
 SETTINGS = Case.__struct_fields__[Case.__struct_fields__.index("sizes") + 1 :]
@@ -132,14 +117,8 @@ def _pairs(values: dict[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in values.items())
 
 
-def _split(text: str, key: str) -> list[tuple[str, str]]:
+def _split(text: str) -> dict[str, Any]:
     pairs = [part.partition("=") for part in text.split(",")]
-    if any(not (name and sep and value) for name, sep, value in pairs):
-        raise BadInput(f"'{text[:80]}' in case key '{key[:120]}' is not a list of name=value")
-    return [(name, value) for name, _, value in pairs]
-
-
-def _count(name: str, text: str, key: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,12}", text):
-        raise BadInput(f"{name}={text[:40]} in case key '{key[:120]}' is not a positive whole number")
-    return int(text)
+    if not all(name and value for name, _, value in pairs):
+        raise ValueError(f"'{text[:80]}' is not a list of name=value")
+    return {name: value for name, _, value in pairs}

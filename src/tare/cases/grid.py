@@ -3,12 +3,13 @@
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from tare.cases.case import CHOICES, COUNTS, Case
-from tare.errors import BadInput, brief, quote, unknown, unknown_workload
+from tare.cases.case import Case, Count, Feed, Layout, Mode, Optimizer, Precision
+from tare.cases.tables import convert_table
+from tare.errors import BadInput, brief, unknown, unknown_workload
 
 # In a grid, `size` is a table: for each name of a size, the values it takes.
 FIELDS = tuple("size" if name == "sizes" else name for name in Case.__struct_fields__)
@@ -20,22 +21,27 @@ AUTO = "auto"
 MOST_THREADS = 4096
 MOST_CASES = 100_000
 
+NOT_EMPTY = msgspec.Meta(min_length=1)
+Names = Annotated[tuple[str, ...], NOT_EMPTY]
+Counts = Annotated[tuple[Count, ...], NOT_EMPTY]
+Threads = Annotated[int, msgspec.Meta(ge=1, le=MOST_THREADS)]
+
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """None means the default of the workload, the device or the ladder. With `auto_batch` the batch is searched
     for; `smoke` takes the small sizes of the workloads where no size is named."""
 
-    workload: tuple[str, ...]
-    rung: tuple[str, ...] | None = None
-    mode: tuple[str, ...] = ("infer",)
-    device: tuple[str, ...] = ("auto",)
-    precision: tuple[str, ...] = ("fp32",)
-    batch: tuple[int, ...] | None = None
-    size: dict[str, tuple[int, ...]] = {}
-    feed: tuple[str, ...] = ("device",)
-    layout: tuple[str, ...] = ("contiguous",)
-    optimizer: tuple[str, ...] | None = None
-    threads: tuple[int, ...] | None = None
+    workload: Names = ()
+    rung: Names | None = None
+    mode: Annotated[tuple[Mode, ...], NOT_EMPTY] = ("infer",)
+    device: Names = (AUTO,)
+    precision: Annotated[tuple[Precision, ...], NOT_EMPTY] = ("fp32",)
+    batch: Counts | None = None
+    size: Annotated[dict[str, Counts], NOT_EMPTY] = {}
+    feed: Annotated[tuple[Feed, ...], NOT_EMPTY] = ("device",)
+    layout: Annotated[tuple[Layout, ...], NOT_EMPTY] = ("contiguous",)
+    optimizer: Annotated[tuple[Optimizer, ...], NOT_EMPTY] | None = None
+    threads: Annotated[tuple[Threads, ...], NOT_EMPTY] | None = None
     smoke: bool = False
     auto_batch: bool = False
 
@@ -79,34 +85,29 @@ def nothing_to_do(skipped: Sequence[Skip]) -> BadInput:
 
 def make_grid(table: Mapping[str, Any], where: str) -> Grid:
     """A grid from a TOML table or the command line; a scalar stands for a list of one."""
-    values = dict(table)
-    smoke = values.pop("smoke", False)
-    if not isinstance(smoke, bool):
-        raise BadInput(f"{where}: 'smoke' is true or false, not {quote(smoke)}")
-    auto_batch = "batch" in values and _as_list(values["batch"]) == [AUTO]
-    if auto_batch:
-        del values["batch"]
-    checked = make_filter(values, where, GRID_FIELDS)
-    if not checked.get("workload"):
+    auto_batch = _as_list(table.get("batch")) == [AUTO]
+    named = {name: value for name, value in table.items() if not (name == "batch" and auto_batch)}
+    grid = _convert(named, where, GRID_FIELDS)
+    if not grid.workload:
         raise BadInput(f"{where}: a grid names at least one workload")
-    return Grid(**checked, smoke=smoke, auto_batch=auto_batch)
+    return msgspec.structs.replace(grid, auto_batch=auto_batch)
 
 
-def make_filter(table: Mapping[str, Any], where: str, valid: Sequence[str] = FIELDS) -> dict[str, Any]:
-    """The checked values of a table that may omit any field: an exclude, or a grid before its defaults."""
-    checked: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in FIELDS:
-            raise unknown("key", name, valid, where)
-        if name == "size":
-            if not isinstance(value, Mapping):
-                raise BadInput(f"{where}: 'size' is a table of name = value")
-            if not value:
-                raise BadInput(f"{where}: 'size' is an empty table")
-            checked[name] = {str(size): _counts(values, f"size.{size}", where) for size, values in value.items()}
-        else:
-            checked[name] = (_counts if name in COUNTS else _names)(value, name, where)
-    return checked
+def make_filter(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The checked values of an exclude, which names only some fields."""
+    grid = _convert(table, where, FIELDS)
+    return {name: getattr(grid, name) for name in table}
+
+
+def _convert(table: Mapping[str, Any], where: str, valid: Sequence[str]) -> Grid:
+    lists = {name: value if name in ("size", "smoke") else _as_list(value) for name, value in table.items()}
+    if isinstance(sizes := table.get("size"), Mapping):
+        lists["size"] = {name: _as_list(value) for name, value in sizes.items()}
+    return convert_table(lists, Grid, where, valid)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def validate_grid(grid: Grid, catalogue: Catalogue) -> None:
@@ -127,7 +128,7 @@ def expand(grid: Grid, catalogue: Catalogue, excludes: Iterable[Mapping[str, Any
     """Every combination in the order given: the cases that can be measured here, and the skips with reasons."""
     validate_grid(grid, catalogue)
     expansion = Expansion()
-    for case in _combinations(grid, catalogue):
+    for case in dict.fromkeys(_combinations(grid, catalogue)):
         if any(matches(case, rule) for rule in excludes):
             continue
         refusal = catalogue.refusal(case)
@@ -196,32 +197,3 @@ def validate_names(
     for size in sizes:
         if size not in valid:
             raise unknown("size", size, valid, f"the sizes of {', '.join(workloads) or 'all workloads'}")
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _names(value: Any, name: str, where: str) -> tuple[str, ...]:
-    values = _as_list(value)
-    if not values:
-        raise BadInput(f"{where}: '{name}' is an empty list")
-    for item in values:
-        if not isinstance(item, str):
-            raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a name")
-        if name in CHOICES and item not in CHOICES[name]:
-            raise unknown(name, item, CHOICES[name], where)
-    return tuple(dict.fromkeys(values))
-
-
-def _counts(value: Any, name: str, where: str) -> tuple[int, ...]:
-    values = _as_list(value)
-    if not values:
-        raise BadInput(f"{where}: '{name}' is an empty list")
-    for item in values:
-        if isinstance(item, bool) or not isinstance(item, int) or not 1 <= item <= 2**40:
-            auto = " (or 'auto' alone)" if name == "batch" else ""
-            raise BadInput(f"{where}: '{name}' holds {quote(item)}, which is not a positive whole number{auto}")
-        if name == "threads" and item > MOST_THREADS:
-            raise BadInput(f"{where}: 'threads' holds {item}, and {MOST_THREADS} are the most")
-    return tuple(dict.fromkeys(values))

@@ -1,12 +1,11 @@
 """How a plan is measured: rounds, time, isolation. What is measured is described by its cases."""
 
-import re
 import sys
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tare.errors import BadInput, brief, quote, unknown
+from tare.cases.tables import convert_table
 
 Isolation = Literal["fork", "spawn"]
 Reference = Literal["float64", "float32"]
@@ -42,30 +41,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return fields
 
 
-# msgspec's names of types, in words for users.
-KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 QUICK: dict[str, Any] = {"rounds": 1, "budget": 1.5, "width": 0.05}
 
 
 def make_options(given: dict[str, Any], where: str = "options") -> Options:
     """Options from a plan's table or the command line; names the key that is wrong and the valid ones."""
-    for name in given:
-        if name not in Options.__struct_fields__:
-            raise unknown("option", name, Options.__struct_fields__, where)
-    for name, known in {"isolation": get_args(Isolation), "reference": get_args(Reference)}.items():
-        if isinstance(value := given.get(name), str) and value not in known:
-            raise unknown(name, value, known, where)
-    try:
-        return msgspec.convert(given, Options)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{where}: {_refusal(error, given)}") from None
-
-
-def _refusal(error: msgspec.ValidationError, given: dict[str, Any]) -> str:
-    """What the library says, with the key's name and its value instead of a path in a document."""
-    said = re.fullmatch(r"Expected (.+?)(?:, got .+)? - at `\$\.(\w+)`", str(error))
-    if said is None:
-        return brief(error)
-    wanted = re.sub(r"`| \| null|\.0\b", "", said[1])
-    wanted = re.sub(r"^\w+", lambda kind: KINDS.get(kind[0], kind[0]), wanted)
-    return f"'{said[2]}' is {quote(given[said[2]])} and must be {wanted}"
+    return convert_table(given, Options, where)

@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,10 +19,8 @@ from tare.cases.grid import (
     validate_grid,
     validate_names,
 )
-from tare.errors import BadInput, brief, unknown
-
-TABLES = ("name", "options", "grid", "include", "exclude")
-LONGEST_NAME = 255
+from tare.cases.tables import convert_table, read_toml
+from tare.errors import BadInput, unknown
 
 # Wherever a plan names workloads, `@nlp` stands for those of the group nlp.
 GROUP_SIGN = "@"
@@ -31,6 +28,16 @@ GROUP_SIGN = "@"
 GROUP_RUNGS = ("eager",)
 
 Groups = Mapping[str, Sequence[str]]
+
+
+class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan as it is written."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    options: dict[str, Any] = {}
+    grid: list[dict[str, Any]] = []
+    include: list[dict[str, Any]] = []
+    exclude: list[dict[str, Any]] = []
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +52,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
-def read_toml(path: Path, kind: str) -> dict[str, Any]:
-    """The document in a TOML file; BadInput says in one line why it cannot be read as a `kind`."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"no {kind} at {path}") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {kind} {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"{path} is not TOML: {brief(error)}") from None
-
-
 def read_plan(path: Path) -> Plan:
     """The plan in a TOML file; BadInput names the file and what is wrong in it."""
     # A file name is bytes, which are not always a text that a store can keep.
@@ -65,22 +60,19 @@ def read_plan(path: Path) -> Plan:
 
 
 def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan") -> Plan:
-    for name in document:
-        if name not in TABLES:
-            raise unknown("key", name, TABLES, where)
-    name = document.get("name", default_name)
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-        raise BadInput(f"{where}: 'name' is not a text of 1 to {LONGEST_NAME} characters")
-    options = document.get("options", {})
-    if not isinstance(options, dict):
-        raise BadInput(f"{where}: 'options' is not a table")
+    # [grid] stands for a list of one [[grid]].
+    lists = {
+        name: [value] if isinstance(value, dict) and name != "options" else value
+        for name, value in document.items()
+    }
+    written = convert_table({"name": default_name, **lists}, PlanDocument, where)
     plan = Plan(
-        name=name,
+        name=written.name,
         where=where,
-        grids=tuple(make_grid(table, place) for table, place in _tables(document, "grid", where)),
-        includes=tuple(make_grid(table, place) for table, place in _tables(document, "include", where)),
-        excludes=tuple(make_filter(table, place) for table, place in _tables(document, "exclude", where)),
-        options=options,
+        grids=tuple(make_grid(table, f"{where}, grid {i}") for i, table in enumerate(written.grid, 1)),
+        includes=tuple(make_grid(table, f"{where}, include {i}") for i, table in enumerate(written.include, 1)),
+        excludes=tuple(make_filter(table, f"{where}, exclude {i}") for i, table in enumerate(written.exclude, 1)),
+        options=written.options,
     )
     if not plan.grids and not plan.includes:
         raise BadInput(f"{where}: a plan has at least one [[grid]] or [[include]]")
@@ -154,12 +146,3 @@ def _resolve_exclude(rule: Mapping[str, Any], catalogue: Catalogue) -> dict[str,
     validate_names(catalogue, rule.get("workload", ()), rule.get("rung", ()), rule.get("size", ()))
     devices = [device for name in rule.get("device", ()) for device in catalogue.devices(name)]
     return {**rule, "device": tuple(devices)} if devices else dict(rule)
-
-
-def _tables(document: Mapping[str, Any], name: str, where: str) -> list[tuple[Mapping[str, Any], str]]:
-    tables = document.get(name, [])
-    if isinstance(tables, dict):
-        tables = [tables]
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise BadInput(f"{where}: '{name}' is not a [[{name}]] table")
-    return [(table, f"{where}, {name} {number}") for number, table in enumerate(tables, 1)]

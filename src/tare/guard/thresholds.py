@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
-from tare.cases.plan import read_toml
+from tare.cases.tables import read_toml
 from tare.errors import BadInput, quote, unknown
 from tare.guard.metrics import MARGIN, NAMES, THRESHOLD, Metric
 from tare.stats.two_stage import RESOLUTION
