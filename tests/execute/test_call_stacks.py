@@ -74,7 +74,7 @@ def test_a_worker_that_does_not_mark_the_call_is_a_failure(
     # This job succeeds and writes no stacks.
     job = LaunchableJob(ProbeJob(), counter.executor.launcher)
     monkeypatch.setattr(LocalExecutor, "for_rung", lambda *_: job)
-    monkeypatch.setattr(counter.executor, "_scratch", tmp_path)
+    monkeypatch.setattr(counter.executor, "scratch", tmp_path)
     failure = counter.depth(case("mlp")).failure
     assert failure is not None
     assert "docs/protocol.md" in failure.message

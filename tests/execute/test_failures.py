@@ -15,17 +15,16 @@ from tare.worker.process import classify
 
 
 def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> WorkerExit:
-    values: dict[str, Any] = {"killed": None, "log": "", "seconds": 1.0, "pid": 1, **fields}
-    return WorkerExit(status=status, messages=messages or [], **values)
+    return WorkerExit(status=status, messages=messages or [], **fields)
 
 
 def cause(worker_exit: WorkerExit) -> str | None:
-    failure = failure_of(worker_exit, 10)
+    failure = failure_of(worker_exit)
     return failure.cause if failure else None
 
 
 def test_a_worker_that_sends_done_and_exits_has_no_failure() -> None:
-    assert failure_of(ended(messages=[Done()]), 10) is None
+    assert failure_of(ended(messages=[Done()])) is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_every_exit_has_its_cause(worker_exit: WorkerExit, expected: str) -> Non
 
 @pytest.mark.parametrize("killed", ["timeout", "memory", "flood"])
 def test_a_worker_killed_after_its_last_message_has_its_result(killed: str) -> None:
-    assert failure_of(ended(killed=killed, status=9, messages=[Done()]), 10) is None
+    assert failure_of(ended(killed=killed, status=9, messages=[Done()])) is None
     said = Failed(Failure(cause="nan", message="x"))
     assert cause(ended(killed=killed, status=9, messages=[said])) == "nan"
 
@@ -78,7 +77,7 @@ def test_a_worker_killed_after_its_last_message_has_its_result(killed: str) -> N
     ],
 )
 def test_a_message_says_no_more_of_memory_than_is_known(worker_exit: WorkerExit, message: str) -> None:
-    failure = failure_of(worker_exit, 10)
+    failure = failure_of(worker_exit)
     assert failure is not None
     assert failure.message == message
 

@@ -284,4 +284,4 @@ def test_a_folder_for_evidence_that_cannot_be_made_is_bad_input(
     with pytest.raises(BadInput, match=message):
         executor.run_round(CASE, 0, Options(), check=False)
     with pytest.raises(BadInput, match=message):
-        count_frames(executor, [CASE], "", Options(), lambda _: None)
+        next(count_frames(executor, [CASE], "", Options()))

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.errors import TareError
-from tare.execute.measurement_gate import Cancelled, GatedProcess, MeasurementGate
-from tare.worker.process import wait_at_gate
+from tare.execute.measurement_gate import GatedProcess, MeasurementGate
+from tare.execute.parallel import Cancelled
+from tare.worker.round import wait_at_gate
 
 STOP, GO = signal.SIGSTOP, signal.SIGCONT
 
@@ -137,13 +138,20 @@ def test_a_process_that_starts_during_measuring_is_stopped_at_once(folder: Path)
     processes.close()
 
 
-def test_a_cancelled_gate_lets_no_process_in(folder: Path) -> None:
-    gate = MeasurementGate(1, Signals())
-    gate.cancel()
-    process = GatedProcess(folder / "process")
+def test_a_process_does_not_enter_after_an_interruption(folder: Path) -> None:
+    processes = Processes(folder, 1, enough=1)
+    processes.gate.prepared(processes.all[0])
+    checks = iter((None, None, Cancelled()))
+
+    def check() -> None:
+        if error := next(checks):
+            raise error
+
+    late = GatedProcess(folder / "late")
     with pytest.raises(Cancelled):
-        gate.enter(process)
-    process.close()
+        processes.gate.enter(late, check)
+    late.close()
+    processes.close()
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tare.execute.parallel import (
     run_parallel,
     stage_ahead,
 )
-from tare.execute.runner import Target, run_cases
+from tare.execute.runner import FirstFailure, Target, run_cases
 from tare.execute.supervise import Supervision, WorkerExit, supervise
 from tare.protocol.jobs import ProbeJob, ReferenceJob, StageJob
 from tare.protocol.messages import Done
@@ -55,10 +55,8 @@ def executor(launcher: Launcher, tmp_path: Path) -> LocalExecutor:
 class Journal(MemoryJournal):
     """What was measured in parallel, and what is left to be measured alone."""
 
-    def parallel(
-        self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS, fail_fast: bool = False
-    ) -> bool:
-        return run_parallel(cases, options, Target(executor, ENVIRONMENT, self), self, fail_fast)
+    def parallel(self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS) -> None:
+        run_parallel(cases, options, Target(executor, ENVIRONMENT, self), self)
 
     def alone(self, executor: LocalExecutor, *cases: Case, options: Options = OPTIONS) -> None:
         run_cases(cases, options, Target(executor, ENVIRONMENT, self), self)
@@ -209,9 +207,9 @@ def test_cases_that_read_the_same_files_are_staged_once(executor: LocalExecutor)
 def test_a_staging_that_times_out_in_parallel_is_not_repeated(executor: LocalExecutor) -> None:
     case = make("mlp", "aot", "infer")
     (job,) = executor.jobs_ahead(case, OPTIONS, check=False)
-    executor.keep_ahead(job, WorkerExit(9, "memory", [], "", 1.0, 0), OPTIONS)
+    executor.keep_ahead(job, WorkerExit(status=9, killed="memory"), OPTIONS)
     assert executor.jobs_ahead(case, OPTIONS, check=False) == [job], "alone it may have memory enough"
-    executor.keep_ahead(job, WorkerExit(9, "timeout", [], "", 1.0, 0), OPTIONS)
+    executor.keep_ahead(job, WorkerExit(status=9, killed="timeout", timeout_s=900), OPTIONS)
     failure = executor.run_once(job, OPTIONS)
     assert failure is not None
     assert failure.message == (
@@ -236,8 +234,9 @@ def test_all_cases_are_measured_whether_or_not_they_can_wait_at_the_gate(
     cases = [make("mlp", rung, "infer", threads=1) for rung in ("eager", "torchscript")]
     monkeypatch.setattr(executor, "can_wait_at_gate", lambda case: case.rung == "eager")
     journal = Journal()
-    records = measure_cases(cases, OPTIONS, Target(executor, ENVIRONMENT, journal), journal)
-    assert [(record.case, record.ok) for record in records] == [(case, True) for case in cases]
+    measure_cases(cases, OPTIONS, Target(executor, ENVIRONMENT, journal), journal)
+    records = [journal.saved_records[case] for case in cases]
+    assert [record.ok for record in records] == [True, True]
     assert [NOTE in record.rounds[0].notes for record in records] == [True, False]
 
 
@@ -257,7 +256,8 @@ def test_fail_fast_ends_at_the_first_failure(executor: LocalExecutor) -> None:
     journal = Journal()
     one_by_one = msgspec.structs.replace(OPTIONS, jobs=1)
     cases = planted("raise"), make("mlp", "eager", "infer", threads=1)
-    journal.parallel(executor, *cases, options=one_by_one, fail_fast=True)
+    with pytest.raises(FirstFailure):
+        run_parallel(cases, one_by_one, Target(executor, ENVIRONMENT, journal, fail_fast=True), journal)
     assert [case.workload for case in journal.saved_records] == ["planted_raise"]
 
 

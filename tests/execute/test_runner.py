@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +13,7 @@ from mock_runs import MemoryJournal
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.runner import Target, ladders, make_record, run_cases, schedule
+from tare.execute.runner import FirstFailure, Target, ladders, make_record, run_cases, schedule
 from tare.protocol.jobs import reference_case
 from tare.records.record import Parity, Record, Round
 
@@ -51,7 +52,10 @@ class MockRun(MemoryJournal):
         self.events.append(f"record {record.case.rung}")
 
     def go(self, *cases: Case, rounds: int = 2, fail_fast: bool = False) -> list[Record]:
-        return run_cases(cases, Options(rounds=rounds), Target(self, ENVIRONMENT, self), self, fail_fast)
+        with suppress(FirstFailure):
+            target = Target(self, ENVIRONMENT, self, fail_fast=fail_fast)
+            run_cases(cases, Options(rounds=rounds), target, self)
+        return [record for case in cases if (record := self.record(case))]
 
     def only(self, what: str) -> list[str]:
         return [event.removeprefix(what + " ") for event in self.events if event.startswith(what)]

@@ -30,7 +30,7 @@ def on_tick():
     if not printed:
         printed.append(print("watching", flush=True))
 process = SpawnLauncher(("sh", "-c", sys.argv[1])).launch(ProbeJob())
-failure = failure_of(supervise(process, Supervision({TIMEOUT_S}, on_tick=on_tick)), {TIMEOUT_S})
+failure = failure_of(supervise(process, Supervision({TIMEOUT_S}, on_tick=on_tick)))
 print(failure and failure.cause)
 """
 WORKER = """
@@ -76,7 +76,7 @@ def test_a_worker_is_stopped_when_the_memory_of_the_machine_runs_out(
     machine = SimpleNamespace(available=int(left * 2**34), total=2**34)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: machine)
     worker_exit = supervise(SpawnLauncher(("sleep", "3")).launch(ProbeJob()), Supervision(60.0))
-    failure = failure_of(worker_exit, 60.0)
+    failure = failure_of(worker_exit)
     assert failure is not None
     assert (failure.cause == "host-oom") == stopped
     if stopped:
@@ -141,7 +141,7 @@ from tare.execute.supervise import Supervision, supervise
 (Path(sys.argv[1]) / "cgroup.procs").write_text(str(os.getpid()))
 hog = "import os; open('/proc/self/oom_score_adj', 'w').write('1000'); held = bytearray(os.urandom(1 << 20)) * 600"
 worker_exit = supervise(SpawnLauncher((sys.executable, "-c", hog)).launch(ProbeJob()), Supervision(120))
-print(worker_exit.oom_kills.own, failure_of(worker_exit, 120).message)
+print(worker_exit.oom_kills.own, failure_of(worker_exit).message)
 """
 
 

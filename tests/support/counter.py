@@ -42,9 +42,7 @@ class StackCounter:
         return found
 
     def depths(self, cases: list[Case], options: Options = OPTIONS) -> list[CallDepth]:
-        found: list[CallDepth] = []
-        count_frames(self.executor, cases, self.library, options, found.append)
-        return found
+        return list(count_frames(self.executor, cases, self.library, options))
 
     def stack(self, case: Case) -> Stack:
         return stack_of(self.depth(case))

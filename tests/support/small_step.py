@@ -18,7 +18,7 @@ from tare.rungs.torch.feeds import move
 from tare.rungs.torch.numerics import PRECISIONS, Numerics, reference_numerics
 from tare.rungs.torch.program import TorchProgram
 from tare.rungs.vendor.lowering.lower import lower
-from tare.worker.loss_curve import read_evidence
+from tare.worker.staging import read_evidence
 from tare.workloads.base import Batch, Workload
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tare.cases.case import Case
+from tare.protocol.jobs import CoverJob, RegistryJob
 from tare.worker.coverage import cover, registries
 from tare.workloads import Batch, Workload, registry
 
@@ -39,7 +40,8 @@ class Definition:
 def covered(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Any:
     made = Workload(name="planted_memory", definition=Definition(), domain="other", task="t", source="s", batch=2)
     monkeypatch.setitem(registry._workloads, "planted_memory", made)
-    return cover(Case(workload="planted_memory", rung="eager", batch=2, sizes={}, **fields))
+    case = Case(workload="planted_memory", rung="eager", batch=2, sizes={}, **fields)
+    return cover(CoverJob(case=case), print)
 
 
 def test_inference_is_covered_to_the_last_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +58,6 @@ def test_training_covers_the_loss_the_way_back_and_the_update(monkeypatch: pytes
     found = covered(monkeypatch, mode="train", optimizer="sgd")
     assert {"torch.erfinv", "torch.nn.functional.mse_loss", "torch.Tensor.backward"} <= set(found.api)
     assert {"aten::mse_loss", "aten::mse_loss_backward", "aten::threshold_backward"} <= set(found.aten)
-    known = registries()
+    known = registries(RegistryJob(), print)
     assert set(found.api) <= set(known.api)
     assert set(found.core) <= set(known.core) < set(known.aten)

@@ -13,7 +13,7 @@ from tare.measure.parity import save_reference
 from tare.protocol.jobs import CurveJob, Job, ReferenceJob
 from tare.protocol.messages import Message
 from tare.records.record import Failure
-from tare.worker.loss_curve import write_evidence
+from tare.worker.staging import write_evidence
 
 CASES = [make_case(rung=rung, mode="train", optimizer="sgd") for rung in ("eager", "torchscript")]
 LATE = Failure(cause="timeout", message="stopped after 9 s")
@@ -30,7 +30,6 @@ class Pretending(LocalExecutor):
         self,
         job: Job,
         options: Options,  # noqa: ARG002
-        device: str,  # noqa: ARG002
         launcher: Launcher | None = None,  # noqa: ARG002
     ) -> list[Message] | Failure:
         self.jobs.append(job)

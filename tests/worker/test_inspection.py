@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tare.cases.case import Case
+from tare.protocol.jobs import InspectJob
 from tare.protocol.messages import Inspected
 from tare.worker.inspection import RUN, SHAPES, _count, inspect
 from tare.workloads import get_workload
@@ -13,7 +14,7 @@ from tare.workloads import get_workload
 
 def inspected(name: str, **sizes: int) -> Inspected:
     full = {**get_workload(name).defaults, **sizes}
-    return inspect(Case(workload=name, rung="eager", batch=2, sizes=full))
+    return inspect(InspectJob(case=Case(workload=name, rung="eager", batch=2, sizes=full)), print)
 
 
 def test_a_perceptron_by_hand() -> None:

@@ -6,8 +6,7 @@ import sys
 import pytest
 import torch
 
-from tare.cases.case import Case
-from tare.worker.preparation import may_build_on_one_core, one_core
+from tare.worker.preparation import one_core
 
 
 def test_one_core_while_wanted_and_all_of_them_after() -> None:
@@ -34,8 +33,3 @@ def test_a_compiler_has_no_more_processes_than_it_may(imported: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "3", done.stderr
-
-
-@pytest.mark.parametrize(("device", "may"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
-def test_what_is_compiled_for_a_cpu_is_built_with_the_threads_it_will_have(device: str, may: bool) -> None:
-    assert may_build_on_one_core(Case(workload="mlp", rung="compile", device=device, batch=1)) is may

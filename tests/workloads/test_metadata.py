@@ -15,7 +15,7 @@ from tare.errors import BadInput
 from tare.execute.catalogue import LocalCatalogue
 from tare.protocol.messages import Probed
 from tare.rungs import all_rungs
-from tare.worker.handlers import missing_packages
+from tare.worker.machine import missing_packages
 from tare.workloads import Size, Workload, all_workloads, get_workload
 from tare.workloads.groups import SMOKE_ZOO, all_groups
 

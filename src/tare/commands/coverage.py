@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from tare.cases.grid import nothing_to_do
 from tare.cases.options import DEFAULT_ISOLATION, Options
 from tare.cases.plan import expand_plan, make_plan, open_names
-from tare.errors import TareError
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.preload import preload_of_plan
 from tare.execute.session import open_executor
 from tare.protocol.jobs import CoverJob, RegistryJob
 from tare.protocol.messages import Covered, Registered
-from tare.records.record import Failure
 from tare.report.coverage import Coverage, make_coverage
 from tare.report.progress import Progress
 from tare.workloads.groups import all_groups
@@ -32,13 +30,11 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
         expansion = expand_plan(plan, LocalCatalogue(executor.probe()))
         if not expansion.cases:
             raise nothing_to_do(expansion.skipped)
-        registered = executor.ask(RegistryJob(), Registered, options)
-        if isinstance(registered, Failure):
-            raise TareError(f"cannot read torch's registries: {registered.message}")
+        registered = executor.request(RegistryJob(), Registered, options)
         answers = []
         for number, case in enumerate(expansion.cases, 1):
             progress.stage_changed(f"{number} of {len(expansion.cases)}: {case.workload} {case.mode}")
-            answer = executor.ask(CoverJob(case=case), Covered, options, case.device)
+            answer = executor.ask(CoverJob(case=case), Covered, options)
             answers.append((case.workload, case.mode, answer))
     # The option may be "auto" or "all".
     devices = " and ".join(dict.fromkeys(case.device for case in expansion.cases))

@@ -167,7 +167,7 @@ class Explainer:
         """The work of one step; None where it cannot be counted: then there is only no roofline."""
         if case.ladder not in self._counted:
             self._tell(f"counting {case.workload}")
-            counted = self._executor.ask(CountJob(case=case), Counted, Options(), case.device)
+            counted = self._executor.ask(CountJob(case=case), Counted, Options())
             self._counted[case.ladder] = None if isinstance(counted, Failure) else counted.work
         return self._counted[case.ladder]
 

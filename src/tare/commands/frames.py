@@ -70,7 +70,8 @@ def _count(
     stage_ahead(session.executor, cases, options)
     order = [case.key for case in cases]
     try:
-        count_frames(session.executor, cases, counter, options, depths.append)
+        for depth in count_frames(session.executor, cases, counter, options):
+            depths.append(depth)
     finally:
         # In parallel they end in any order.
         depths.sort(key=lambda depth: order.index(depth.case.key))

@@ -24,7 +24,7 @@ from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.parallel import measure_cases
 from tare.execute.preload import preload_of_plan
-from tare.execute.runner import Target, ladders
+from tare.execute.runner import FirstFailure, Target, ladders
 from tare.execute.session import open_executor
 from tare.protocol.messages import Probed
 from tare.records.environment import Environment
@@ -183,12 +183,14 @@ class Session:
             progress.planned(dict.fromkeys(planned, self._options.rounds), [journal])
             excluded = _excluded_rungs(self._plan)
             result = RunResult(journal.run, store.where, [], expansion.skipped, excluded, len(planned))
-            target = Target(executor, probed.environment, journal)
-            measurement = _Measurement(self._options, target, journal, progress, fail_fast)
+            searches: dict[Case, BatchSearch] = {}
+            target = Target(executor, probed.environment, journal, searches, fail_fast)
+            measurement = _Measurement(self._options, target, journal, progress, searches)
             try:
-                measurement.measure(expansion.cases)
-                for ladder in ladders(expansion.searched):
-                    measurement.search_and_measure(ladder, catalogue, expansion.skipped)
+                with contextlib.suppress(FirstFailure):
+                    measurement.measure(expansion.cases)
+                    for ladder in ladders(expansion.searched):
+                        measurement.search_and_measure(ladder, catalogue, expansion.skipped)
             except KeyboardInterrupt:
                 result.interrupted = True
             else:
@@ -237,22 +239,18 @@ class _Measurement:
         target: Target[LocalExecutor],
         journal: StoreJournal,
         progress: Progress,
-        fail_fast: bool,
+        searches: dict[Case, BatchSearch],
     ) -> None:
         self._options, self._target, self._journal = options, target, journal
-        self._progress, self._fail_fast = progress, fail_fast
-        self._failed = False
+        self._progress, self._searches = progress, searches
         self.cases: list[Case] = []
 
-    def measure(self, cases: list[Case], searches: dict[Case, BatchSearch] | None = None) -> None:
+    def measure(self, cases: list[Case]) -> None:
         self.cases += cases
-        records = measure_cases(cases, self._options, self._target, self._progress, self._fail_fast, searches)
-        self._failed = any(record.failed for record in records)
+        measure_cases(cases, self._options, self._target, self._progress)
 
     def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
         """Finds a batch on one rung of the ladder, and measures all of its rungs at that batch."""
-        if self._fail_fast and self._failed:
-            return
         first = choose_searching_case(ladder)
         search = find_earlier_search(first, self._journal.all_records()) or search_batch(first, self._point)
         cases = []
@@ -262,7 +260,8 @@ class _Measurement:
                 skipped.append(Skip(case.key, *refusal))
             else:
                 cases.append(case)
-        self.measure(cases, {with_batch(first, search.chosen): search})
+        self._searches[with_batch(first, search.chosen)] = search
+        self.measure(cases)
 
     def _point(self, case: Case) -> Round:
         """One batch of a search. The points of an interrupted search lead to the same choice again."""

@@ -11,7 +11,7 @@ from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
 from tare.protocol.jobs import ProfileJob
-from tare.protocol.messages import Counted
+from tare.protocol.messages import Profiled
 from tare.records.codec import TRACE
 from tare.records.work import Work
 from tare.rungs import get_rung
@@ -99,16 +99,15 @@ def profile_case(
     make_folder(paths[0].parent)
     # A trace of an interrupted recording must not look complete.
     partial = [path.with_name(f"partial-{path.name}") for path in recorded]
-    cache = str(executor.cache_folder(case))
     job = ProfileJob(
         case=case,
         trace=str(partial[0]),
         stacks=str(partial[1]) if stacks else None,
-        cache=cache,
+        cache=executor.cache_folder(case),
         count=count and case.rung == "eager",
         gross_ns=gross_ns,
     )
-    messages = executor.request(job, Options(), case.device, launcher)
+    profiled = executor.request(job, Profiled, Options(), launcher)
     for path, written in zip(recorded, partial, strict=True):
         written.replace(path)
-    return Profile(*paths, next((message.work for message in messages if isinstance(message, Counted)), None))
+    return Profile(*paths, profiled.work)

@@ -1,7 +1,8 @@
 """Counting stack frames: each rung makes one step in a process of its own, with the frame counter preloaded."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
 from pathlib import Path
 
 import msgspec
@@ -9,15 +10,14 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError, brief
-from tare.execute.executor import BUILDING, WAITING, LaunchableJob, LocalExecutor
-from tare.execute.parallel import run_jobs
+from tare.execute.executor import BUILDING, LaunchableJob, LocalExecutor
+from tare.execute.parallel import worker_threads
 from tare.execute.rounds import failure_of
-from tare.execute.supervise import WorkerExit
+from tare.execute.supervise import Supervision, run_worker
 from tare.measure.call_stack import choose_stack, read_stacks
 from tare.protocol.jobs import FramesJob
 from tare.records.call_depth import CallDepth
 from tare.records.record import Failure
-from tare.rungs import get_rung
 from tare.rungs.native.build import executable, missing_tools
 from tare.system.home import make_folder
 from tare.worker.call_stack import PYTHON_FRAMES
@@ -36,49 +36,39 @@ def build_counter(executor: LocalExecutor) -> str:
 
 
 def count_frames(
-    executor: LocalExecutor,
-    cases: Sequence[Case],
-    counter: str,
-    options: Options,
-    keep: Callable[[CallDepth], None],
-) -> None:
-    """Counts `options.jobs` cases at a time and passes each to `keep` at once: an interruption loses none."""
-    jobs: list[LaunchableJob] = []
-    folders: list[tuple[Case, Path]] = []
-    counted = 0
-
-    def keep_depth(depth: CallDepth) -> None:
-        nonlocal counted
-        counted += 1
-        keep(depth)
-        executor.on_stage(f"counting frames: {counted} of {len(cases)}")
-
-    executor.on_stage(f"counting frames: 0 of {len(cases)}")
+    executor: LocalExecutor, cases: Sequence[Case], counter: str, options: Options
+) -> Iterator[CallDepth]:
+    """Counts `options.jobs` cases at a time, and yields each at once: an interruption loses none."""
+    launchables: dict[Case, LaunchableJob] = {}
     for case in cases:
         folder = make_folder(executor.folder("frames", case))
         report = folder / NATIVE_FRAMES
         report.unlink(missing_ok=True)
-        cache = str(executor.cache_folder(case)) if get_rung(case.rung).caches else None
-        job = FramesJob(case=case, folder=str(folder), cache=cache)
+        job = FramesJob(case=case, folder=str(folder), cache=executor.cache_folder(case))
         launchable = executor.for_rung(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
         if isinstance(launchable, Failure):
-            keep_depth(CallDepth(case=case, failure=launchable))
+            yield CallDepth(case=case, failure=launchable)
         else:
-            jobs.append(launchable)
-            folders.append((case, folder))
+            launchables[case] = launchable
+    with worker_threads(executor, options.jobs) as (pool, check):
+        supervision = Supervision(options.timeout, options.memory, on_tick=check)
+        futures = {
+            pool.submit(run_worker, launcher, job, supervision): case
+            for case, (job, launcher) in launchables.items()
+        }
+        executor.on_stage(f"counting frames: 0 of {len(futures)}")
+        for counted, future in enumerate(as_completed(futures), 1):
+            executor.on_stage(f"counting frames: {counted} of {len(futures)}")
+            case = futures[future]
+            yield _read_depth(case, executor.folder("frames", case), failure_of(future.result()))
 
-    def finished(at: int, worker_exit: WorkerExit) -> None:
-        case, folder = folders[at]
-        failure = failure_of(worker_exit, options.timeout)
-        if failure is None and not (folder / NATIVE_FRAMES).exists():
-            message = "the worker did not mark the user's call (docs/protocol.md)"
-            failure = Failure(cause="no-result", message=message)
-        keep_depth(CallDepth(case=case, failure=failure) if failure else _read_depth(case, folder))
 
-    run_jobs(jobs, options, finished, lambda: executor.on_stage(WAITING))
-
-
-def _read_depth(case: Case, folder: Path) -> CallDepth:
+def _read_depth(case: Case, folder: Path, failure: Failure | None) -> CallDepth:
+    if failure is None and not (folder / NATIVE_FRAMES).exists():
+        message = "the worker did not mark the user's call (docs/protocol.md)"
+        failure = Failure(cause="no-result", message=message)
+    if failure:
+        return CallDepth(case=case, failure=failure)
     try:
         stacks, unwatched = read_stacks(folder / NATIVE_FRAMES, folder / PYTHON_FRAMES)
     except (OSError, IndexError, msgspec.MsgspecError) as error:

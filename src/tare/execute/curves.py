@@ -10,9 +10,8 @@ from tare.execute.rounds import unchecked
 from tare.measure.parity import Reference, errors, judge, load_reference
 from tare.protocol.jobs import CurveJob, ReferenceJob, reference_case
 from tare.records.record import Failure, Parity
-from tare.rungs import get_rung
 from tare.system.home import make_folder
-from tare.worker.loss_curve import read_evidence
+from tare.worker.staging import read_evidence
 
 
 class Curve(msgspec.Struct, kw_only=True):
@@ -32,12 +31,12 @@ def follow_curve(executor: LocalExecutor, case: Case, data: str, steps: int, opt
         # Nothing to compare with: the rung has not failed, and is not run.
         return Curve(case=case, parity=unchecked(reference))
     evidence = make_folder(executor.folder(f"curve-{data}-{steps}", case))
-    cache = str(executor.cache_folder(case)) if get_rung(case.rung).caches else None
+    cache = executor.cache_folder(case)
     job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=cache)
     launchable = executor.for_rung(job, options, data=data, steps=steps)
     if isinstance(launchable, Failure):
         return _failed_curve(case, launchable)
-    messages = executor.send(launchable.job, options, case.device, launchable.launcher)
+    messages = executor.send(launchable.job, options, launchable.launcher)
     if isinstance(messages, Failure):
         return _failed_curve(case, messages)
     expected = reference.arrays

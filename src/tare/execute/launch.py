@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,21 +29,24 @@ class CannotStart(TareError):
     """The program of a worker does not exist or cannot be executed."""
 
 
-class WorkerProcess(Protocol):
-    """A running worker. `messages` and `log` are descriptors to read; `poll` returns its wait status at its
-    end."""
+class WorkerProcess(NamedTuple):
+    """A running worker. `messages` and `log` are descriptors to read. `poll` waits for its end, for as many
+    seconds as it is given at most, and returns its wait status, or None while it runs."""
 
     pid: int
     messages: int
     log: int
+    poll: Callable[[float], int | None]
 
-    def poll(self, wait_s: float) -> int | None: ...
 
+class Launcher:
+    """Starts workers. The methods other than `launch` are for what all its workers share."""
 
-class Launcher(Protocol):
     isolation: str
 
-    def launch(self, job: Job) -> WorkerProcess: ...
+    def launch(self, job: Job) -> WorkerProcess:
+        raise NotImplementedError
+
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
         """Replaces what its workers share, with other preloaded modules if given; `settle` waits for the end."""
 
@@ -63,7 +66,11 @@ def make_launcher(
     return SpawnLauncher((python, "-m", "tare.worker.process"), variables=variables)
 
 
-class ForkLauncher:
+class _ServerLost(Exception):
+    """The fork server did not start the worker that it was asked for."""
+
+
+class ForkLauncher(Launcher):
     """Workers forked from a server that has torch imported: a fresh process for the price of a fork.
 
     Its workers share the server's memory layout and hash seed, and so a speed that another server of the same
@@ -78,9 +85,7 @@ class ForkLauncher:
         python: str = sys.executable,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._preload = preload
-        self._python = python
-        self._variables = dict(variables or {})
+        self._preload, self._python, self._variables = preload, python, dict(variables or {})
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._buffer = b""
@@ -88,40 +93,36 @@ class ForkLauncher:
         self._lock = threading.RLock()
         self._exited: dict[int, int] = {}
 
-    def launch(self, job: Job) -> "_ForkedWorker":
+    def launch(self, job: Job) -> WorkerProcess:
         """A server that was killed is replaced once; the workers it had forked died with it."""
         with self._lock:
             for _ in range(2):
                 if self._server is None or self._server.poll() is not None:
                     self.renew()
                     self.settle()
-                worker = self._fork(job)
-                if worker is not None:
-                    return worker
+                with contextlib.suppress(_ServerLost):
+                    return self._fork(job)
                 self.close()
         raise TareError("the fork server died while starting a worker; try --isolation spawn")
 
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
         self.close()
         self._preload = self._preload if preload is None else preload
-        ours, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair()
         command = [self._python, "-m", "tare.worker.forkserver", "--socket", str(theirs.fileno())]
-        command += ["--preload", ",".join(self._preload)]
         # What its imports print is no part of our output, so it goes to stderr.
         self._server = subprocess.Popen(
-            command,
+            [*command, "--preload", ",".join(self._preload)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=2,
             env={**os.environ, **self._variables},
         )
         theirs.close()
-        self._socket = ours
 
     def settle(self) -> None:
         """Waits until the server has imported everything: it would disturb a measurement."""
-        reply = self._read_reply(SERVER_START_S)
-        if reply is None or "ready" not in reply:
+        if "ready" not in self._read_reply(SERVER_START_S):
             self.close()
             raise TareError("the fork server did not start; try --isolation spawn")
 
@@ -138,60 +139,47 @@ class ForkLauncher:
         self._buffer = b""
         self._exited = {}
 
-    def status_of(self, worker: "_ForkedWorker", wait_s: float) -> int | None:
-        """The wait status of a worker that has ended. All workers of a server that was killed ended by SIGKILL."""
+    def _fork(self, job: Job) -> WorkerProcess:
+        assert self._socket is not None
+        server = self._server
+        with _worker_pipes() as (messages, log, worker_ends):
+            request = msgspec.json.encode(job) + b"\n"
+            # Where the server is gone, reading its reply shows that.
+            with contextlib.suppress(ConnectionError):
+                sent = socket.send_fds(self._socket, [request], worker_ends)
+                self._socket.sendall(request[sent:])
+            # Exits of other workers may come before the reply.
+            while "exited" in (reply := self._read_reply(FORK_S)):
+                pass
+            if "pid" not in reply:
+                raise _ServerLost
+            pid = reply["pid"]
+            # The exit of a previous worker with the same pid may never have been asked for.
+            self._exited.pop(pid, None)
+            return WorkerProcess(pid, messages, log, lambda wait_s: self._poll(pid, server, wait_s))
+
+    def _poll(self, pid: int, server: subprocess.Popen[bytes] | None, wait_s: float) -> int | None:
+        """All workers of a server that was killed ended by SIGKILL."""
         with self._lock:
-            lost = self._server is not worker.server
-            if not lost and worker.pid not in self._exited:
-                lost = "lost" in (self._read_exit(wait_s) or {})
+            lost = self._server is not server
+            if not lost and pid not in self._exited:
+                lost = "lost" in self._read_reply(wait_s)
             if not lost:
-                return self._exited.pop(worker.pid, None)
-            if self._server is worker.server:
+                return self._exited.pop(pid, None)
+            if self._server is server:
                 self.close()
-        kill_group(worker.pid)
+        kill_group(pid)
         return int(signal.SIGKILL)
 
-    def _fork(self, job: Job) -> "_ForkedWorker | None":
-        assert self._socket is not None
-        messages, messages_end = os.pipe()
-        log, log_end = os.pipe()
-        try:
-            request = msgspec.json.encode(job) + b"\n"
-            sent = socket.send_fds(self._socket, [request], [messages_end, log_end])
-            self._socket.sendall(request[sent:])
-        except ConnectionError:
-            # The server is gone, and reading its reply will show that.
-            pass
-        finally:
-            os.close(messages_end)
-            os.close(log_end)
-        # Exits of other workers may come before the reply.
-        while (reply := self._read_exit(FORK_S)) is not None and "exited" in reply:
-            pass
-        if reply is not None and "pid" in reply:
-            assert self._server is not None
-            # The exit of a previous worker with the same pid may never have been asked for.
-            self._exited.pop(reply["pid"], None)
-            return _ForkedWorker(self, self._server, reply["pid"], messages, log)
-        os.close(messages)
-        os.close(log)
-        return None
-
-    def _read_exit(self, wait_s: float) -> dict[str, int] | None:
-        """The server's next reply; if it tells of a worker's exit, that is kept."""
-        reply = self._read_reply(wait_s)
-        if reply is not None and "exited" in reply:
-            self._exited[reply["exited"]] = reply["status"]
-        return reply
-
-    def _read_reply(self, wait_s: float) -> dict[str, int] | None:
-        """The server's next line, or None after `wait_s`; {"lost": 1} if the server is gone."""
+    def _read_reply(self, wait_s: float) -> dict[str, int]:
+        """The server's next line, empty after `wait_s`; {"lost": 1} if the server is gone. The exit of a worker is
+        kept."""
         assert self._socket is not None
         end = time.monotonic() + wait_s
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([self._socket], [], [], max(end - time.monotonic(), 0))
             if not ready:
-                return None
+                return {}
             try:
                 part = self._socket.recv(65536)
             except ConnectionError:
@@ -201,21 +189,12 @@ class ForkLauncher:
             self._buffer += part
         line, _, self._buffer = self._buffer.partition(b"\n")
         reply: dict[str, int] = json.loads(line)
+        if "exited" in reply:
+            self._exited[reply["exited"]] = reply["status"]
         return reply
 
 
-class _ForkedWorker:
-    def __init__(
-        self, launcher: ForkLauncher, server: subprocess.Popen[bytes], pid: int, messages: int, log: int
-    ) -> None:
-        self._launcher, self.server = launcher, server
-        self.pid, self.messages, self.log = pid, messages, log
-
-    def poll(self, wait_s: float) -> int | None:
-        return self._launcher.status_of(self, wait_s)
-
-
-class SpawnLauncher:
+class SpawnLauncher(Launcher):
     """Each worker is a program of its own: a new interpreter, or the executable of a native rung."""
 
     def __init__(
@@ -224,54 +203,49 @@ class SpawnLauncher:
         isolation: str = "spawn",
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._command = command
-        self.isolation = isolation
-        self._variables = dict(variables or {})
+        self._command, self.isolation, self._variables = command, isolation, dict(variables or {})
 
-    def launch(self, job: Job) -> "_SpawnedWorker":
-        messages, messages_end = os.pipe()
-        log, log_end = os.pipe()
-        try:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=log_end,
-                stderr=log_end,
-                pass_fds=[messages_end],
-                start_new_session=True,
-                env={**os.environ, **self._variables, DESCRIPTOR: str(messages_end)},
-            )
-        except OSError as error:
-            os.close(messages)
-            os.close(log)
-            raise CannotStart(f"cannot start {self._command[0]}: {error.strerror or error}") from error
-        finally:
-            os.close(messages_end)
-            os.close(log_end)
+    def launch(self, job: Job) -> WorkerProcess:
+        with _worker_pipes() as (messages, log, (messages_end, log_end)):
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=log_end,
+                    stderr=log_end,
+                    pass_fds=[messages_end],
+                    start_new_session=True,
+                    env={**os.environ, **self._variables, DESCRIPTOR: str(messages_end)},
+                )
+            except OSError as error:
+                raise CannotStart(f"cannot start {self._command[0]}: {error.strerror or error}") from error
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(job))
             process.stdin.close()
-        return _SpawnedWorker(process, messages, log)
 
-    def renew(self, preload: tuple[str, ...] | None = None) -> None:
-        """Its workers share nothing."""
+        def poll(wait_s: float) -> int | None:
+            try:
+                code = process.wait(wait_s)
+            except subprocess.TimeoutExpired:
+                return None
+            return -code if code < 0 else code << 8
 
-    def settle(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        return WorkerProcess(process.pid, messages, log, poll)
 
 
-class _SpawnedWorker:
-    def __init__(self, process: subprocess.Popen[bytes], messages: int, log: int) -> None:
-        self._process = process
-        self.pid, self.messages, self.log = process.pid, messages, log
-
-    def poll(self, wait_s: float) -> int | None:
-        try:
-            code = self._process.wait(wait_s)
-        except subprocess.TimeoutExpired:
-            return None
-        return -code if code < 0 else code << 8
+@contextlib.contextmanager
+def _worker_pipes() -> Iterator[tuple[int, int, tuple[int, int]]]:
+    """The pipes for the messages and the log of a worker: our ends, which stay open if it has been started, and
+    the worker's ends, which it has inherited by the end of the context."""
+    messages, messages_end = os.pipe()
+    log, log_end = os.pipe()
+    try:
+        yield messages, log, (messages_end, log_end)
+    except BaseException:
+        os.close(messages)
+        os.close(log)
+        raise
+    finally:
+        os.close(messages_end)
+        os.close(log_end)

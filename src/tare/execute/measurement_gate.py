@@ -14,10 +14,6 @@ from pathlib import Path
 from tare.system.processes import signal_group
 
 
-class Cancelled(Exception):
-    """The run was interrupted: the result of this worker is not wanted any more."""
-
-
 class GatedProcess:
     """One process at the gate, and the pipe from which it reads a byte before it measures."""
 
@@ -48,14 +44,15 @@ class MeasurementGate:
         self._preparing: list[GatedProcess] = []
         self._waiting: list[GatedProcess] = []
         self._measuring: GatedProcess | None = None
-        self._is_measuring_phase = self._is_cancelled = False
+        self._is_measuring_phase = False
 
-    def enter(self, process: GatedProcess) -> None:
-        """Called before the process is started; blocks while others are measured."""
+    def enter(self, process: GatedProcess, check: Callable[[], None] = lambda: None) -> None:
+        """Called before the process is started; blocks while others are measured. `check` is called meanwhile, and
+        may raise."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_cancelled or not self._is_measuring_phase)
-            if self._is_cancelled:
-                raise Cancelled
+            check()
+            while not self._changed.wait_for(lambda: not self._is_measuring_phase, timeout=0.1):
+                check()
             self._preparing.append(process)
 
     def started(self, process: GatedProcess, pid: int) -> None:
@@ -94,12 +91,6 @@ class MeasurementGate:
             if self._measuring is process:
                 self._measuring = None
             self._proceed()
-
-    def cancel(self) -> None:
-        """No process may enter any more."""
-        with self._changed:
-            self._is_cancelled = True
-            self._changed.notify_all()
 
     def _proceed(self) -> None:
         if self._measuring:

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tare.cases.options import Options
-from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.measure.nvml import Gpu
-from tare.measure.peaks import SECONDS, PeakBenchmark, benchmarks
+from tare.measure.peaks import SECONDS, benchmarks
 from tare.measure.telemetry import busy_now
 from tare.protocol.jobs import PeakJob
-from tare.protocol.messages import Capacity, Measured
+from tare.protocol.messages import MeasuredPeak
 from tare.records.environment import Environment
 from tare.records.work import Peak, Peaks
 
 BUDGET_S = 1.5
 WIDTH = 0.005
+TIMEOUT_S = 120.0
 
 
 def measure_peaks(
@@ -35,7 +35,9 @@ def measure_peaks(
     for index in range(rounds):
         for benchmark in all_benchmarks:
             on_stage(f"{benchmark.name} {index + 1}/{rounds}")
-            values.setdefault(benchmark.name, []).append(_measure(executor, benchmark, device, threads))
+            job = PeakJob(name=benchmark.name, device=device, threads=threads, budget_s=BUDGET_S, width=WIDTH)
+            value = executor.request(job, MeasuredPeak, Options(timeout=TIMEOUT_S)).value
+            values.setdefault(benchmark.name, []).append(value)
         busy = busy or busy_now(gpu)
     return Peaks(
         device=device,
@@ -53,14 +55,3 @@ def measure_peaks(
             for benchmark in all_benchmarks
         ],
     )
-
-
-def _measure(executor: LocalExecutor, benchmark: PeakBenchmark, device: str, threads: int | None) -> float:
-    job = PeakJob(name=benchmark.name, device=device, threads=threads, budget_s=BUDGET_S, width=WIDTH)
-    messages = executor.request(job, Options(timeout=120.0), device)
-    amount = next((m.amount for m in messages if isinstance(m, Capacity)), None)
-    series = next((m.series for m in messages if isinstance(m, Measured) and m.series.kind == "pipelined"), None)
-    if amount is None or series is None:
-        raise TareError(f"the peak {benchmark.name} of {device} could not be measured")
-    seconds = min(series.step_seconds())
-    return seconds if benchmark.unit == SECONDS else amount / seconds

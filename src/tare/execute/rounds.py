@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -14,25 +13,25 @@ from tare.protocol.messages import Checked, Done, Failed, Measured, Prepared, St
 from tare.records.record import Cause, Failure, Parity, Round, Series, Telemetry
 
 
-def failure_of(worker_exit: WorkerExit, timeout_s: float) -> Failure | None:
+def failure_of(worker_exit: WorkerExit) -> Failure | None:
     """Why a worker has no result, or None if it has one."""
-    reported = next((m.failure for m in worker_exit.messages if isinstance(m, Failed)), None)
-    done = any(isinstance(m, Done) for m in worker_exit.messages)
+    done = any(isinstance(message, Done) for message in worker_exit.messages)
     if worker_exit.killed and done:
         # It had sent everything when it was killed; only its exit took too long.
         return None
-    if reported is not None:
-        return msgspec.structs.replace(reported, stage=reported.stage or worker_exit.stage)
+    for message in worker_exit.messages:
+        if isinstance(message, Failed):
+            return msgspec.structs.replace(message.failure, stage=message.failure.stage or worker_exit.stage)
     if worker_exit.killed:
-        return _killed(worker_exit, timeout_s)
+        return _failure(worker_exit, *_explain_kill(worker_exit))
     if os.WIFSIGNALED(worker_exit.status):
-        return _signalled(worker_exit, os.WTERMSIG(worker_exit.status))
+        return _failure(worker_exit, *_explain_signal(worker_exit, os.WTERMSIG(worker_exit.status)))
     code = os.WEXITSTATUS(worker_exit.status)
     invalid = worker_exit.invalid_line and f"it sent what is not a message ({worker_exit.invalid_line[:200]})"
     if not done:
-        message = f"the worker exited with code {code} and no result"
+        text = f"the worker exited with code {code} and no result"
         cause: Cause = "no-result" if code == 0 else "exception"
-        return _failure(worker_exit, cause, f"{message}; {invalid}" if invalid else message)
+        return _failure(worker_exit, cause, f"{text}; {invalid}" if invalid else text)
     if invalid:
         # Whatever it was, it is missing from the result.
         return _failure(worker_exit, "exception", invalid)
@@ -41,15 +40,7 @@ def failure_of(worker_exit: WorkerExit, timeout_s: float) -> Failure | None:
     return None
 
 
-def make_round(
-    worker_exit: WorkerExit,
-    watch: Watch,
-    index: int,
-    started: str,
-    isolation: str,
-    timeout_s: float,
-    own_pids: Collection[int] = (),
-) -> Round:
+def make_round(worker_exit: WorkerExit, watch: Watch, index: int, own_pids: Collection[int] = ()) -> Round:
     """Everything the worker sent, failed or not, and what the parent saw of the machine meanwhile. `own_pids` are
     other processes of this run."""
     counts: dict[str, int] = {}
@@ -70,33 +61,29 @@ def make_round(
                 counts["kernels"] = sum(message.kernels.values())
         elif isinstance(message, Checked):
             values["parity"] = message.parity
-    failure = failure_of(worker_exit, timeout_s) or _incomplete(worker_exit, values["series"])
-    seconds = worker_exit.seconds
-    made = Round(index=index, started=started, seconds=seconds, isolation=isolation, failure=failure, **values)
-    memory = made.device_memory
-    if memory and memory.nvml is None and watch.memory_peak is not None:
-        memory = msgspec.structs.replace(memory, nvml=watch.memory_peak, nvml_method="process, seen from outside")
+    round_ = Round(
+        index=index,
+        started=worker_exit.started,
+        seconds=worker_exit.seconds,
+        isolation=worker_exit.isolation,
+        failure=failure_of(worker_exit) or _incomplete(worker_exit, values["series"]),
+        **values,
+    )
+    memory = round_.device_memory
+    if memory and memory.nvml is None and watch.device_peak is not None:
+        memory = msgspec.structs.replace(memory, nvml=watch.device_peak, nvml_method="process, seen from outside")
     return msgspec.structs.replace(
-        made,
-        telemetry=watch.summary(made, {worker_exit.pid, *own_pids}),
-        throttled=watch.throttled(made.series),
-        memory_trace=made.memory_trace or watch.memory_trace(made.series),
+        round_,
+        telemetry=watch.summary(round_, {worker_exit.pid, *own_pids}),
+        throttled=watch.throttled(round_.series),
+        memory_trace=round_.memory_trace or watch.memory_trace(round_.series),
         device_memory=memory,
     )
-
-
-def failed_round(index: int, failure: Failure, seconds: float = 0.0, isolation: str = "executable") -> Round:
-    """A round that failed before its process could start."""
-    return Round(index=index, started=now(), seconds=seconds, isolation=isolation, failure=failure)
 
 
 def unchecked(failure: Failure) -> Parity:
     """The parity of a rung whose reference could not be computed."""
     return Parity(status="unchecked", reason=f"the reference failed: {failure.cause}, {failure.message}")
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _incomplete(worker_exit: WorkerExit, series: list[Series]) -> Failure | None:
@@ -108,31 +95,29 @@ def _incomplete(worker_exit: WorkerExit, series: list[Series]) -> Failure | None
     return None
 
 
-def _killed(worker_exit: WorkerExit, timeout_s: float) -> Failure:
+def _explain_kill(worker_exit: WorkerExit) -> tuple[Cause, str]:
     if worker_exit.killed == "timeout":
-        return _failure(worker_exit, "timeout", f"stopped after {timeout_s:g} s")
+        return "timeout", f"stopped after {worker_exit.timeout_s:g} s"
     if worker_exit.killed == "flood":
-        return _failure(worker_exit, "exception", "the worker sent a message without end")
+        return "exception", "the worker sent a message without end"
     if worker_exit.memory_limit is not None:
         limit = f"{worker_exit.memory_limit / 2**20:g} MiB"
-        return _failure(
-            worker_exit, "host-oom", f"stopped because it held more host memory than its limit of {limit}"
-        )
+        return "host-oom", f"stopped because it held more host memory than its limit of {limit}"
     held = f"{worker_exit.resident / 2**20:.0f} MiB"
-    return _failure(worker_exit, "host-oom", f"stopped because host memory ran out; it held {held} of it")
+    return "host-oom", f"stopped because host memory ran out; it held {held} of it"
 
 
-def _signalled(worker_exit: WorkerExit, number: int) -> Failure:
-    name = signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
+def _explain_signal(worker_exit: WorkerExit, number: int) -> tuple[Cause, str]:
     kills = worker_exit.oom_kills
     if number == signal.SIGKILL and kills.own:
-        return _failure(worker_exit, "host-oom", "the kernel killed the worker because host memory ran out")
+        return "host-oom", "the kernel killed the worker because host memory ran out"
     if number == signal.SIGKILL and kills.own is None and kills.machine:
         # The kernel may have killed another process; but nothing else is known to have killed this one.
-        return _failure(worker_exit, "host-oom", "killed (SIGKILL) while this machine ran out of memory")
+        return "host-oom", "killed (SIGKILL) while this machine ran out of memory"
     if number == signal.SIGABRT and "bad_alloc" in worker_exit.log:
-        return _failure(worker_exit, "host-oom", "the worker aborted on a failed allocation (std::bad_alloc)")
-    return _failure(worker_exit, "signal", f"ended by {name}")
+        return "host-oom", "the worker aborted on a failed allocation (std::bad_alloc)"
+    name = signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
+    return "signal", f"ended by {name}"
 
 
 def _failure(worker_exit: WorkerExit, cause: Cause, message: str) -> Failure:

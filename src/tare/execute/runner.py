@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -29,12 +30,19 @@ class Journal(Protocol):
 E = TypeVar("E", bound=Executor, covariant=True)
 
 
+class FirstFailure(Exception):
+    """A case failed, and nothing more is to be measured (--fail-fast)."""
+
+
 class Target(NamedTuple, Generic[E]):
-    """One version of what is measured: the executor of its rounds, their environment, and their journal."""
+    """One version of what is measured: the executor of its rounds, their environment, and their journal.
+    `searches` tells how the batches of cases were found, if they were searched for."""
 
     executor: E
     environment: Environment
     journal: Journal
+    searches: Mapping[Case, BatchSearch] = MappingProxyType({})
+    fail_fast: bool = False
 
 
 class Listener(Protocol):
@@ -71,48 +79,31 @@ def preparation_cost(case: Case) -> int:
     return 2 if executable_rung(case) else int(get_rung(case.rung).caches)
 
 
-def run_cases(
-    cases: Iterable[Case],
-    options: Options,
-    target: Target[Executor],
-    listener: Listener,
-    fail_fast: bool = False,
-    searches: Mapping[Case, BatchSearch] | None = None,
-) -> list[Record]:
-    """Measures what the journal does not have yet, and returns the record of every case that has one. `searches`
-    tells how the batches of cases were found, if they were searched for."""
-    cases = list(cases)
+def run_cases(cases: Iterable[Case], options: Options, target: Target[Executor], listener: Listener) -> None:
+    """Measures what the journal does not have yet."""
     for case, index in schedule(cases, options.rounds):
-        record = advance(case, index, options, target, listener, (searches or {}).get(case))
-        if fail_fast and record is not None and record.failed:
-            break
-    return [record for case in cases if (record := target.journal.record(case)) is not None]
+        advance(case, index, options, target, listener)
 
 
-def advance(
-    case: Case,
-    index: int,
-    options: Options,
-    target: Target[Executor],
-    listener: Listener,
-    search: BatchSearch | None = None,
-) -> Record | None:
-    """Measures one round, unless the journal has it; returns the record if this was the last round of the case."""
-    executor, environment, journal = target
+def advance(case: Case, index: int, options: Options, target: Target[Executor], listener: Listener) -> None:
+    """Measures one round, unless the journal has it, and adds the record after the last round of the case. Raises
+    FirstFailure if that has failed and the target is to fail fast."""
+    journal = target.journal
     if journal.record(case) is not None:
-        return None
+        return
     rounds = journal.rounds(case)
     if _is_missing(rounds, index):
         listener.round_started(case, index)
-        round_ = executor.run_round(case, index, options, check=not has_parity(rounds))
+        round_ = target.executor.run_round(case, index, options, check=not has_parity(rounds))
         save_round(case, round_, journal, listener)
         rounds = [*rounds, round_]
     if index < options.rounds - 1 and not _has_failed(rounds):
-        return None
-    record = make_record(case, rounds, environment, journal.run, search)
+        return
+    record = make_record(case, rounds, target.environment, journal.run, target.searches.get(case))
     journal.add_record(record)
     listener.record_finished(record)
-    return record
+    if target.fail_fast and record.failed:
+        raise FirstFailure
 
 
 def is_pending(case: Case, index: int, journal: Journal) -> bool:

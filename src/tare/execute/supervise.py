@@ -1,4 +1,4 @@
-"""Supervising one worker to its end: its messages, output, memory and time. One loop, no threads."""
+"""Running one worker to its end: its messages, output, memory and time. One loop, no threads."""
 
 import contextlib
 import os
@@ -6,14 +6,17 @@ import selectors
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 import psutil
 
-from tare.execute.launch import WorkerProcess
+from tare.execute.launch import CannotStart, Launcher, WorkerProcess
 from tare.execute.oom import NO_KILLS, OomCounter, OomKills
-from tare.protocol.messages import LONGEST_LINE, Message, Stage, read_message
+from tare.protocol.jobs import Job
+from tare.protocol.messages import LONGEST_LINE, Failed, Message, Stage, read_message
+from tare.records.record import Failure
 from tare.system.processes import kill_group
 
 TICK_S = 0.05
@@ -29,16 +32,19 @@ LEAST_FREE_MEMORY = 0.02
 KillReason = Literal["timeout", "memory", "flood"]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class WorkerExit:
     """How a worker ended: its wait status, why we killed it if we did, and all that it sent."""
 
-    status: int
-    killed: KillReason | None
-    messages: list[Message]
-    log: str
-    seconds: float
-    pid: int
+    status: int = 0
+    killed: KillReason | None = None
+    messages: list[Message] = field(default_factory=list)
+    log: str = ""
+    pid: int = 0
+    isolation: str = ""
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    seconds: float = 0.0
+    timeout_s: float = 0.0
     oom_kills: OomKills = NO_KILLS
     # The limit that the worker exceeded, if it had one. Otherwise the machine's memory ran out, and the worker
     # held `resident` bytes of it.
@@ -51,20 +57,33 @@ class WorkerExit:
 
 @dataclass
 class Supervision:
-    """What ends a worker early, and what is called while it runs."""
+    """What ends a worker early, and what is called when it starts and while it runs."""
 
     timeout_s: float
     memory_limit: int | None = None
+    on_start: Callable[[int], None] = field(default=lambda _: None)
     on_tick: Callable[[], None] = lambda: None
     on_message: Callable[[Message], None] = field(default=lambda _: None)
     # Whether the worker is stopped on purpose: that time does not count against its timeout.
     is_paused: Callable[[], bool] = lambda: False
 
 
+def run_worker(launcher: Launcher, job: Job, supervision: Supervision) -> WorkerExit:
+    """Starts a worker and supervises it. A program that cannot be started is a worker that has failed."""
+    try:
+        worker_exit = supervise(launcher.launch(job), supervision)
+    except CannotStart as error:
+        failure = Failure(cause="not-installed", message=str(error), stage="start")
+        worker_exit = WorkerExit(messages=[Failed(failure)])
+    worker_exit.isolation = launcher.isolation
+    return worker_exit
+
+
 def supervise(process: WorkerProcess, supervision: Supervision) -> WorkerExit:
     """Reads a worker's messages until it has ended, or kills it. Nothing of it is left running, whatever
     happens."""
     try:
+        supervision.on_start(process.pid)
         return _Loop(process, supervision).run()
     finally:
         kill_group(process.pid)
@@ -80,7 +99,7 @@ class _Loop:
         self._active_s = self._paused_s = 0.0
         self._partial_line = bytearray()
         self._log_tail = b""
-        self._exit = WorkerExit(0, None, [], "", 0.0, process.pid)
+        self._exit = WorkerExit(pid=process.pid, timeout_s=supervision.timeout_s)
         self._oom = OomCounter(process.pid)
 
     def run(self) -> WorkerExit:

@@ -5,7 +5,8 @@ languages. A worker may send its messages in any order, and ends with `done` or 
 """
 
 import os
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -77,19 +78,19 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed", tag_field=
 
 
 class Profiled(msgspec.Struct, frozen=True, tag="profiled", tag_field="kind"):
-    """How many steps the traces hold."""
+    """The traces are written. `work` is that of a step, if it was to be counted and could be."""
 
-    steps: int
+    work: Work | None = None
 
 
 class Counted(msgspec.Struct, frozen=True, tag="counted", tag_field="kind"):
     work: Work
 
 
-class Capacity(msgspec.Struct, frozen=True, kw_only=True, tag="capacity", tag_field="kind"):
-    """How much one step of a peak does (FLOPs or bytes, or 1 where its time is the figure)."""
+class MeasuredPeak(msgspec.Struct, frozen=True, tag="measured-peak", tag_field="kind"):
+    """The best block of a round, in the unit of the peak: FLOP/s, B/s or seconds."""
 
-    amount: float
+    value: float
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", tag_field="kind"):
@@ -155,13 +156,15 @@ Message = (
     | Probed
     | Profiled
     | Counted
-    | Capacity
+    | MeasuredPeak
     | Registered
     | Covered
     | Inspected
     | Failed
     | Done
 )
+
+Send = Callable[[Message], None]
 
 _messages = msgspec.json.Decoder(Message)
 
@@ -177,7 +180,7 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Message) -> None:
         line = memoryview(msgspec.json.encode(message) + b"\n")
         while line:
             line = line[os.write(self._descriptor, line) :]

@@ -10,34 +10,31 @@ from typing import Any
 
 from tare.errors import TareError
 from tare.protocol.jobs import FramesJob
-from tare.rungs import get_rung
-from tare.rungs.torch.numerics import pin_flags
-from tare.workloads import get_workload
+from tare.protocol.messages import Send
+from tare.worker.preparation import open_program
 
 PYTHON_FRAMES = "python.json"
 # Libraries choose algorithms and reorder weights in the first steps; native/worker/worker.hpp runs as many.
 STEPS_BEFORE = 3
 
 
-def count(job: FramesJob) -> None:
+def count_frames(job: FramesJob, _: Send) -> None:
     """Runs one step as the user's call. The counter writes its own report; the Python frames go beside it."""
-    pin_flags(job.case)
-    program = get_rung(job.case.rung).prepare(get_workload(job.case.workload), job.case)
-    clock = program.clock()
-    clock.time(program.step, STEPS_BEFORE)
     frames_of_hit: dict[int, list[dict[str, Any]]] = {}
     here = sys._getframe()
 
     def record_frames(index: int) -> None:
         frames_of_hit[index] = _frames(sys._getframe(1), here)
 
-    counter = _counter()
-    # Called at each hit on this thread; ctypes acquires the GIL, which most calls into torch have released.
-    callback = ctypes.CFUNCTYPE(None, ctypes.c_long)(record_frames)
-    counter.tare_frames_on_hit(callback)
-    clock.time(lambda: counter.tare_frames_call_python(program.step), 1)
-    (Path(job.folder) / PYTHON_FRAMES).write_text(json.dumps(frames_of_hit))
-    program.close()
+    with open_program(job.case, job.cache) as program:
+        clock = program.clock()
+        clock.time(program.step, STEPS_BEFORE)
+        counter = _counter()
+        # Called at each hit on this thread; ctypes acquires the GIL, which most calls into torch have released.
+        callback = ctypes.CFUNCTYPE(None, ctypes.c_long)(record_frames)
+        counter.tare_frames_on_hit(callback)
+        clock.time(lambda: counter.tare_frames_call_python(program.step), 1)
+        (Path(job.folder) / PYTHON_FRAMES).write_text(json.dumps(frames_of_hit))
 
 
 def _counter() -> Any:

@@ -13,21 +13,19 @@ from tare.measure.interception import (
     core_registry,
     operator_calls,
 )
-from tare.protocol.messages import Covered, Registered
-from tare.rungs import get_rung
-from tare.rungs.torch.numerics import pin_flags
-from tare.workloads import get_workload
+from tare.protocol.jobs import CoverJob, RegistryJob
+from tare.protocol.messages import Covered, Registered, Send
+from tare.worker.preparation import open_program
 
 
-def registries() -> Registered:
+def registries(_: RegistryJob, __: Send) -> Registered:
     return Registered(torch=str(torch.__version__), api=api_registry(), aten=aten_registry(), core=core_registry())
 
 
-def cover(case: Case) -> Covered:
+def cover(job: CoverJob, _: Send) -> Covered:
     """What a step calls. Operators and functions are intercepted in two programs, because some functions
     (attention's fast path) run other operators while Python functions are intercepted."""
-    pin_flags(case)
-    operators, functions = _calls(case, operator_calls), _calls(case, api_calls)
+    operators, functions = _calls(job.case, operator_calls), _calls(job.case, api_calls)
     api, aten = set(api_registry()), set(aten_registry())
     return Covered(
         api=sorted(functions & api),
@@ -38,9 +36,6 @@ def cover(case: Case) -> Covered:
 
 
 def _calls(case: Case, intercept: Callable[[Callable[[], object]], set[str]]) -> set[str]:
-    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
-    try:
+    with open_program(case) as program:
         # The first step may call more than later ones: an optimizer creates its state, a cache is filled.
         return intercept(program.step) | intercept(program.step)
-    finally:
-        program.close()

@@ -24,7 +24,7 @@ from tare.system.processes import die_with_parent, kill_group
 CUDA_ERROR_NOT_INITIALIZED = 3
 QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # Modules that every worker needs.
-ALWAYS = ("torch", "scipy.special", "tare.worker.process", "tare.rungs.torch.program")
+ALWAYS = ("torch", "scipy.special", "tare.worker.process", "tare.worker.round")
 
 
 def main() -> None:

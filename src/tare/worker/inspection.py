@@ -7,16 +7,18 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from tare.cases.case import Case
-from tare.measure.flops import CountedCalls
-from tare.protocol.messages import Flops, Inspected, Uncounted
+from tare.measure.flops import counted_calls
+from tare.measure.interception import OperatorCall
+from tare.protocol.jobs import InspectJob
+from tare.protocol.messages import Flops, Inspected, Send, Uncounted
 from tare.workloads import Workload, get_workload
 
 SHAPES, RUN = "from shapes, nothing was computed", "counted while it ran"
 
 
-def inspect(case: Case) -> Inspected:
+def inspect(job: InspectJob, _: Send) -> Inspected:
     """Builds the model on the CPU. Steps are counted on fake tensors where the model's code allows it."""
+    case = job.case
     workload = get_workload(case.workload)
     model, batch = workload.build(case.sizes), workload.inputs(case.batch, case.sizes)
     parameters = list(model.parameters())
@@ -58,21 +60,21 @@ def _counted(step: Callable[[], None], fake: bool) -> Flops:
     total = 0
     calls: dict[str, list[int]] = {}
 
-    def note(func: Any, _: Any, __: Any, result: Any, flops: int | None) -> None:
+    def note(call: OperatorCall, flops: int | None) -> None:
         nonlocal total
         total += flops or 0
-        if flops is not None or func.is_view:
+        if flops is not None or call.func.is_view:
             return
-        entry = calls.setdefault(str(func._schema.name).removeprefix("aten::"), [0, 0])
+        entry = calls.setdefault(str(call.func._schema.name).removeprefix("aten::"), [0, 0])
         entry[0] += 1
-        entry[1] += sum(t.numel() for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
+        entry[1] += sum(t.numel() for t in pytree.tree_leaves(call.result) if isinstance(t, torch.Tensor))
 
     with ExitStack() as modes:
         if fake:
             from torch._subclasses.fake_tensor import FakeTensorMode
 
             modes.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        modes.enter_context(CountedCalls(note))
+        modes.enter_context(counted_calls(note))
         step()
     uncounted = [Uncounted(operator=name, calls=n, elements=e) for name, (n, e) in calls.items()]
     return Flops(

@@ -1,4 +1,4 @@
-"""Caches and limits while a case is prepared."""
+"""Preparing a case: its program, and the caches and limits of compilers."""
 
 import contextlib
 import os
@@ -8,9 +8,25 @@ from pathlib import Path
 from typing import Literal
 
 from tare.cases.case import Case
+from tare.rungs import get_rung
+from tare.rungs.base import Program
+from tare.rungs.torch.numerics import pin_flags
+from tare.workloads import get_workload
 
 # The size of Inductor's pool of processes; by default there are as many as cores.
 COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
+
+
+@contextlib.contextmanager
+def open_program(case: Case, cache: str | None = None) -> Iterator[Program]:
+    """The program of a case, with its flags pinned."""
+    pin_flags(case)
+    use_cache(cache)
+    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    try:
+        yield program
+    finally:
+        program.close()
 
 
 def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
@@ -51,8 +67,3 @@ def one_core(wanted: bool) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def may_build_on_one_core(case: Case) -> bool:
-    """Code compiled for a CPU contains the number of threads it was compiled with."""
-    return case.device_type != "cpu"

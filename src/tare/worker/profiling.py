@@ -4,17 +4,24 @@ import gc
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from statistics import median
 from typing import Any
 
 import msgspec
+import torch
+from torch.profiler import ProfilerActivity, record_function
 
 from tare.errors import Unsupported
-from tare.protocol.jobs import ProfileJob
-from tare.protocol.messages import Counted, Profiled, Stage
+from tare.measure.profiler import recording, write_trace
+from tare.measure.work import count_work
+from tare.protocol.jobs import CountJob, ProfileJob
+from tare.protocol.messages import Counted, Profiled, Send, Stage
 from tare.records.work import Work
+from tare.rungs.torch.program import TorchProgram
+from tare.worker.preparation import open_program
 
 # Seconds of steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it
 # sees.
@@ -30,55 +37,50 @@ LEAST_BYTES = 1024
 MOST_MODULES = 100
 
 
-def profile(job: ProfileJob, send: Callable[[Any], None]) -> None:
-    import torch
-
-    from tare.rungs import get_rung
-    from tare.rungs.torch.numerics import pin_flags
-    from tare.rungs.torch.program import TorchProgram
-    from tare.worker.preparation import use_cache
-    from tare.workloads import get_workload
-
+def profile(job: ProfileJob, send: Send) -> Profiled:
     case = job.case
-    rung = get_rung(case.rung)
-    pin_flags(case)
-    use_cache(job.cache if rung.caches else None)
     send(Stage("build"))
-    program = rung.prepare(get_workload(case.workload), case)
-    if not isinstance(program, TorchProgram):
-        raise Unsupported(f"torch's profiler does not see into {case.rung}")
-    clock = program.clock()
-    send(Stage("prepare"))
-    clock.time(program.step, 1)
-    send(Stage("warm-up"))
-    step_s = clock.time(program.step, 2).wall_ns / 2e9
-    clock.time(program.step, max(2, min(200, math.ceil(WARM_S / max(step_s, 1e-6)))))
-    steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
-    send(Stage("profile"))
-    about = {"case": case.key, "workload": case.workload, "mode": case.mode, "precision": case.precision}
-    marks: dict[str, Any] = {**about, "rung": case.rung, "resident": resident_bytes(program)}
-    if job.count and (work := _counted(program.step)):
-        marks["work"] = msgspec.to_builtins(work)
-        send(Counted(work))
-    if clock.overlaps:
-        marks["host_ns"] = host_time(program.step, clock.synchronize)
-    shapes = True
-    if program.device.type == "cuda":
-        shapes = not shapes_leak(program.step, clock.synchronize, torch.cuda.memory_allocated)
-    marks["shapes"] = shapes
-    known = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
-    for path, stacks in ((job.trace, False), (job.stacks, True)):
-        if path:
-            kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
-            record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept, shapes)
-    program.close()
-    send(Profiled(steps))
+    with open_program(case, job.cache) as program:
+        if not isinstance(program, TorchProgram):
+            raise Unsupported(f"torch's profiler does not see into {case.rung}")
+        clock = program.clock()
+        send(Stage("prepare"))
+        clock.time(program.step, 1)
+        send(Stage("warm-up"))
+        step_s = clock.time(program.step, 2).wall_ns / 2e9
+        clock.time(program.step, max(2, min(200, math.ceil(WARM_S / max(step_s, 1e-6)))))
+        steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
+        send(Stage("profile"))
+        about = {"case": case.key, "workload": case.workload, "mode": case.mode, "precision": case.precision}
+        marks: dict[str, Any] = {**about, "rung": case.rung, "resident": resident_bytes(program)}
+        work = _counted(program.step) if job.count else None
+        if work:
+            marks["work"] = msgspec.to_builtins(work)
+        if clock.overlaps:
+            marks["host_ns"] = host_time(program.step, clock.synchronize)
+        shapes = True
+        if program.device.type == "cuda":
+            shapes = not shapes_leak(program.step, clock.synchronize, torch.cuda.memory_allocated)
+        marks["shapes"] = shapes
+        known = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
+        for path, stacks in ((job.trace, False), (job.stacks, True)):
+            if path:
+                kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
+                record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept, shapes)
+    return Profiled(work)
+
+
+def count(job: CountJob, send: Send) -> Counted:
+    """The work of one step. Every rung computes the same; it is counted on eager, which hides no operator."""
+    send(Stage("count"))
+    with open_program(msgspec.structs.replace(job.case, rung="eager")) as program:
+        # The first step creates what later steps only use, such as the optimizer's state.
+        program.step()
+        return Counted(count_work(program.step))
 
 
 def _counted(step: Callable[[], Any]) -> Work | None:
     """None where the step cannot be counted: it is profiled all the same."""
-    from tare.measure.work import count_work
-
     with suppress(Exception):
         return count_work(step)
     return None
@@ -109,10 +111,6 @@ def record(
 ) -> None:
     """Writes a trace of `steps` steps, run back to back as they are measured, with the device idle before and
     after. `marks` are written into it as metadata."""
-    from torch.profiler import ProfilerActivity, record_function
-
-    from tare.measure.profiler import recording, write_trace
-
     activities = [ProfilerActivity.CPU]
     # A device that the profiler does not support (mps) is profiled from the host.
     if device != "cpu" and hasattr(ProfilerActivity, device.upper()):
@@ -146,9 +144,6 @@ def shapes_leak(
     Such a profiler keeps weak references to tensors, and those that torch.func wraps are then never freed (torch
     2.10 and 2.11): each step of functorch_maml_omniglot leaked 11 GB.
     """
-    from torch.profiler import ProfilerActivity
-
-    from tare.measure.profiler import recording
 
     def growth() -> int:
         gc.collect()
@@ -173,9 +168,9 @@ def resident_bytes(program: Any) -> dict[str, Any]:
     if not (hasattr(model, "named_parameters") and hasattr(model, "named_buffers")):
         return {}
     device = program.device.type
-    classes = {path: _class(module) for path, module in model.named_modules()}
+    labels = {path: _label(path, module) for path, module in model.named_modules()}
     tensors = (*model.named_parameters(), *model.named_buffers())
-    named = [(_label(name.rpartition(".")[0], classes), tensor) for name, tensor in tensors]
+    named = [(labels[name.rpartition(".")[0]], tensor) for name, tensor in tensors]
     modules = {"weights": by_module(named, device)}
     optimizer = getattr(program, "optimizer", None)
     if optimizer is not None:
@@ -184,7 +179,16 @@ def resident_bytes(program: Any) -> dict[str, Any]:
         held = [(owner.get(id(key), "no module"), value) for key, state in states for value in state.values()]
         modules["optimizer state"] = by_module(held, device)
     sums = {kind: sum(sizes.values()) for kind, sizes in modules.items()}
-    return {**sums, "device": device, "modules": {kind: _largest(sizes) for kind, sizes in modules.items()}}
+    largest = {kind: dict(Counter(sizes).most_common(MOST_MODULES)) for kind, sizes in modules.items()}
+    return {**sums, "device": device, "modules": largest}
+
+
+def _label(path: str, module: Any) -> str:
+    """`layer1.0.conv1 (Conv2d)`; torch.compile wraps the model in another, and a scripted module keeps the name of
+    its original class."""
+    name = path.removeprefix("_orig_mod").removeprefix(".")
+    kind = str(getattr(module, "original_name", type(module).__name__))
+    return f"{name} ({kind})" if name else kind
 
 
 def by_module(held: Iterable[tuple[str, Any]], device: str) -> dict[str, int]:
@@ -200,18 +204,3 @@ def by_module(held: Iterable[tuple[str, Any]], device: str) -> dict[str, int]:
             seen.add(storage.data_ptr())
             sizes[name] = sizes.get(name, 0) + storage.nbytes()
     return sizes
-
-
-def _label(path: str, classes: dict[str, str]) -> str:
-    """`layer1.0.conv1 (Conv2d)`; torch.compile wraps the model in another."""
-    name = path.removeprefix("_orig_mod").removeprefix(".")
-    return f"{name} ({classes[path]})" if name else classes[path]
-
-
-def _class(module: Any) -> str:
-    """A scripted module keeps the name of its original class."""
-    return str(getattr(module, "original_name", type(module).__name__))
-
-
-def _largest(sizes: dict[str, int]) -> dict[str, int]:
-    return dict(sorted(sizes.items(), key=lambda item: -item[1])[:MOST_MODULES])

@@ -35,12 +35,14 @@ from tare.measure.parity import (
     save_reference,
     widest,
 )
-from tare.protocol.jobs import reference_case
+from tare.protocol.jobs import CheckJob, ReferenceJob, reference_case
+from tare.protocol.messages import Checked, Send
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
 from tare.rungs.torch.numerics import Numerics, pin_flags, reference_numerics
 from tare.rungs.torch.program import TorchProgram
-from tare.worker.loss_curve import batches_of
+from tare.worker.preparation import one_core
+from tare.worker.staging import batches_of, read_evidence
 from tare.workloads import Batch, get_workload
 
 WITHOUT_FLOAT64 = ("mps",)
@@ -52,6 +54,20 @@ ROUNDING = {"fp32": 2.0**-23, "tf32": 2.0**-11}
 # How many roundings a pair is perturbed by: as far as a rung may be off in units of eager's own error, since a
 # rung that sums in a worse order than eager also flips inputs further from zero.
 REACH = MULTIPLE
+
+
+def run_reference_job(job: ReferenceJob, _: Send) -> None:
+    case, folder = job.case, Path(job.folder)
+    if job.widen:
+        widen_reference(case, folder, job.data, job.steps)
+        return
+    with one_core(job.parallel):
+        make_reference(case, folder, job.data, job.steps, job.parallel, job.storage)
+
+
+def check_evidence(job: CheckJob, _: Send) -> Checked:
+    """Compares what an executable wrote."""
+    return Checked(check_parity(lambda: read_evidence(Path(job.evidence)), Path(job.reference), job.case))
 
 
 def check_parity(evidence: Callable[[], Arrays], folder: Path, case: Case) -> Parity:

@@ -12,7 +12,7 @@ from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import make_launcher
 from tare.rungs.torch.program import TorchProgram
-from tare.worker.loss_curve import arrays_of, batches_of
+from tare.worker.staging import arrays_of, batches_of
 from tare.workloads import get_workload
 
 OPTIONS = Options(rounds=1, timeout=600)

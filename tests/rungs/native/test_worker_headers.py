@@ -164,6 +164,6 @@ def test_program_without_a_loss_curve_is_unsupported(folder: Path, spun: Round) 
     case = Case(workload="mlp", rung="eager", batch=300)
     job = CurveJob(case=case, data="digits", steps=2, evidence=str(folder), stage=str(folder))
     process = SpawnLauncher((str(folder / "spinner"),)).launch(job)
-    failure = failure_of(supervise(process, Supervision(30.0)), 30.0)
+    failure = failure_of(supervise(process, Supervision(30.0)))
     assert failure is not None
     assert failure.cause == "unsupported"

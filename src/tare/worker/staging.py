@@ -1,6 +1,7 @@
-"""Loss curves: many training steps on real data, each on its own batch."""
+"""Files between processes: what is staged for an executable, the batches of a loss curve, and evidence."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.cases.case import Case
-from tare.protocol.jobs import CurveJob
+from tare.protocol.jobs import CurveJob, StageJob
+from tare.protocol.messages import Prepared, Send
 from tare.rungs import get_rung
 from tare.rungs.base import Arrays
+from tare.rungs.native.rung import NativeRung
 from tare.rungs.torch.evidence import thinned
 from tare.rungs.torch.numerics import pin_flags
+from tare.worker.preparation import open_program
 from tare.workloads import Batch, get_workload
 from tare.workloads.datasets import Shapes, load, make_batches
 
@@ -40,23 +44,27 @@ def batches_of(case: Case, data: str, steps: int) -> list[Batch]:
     ]
 
 
-def stage_batches(case: Case, data: str, steps: int, folder: Path) -> None:
-    """For executables: array I of the batch of step K as batches/K.I.npy."""
-    (folder / "batches").mkdir(parents=True, exist_ok=True)
-    for step, arrays in enumerate(arrays_of(case, data, steps), 1):
-        for i, array in enumerate(arrays):
-            np.save(folder / "batches" / f"{step}.{i}.npy", array, allow_pickle=False)
+def stage(job: StageJob, _: Send) -> Prepared:
+    """Exports, traces or compiles a workload for its executable. The time that takes is preparation."""
+    case, folder, rung = job.case, Path(job.folder), get_rung(job.case.rung)
+    assert isinstance(rung, NativeRung)
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = pin_flags(case)
+    began = time.perf_counter()
+    rung.stage(get_workload(case.workload), case, folder)
+    if job.steps:
+        # Array I of the batch of step K is batches/K.I.npy.
+        (folder / "batches").mkdir(exist_ok=True)
+        for step, arrays in enumerate(arrays_of(case, job.data, job.steps), 1):
+            for i, array in enumerate(arrays):
+                np.save(folder / "batches" / f"{step}.{i}.npy", array, allow_pickle=False)
+    return Prepared(build_s=0.0, prepare_s=time.perf_counter() - began, cache="cold", flags=flags)
 
 
-def follow(job: CurveJob) -> None:
-    """Writes the losses of a rung that runs in Python, as an executable would."""
-    case = job.case
-    pin_flags(case)
-    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
-    try:
-        write_evidence(Path(job.evidence), program.curve(batches_of(case, job.data, job.steps)))
-    finally:
-        program.close()
+def follow_curve(job: CurveJob, _: Send) -> None:
+    """Trains a rung that runs in Python, and writes its losses as an executable would."""
+    with open_program(job.case, job.cache) as program:
+        write_evidence(Path(job.evidence), program.curve(batches_of(job.case, job.data, job.steps)))
 
 
 def write_evidence(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

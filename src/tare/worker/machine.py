@@ -1,0 +1,58 @@
+"""What this machine has, and the peaks it reaches."""
+
+import torch
+
+from tare.measure.devices import device_types, make_clock, pci_bus_id
+from tare.measure.environment import collect
+from tare.measure.peaks import SECONDS, benchmarks
+from tare.measure.sampler import SamplingLimits, sample
+from tare.protocol.jobs import PeakJob, ProbeJob
+from tare.protocol.messages import Absent, MeasuredPeak, Probed, Send, Stage
+from tare.records.record import Series
+from tare.rungs import all_rungs
+from tare.workloads import all_workloads
+
+
+def probe(_: ProbeJob, __: Send) -> Probed:
+    """In a process of its own, because asking a device initialises its driver, which a fork would break."""
+    devices = device_types()
+    absent: dict[str, dict[str, Absent]] = {}
+    for device in devices:
+        missing = {name: rung.available(device) for name, rung in all_rungs().items()}
+        absent[device] = {n: Absent(reason=m.reason, remedy=m.remedy) for n, m in missing.items() if m}
+    gpus = range(torch.cuda.device_count()) if "cuda" in devices else ()
+    return Probed(
+        devices=devices,
+        absent=absent,
+        missing_packages=missing_packages(),
+        gpus={f"cuda:{i}": pci_bus_id(i) for i in gpus},
+        environment=collect(),
+    )
+
+
+def missing_packages() -> dict[str, Absent]:
+    """The workloads that lack a package: which package, and the command that installs it."""
+    return {
+        name: Absent(reason=f"needs {', '.join(workload.lacking())}", remedy=remedy)
+        for name, workload in all_workloads().items()
+        if (remedy := workload.remedy())
+    }
+
+
+def measure_peak(job: PeakJob, send: Send) -> MeasuredPeak:
+    """Measures one peak with the sampler that measures every case."""
+    benchmark = next(benchmark for benchmark in benchmarks(job.device) if benchmark.name == job.name)
+    send(Stage("prepare"))
+    device = torch.device(job.device)
+    if device.index is not None:
+        torch.cuda.set_device(device)
+    if job.threads:
+        torch.set_num_threads(job.threads)
+    load = benchmark.make(job.device)
+    send(Stage("sample"))
+    clock = make_clock(device)
+    series: list[Series] = []
+    with torch.inference_mode():
+        sample(load.step, clock, SamplingLimits(job.budget_s, job.width), series.append)
+    seconds = min(next(each for each in series if each.kind == "pipelined").step_seconds())
+    return MeasuredPeak(seconds if benchmark.unit == SECONDS else load.amount / seconds)

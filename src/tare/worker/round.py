@@ -1,0 +1,145 @@
+"""One round: a case is prepared, sampled, weighed, audited and compared with its reference."""
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.errors import TareError, first_line
+from tare.measure.clock import spin_ns
+from tare.measure.devices import open_gpu
+from tare.measure.interception import count_step
+from tare.measure.memory import DeviceMeter, HostMeter, MemoryTracer
+from tare.measure.sampler import SamplingLimits, sample
+from tare.protocol.jobs import RoundJob
+from tare.protocol.messages import Checked, Failed, Measured, Prepared, Send, Stage, StepProfile, Weighed
+from tare.records.record import Failure, Net, Series
+from tare.rungs import get_rung
+from tare.rungs.base import Program, Rung
+from tare.rungs.torch.numerics import pin_flags
+from tare.worker.audit import left_running
+from tare.worker.preparation import limit_compilers, one_core, use_cache
+from tare.worker.reference import check_parity
+from tare.workloads import get_workload
+
+
+def measure_round(job: RoundJob, send: Send) -> Checked | Failed | None:
+    """Prepares, samples, weighs and checks one case. It has failed where the figures cannot be trusted."""
+    case = job.case
+    rung = get_rung(case.rung)
+    flags = pin_flags(case)
+    cache = use_cache(job.cache)
+    host = HostMeter()
+    read_nvml = _nvml_reader(open_gpu(case.device))
+    spin_before = spin_ns()
+    send(Stage("build"))
+    began = time.perf_counter()
+    if job.gate:
+        limit_compilers(job.compile_threads)
+    # Not for a CPU: code compiled for it contains the number of threads it was compiled with.
+    with one_core(job.gate is not None and case.device_type != "cpu"):
+        program = rung.prepare(get_workload(case.workload), case)
+    clock = program.clock()
+    device = DeviceMeter(program.allocator(), read_nvml)
+    send(Stage("prepare"))
+    # The first call compiles and autotunes, so it is part of the preparation.
+    clock.time(program.step, 1)
+    prepare_s = max(time.perf_counter() - began - program.build_s, 0.0)
+    host.mark_prepared()
+    device.mark_prepared()
+    notes = list(program.notes)
+    send(Prepared(build_s=program.build_s, prepare_s=prepare_s, cache=cache, flags=flags, notes=notes))
+
+    # Objects made so far live to the end: the garbage collector need not visit them during the steps.
+    gc.collect()
+    gc.freeze()
+    if job.gate:
+        send(Stage("gate"))
+        wait_at_gate(Path(job.gate))
+        # The CPU was shared until now.
+        spin_before = spin_ns()
+    send(Stage("sample"))
+    series: list[Series] = []
+    memory = MemoryTracer(program.allocator())
+
+    def report(finished: Series) -> None:
+        series.append(finished)
+        send(Measured(finished))
+        memory.mark()
+
+    last = sample(program.step, clock, SamplingLimits(job.budget_s, job.width), report)
+    host_used, device_used = host.read(), device.read()
+    cpu_pace = spin_before / max(spin_ns(), 1)
+    # After the meters, because counting allocates memory of its own.
+    counts, operators = _count(rung, program, case)
+    weighed = Weighed(host=host_used, device=device_used, memory=memory.read(), cpu_pace=cpu_pace)
+    send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
+
+    send(Stage("audit"))
+    if program.has_nan(last):
+        return Failed(Failure(cause="nan", message="the result is not a number after sampling"))
+    if unfinished := left_running(program, clock, max(series[1].steps)):
+        return Failed(Failure(cause="unsynchronised", message=unfinished))
+    if job.profile:
+        send(Stage("profile"))
+        send(_profile(program, median(series[1].step_seconds())))
+    if job.gate:
+        # What follows may run while another case is measured.
+        send(Stage("report"))
+    if job.reference:
+        send(Stage("parity"))
+        send(Checked(check_parity(program.evidence, Path(job.reference), case)))
+    program.close()
+    return None
+
+
+def wait_at_gate(pipe: Path) -> None:
+    """Returns when the parent lets this process measure: until then other processes are prepared or measured."""
+    with pipe.open("rb", buffering=0) as gate:
+        if not gate.read(1):
+            raise TareError("the parent is gone: nobody opens the measurement gate")
+
+
+def _count(rung: Rung, program: Any, case: Case) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts of one step, and its calls of each operator. Both are empty where counting fails, which may happen
+    with another version of torch: the measured figures are worth more than the counts."""
+    figures: dict[str, int] = {}
+    with suppress(Exception):
+        figures |= rung.counts(case)
+    with suppress(Exception):
+        if rung.countable:
+            counted = count_step(program.step, program.device)
+            return figures | counted.figures, counted.operators
+    return figures, {}
+
+
+def _profile(program: Program, step_s: float) -> StepProfile:
+    try:
+        return program.profile(step_s)
+    except Exception as error:  # noqa: BLE001 - recorded as the reason why there is no net
+        return StepProfile(net=Net(reason=f"profiling failed: {type(error).__name__}: {first_line(error)}"[:300]))
+
+
+def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
+    """This process's memory by NVML; where that is hidden, the growth of the device's memory since now."""
+    before = gpu.used() if gpu else None
+
+    def read() -> tuple[int, str] | None:
+        if gpu is None:
+            return None
+        own = (gpu.processes() or {}).get(os.getpid())
+        if own is not None:
+            return own, "process"
+        used = gpu.used()
+        if used is None or before is None:
+            return None
+        return max(used - before, 0), "device, above its use before the preparation"
+
+    return read
