@@ -55,7 +55,7 @@ def shaped_operators(context: Context, outermost_only: bool = False) -> dict[tup
         name = trace.name(table, row)
         if name.startswith(WRAPPERS):
             continue
-        text = trace.texts[int(table.dims[row])].decode(errors="replace") if table.dims[row] >= 0 else ""
+        text = trace.inputs_of(row).dims.decode(errors="replace")
         # Writers of traces put blanks in different places.
         shape = "".join(text.split())
         operator = by_shape.setdefault((name, shape), ShapedOperator(name, shape))

@@ -6,6 +6,8 @@ A multiply and an add are two FLOPs. The result is None where the shapes do not 
 from math import prod
 from typing import Any, NamedTuple
 
+import msgspec
+
 from tare.trace.tables import Trace
 
 ITEM_BYTES = {
@@ -50,8 +52,7 @@ class Product(NamedTuple):
 
 def product(trace: Trace, row: int) -> Product | None:
     """The shape of an operator that is a matrix product; None for any other."""
-    table = trace.operators
-    first = _FACTORS.get(trace.name(table, row))
+    first = _FACTORS.get(trace.name(trace.operators, row))
     dims, kinds = shapes(trace, row), types(trace, row)
     if first is None or len(dims) < first + 2:
         return None
@@ -59,8 +60,8 @@ def product(trace: Trace, row: int) -> Product | None:
     if len(left) not in (2, 3) or len(right) != len(left) or left[-1] != right[-2]:
         return None
     kind = kinds[first] if len(kinds) > first else ""
-    strides = _shapes(trace, int(table.strides[row]))
-    pair = (tuple(strides[first]), tuple(strides[first + 1])) if strides and len(strides) > first + 1 else None
+    strides = _shapes(trace.inputs_of(row).strides)
+    pair = (tuple(strides[first]), tuple(strides[first + 1])) if len(strides) > first + 1 else None
     return Product(left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1], kind, pair)
 
 
@@ -72,9 +73,9 @@ def flops(trace: Trace, row: int) -> int | None:
     if name not in CONVOLUTIONS + RECURRENT:
         return None
     dims = shapes(trace, row)
-    values = trace.value(int(trace.operators.concrete[row]))
+    values = _value(trace.inputs_of(row).concrete)
     if name in RECURRENT:
-        return _recurrent(name, dims[0] if dims else [], trace.value(int(trace.operators.dims[row])), values)
+        return _recurrent(name, dims[0] if dims else [], _value(trace.inputs_of(row).dims), values)
     if len(dims) < 3:
         return None
     if name == "aten::convolution_backward":
@@ -142,19 +143,23 @@ def bytes_touched(trace: Trace, row: int) -> int | None:
 
 def shapes(trace: Trace, row: int) -> list[list[int]]:
     """The shapes of an operator's inputs; empty where they were not recorded."""
-    return _shapes(trace, int(trace.operators.dims[row])) or []
+    return _shapes(trace.inputs_of(row).dims)
 
 
 def types(trace: Trace, row: int) -> list[str]:
     """The element types of an operator's inputs, in the same order."""
-    value = trace.value(int(trace.operators.types[row]))
+    value = _value(trace.inputs_of(row).types)
     return [kind if isinstance(kind, str) else "" for kind in value] if isinstance(value, list) else []
 
 
-def _shapes(trace: Trace, text: int) -> list[list[int]] | None:
+def _shapes(text: bytes) -> list[list[int]]:
     """The shapes in a text, checked, since any tool may have written the trace. No tensor has the shape []."""
-    value = trace.value(text)
-    return [_shape(entry) for entry in value] if isinstance(value, list) else None
+    value = _value(text)
+    return [_shape(entry) for entry in value] if isinstance(value, list) else []
+
+
+def _value(text: bytes) -> Any:
+    return msgspec.json.decode(text) if text else None
 
 
 def _shape(value: Any) -> list[int]:

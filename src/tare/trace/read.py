@@ -1,18 +1,25 @@
-"""Reads a torch.profiler trace (.json, .json.gz; from tare or any other tool) into tables."""
+"""Reads a torch.profiler trace (.json, .json.gz; from tare or any other tool) into tables.
+
+The events come in lists, chunk by chunk, and grow one table of numbers for each kind of event. `struct` converts a
+chunk: numpy's conversion of lists would cost more than everything else that is done to the chunk.
+"""
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tare.errors import BadInput, brief
 from tare.system.text import printable
-from tare.trace.columns import Collector, RowCodes
-from tare.trace.events import Event
+from tare.trace.events import ARGUMENTS, CATEGORIES, MEMORY, NO_ARGS, Event
 from tare.trace.intervals import Integers, Mask
 from tare.trace.names import STEP, call_kind, copy_direction, copy_memory, step_number
 from tare.trace.nesting import innermost, nest, order
@@ -23,6 +30,7 @@ from tare.trace.tables import (
     DeviceSpans,
     FrameSpans,
     MemoryEvents,
+    OperatorInputs,
     OperatorSpans,
     RuntimeCalls,
     Spans,
@@ -30,7 +38,13 @@ from tare.trace.tables import (
     Trace,
 )
 
+# Between JSON texts, which never contain this byte.
+SEPARATOR = b"\0"
+# Beyond this, a number of microseconds does not fit an int64 of nanoseconds.
+LATEST = 4e15
 Table = dict[str, Integers]
+_join = SEPARATOR.join
+_NUMBERS = msgspec.json.Decoder(list[int] | None)
 
 
 def read(path: Path) -> Trace:
@@ -41,8 +55,8 @@ def read(path: Path) -> Trace:
         with _no_garbage_collection():
             for events in stream:
                 collector.take(events)
-        return _build(collector, str(path), stream.metadata, stream.events)
-    except (msgspec.DecodeError, OverflowError, TypeError) as error:
+        return collector.build(str(path), stream.metadata)
+    except (msgspec.DecodeError, struct.error, OverflowError) as error:
         raise BadInput(f"the trace {path} has an event that cannot be read: {brief(error)}") from None
 
 
@@ -62,50 +76,161 @@ def parse(events: list[Event], source: str = "events", metadata: Mapping[str, An
     """A trace from events in memory."""
     collector = Collector()
     collector.take(events)
-    return _build(collector, source, metadata or {}, len(events))
+    return collector.build(source, metadata or {})
 
 
-def _build(collector: Collector, source: str, metadata: Mapping[str, Any], events: int) -> Trace:
-    names = [printable(str(name)) for name in collector.names]
-    operators = _operators(_sorted(collector.operators.finish()), collector.inputs)
-    frames = FrameSpans(**_nested(_sorted(collector.frames.finish())))
-    calls = _calls(_sorted(collector.calls.finish()), names, operators, frames)
-    device = _device(_sorted(collector.device.finish()), collector.shapes, names, calls)
-    annotations = Annotations(**_sorted(collector.annotations.finish()))
-    return Trace(
-        source=source,
-        metadata=metadata,
-        names=names,
-        texts=list(collector.texts),
-        threads=[f"{process}/{thread}" for process, thread in collector.threads],
-        steps=_steps(annotations, operators, names, (operators, frames, calls, device)),
-        operators=operators,
-        annotations=annotations,
-        frames=frames,
-        calls=calls,
-        device=device,
-        memory=MemoryEvents(**_sorted(collector.memory.finish())),
-        events=events,
-        skipped=collector.skipped,
-        begun=collector.begun,
-    )
+class Codes(dict[Any, int]):
+    """Assigns consecutive numbers to distinct values."""
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = code = len(self)
+        return code
+
+    def encode(self, values: Iterable[Any]) -> bytes:
+        """The values' numbers, as a column."""
+        return _pack("q", list(map(self.__getitem__, values)), int)
 
 
-def _sorted(table: Table) -> Table:
-    rows = order(table["start"], table["end"])
-    # Each column is removed when it is sorted, so that memory never holds two copies of the table.
-    return {name: table.pop(name).take(rows) for name in list(table)}
+class Collector:
+    """Takes events list by list, and builds the trace from the columns of all of them.
+
+    Instead of an operator's inputs and a kernel's launch shape the columns hold codes of their JSON.
+    """
+
+    def __init__(self) -> None:
+        self._names, self._threads, self._inputs, self._shapes = Codes(), Codes(), Codes(), Codes()
+        self._columns: dict[str, defaultdict[str, bytearray]] = {
+            table: defaultdict(bytearray) for table in ARGUMENTS
+        }
+        for table in ARGUMENTS:
+            self._add(table, 0, [])
+        self._events = self._skipped = self._begun = 0
+
+    def take(self, events: Sequence[Event]) -> None:
+        groups: dict[str, list[Event]] = {category: [] for category in CATEGORIES}
+        group_of = groups.get
+        allocations: list[Event] = []
+        for event in events:
+            phase = event.ph
+            if phase == "X":
+                group = group_of(event.cat)
+                if group is not None:
+                    group.append(event)
+            elif phase == "i" and event.name == MEMORY:
+                allocations.append(event)
+            elif phase == "B":
+                self._begun += 1
+        self._events += len(events)
+        for category, group in groups.items():
+            if group:
+                self._add(*CATEGORIES[category], group)
+        if allocations:
+            self._add("memory", 0, allocations)
+
+    def _add(self, table: str, kind: int, events: list[Event]) -> None:
+        args = [event.args or NO_ARGS for event in events]
+        columns = {
+            "start": _pack("d", [event.ts for event in events], _float),
+            "length": _pack("d", [event.dur or 0.0 for event in events], _float),
+            "name": self._names.encode([event.name for event in events]),
+            **{name: _pack("q", list(map(attrgetter(name), args)), _wrap) for name in ARGUMENTS[table]},
+        }
+        if table != "device":
+            processes, threads = [event.pid for event in events], [event.tid for event in events]
+            columns["thread"] = self._threads.encode(zip(processes, threads, strict=True))
+        if table == "operators":
+            texts = [_join((a.dims or a.dims_old, a.types, a.concrete, a.strides)) for a in args]
+            columns["inputs"] = self._inputs.encode(texts)
+        if table == "device":
+            columns["shapes"] = self._shapes.encode([_join((a.grid, a.block)) for a in args])
+        if table in ("device", "annotations"):
+            columns["kind"] = struct.pack("q", kind) * len(events)
+        for name, column in columns.items():
+            self._columns[table][name] += column
+
+    def build(self, source: str, metadata: Mapping[str, Any]) -> Trace:
+        names = [printable(str(name)) for name in self._names]
+        operators = OperatorSpans(**_nested(self._finish("operators")))
+        frames = FrameSpans(**_nested(self._finish("frames")))
+        calls = _calls(self._finish("calls"), names, operators, frames)
+        device = _device(self._finish("device"), self._shapes, names, calls)
+        marks = self._finish("annotations")
+        annotations = Annotations(device=marks.pop("kind"), **marks)
+        memory = self._finish("memory")
+        return Trace(
+            source=source,
+            metadata=metadata,
+            names=names,
+            inputs=[OperatorInputs(*texts.split(SEPARATOR)) for texts in self._inputs],
+            threads=[f"{process}/{thread}" for process, thread in self._threads],
+            steps=_steps(annotations, operators, names, (operators, frames, calls, device)),
+            operators=operators,
+            annotations=annotations,
+            frames=frames,
+            calls=calls,
+            device=device,
+            memory=MemoryEvents(
+                bytes=memory.pop("size"),
+                # c10::DeviceType: 0 is the CPU.
+                cuda=(memory.pop("device_type") != 0).astype(np.int64),
+                device=memory.pop("device_number"),
+                **memory,
+            ),
+            events=self._events,
+            skipped=self._skipped,
+            begun=self._begun,
+        )
+
+    def _finish(self, table: str) -> Table:
+        """The columns of a table, sorted, with `start` and `end` in nanoseconds; rows without usable times go."""
+        packed = self._columns.pop(table)
+        # Each column is removed when it is converted, so that memory never holds two copies of the table.
+        start, length = (np.frombuffer(packed.pop(name)) for name in ("start", "length"))
+        usable = np.flatnonzero((np.abs(start) < LATEST) & (length >= 0) & (length < LATEST))
+        self._skipped += len(start) - len(usable)
+        begin = _nanoseconds(start[usable])
+        end = begin + _nanoseconds(length[usable])
+        rows = order(begin, end)
+        columns = {"start": begin.take(rows), "end": end.take(rows)}
+        rows = usable.take(rows)
+        return columns | {
+            name: np.frombuffer(packed.pop(name), dtype=np.int64).take(rows) for name in list(packed)
+        }
+
+
+def _pack(format: str, values: list[Any], repair: Callable[[Any], Any]) -> bytes:
+    """The values as a column; `repair` converts each of them if one does not fit the format."""
+    try:
+        return struct.pack(f"{len(values)}{format}", *values)
+    except struct.error:
+        return struct.pack(f"{len(values)}{format}", *map(repair, values))
+
+
+def _wrap(value: int | str) -> int:
+    """A stream or an address, which may be a text and may lie in the upper half of 64 bits."""
+    if isinstance(value, str):
+        return int(value) if value.lstrip("-").isdecimal() and len(value) < 18 else -1
+    return value - 2**64 if 2**63 <= value < 2**64 else value
+
+
+def _float(value: Any) -> float:
+    """A number, a text as the number that it spells, and NaN for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> Integers:
+    """Integral and fractional parts are converted apart: nanoseconds since 1970 as a float have steps of 256."""
+    integral = np.floor(microseconds)
+    return integral.astype(np.int64) * 1000 + np.rint((microseconds - integral) * 1000).astype(np.int64)
 
 
 def _nested(table: Table) -> Table:
     """Adds parents and depths by time: the profiler's parent ids are missing where it started within a frame."""
     parent, depth = nest(table["thread"], table["start"], table["end"])
     return table | {"parent": parent, "depth": depth}
-
-
-def _operators(table: Table, inputs: RowCodes) -> OperatorSpans:
-    dims, types, concrete, strides = inputs.columns(table.pop("inputs"))
-    return OperatorSpans(**_nested(table), dims=dims, types=types, concrete=concrete, strides=strides)
 
 
 def _calls(table: Table, names: list[str], operators: OperatorSpans, frames: FrameSpans) -> RuntimeCalls:
@@ -122,14 +247,21 @@ def _by_name(codes: Integers, names: list[str], meaning: Callable[[str], int]) -
     return meanings.take(codes)
 
 
-def _device(table: Table, shapes: RowCodes, names: list[str], calls: RuntimeCalls) -> DeviceSpans:
-    shape = shapes.columns(table.pop("shapes"))
+def _device(table: Table, shapes: Codes, names: list[str], calls: RuntimeCalls) -> DeviceSpans:
+    numbers = [_triple(text) for texts in shapes for text in texts.split(SEPARATOR)]
+    grid, block = np.array(numbers, dtype=np.int64).reshape(-1, 2, 3)[table.pop("shapes")].swapaxes(0, 1)
     direction, memory = np.full((2, len(table["start"])), -1, dtype=np.int64)
     copies = np.flatnonzero(table["kind"] == COPY)
     direction[copies] = _by_name(table["name"][copies], names, copy_direction)
     memory[copies] = _by_name(table["name"][copies], names, copy_memory)
     call = _launching_call(table["correlation"], calls)
-    return DeviceSpans(**table, call=call, grid=shape[:3].T, block=shape[3:].T, direction=direction, memory=memory)
+    return DeviceSpans(**table, call=call, grid=grid, block=block, direction=direction, memory=memory)
+
+
+def _triple(text: bytes) -> list[int]:
+    """A kernel's grid or block."""
+    numbers = _NUMBERS.decode(text) if text else None
+    return numbers if numbers is not None and len(numbers) == 3 else [-1, -1, -1]
 
 
 def _launching_call(correlation: Integers, calls: RuntimeCalls) -> Integers:
@@ -137,11 +269,9 @@ def _launching_call(correlation: Integers, calls: RuntimeCalls) -> Integers:
     rows = np.flatnonzero(calls.correlation > 0)
     if len(rows) == 0:
         return np.full(len(correlation), -1, dtype=np.int64)
-    ids = calls.correlation[rows]
-    by_id = np.argsort(ids, kind="stable")
-    rows, ids = rows[by_id], ids[by_id]
+    ids, first = np.unique(calls.correlation[rows], return_index=True)
     at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
-    return np.where((ids[at] == correlation) & (correlation > 0), rows[at], -1)
+    return np.where(ids[at] == correlation, rows[first[at]], -1)
 
 
 def _steps(

@@ -6,9 +6,8 @@ In any other column -1 means that the profiler did not record the value.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from tare.trace.intervals import Integers as Integers
@@ -87,11 +86,17 @@ class OperatorSpans(Spans):
     depth: Integers
     sequence: Integers
     forward_thread: Integers
-    # Indices into Trace.texts: the JSON of the inputs' shapes, types, values and strides. Read with Trace.value().
-    dims: Integers
-    types: Integers
-    concrete: Integers
-    strides: Integers
+    # Indices into Trace.inputs.
+    inputs: Integers
+
+
+class OperatorInputs(NamedTuple):
+    """The shapes, types, values and strides of an operator's inputs as JSON; empty where not recorded."""
+
+    dims: bytes
+    types: bytes
+    concrete: bytes
+    strides: bytes
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class Trace:
     source: str
     metadata: Mapping[str, Any]
     names: Sequence[str]
-    texts: Sequence[bytes]
+    inputs: Sequence[OperatorInputs]
     threads: Sequence[str]
     steps: StepSpans
     operators: OperatorSpans
@@ -191,9 +196,8 @@ class Trace:
         """The rows with one of these names."""
         return np.isin(table.name, [code for code, name in enumerate(self.names) if name in names])
 
-    def value(self, text: int) -> Any:
-        """The JSON value at an index into `texts`; None for -1."""
-        return msgspec.json.decode(self.texts[text]) if text >= 0 else None
+    def inputs_of(self, operator: int) -> OperatorInputs:
+        return self.inputs[int(self.operators.inputs[operator])]
 
     @property
     def has_device(self) -> bool:
