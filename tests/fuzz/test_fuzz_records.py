@@ -16,12 +16,11 @@ from builders import make_case, make_failure, make_record, make_round, make_seri
 from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
 from tare.records.codec import decode_record, decode_round, encode
-from tare.records.newest import newest_in_each_environment
 from tare.records.record import BatchPoint, BatchSearch, DeviceMemory, HostMemory, Record, Telemetry
 from tare.report.formats import get_record_format
 from tare.store.database import Store
 from tare.store.journal import begin, resume
-from tare.store.selection import newest_run
+from tare.store.selection import newest_in_each_environment, newest_run
 
 RECORD = make_record(
     rounds=[

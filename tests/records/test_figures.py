@@ -57,7 +57,6 @@ def test_a_step_is_its_share_of_the_block() -> None:
         "pipelined", 1e-3, blocks=3, wall_ns=[2_000, 9_000, 40_000], device_ns=[1_000, 3_000, 20_000]
     )
     assert uneven.step_seconds() == pytest.approx([0.5e-6, 2.25e-6, 10e-6])
-    assert uneven.step_seconds(frozenset({1})) == pytest.approx([0.5e-6, 10e-6])
     assert uneven.device_step_seconds() == pytest.approx([0.25e-6, 0.75e-6, 5e-6])
 
 

@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 
 from tare.cases.case import Case
 from tare.records.environment import Environment
-from tare.records.newest import newest_of_each_case
 from tare.records.record import Record
 from tare.report.overview import ReusedRecords
 from tare.store import schema
 from tare.store.database import Store
-from tare.store.selection import auxiliary_runs
+from tare.store.selection import auxiliary_runs, newest_of_each_case
 
 
 def comparable_records(store: Store, cases: Sequence[Case], environment: Environment) -> list[Record]:

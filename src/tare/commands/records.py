@@ -7,14 +7,20 @@ import msgspec
 
 from tare.errors import BadInput
 from tare.records.codec import decode_records, names_file, read_file
-from tare.records.newest import newest_in_each_environment
 from tare.records.record import Record
 from tare.store import selection
 from tare.store.baselines import set_baseline
 from tare.store.database import Store
 from tare.store.foreign import ForeignPoint, add_foreign, find_foreign
 from tare.store.importers import Imported, decode_foreign
-from tare.store.selection import auxiliary_runs, find_in_files, find_in_store, may_be_field, select_records
+from tare.store.selection import (
+    auxiliary_runs,
+    find_in_files,
+    find_in_store,
+    may_be_field,
+    newest_in_each_environment,
+    select_records,
+)
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:

@@ -41,12 +41,9 @@ def net_profile(record: Record) -> Net | None:
 
 def device_time(record: Record) -> float | None:
     """Seconds of one pipelined step between device events: the median of the rounds' medians."""
-    medians = []
-    for done in good_rounds(record):
-        series = done.find("pipelined")
-        seconds = series.device_step_seconds(_excluded_blocks(done, series)) if series else None
-        if seconds:
-            medians.append(median(seconds))
+    rounds = [(done, series) for done in good_rounds(record) if (series := done.find("pipelined"))]
+    seconds = [_without_throttled(done, series, series.device_step_seconds()) for done, series in rounds]
+    medians = [median(values) for values in seconds if values]
     return median(medians) if medians else None
 
 
@@ -112,13 +109,13 @@ def round_median(done: Round, kind: SeriesKind) -> Interval | None:
 def clean_step_seconds(done: Round, kind: SeriesKind) -> list[float]:
     """Seconds per step, one value a block, without the throttled blocks unless too few others remain."""
     series = done.find(kind)
-    return series.step_seconds(_excluded_blocks(done, series)) if series else []
+    return _without_throttled(done, series, series.step_seconds()) if series else []
 
 
-def _excluded_blocks(done: Round, series: Series) -> frozenset[int]:
-    throttled = frozenset(done.throttled.get(series.kind, []))
-    remaining = sum(i not in throttled for i in range(len(series.wall_ns)))
-    return throttled if remaining >= FEWEST_BLOCKS else frozenset()
+def _without_throttled(done: Round, series: Series, values: list[float]) -> list[float]:
+    throttled = set(done.throttled.get(series.kind, []))
+    clean = [value for i, value in enumerate(values) if i not in throttled]
+    return clean if len(clean) >= FEWEST_BLOCKS else values
 
 
 def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:

@@ -42,6 +42,11 @@ Moment = Annotated[
 ]
 
 
+def _require_equal_lengths(*lists: list[int] | None) -> None:
+    if len({len(values) for values in lists if values is not None}) != 1:
+        raise ValueError("lists that belong together differ in length")
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Timed blocks of one kind. Block i ran steps[i] steps, took wall_ns[i] and began at at_ns[i]."""
 
@@ -53,26 +58,15 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop
 
     def __post_init__(self) -> None:
-        lengths = {len(self.steps), len(self.wall_ns), len(self.at_ns)}
-        if self.device_ns is not None:
-            lengths.add(len(self.device_ns))
-        if len(lengths) != 1:
-            raise ValueError("the lists of a series differ in length")
+        _require_equal_lengths(self.steps, self.wall_ns, self.at_ns, self.device_ns)
 
-    def step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float]:
-        """Seconds per step by the wall clock, one value a block, without the throttled blocks."""
-        return self._per_step(self.wall_ns, throttled)
+    def step_seconds(self) -> list[float]:
+        """Seconds per step by the wall clock, one value a block."""
+        return [wall / steps / 1e9 for wall, steps in zip(self.wall_ns, self.steps, strict=True)]
 
-    def device_step_seconds(self, throttled: frozenset[int] = frozenset()) -> list[float] | None:
-        """Seconds per step between device events; None where the device has no events."""
-        return None if self.device_ns is None else self._per_step(self.device_ns, throttled)
-
-    def _per_step(self, taken_ns: list[int], throttled: frozenset[int]) -> list[float]:
-        return [
-            taken / steps / 1e9
-            for i, (taken, steps) in enumerate(zip(taken_ns, self.steps, strict=True))
-            if i not in throttled
-        ]
+    def device_step_seconds(self) -> list[float]:
+        """Seconds per step between device events; empty where the device has no events."""
+        return [taken / steps / 1e9 for taken, steps in zip(self.device_ns or (), self.steps, strict=False)]
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +96,7 @@ class MemoryTrace(msgspec.Struct, frozen=True, kw_only=True):
     device: list[Bytes] | None = None
 
     def __post_init__(self) -> None:
-        if len({len(self.at_ns), len(self.host), len(self.host if self.device is None else self.device)}) != 1:
-            raise ValueError("the lists of a memory trace differ in length")
+        _require_equal_lengths(self.at_ns, self.host, self.device)
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,9 @@ from builders import ENVIRONMENT, make_failure, make_record
 from msgspec.structs import replace
 
 from tare.records.environment import Environment
-from tare.records.newest import newest_in_each_environment
 from tare.records.record import Record
 from tare.report.ladder import make_ladders
+from tare.store.selection import newest_in_each_environment
 
 # What is known of a round that ended before its worker said which flags it pinned.
 EARLY = replace(ENVIRONMENT, flags={})
