@@ -92,7 +92,7 @@ def test_without_locks_the_number_of_the_process_decides(home: Path, monkeypatch
 
 def test_no_folder_can_be_made(home: Path) -> None:
     (home / "scratch").write_text("a file")
-    with pytest.raises(BadInput, match=r"cannot use .*scratch as the data folder .*; set TARE_HOME"):
+    with pytest.raises(BadInput, match=r"cannot make the folder .*scratch .*; set TARE_HOME"):
         scratch().__enter__()
 
 

@@ -60,7 +60,7 @@ class BisectJournal:
             self._file.close()
             raise BadInput(f"another tare is at work on this bisection ({self.path})")
         if not resume:
-            self._file.clear()
+            self._file.truncate(0)
         tare = tare_fingerprint() if spec.case else ""
         try:
             self._load(spec, tare, machine)

@@ -18,28 +18,20 @@ def home() -> Path:
     except RuntimeError as error:
         # The user has no home folder.
         raise BadInput(f"cannot use {chosen} as the data folder ({error}); set {VARIABLE}") from None
-    return _as_data_folder(path)
+    return make_folder(path)
 
 
 def home_folder(name: str) -> Path:
     """A folder in the data folder, made on first use."""
-    return _as_data_folder(home() / name)
+    return make_folder(home() / name)
 
 
 def make_folder(path: Path) -> Path:
     """Makes a folder and its parents."""
-    return _made(path, f"cannot make the folder {path}")
-
-
-def _as_data_folder(path: Path) -> Path:
-    return _made(path, f"cannot use {path} as the data folder")
-
-
-def _made(path: Path, complaint: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{complaint} ({error.strerror}); set {VARIABLE}") from None
+        raise BadInput(f"cannot make the folder {path} ({error.strerror}); set {VARIABLE}") from None
     return path
 
 

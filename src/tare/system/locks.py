@@ -11,8 +11,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Self
 
 from tare.errors import BadInput
 from tare.system.home import VARIABLE
@@ -49,16 +49,15 @@ def try_lock(descriptor: int) -> bool | None:
     return True
 
 
-class FileLock:
+class FileLock(FileIO):
     """An open lock file. Closing it releases the lock. OSError if the path is no regular file."""
 
     def __init__(self, path: Path, mode: int = 0o644, create: bool = True) -> None:
-        self._path = path
-        self._descriptor = _open_or_create(path, mode) if create else _open(path)
+        super().__init__(_open_or_create(path, mode) if create else _open(path))
 
     def try_acquire(self) -> bool | None:
         """As `try_lock`."""
-        return try_lock(self._descriptor)
+        return try_lock(self.fileno())
 
     def acquire(self, on_wait: Callable[[], None] = lambda: None) -> None:
         """Waits for the lock. `on_wait` is called before every further attempt, and may raise."""
@@ -66,50 +65,37 @@ class FileLock:
             on_wait()
             time.sleep(POLL_S)
 
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class ExclusiveFile(FileLock):
     """A locked file that holds the pid of its owner, and is removed when the lock is released."""
 
     def __init__(self, path: Path) -> None:
         """Raises LockedByOther."""
+        self._path: Path | None = None
         while True:
+            # This closes the file of an attempt before.
             super().__init__(path)
-            try:
-                if self.try_acquire() is False:
-                    holder = os.pread(self._descriptor, 20, 0)
-                    raise LockedByOther(int(holder) if holder.isdigit() else None)
-                if self._is_at_path():
-                    # The pid is only for the message of another process, so a full disk does not matter.
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(self._descriptor, 0)
-                        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
-                    return
-            except BaseException:
-                super().close()
-                raise
-            # Its owner removed the file between our open and our lock.
-            super().close()
+            if self.try_acquire() is False:
+                holder = os.pread(self.fileno(), 20, 0)
+                self.close()
+                raise LockedByOther(int(holder) if holder.isdigit() else None)
+            # Its owner may have removed the file between our open and our lock.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), os.fstat(self.fileno())):
+                    break
+        self._path = path
+        # The pid is only for the message of another process, so a full disk does not matter.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.fileno(), 0)
+            os.pwrite(self.fileno(), str(os.getpid()).encode(), 0)
 
     def close(self) -> None:
         # Removed while it is still locked, so that no other process has locked the removed file.
-        with contextlib.suppress(OSError):
-            self._path.unlink()
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            self._path = None
         super().close()
-
-    def _is_at_path(self) -> bool:
-        try:
-            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
-        except FileNotFoundError:
-            return False
 
 
 @contextlib.contextmanager
