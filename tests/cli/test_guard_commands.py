@@ -137,7 +137,7 @@ BAD = [
         ("calibrate", "mlp", "--metric", "energy", "--device", "cpu"),
         "no case on a CPU has energy; there are gross,",
     ),
-    (("calibrate", "PLAN", "--rung", "eager"), "one plan"),
+    (("calibrate", "PLAN", "--rung", "eager"), "--rung is for workloads"),
     (("calibrate", "mpl"), "mlp"),
 ]
 

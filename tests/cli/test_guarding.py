@@ -2,7 +2,7 @@
 
 import pytest
 
-from tare.cli.guarding import parse_variables
+from tare.cli.check import parse_variables
 from tare.errors import BadInput
 
 

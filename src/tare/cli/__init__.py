@@ -1,4 +1,4 @@
-"""The command line: one file per verb. Nothing heavy is imported before a verb needs it."""
+"""The command line: the options of each verb. Nothing heavy is imported before a verb needs it."""
 
 import sys
 from collections.abc import Callable
@@ -8,27 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import tare
-from tare.cli import (
-    baseline,
-    bisect,
-    build,
-    calibrate,
-    check,
-    compare,
-    coverage,
-    diff,
-    doctor,
-    explain,
-    export,
-    frames,
-    history,
-    importing,
-    listing,
-    peaks,
-    prove,
-    run,
-    show,
-)
+from tare.cli import baseline, bisect, check, explain, machine, measure, records
 from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
 from tare.system.text import one_line
@@ -70,17 +50,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Measure": {"run": run.run, "prove": prove.prove, "coverage": coverage.coverage},
-    "Explain": {"explain": explain.explain, "diff": diff.diff, "frames": frames.frames},
+    "Measure": {"run": measure.run, "prove": measure.prove, "coverage": measure.coverage},
+    "Explain": {"explain": explain.explain, "diff": explain.diff, "frames": explain.frames},
     "Guard": {
         "check": check.check,
-        "compare": compare.compare,
-        "history": history.history,
+        "compare": check.compare,
+        "history": records.history,
         "bisect": bisect.bisect,
-        "calibrate": calibrate.calibrate,
+        "calibrate": check.calibrate,
     },
-    "Records": {"show": show.show, "list": listing.list_, "export": export.export, "import": importing.import_},
-    "Machine": {"doctor": doctor.doctor, "build": build.build, "peaks": peaks.peaks},
+    "Records": {"show": records.show, "list": records.list_, "export": records.export, "import": records.import_},
+    "Machine": {"doctor": machine.doctor, "build": machine.build, "peaks": machine.peaks},
 }
 for _panel, _verbs in VERBS.items():
     for _name, _function in _verbs.items():

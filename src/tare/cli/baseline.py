@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.options import JsonOption, StoreOption, print_json
+from tare.cli.options import JsonOption, StoreOption, print_json, print_result
 from tare.errors import BadInput
 
 app = typer.Typer(
@@ -43,40 +43,40 @@ def set_(
 @app.command("list")
 def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the baselines."""
-    from tare.commands.records import all_baselines
     from tare.report.lists import list_view
-    from tare.report.terminal import make_console
+    from tare.store.baselines import list_baselines
+    from tare.store.database import Store
 
-    entries = [baseline._asdict() for baseline in all_baselines(store)]
-    if as_json:
-        print_json(entries)
-    else:
-        make_console(whole_lines=True).print(list_view(entries, ("name", "created", "records")))
+    with Store(store, reading=True) as opened:
+        entries = [baseline._asdict() for baseline in list_baselines(opened)]
+    print_result(as_json, entries, lambda: list_view(entries, ("name", "created", "records")), wide=True)
 
 
 @app.command("show")
 def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show the ladders of a baseline."""
-    from tare.commands.records import baseline_records
-    from tare.report.ladder import make_ladders
-    from tare.report.terminal import ladder_view, make_console
+    from rich.console import Group
 
-    records = baseline_records(name, store)
-    if as_json:
-        print_json({"records": records, "ladders": make_ladders(records)})
-        return
-    console = make_console()
-    for ladder in make_ladders(records):
-        console.print(ladder_view(ladder))
-        console.print()
+    from tare.report.ladder import make_ladders
+    from tare.report.terminal import ladder_view
+    from tare.store.baselines import get_baseline
+    from tare.store.database import Store
+
+    with Store(store, reading=True) as opened:
+        records = get_baseline(opened, name)
+    ladders = make_ladders(records)
+    parts = [part for ladder in ladders for part in (ladder_view(ladder), "")]
+    print_result(as_json, {"records": records, "ladders": ladders}, lambda: Group(*parts))
 
 
 @app.command("remove")
 def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Remove a name; its records stay in the store."""
-    from tare.commands.records import forget_baseline
+    from tare.store.baselines import remove_baseline
+    from tare.store.database import Store
 
-    forget_baseline(name, store)
+    with Store(store, existing=True) as opened:
+        remove_baseline(opened, name)
     if as_json:
         print_json({"removed": name})
     else:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.guarding import parse_variables
-from tare.cli.options import JsonOption, print_json, split
+from tare.cli.check import parse_variables
+from tare.cli.options import JsonOption, ResumeOption, print_result, split
 from tare.errors import BadInput
 
 
@@ -36,7 +36,7 @@ def bisect(
     timeout: Annotated[float, typer.Option(help="Seconds after which a measurement is killed.")] = 900.0,
     confidence: Annotated[float, typer.Option(help="How certain a culprit must be.")] = 0.95,
     runs: Annotated[int | None, typer.Option(help="Give up after this many measurements.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where this bisection was interrupted.")] = False,
+    resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Find the version, commit or label that made it slower.
@@ -70,8 +70,5 @@ def bisect(
 
         folder = home() / "bisect" / spec.fingerprint
         result = run_bisection(spec, folder, collect_without_torch(), resume, confidence, runs, notify)
-    if as_json:
-        print_json(result.document())
-    else:
-        make_console().print(bisect_view(result))
+    print_result(as_json, result.document(), lambda: bisect_view(result))
     return result.exit_code

@@ -1,36 +1,62 @@
-"""tare check: measure a plan, compare it with the baseline, exit 1 on a regression."""
+"""tare check, compare and calibrate: is it slower than the baseline, and how small a change could be seen?"""
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tare.cli.guarding import (
-    AllOption,
-    ForceOption,
-    FormatOption,
-    MetricOption,
-    ThresholdsOption,
-    check_output,
-    parse_variables,
-    read_rules,
-    write_report,
-)
 from tare.cli.options import (
-    BudgetOption,
-    IsolationOption,
+    MEASURING,
     JsonOption,
     OutputOption,
+    ResumeOption,
     StoreOption,
-    TimeoutOption,
-    given,
+    choose,
+    complete_rungs,
+    grid_options,
+    make_table,
+    option_groups,
+    print_result,
+    read_targets,
+    split,
+    target_argument,
 )
 from tare.errors import BadInput, Interrupted
 
+if TYPE_CHECKING:
+    from tare.guard.changes import Report
+    from tare.guard.check import Rules
 
+MetricOption = Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics (default: all).")]
+ThresholdsOption = Annotated[
+    Path | None,
+    typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml next to the plan."),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option("--format", help="terminal, or one of tare list formats: markdown, json, ..., junit."),
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Compare across environments, and report the difference.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Also show unchanged figures.")]
+SELECTOR = "BASELINE|RUN|newest[~N]|FILE.json|FIELD=VALUE"
+# Of a calibration: small workloads of different kinds, and rounds.
+SMOKE = ("mlp", "mnist_cnn", "lstm")
+ROUNDS = 12
+
+
+@option_groups(
+    measuring=choose(
+        MEASURING, "rounds budget timeout isolation", rounds="Fresh processes per case and side (default 6)."
+    )
+)
 def check(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.toml", show_default=False)],
+    measuring: dict[str, Any],
     baseline: Annotated[str | None, typer.Option(help="The baseline's name (tare baseline set NAME).")] = None,
     baseline_python: Annotated[
         Path | None,
@@ -40,21 +66,17 @@ def check(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Likewise: a variable set for the baseline's side."),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Fresh processes per case and side (default 6).")] = None,
     confirm: Annotated[
         int | None,
         typer.Option(metavar="ROUNDS", help="Rounds to confirm a suspect (default: by the noise; 0: none)."),
     ] = None,
-    budget: BudgetOption = None,
-    timeout: TimeoutOption = None,
-    isolation: IsolationOption = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
     diff: Annotated[
         bool, typer.Option("--diff/--no-diff", help="Profile regressed cases on both sides, if both can be run.")
     ] = True,
     force: ForceOption = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where this check was interrupted.")] = False,
+    resume: ResumeOption = False,
     everything: AllOption = False,
     format: FormatOption = "terminal",
     output: OutputOption = None,
@@ -66,23 +88,17 @@ def check(
     Suspects are measured again. Exit code 1 on a regression.
     """
     from tare.cases.plan import read_plan
-    from tare.commands.check import CheckSession, Version, reproduce
+    from tare.commands.check import CheckSession, Version
 
-    format = "json" if as_json else format
-    check_output(format, output)
+    format = _check_output("json" if as_json else format, output)
     if baseline is None and baseline_python is None and not baseline_env:
         raise BadInput("nothing to compare with: name --baseline, or --baseline-python for its version")
     if confirm is not None and not 0 <= confirm <= 1000:
         raise BadInput(f"--confirm takes 0 to 1000 rounds, not {confirm}")
     if baseline_python is not None and not baseline_python.is_file():
         raise BadInput(f"--baseline-python: there is no {baseline_python}")
-    session = CheckSession(
-        plan=read_plan(plan),
-        options=given(rounds=rounds, budget=budget, timeout=timeout, isolation=isolation),
-        rules=read_rules(metric, thresholds, plan, confirm),
-        store=store,
-        show_progress=format != "json",
-    )
+    rules = _read_rules(metric, thresholds, plan, confirm)
+    session = CheckSession(read_plan(plan), measuring, rules, store, show_progress=format != "json")
     version = None
     if baseline_python is not None or baseline_env:
         python = str(baseline_python) if baseline_python else sys.executable
@@ -90,6 +106,144 @@ def check(
     report = session.run(baseline, version, resume, force, diff)
     if report.interrupted:
         raise Interrupted
+    return _write_report(report, format, output, everything)
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help=f"Before: {SELECTOR}.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="Now: likewise.", show_default=False)],
+    rung: Annotated[
+        list[str] | None, typer.Option(help="Only these rungs.", autocompletion=complete_rungs)
+    ] = None,
+    case: Annotated[
+        str | None, typer.Option(help="Only cases whose key begins with this or fits this pattern.")
+    ] = None,
+    metric: MetricOption = None,
+    thresholds: ThresholdsOption = None,
+    force: ForceOption = False,
+    everything: AllOption = False,
+    format: FormatOption = "terminal",
+    output: OutputOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare two sets of records, case by case.
+
+    Per case: the ratio with its interval, a verdict, and what else differs.
+    """
+    from tare.commands.check import compare_stored
+
+    format = _check_output("json" if as_json else format, output)
+    rules = _read_rules(metric, thresholds)
+    report = compare_stored(a, b, rules, store, force, split(rung, "--rung"), case)
+    return _write_report(report, format, output, everything)
+
+
+@option_groups(
+    grid=grid_options("for workloads; default: eager", "device"),
+    measuring=choose(MEASURING, "rounds budget", rounds=f"Fresh processes per case (default {ROUNDS})."),
+)
+def calibrate(
+    targets: Annotated[
+        list[str] | None, target_argument("[WORKLOAD|PLAN.toml]...", help=f"Default: {' '.join(SMOKE)}.")
+    ] = None,
+    *,
+    grid: dict[str, Any],
+    measuring: dict[str, Any],
+    metric: MetricOption = None,
+    thresholds: ThresholdsOption = None,
+    resume: ResumeOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Measure the noise of this machine.
+
+    Measures one version against itself: the noise between processes, the changes that it hides, and how many
+    rounds it takes to see them.
+    """
+    from tare.commands.run import Session
+    from tare.guard.calibrate import calibrate as measure_noise
+    from tare.guard.calibrate import refuse_empty
+    from tare.guard.metrics import why_impossible
+    from tare.report.noise import noise_view
+
+    options = {"rounds": ROUNDS, **measuring}
+    if options["rounds"] < 4:
+        raise BadInput(f"--rounds {options['rounds']}: four processes are the fewest that show their noise")
+    names = targets or list(SMOKE)
+    plan = read_targets(names, make_table(grid), rung=["eager"])
+    rules = _read_rules(metric, thresholds, Path(names[0]) if names[0].endswith(".toml") else None)
+    if all(chosen.exact for chosen in rules.metrics):
+        raise BadInput(f"--metric {','.join(metric or ())}: a count has no noise to calibrate")
+    session = Session(
+        plan, options, quick=False, store=store, show_progress=not as_json,
+        unwanted=lambda case: why_impossible(case, rules.metrics),
+    )  # fmt: skip
+    outcome = session.run(resume)
+    lines = measure_noise(outcome.records, rules.thresholds, rules.metrics)
+    if not outcome.interrupted:
+        refuse_empty(lines, outcome.records, rules.metrics)
+    failed = {record.case.key: record.failure for record in outcome.records if record.failure}
+    document = {"run": outcome.run, "noise": lines, "failed": failed}
+    print_result(as_json, document, lambda: noise_view(lines, outcome.records))
+    if outcome.interrupted:
+        raise Interrupted
+    return outcome.exit_code
+
+
+def parse_variables(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Environment variables from NAME=VALUE."""
+    variables = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+            raise BadInput(f"{option} takes NAME=VALUE, not '{pair[:60]}'")
+        variables[name] = value
+    return variables
+
+
+def _read_rules(
+    metric: list[str] | None, thresholds: Path | None, plan: Path | None = None, confirm_rounds: int | None = None
+) -> "Rules":
+    from tare.guard.check import Rules
+    from tare.guard.metrics import get_metrics
+    from tare.guard.thresholds import Thresholds, read_thresholds, thresholds_path
+
+    metrics = get_metrics(split(metric, "--metric") or None)
+    if thresholds is None and plan is not None and thresholds_path(plan).exists():
+        thresholds = thresholds_path(plan)
+    return Rules(read_thresholds(thresholds) if thresholds else Thresholds(), metrics, confirm_rounds)
+
+
+def _check_output(format: str, output: Path | None) -> str:
+    """Refuses an unknown format and a file that cannot be written, before anything is measured."""
+    from tare.report.files import check_writable
+    from tare.report.formats import get_comparison_format
+
+    if format != "terminal":
+        get_comparison_format(format)
+    if output is not None:
+        check_writable(output)
+    return format
+
+
+def _write_report(report: "Report", format: str, output: Path | None, everything: bool) -> int:
+    """Writes the report to standard output or a file; with a file, the terminal's view goes to standard error."""
+    from tare.commands.check import reproduce
+    from tare.report.changes import changes_view
+    from tare.report.files import write_whole
+    from tare.report.formats import get_comparison_format
+    from tare.report.terminal import make_console, plain_text
+
     report.command = reproduce(sys.argv[1:])
-    write_report(report, format, output, everything)
+    if format == "terminal" or output is not None:
+        make_console(stderr=output is not None).print(changes_view(report, everything))
+    if format != "terminal":
+        text = get_comparison_format(format)(report)
+    else:
+        text = plain_text(changes_view(report, everything)) if output is not None else ""
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(output, text)
     return report.exit_code

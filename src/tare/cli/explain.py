@@ -1,63 +1,41 @@
-"""tare explain: where a step's time goes, and why the device waits."""
+"""tare explain, diff and frames: where a step's time goes, what changed in it, and how deep its calls are."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tare.cli.options import (
-    BatchOption,
-    BudgetOption,
-    DeviceOption,
-    FeedOption,
+    MEASURING,
     JsonOption,
-    LayoutOption,
-    ModeOption,
-    OptimizerOption,
-    PrecisionOption,
     QuickOption,
     RecordedOption,
-    RoundsOption,
-    SizeOption,
-    SmokeOption,
+    ResumeOption,
     StoreOption,
-    complete_rungs,
-    complete_targets,
-    given,
+    choose,
+    grid_options,
     make_table,
+    option_groups,
     print_json,
+    print_result,
     split,
+    target_argument,
 )
-from tare.errors import BadInput
+from tare.errors import BadInput, Interrupted
 
 
+@option_groups(grid=grid_options("default: eager"), measuring=choose(MEASURING, "rounds budget"))
 def explain(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="WORKLOAD|@GROUP...|TRACE.json[.gz]...", autocompletion=complete_targets, show_default=False
-        ),
-    ],
-    rung: Annotated[
-        list[str] | None, typer.Option(help="Rungs (default: eager).", autocompletion=complete_rungs)
-    ] = None,
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP...|TRACE.json[.gz]...")],
+    grid: dict[str, Any],
+    measuring: dict[str, Any],
     against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
-    mode: ModeOption = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    batch: BatchOption = None,
-    size: SizeOption = None,
-    smoke: SmokeOption = False,
-    feed: FeedOption = None,
-    layout: LayoutOption = None,
-    optimizer: OptimizerOption = None,
-    rounds: RoundsOption = None,
-    budget: BudgetOption = None,
     quick: QuickOption = False,
     stacks: Annotated[
         bool, typer.Option("--stacks/--no-stacks", help="Profile again for source lines (default: yes).")
     ] = True,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    resume: ResumeOption = False,
     recorded: RecordedOption = False,
     tables: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Also show operators, kernels and memory.")
@@ -93,15 +71,10 @@ def explain(
 
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
-    if files:
-        _refuse_measuring_options(
-            {
-                "rung": rung, "mode": mode, "device": device, "precision": precision, "batch": batch, "size": size,
-                "smoke": smoke, "feed": feed, "layout": layout, "optimizer": optimizer, "rounds": rounds,
-                "budget": budget, "quick": quick, "no-stacks": not stacks, "resume": resume,
-                "recorded": recorded, "store": store,
-            }
-        )  # fmt: skip
+    others = {"quick": quick, "no-stacks": not stacks, "resume": resume, "recorded": recorded}
+    given = [*grid, *measuring, *(name for name, value in {**others, "store": store is not None}.items() if value)]
+    if files and given:
+        raise BadInput(f"--{given[0]} is for workloads: a trace is explained as it was recorded")
     if against == "":
         raise BadInput("--against names nothing; leave it out to explain the rung alone")
     if against and names_trace(against) != bool(files):
@@ -112,18 +85,13 @@ def explain(
     if files:
         report = explain_files(files, against)
     else:
-        rungs = split(rung, "--rung") or ["eager"]
+        rungs = split(grid.get("rung"), "--rung") or ["eager"]
         if against in rungs:
             raise BadInput(f"--against {against}: that rung is explained itself; name another")
         rungs += [against] if against else []
-        grid = make_table(
-            rung=list(dict.fromkeys(rungs)), mode=mode, device=device, precision=precision, batch=batch, auto=True,
-            size=size, feed=feed, layout=layout, optimizer=optimizer,
-        )  # fmt: skip
-        grid |= {"smoke": True} if smoke else {}
-        plan = make_plan({"grid": [{"workload": targets, **grid}]}, "the command line", "explain")
+        table = {"workload": targets, **make_table(grid, auto=True), "rung": list(dict.fromkeys(rungs))}
+        plan = make_plan({"grid": [table]}, "the command line", "explain")
         options = ExplainOptions(against=against, stacks=stacks, resume=resume, recorded=recorded)
-        measuring = given(rounds=rounds, budget=budget)
         report = explain_plan(plan, measuring, quick, store, not as_json, options)
     # Printed first, so that a file that cannot be written loses nothing; and written even if the reader of the
     # output stops early (`| head`).
@@ -137,13 +105,6 @@ def explain(
         if not report.interrupted:
             _write_files(report, html, svg, annotate)
     return report.exit_code
-
-
-def _refuse_measuring_options(options: dict[str, Any]) -> None:
-    for name, value in options.items():
-        # Zero is a given value; None, False and an empty list are not.
-        if value is not None and value is not False and value != []:
-            raise BadInput(f"--{name} is for workloads: a trace is explained as it was recorded")
 
 
 def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
@@ -169,3 +130,67 @@ def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Pat
         # The user did not choose the names of several files.
         if len(written) > 1:
             typer.echo(f"written: {', '.join(map(str, written))}", err=True)
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="A trace, or a record's id, key or file.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    rows: Annotated[int, typer.Option(min=1, help="How many operators and kernels to show.")] = 15,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two traces or two records.
+
+    Shows the operators and kernels that appeared, vanished or slowed.
+    """
+    from rich.text import Text
+
+    from tare.commands.diff import diff as compare
+    from tare.report.diff import diff_view
+    from tare.report.terminal import make_console
+
+    with make_console(stderr=True).status(Text(f"comparing {before} and {after}")):
+        result = compare(before, after, store)
+    print_result(as_json, result, lambda: diff_view(result.records, result.trace, result.notes, rows))
+
+
+@option_groups(
+    grid=grid_options(
+        "default: every one in the ladder", "mode device precision batch size layout",
+        batch="Batch size (default: the workload's).",
+    ),
+    measuring=choose(
+        MEASURING, "rounds budget timeout jobs", rounds="Fresh processes per timed case (default 3).",
+        budget="Seconds of sampling per timed case (default 12).",
+        timeout="Seconds after which a worker is killed.", jobs="Compile and count this many rungs at a time (1).",
+    ),
+)  # fmt: skip
+def frames(
+    workload: Annotated[str, target_argument("WORKLOAD")],
+    grid: dict[str, Any],
+    measuring: dict[str, Any],
+    stack: Annotated[bool, typer.Option("--stack", help="Print the stacks.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Also time what a call costs on each rung.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Count the call depth between your call and the vendor library.
+
+    On every rung, the stack frames from the user's call to the first convolution (or matrix product) of the vendor
+    library.
+    """
+    from tare.cases.options import make_options
+    from tare.commands.frames import count_call_depths
+    from tare.report.frames import cost_view, depth_view, stack_view
+    from tare.report.terminal import make_console, skipped_view
+
+    options = make_options(measuring, "the command line")
+    with make_console(stderr=True).status("") as status:
+        counts = count_call_depths(workload, make_table(grid), options, cost, status.update)
+    views = [partial(depth_view, ladder) for ladder in counts.ladders()]
+    views += [partial(stack_view, depth) for depth in counts.depths if stack]
+    views += [partial(cost_view, counts.cost)] if counts.cost else []
+    views += [partial(skipped_view, counts.skipped)] if counts.skipped else []
+    print_result(as_json, counts, *views)
+    if counts.interrupted:
+        raise Interrupted("the rungs that were ready are shown, and the others are missing")
+    return counts.exit_code

@@ -1,18 +1,28 @@
 """Options that several verbs share, how they become a grid, and what the shell completes."""
 
+import functools
+import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from tare.cases.case import CHOICES
 from tare.errors import BadInput
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tare.cases.plan import Plan
+
 # No count has more. Python itself refuses to read a number of more than 4300 digits.
 MOST_DIGITS = 18
+Texts = list[str] | None
+# Options by name, as Typer wants them annotated.
+OptionGroup = dict[str, Any]
 
 
 def complete_targets(incomplete: str) -> list[str]:
@@ -32,9 +42,16 @@ def complete_rungs(incomplete: str) -> list[str]:
     return [f"{head}{comma}{name}" for name in every_name() if name.startswith(last)]
 
 
-def complete_words(help: str) -> Callable[[str], list[str]]:
-    """The words that a help text lists."""
-    return lambda incomplete: [word for word in re.findall(r"[\w:-]+", help) if word.startswith(incomplete)]
+def target_argument(metavar: str, **settings: Any) -> Any:
+    return typer.Argument(metavar=metavar, autocompletion=complete_targets, **{"show_default": False} | settings)
+
+
+def _choice(help: str) -> Any:
+    """An option that takes the words of its help, which the shell completes."""
+    words = re.findall(r"[\w:-]+", help)
+    return typer.Option(
+        help=help, autocompletion=lambda incomplete: [word for word in words if word.startswith(incomplete)]
+    )
 
 
 StoreOption = Annotated[
@@ -44,35 +61,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
 ]
-
-# The fields of a grid. Rungs have another default in each verb, which states it in its help.
-Texts = list[str] | None
-
-
-def _choice(option: str, help: str = "") -> Any:
-    """An option that takes the words of its help; by default, those that a case allows for this field."""
-    help = help or f"{', '.join(CHOICES[option.removeprefix('--')])}."
-    return typer.Option(option, help=help, autocompletion=complete_words(help))
-
-
-ModeOption = Annotated[Texts, _choice("--mode")]
-DeviceOption = Annotated[Texts, _choice("--device", "auto, cpu, cuda, cuda:1, mps, xpu, all.")]
-PrecisionOption = Annotated[Texts, _choice("--precision")]
-SizeOption = Annotated[Texts, typer.Option("--size", help="Sizes of the workload: NAME=N[,N].")]
-FeedOption = Annotated[Texts, _choice("--feed")]
-LayoutOption = Annotated[Texts, _choice("--layout")]
-OptimizerOption = Annotated[Texts, _choice("--optimizer")]
-SmokeOption = Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")]
-BatchOption = Annotated[Texts, typer.Option("--batch", help="Batch sizes, or auto (default: the workload's).")]
-ThreadsOption = Annotated[Texts, typer.Option("--threads", help="CPU threads (default: torch's).")]
-
-# How a case is measured.
-RoundsOption = Annotated[int | None, typer.Option("--rounds", help="Fresh processes per case (default 3).")]
-BudgetOption = Annotated[float | None, typer.Option("--budget", help="Seconds of sampling per case (default 12).")]
-TimeoutOption = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a round is killed.")]
-IsolationOption = Annotated[
-    str | None, typer.Option("--isolation", help="fork (cheap) or spawn (nothing shared).")
-]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the same command was interrupted.")]
 RecordedOption = Annotated[
     bool, typer.Option("--recorded", help="Measure only what the store has no comparable record of.")
 ]
@@ -80,21 +69,102 @@ QuickOption = Annotated[
     bool, typer.Option("--quick", help="One round of 1.5 seconds per case; C++ only if it is built.")
 ]
 
+# The fields of a grid (see tare.cases.grid), but for the rungs.
+GRID: OptionGroup = {
+    "mode": Annotated[Texts, _choice(f"{', '.join(CHOICES['mode'])}.")],
+    "device": Annotated[Texts, _choice("auto, cpu, cuda, cuda:1, mps, xpu, all.")],
+    "precision": Annotated[Texts, _choice(f"{', '.join(CHOICES['precision'])}.")],
+    "batch": Annotated[Texts, typer.Option(help="Batch sizes, or auto (default: the workload's).")],
+    "size": Annotated[Texts, typer.Option(help="Sizes of the workload: NAME=N[,N].")],
+    "smoke": Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")],
+    "feed": Annotated[Texts, _choice(f"{', '.join(CHOICES['feed'])}.")],
+    "layout": Annotated[Texts, _choice(f"{', '.join(CHOICES['layout'])}.")],
+    "optimizer": Annotated[Texts, _choice(f"{', '.join(CHOICES['optimizer'])}.")],
+    "threads": Annotated[Texts, typer.Option(help="CPU threads (default: torch's).")],
+}
+# How a case is measured (see tare.cases.options).
+MEASURING: OptionGroup = {
+    "rounds": Annotated[int | None, typer.Option(help="Fresh processes per case (default 3).")],
+    "budget": Annotated[float | None, typer.Option(help="Seconds of sampling per case (default 12).")],
+    "timeout": Annotated[float | None, typer.Option(help="Seconds after which a round is killed.")],
+    "width": Annotated[float | None, typer.Option(help="Stop when the median is known this well (0.01).")],
+    "isolation": Annotated[str | None, typer.Option(help="fork (cheap) or spawn (nothing shared).")],
+    "memory": Annotated[int | None, typer.Option(min=1, help="MiB of host memory a worker may use.")],
+    "parity": Annotated[
+        bool | None, typer.Option("--parity/--no-parity", help="Compare every rung with float64.")
+    ],
+    "reference": Annotated[
+        str | None, typer.Option(help="What to compare with: float64, or float32 for less than that (float64).")
+    ],
+    "jobs": Annotated[
+        int | None, typer.Option(help="Prepare this many cases at a time; measure one at a time (1).")
+    ],
+}
 
-def make_table(
-    *, batch: Texts = None, size: Texts = None, threads: Texts = None, auto: bool = False, **lists: Texts
-) -> dict[str, Any]:
-    """The table of a grid (see tare.cases.grid) with the options that were given. `auto` allows `--batch auto`."""
-    table: dict[str, Any] = {name: split(values, f"--{name}") for name, values in lists.items()}
-    table["batch"] = batches(batch) if auto else whole_numbers(batch, "--batch")
-    table["size"] = sizes(size or [])
-    table["threads"] = whole_numbers(threads, "--threads")
-    return {name: value for name, value in table.items() if value}
+
+def choose(group: OptionGroup, names: str, **help: str) -> OptionGroup:
+    """These options of a group; some with the help of a verb in which they have another default."""
+    return {
+        name: Annotated[get_args(group[name])[0], typer.Option(help=help[name])] if name in help else group[name]
+        for name in names.split()
+    }
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
+def grid_options(rungs: str, names: str = " ".join(GRID), **help: str) -> OptionGroup:
+    """The fields of a grid. Rungs have another default in each verb."""
+    rung = typer.Option(help=f"Rungs ({rungs}).", autocompletion=complete_rungs)
+    return {"rung": Annotated[Texts, rung], **choose(GRID, names, **help)}
+
+
+def option_groups(**groups: OptionGroup) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Lets the parameters of a verb stand for groups of options. Typer only knows single options: it is shown a
+    signature with the options of each group, and the verb gets those of them that were given, as a dict."""
+
+    def decorate(verb: Callable[..., Any]) -> Callable[..., Any]:
+        parameters: dict[str, inspect.Parameter] = {}
+        for parameter in inspect.signature(verb).parameters.values():
+            # A keyword-only parameter may follow another that has a default.
+            single = parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for name, kind in groups.get(parameter.name, {}).items():
+                default = False if get_args(kind)[0] is bool else None
+                parameters[name] = single.replace(name=name, default=default, annotation=kind)
+            if parameter.name not in groups:
+                parameters[parameter.name] = single
+
+        @functools.wraps(verb)
+        def call(**values: Any) -> Any:
+            for name, group in groups.items():
+                options = {option: values.pop(option) for option in group}
+                values[name] = {o: value for o, value in options.items() if value != parameters[o].default}
+            return verb(**values)
+
+        call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        call.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+        return call
+
+    return decorate
+
+
+def make_table(grid: dict[str, Any], auto: bool = False) -> dict[str, Any]:
+    """The table of a grid (see tare.cases.grid) from the options that were given. `auto` allows `--batch auto`."""
+    readers = {"batch": batches if auto else whole_numbers, "threads": whole_numbers, "size": sizes}
+    table = {name: readers.get(name, split)(grid[name], f"--{name}") for name in grid if name != "smoke"}
+    return table | ({"smoke": True} if "smoke" in grid else {})
+
+
+def read_targets(targets: list[str], grid: dict[str, Any], **defaults: Any) -> "Plan":
+    """The plan of the file or of the workloads that are named; `defaults` are for the grid of the latter."""
+    from tare.cases.plan import make_plan, read_plan
+
+    files = [target for target in targets if target.endswith(".toml")]
+    if not files:
+        table = {"workload": targets, **defaults, **grid}
+        return make_plan({"grid": [table]}, "the command line", "-".join(targets)[:60])
+    if len(targets) > 1:
+        raise BadInput("give one plan, or workloads, not both")
+    if grid:
+        raise BadInput(f"--{next(iter(grid))} is for workloads; in a plan the file says it ({files[0]})")
+    return read_plan(Path(files[0]))
 
 
 def split(values: Texts, option: str) -> list[str]:
@@ -115,24 +185,24 @@ def whole_numbers(values: Texts, option: str, besides: str = "") -> list[int]:
     return numbers
 
 
-def batches(values: Texts) -> list[int] | str:
+def batches(values: Texts, option: str) -> list[int] | str:
     """Batch sizes, or `auto` alone."""
-    texts = split(values, "--batch")
+    texts = split(values, option)
     if texts == ["auto"]:
         return "auto"
     if "auto" in texts:
-        raise BadInput("--batch takes auto alone, or positive whole numbers")
-    return whole_numbers(texts, "--batch", "auto or ")
+        raise BadInput(f"{option} takes auto alone, or positive whole numbers")
+    return whole_numbers(texts, option, "auto or ")
 
 
-def sizes(values: Iterable[str]) -> dict[str, list[int]]:
+def sizes(values: Sequence[str], option: str) -> dict[str, list[int]]:
     """`--size resolution=64,224 --size classes=10` as a table of lists."""
     table: dict[str, list[int]] = {}
     for value in values:
         name, equals, numbers = value.partition("=")
         if not name or not equals or not numbers:
-            raise BadInput(f"--size takes NAME=NUMBER[,NUMBER], not '{value[:60]}'")
-        table.setdefault(name.strip(), []).extend(whole_numbers([numbers], f"--size {name}"))
+            raise BadInput(f"{option} takes NAME=NUMBER[,NUMBER], not '{value[:60]}'")
+        table.setdefault(name.strip(), []).extend(whole_numbers([numbers], f"{option} {name}"))
     return table
 
 
@@ -141,3 +211,15 @@ def print_json(document: Any) -> None:
     import msgspec
 
     typer.echo(json.dumps(msgspec.to_builtins(document), indent=1, allow_nan=False))
+
+
+def print_result(as_json: bool, document: Any, *views: "Callable[[], RenderableType]", wide: bool = False) -> None:
+    """A result as JSON or on the terminal. `wide` lines are whole off a terminal."""
+    if as_json:
+        print_json(document)
+        return
+    from tare.report.terminal import make_console
+
+    console = make_console(whole_lines=wide)
+    for view in views:
+        console.print(view())

@@ -1,11 +1,10 @@
 """`tare diff`: two records or two traces side by side."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from tare.commands.records import find_records, no_record
+from tare.commands.records import find_records
 from tare.commands.traces import COMPARABLE, is_trace
 from tare.errors import BadInput
 from tare.findings.context import Context
@@ -24,9 +23,6 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     records: RecordChanges | None = None
     trace: TraceDiff | None = None
     notes: list[str] = []
-
-    def document(self) -> dict[str, Any]:
-        return {"records": self.records, "trace": self.trace, "notes": self.notes}
 
 
 def diff(before: str, after: str, store: str | None) -> Diff:
@@ -84,8 +80,6 @@ def _device(context: Context) -> str:
 
 def _record(term: str, store: str | None) -> Record:
     matches = find_records([term], store, latest=True)
-    if not matches:
-        raise no_record([term])
     if len(matches) > 1:
         raise BadInput(f"{term} matches {len(matches)} records; name one by its id or key (tare list records)")
     return matches[0]

@@ -1,0 +1,109 @@
+"""tare run, prove and coverage: measure workloads, train them on real data, count what of torch they call."""
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from tare.cli.options import (
+    MEASURING,
+    JsonOption,
+    QuickOption,
+    RecordedOption,
+    ResumeOption,
+    StoreOption,
+    grid_options,
+    make_table,
+    option_groups,
+    print_json,
+    print_result,
+    read_targets,
+    target_argument,
+)
+from tare.errors import BadInput, Interrupted
+
+
+@option_groups(grid=grid_options("default: the ladder; for a group, eager"), measuring=MEASURING)
+def run(
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|PLAN.toml...")],
+    grid: dict[str, Any],
+    measuring: dict[str, Any],
+    quick: QuickOption = False,
+    resume: ResumeOption = False,
+    recorded: RecordedOption = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Measure workloads on every rung; print and store the ladders.
+
+    Every rung is compared with a float64 reference. Name workloads, groups, or one plan.
+    """
+    from tare.commands.run import DryRun, RunResult, Session
+
+    plan = read_targets(targets, make_table(grid, auto=True))
+    if "memory" in measuring:
+        measuring["memory"] *= 2**20
+    session = Session(plan, measuring, quick, store, show_progress=not as_json)
+    if dry_run and resume:
+        raise BadInput("--dry-run does not know what an interrupted run has measured: leave out --resume")
+    result: RunResult | DryRun
+    result = session.dry_run(recorded) if dry_run else session.run(resume, fail_fast, recorded)
+    if as_json:
+        print_json(result.document())
+    else:
+        result.render()
+    return result.exit_code
+
+
+@option_groups(
+    grid=grid_options(
+        "default: every one that trains", "device precision batch size layout optimizer threads",
+        batch="Batch sizes (default: 16).",
+    )
+)  # fmt: skip
+def prove(
+    workload: Annotated[str, target_argument("WORKLOAD")],
+    grid: dict[str, Any],
+    steps: Annotated[int, typer.Option(help="Training steps, each with a batch of its own.")] = 50,
+    data: Annotated[str, typer.Option(help="digits (scikit-learn's handwritten digits).")] = "digits",
+    timeout: Annotated[float, typer.Option(help="Seconds after which a worker is killed.")] = 900.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Train on real data on every rung, and compare the losses.
+
+    Each step's loss is compared with that of eager in float64.
+    """
+    from tare.cases.options import make_options
+    from tare.commands.prove import prove_curves
+    from tare.report.curves import curves_view
+    from tare.report.terminal import make_console, skipped_view
+
+    if not 1 <= steps <= 10_000:
+        raise BadInput(f"--steps is between 1 and 10000, not {steps}")
+    options = make_options({"timeout": timeout})
+    with make_console(stderr=True).status("") as status:
+        proof = prove_curves(workload, make_table(grid), data, steps, options, status.update)
+    views = partial(curves_view, proof.curves, data, steps), partial(skipped_view, proof.skipped)
+    print_result(as_json, proof, *views)
+    if proof.interrupted:
+        raise Interrupted("the curves that are complete are shown, the others are missing")
+    return proof.exit_code
+
+
+def coverage(
+    targets: Annotated[list[str] | None, target_argument("[WORKLOAD | @GROUP]...", show_default="@zoo")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...: a device has operators of its own.")] = "cpu",
+    as_json: JsonOption = False,
+) -> int:
+    """Count how much of torch's API the workloads call.
+
+    Runs them under interception, at smoke size, in eager, for inference and training.
+    """
+    from tare.commands.coverage import cover_workloads
+    from tare.report.coverage import coverage_view
+
+    covered = cover_workloads(targets or ["@zoo"], device, show_progress=not as_json)
+    print_result(as_json, covered, lambda: coverage_view(covered))
+    return 1 if covered.failed else 0
