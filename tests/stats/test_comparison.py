@@ -171,8 +171,9 @@ def test_disturbed_processes_hide_less_from_two_tests(
 
     def share_found() -> float:
         pairs = zip(np.exp(noise[0]).tolist(), (1.07 * np.exp(noise[1])).tolist(), strict=True)
-        found = [compare(a, b, paired=True) for a, b in pairs]
-        return float(np.mean([judge(one, 0.02, 3 * one.p_higher, 0.005) == "higher" for one in found]))
+        results = [compare(a, b, paired=True) for a, b in pairs]
+        verdicts = [judge(result, 0.02, 3 * result.p_higher, 0.005) for result in results]
+        return verdicts.count("higher") / len(verdicts)
 
     assert share_found() == pytest.approx(two, abs=0.015)
     monkeypatch.setattr("tare.stats.comparison.TWO_TESTS_FROM", 1000)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tare.stats.intervals import Interval
+from tare.stats.intervals import Interval, student_interval
 from tare.stats.segments import (
     CandidateCosts,
     Numbers,
@@ -173,22 +173,13 @@ class _ChangePointSearch:
         return Segmentation(change_points, values, math.sqrt(self._noise.variance), self._noise.correlation)
 
     def _change_point(self, cuts: list[int], i: int, left: Segment, right: Segment) -> ChangePoint:
-        from scipy.special import stdtrit
-
         unit = math.sqrt(self._noise.long_run)
-        size = (right.first - left.last) * unit
+        shift = (right.first - left.last) * unit
         freedom = max((left.size + right.size) / self._noise.inflation - 2, 1.0)
-        half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * unit * math.sqrt(left.variance + right.variance)
-        low, middle, high = (math.exp(min(bound, 700.0)) for bound in (size - half, size, size + half))
+        variance = (left.variance + right.variance) * unit**2
+        ratio = student_interval(shift, variance, freedom, CONFIDENCE).exp()
         earliest, latest = self._range(cuts, i)
-        return ChangePoint(
-            cuts[i],
-            earliest,
-            latest,
-            self._value(left.last),
-            self._value(right.first),
-            Interval(low, middle, high),
-        )
+        return ChangePoint(cuts[i], earliest, latest, self._value(left.last), self._value(right.first), ratio)
 
     def _range(self, cuts: list[int], i: int) -> tuple[int, int]:
         """The positions whose likelihood is close enough to that of the best one.

@@ -10,36 +10,27 @@ holds for heavy tails, two modes and outliers alike. With fewer rounds it is Stu
 Gaussian. (A percentile bootstrap is too narrow with so few values: tests/stats/test_comparison_coverage.py.)
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tare.stats.intervals import Interval
-from tare.stats.ranks import (
-    Values,
-    capped_interval,
-    rank_sum_p,
-    shift_interval,
-    signed_rank_p,
-    smallest_p,
-    walsh_interval,
-)
+from tare.stats.intervals import Interval, Values, student_interval
+from tare.stats.ranks import rank_sum_interval, rank_sum_p, signed_rank_interval, signed_rank_p, smallest_p
 
 Verdict = Literal["higher", "lower", "same", "undecided"]
 Method = Literal["ranks", "student", "none"]
-# Low, middle and high of a logarithm.
-Bounds = tuple[float, float, float]
 
 CONFIDENCE = 0.95
 # A rank test is used where it can reach this p, so that a change can stand out among some dozens of cases.
 RANK_TEST_P = 0.00125
-# From this many pairs on, two tests share the level: plain ranks, the stronger under Gaussian noise, and capped
-# ranks, the stronger where single processes on either side are disturbed by more than the change.
+# The signed-rank tests as cap and share of the level. From TWO_TESTS_FROM pairs on there are two: plain ranks, the
+# stronger under Gaussian noise, and capped ranks, the stronger where single processes on either side are disturbed
+# by more than the change. A value that either rejects is rejected.
+ONE_TEST, TWO_TESTS = ((1.0, 1.0),), ((1.0, 0.8), (0.2, 0.2))
 TWO_TESTS_FROM = 16
-CAP = 0.2
-CAPPED_SHARE = 0.2
 # A process this many (robust) standard deviations from the median of both sides together is an outlier.
 OUTLIER = 4.0
 # The spread between these quantiles is 2.07 standard deviations of a Gaussian. Quartiles or the median deviation
@@ -141,70 +132,69 @@ def _compare_pairs(x: Values, y: Values, confidence: float) -> Comparison:
         raise ValueError("pairs need as many values on either side")
     far = outlying_pairs(x, y)
     kept = (y - x)[~far] if np.count_nonzero(~far) >= 2 else y - x
-    rounds, outliers = (x.size, y.size), x.size - kept.size
+    counts = (x.size, y.size, True)
     if smallest_p(kept.size, kept.size, paired=True) <= RANK_TEST_P:
-        test = _rank_test if kept.size < TWO_TESTS_FROM else _two_rank_tests
-        bounds, higher, lower = test(kept, confidence)
-        return Comparison(_ratio(bounds), higher, lower, *rounds, True, "ranks", outliers)
-    variance = kept.var(ddof=1) / kept.size if kept.size > 1 else np.nan
-    student = _student(kept.mean(), variance, kept.size - 1, confidence, rounds)
-    return student._replace(paired=True, outliers=outliers)
+        tested = Comparison(*_signed_rank_tests(kept, confidence), *counts, "ranks")
+    elif kept.size > 1:
+        tested = _student(kept.mean(), kept.var(ddof=1) / kept.size, kept.size - 1, confidence, counts)
+    else:
+        tested = _untested(kept.mean(), counts)
+    return tested._replace(outliers=x.size - kept.size)
 
 
-def _rank_test(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
-    return walsh_interval(kept, confidence), signed_rank_p(kept), signed_rank_p(-kept)
-
-
-def _two_rank_tests(kept: Values, confidence: float) -> tuple[Bounds, float, float]:
-    """Both tests, each with its share of the level: a value that either rejects is rejected."""
-    share = CAPPED_SHARE
-    (low, middle, high), *plain = _rank_test(kept, 1 - (1 - share) * (1 - confidence))
-    capped_low, capped_high = capped_interval(kept, 1 - share * (1 - confidence), CAP)
-    capped = signed_rank_p(kept, CAP), signed_rank_p(-kept, CAP)
-    low, high = max(low, capped_low), min(high, capped_high)
+def _signed_rank_tests(kept: Values, confidence: float) -> tuple[Interval, float, float]:
+    """The ratio, and the p-values for "higher" and "lower"."""
+    tests = ONE_TEST if kept.size < TWO_TESTS_FROM else TWO_TESTS
+    bounds = [signed_rank_interval(kept, 1 - share * (1 - confidence), cap) for cap, share in tests]
+    low, high = max(low for low, _, _ in bounds), min(high for _, _, high in bounds)
+    middle = min(max(bounds[0][1], low), high)
     if low > high:
-        # The two intervals do not overlap: only the plain test remains usable.
-        low, middle, high = walsh_interval(kept, confidence)
-    higher, lower = (min(1.0, p / (1 - share), q / share) for p, q in zip(plain, capped, strict=True))
-    return (low, min(max(middle, low), high), high), higher, lower
+        # The intervals of the two do not overlap: only the plain test remains usable.
+        low, middle, high = signed_rank_interval(kept, confidence)
+    higher, lower = (
+        min(1.0, *(signed_rank_p(signed, cap) / share for cap, share in tests)) for signed in (kept, -kept)
+    )
+    return Interval(low, middle, high).exp(), higher, lower
 
 
 def _compare_samples(x: Values, y: Values, confidence: float, required_p: float) -> Comparison:
-    rounds = (x.size, y.size)
-    if smallest_p(*rounds, paired=False) <= min(required_p, RANK_TEST_P):
-        bounds = shift_interval(x, y, confidence)
-        return Comparison(_ratio(bounds), rank_sum_p(x, y), rank_sum_p(y, x), *rounds, False, "ranks")
-    if min(rounds) < 2:
-        return _student(y.mean() - x.mean(), np.nan, 0, confidence, rounds)
-    return _both_students(x, y, confidence)
-
-
-def _both_students(x: Values, y: Values, confidence: float) -> Comparison:
-    """The more cautious of Welch's test and the one with a common variance.
-
-    Two or three values that happen to lie close together make Welch's test far too sure where the other side has
-    many: at p = 0.00002 it errs 20 times as often as stated, 150 times if the noise has two modes. The test with a
-    common variance errs where the sides scatter differently.
-    """
-    sizes, freedoms = np.array([x.size, y.size]), np.array([x.size - 1, y.size - 1])
-    (mean_x, variance_x), (mean_y, variance_y) = _mean_and_variance(x), _mean_and_variance(y)
-    variances = np.array([variance_x, variance_y])
-    parts = variances / sizes
-    total = float(parts.sum())
-    freedom = total**2 / float((parts**2 / freedoms).sum()) if total else 1.0
-    common = float((freedoms * variances).sum() / freedoms.sum() * (1 / sizes).sum())
-    shift, rounds = mean_y - mean_x, (x.size, y.size)
-    welch = _student(shift, total, freedom, confidence, rounds)
-    pooled = _student(shift, common, float(freedoms.sum()), confidence, rounds)
-    low, high = min(welch.ratio.low, pooled.ratio.low), max(welch.ratio.high, pooled.ratio.high)
-    return welch._replace(
-        ratio=Interval(low, welch.ratio.mid, high, sound=welch.ratio.sound and pooled.ratio.sound),
-        p_higher=max(welch.p_higher, pooled.p_higher),
-        p_lower=max(welch.p_lower, pooled.p_lower),
+    counts = (x.size, y.size, False)
+    if smallest_p(*counts) <= min(required_p, RANK_TEST_P):
+        ratio = Interval(*rank_sum_interval(x, y, confidence)).exp()
+        return Comparison(ratio, rank_sum_p(x, y), rank_sum_p(y, x), *counts, "ranks")
+    if min(x.size, y.size) < 2:
+        return _untested(y.mean() - x.mean(), counts)
+    # The more cautious of Welch's test and the one with a common variance. Two or three values that happen to lie
+    # close together make Welch's test far too sure where the other side has many: at p = 0.00002 it errs 20 times
+    # as often as stated, 150 times if the noise has two modes. The other test errs where the sides scatter
+    # differently.
+    shift, variance, freedom = welch(x, y)
+    pooled = (mean_and_variance(x)[1] * (x.size - 1) + mean_and_variance(y)[1] * (y.size - 1)) / (
+        x.size + y.size - 2
+    )
+    welchs = _student(shift, variance, freedom, confidence, counts)
+    common = _student(shift, pooled * (1 / x.size + 1 / y.size), x.size + y.size - 2, confidence, counts)
+    low, high = min(welchs.ratio.low, common.ratio.low), max(welchs.ratio.high, common.ratio.high)
+    return welchs._replace(
+        ratio=Interval(low, welchs.ratio.mid, high, sound=welchs.ratio.sound and common.ratio.sound),
+        p_higher=max(welchs.p_higher, common.p_higher),
+        p_lower=max(welchs.p_lower, common.p_lower),
     )
 
 
-def _mean_and_variance(values: Values) -> tuple[float, float]:
+def welch(x: Values, y: Values) -> tuple[float, float, float]:
+    """How far the mean of y lies above that of x, with its variance and its degrees of freedom (Welch, 1947). (Not
+    scipy's ttest_ind, which is too slow for a search that asks thousands of times.)"""
+    (mean_x, variance_x), (mean_y, variance_y) = mean_and_variance(x), mean_and_variance(y)
+    parts = np.array([variance_x / x.size, variance_y / y.size])
+    variance = float(parts.sum())
+    # As shares of their sum: the squares of tiny variances would underflow.
+    shares = parts / variance if variance else np.ones(2)
+    freedom = 1 / float((shares**2 / (x.size - 1, y.size - 1)).sum())
+    return mean_y - mean_x, variance, freedom
+
+
+def mean_and_variance(values: Values) -> tuple[float, float]:
     """Exact for equal values. Numpy's mean of six may differ from that of five by rounding, and then a figure that
     is equal in all rounds, as memory often is, would have changed with certainty."""
     if values.min() == values.max():
@@ -213,32 +203,27 @@ def _mean_and_variance(values: Values) -> tuple[float, float]:
 
 
 def _student(
-    shift: float, variance: float, freedom: float, confidence: float, rounds: tuple[int, int]
+    shift: float, variance: float, freedom: float, confidence: float, counts: tuple[int, int, bool]
 ) -> Comparison:
-    """Student's test of a shift of logarithms with this variance; the ratio's interval on top."""
-    from scipy.special import stdtr, stdtrit
+    """Student's test of a shift of logarithms with this variance."""
+    from scipy.special import stdtr
 
-    if freedom < 1 or not np.isfinite(variance):
-        # One process a side says nothing about the noise between processes.
-        ratio = _ratio((shift, shift, shift))._replace(sound=False)
-        return Comparison(ratio, 1.0, 1.0, *rounds, False, "none")
-    error = float(np.sqrt(variance))
-    half = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
-    if error == 0:
-        higher, lower = float(shift <= 0), float(shift >= 0)
-    else:
-        higher, lower = float(stdtr(freedom, -shift / error)), float(stdtr(freedom, shift / error))
-    return Comparison(_ratio((shift - half, shift, shift + half)), higher, lower, *rounds, False, "student")
+    # Without any noise, every shift is certain.
+    certain = math.inf * shift if shift else 0.0
+    statistic = shift / math.sqrt(variance) if variance else certain
+    higher, lower = float(stdtr(freedom, -statistic)), float(stdtr(freedom, statistic))
+    ratio = student_interval(shift, variance, freedom, confidence).exp()
+    return Comparison(ratio, higher, lower, *counts, "student")
 
 
-def _ratio(bounds: Bounds) -> Interval:
-    with np.errstate(over="ignore"):
-        low, middle, high = (float(np.exp(value)) for value in bounds)
-    return Interval(low, middle, high, sound=bool(np.isfinite(high)))
+def _untested(shift: float, counts: tuple[int, int, bool]) -> Comparison:
+    """One process a side says nothing about the noise between processes."""
+    ratio = Interval(shift, shift, shift, sound=False).exp()
+    return Comparison(ratio, 1.0, 1.0, *counts, "none")
 
 
 def _without_logarithms(a: Sequence[float], b: Sequence[float], paired: bool) -> Comparison:
     """Zero has no logarithm: if all values are zero they are the same, otherwise there is no ratio."""
     same = max(*a, *b) == min(*a, *b)
-    middle = 1.0 if same else float("nan")
+    middle = 1.0 if same else math.nan
     return Comparison(Interval(middle, middle, middle, sound=same), 1.0, 1.0, len(a), len(b), paired, "none")

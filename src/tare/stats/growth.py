@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tare.stats.intervals import Interval, student_half_width
+from tare.stats.intervals import Interval, mean_interval
 
 # With fewer points the rank test has no result rare enough to bound a slope at 95 %.
 MIN_SOUND_POINTS = 5
@@ -51,11 +51,4 @@ def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:
 
 def growth_over_rounds(slopes: Sequence[float], confidence: float = 0.95) -> Interval | None:
     """Growth per step over fresh processes, with Student's interval: a leak shows in all of them."""
-    if not slopes:
-        return None
-    values = np.asarray(slopes, dtype=float)
-    mean = float(values.mean())
-    if values.size < 2:
-        return Interval(mean, mean, mean, sound=False)
-    half = student_half_width(values, confidence)
-    return Interval(mean - half, mean, mean + half)
+    return mean_interval(np.asarray(slopes, dtype=float), confidence) if slopes else None

@@ -1,10 +1,13 @@
 """Confidence intervals for timings, which are skewed, drifting, bimodal, and noisy between processes."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
@@ -21,6 +24,12 @@ class Interval(NamedTuple):
         if not self.sound or self.mid <= 0:
             return float("inf")
         return (self.high - self.low) / 2 / self.mid
+
+    def exp(self) -> "Interval":
+        """The interval of a ratio from that of its logarithm; not sound where it is unbounded."""
+        with np.errstate(over="ignore"):
+            low, mid, high = (float(np.exp(value)) for value in self[:3])
+        return Interval(low, mid, high, self.sound and math.isfinite(high))
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -52,22 +61,28 @@ def process_interval(medians: Sequence[float], confidence: float = 0.95) -> Inte
     median = float(np.median(medians))
     if len(medians) < 2 or min(medians) <= 0:
         return Interval(min(medians), median, max(medians), sound=False)
-    logs = np.log(np.asarray(medians, dtype=float))
-    centre, half = float(logs.mean()), student_half_width(logs, confidence)
     # The interval is the mean's. Rounding must not exclude the median from it.
-    with np.errstate(over="ignore"):
-        low, high = np.exp(centre - half), np.exp(centre + half)
-    return Interval(min(float(low), median), median, max(float(high), median))
+    low, _, high, _ = mean_interval(np.log(medians), confidence).exp()
+    return Interval(min(low, median), median, max(high, median))
 
 
-def student_half_width(values: NDArray[np.float64], confidence: float) -> float:
-    """Half the width of Student's interval of the mean of two or more values."""
+def mean_interval(values: Values, confidence: float = 0.95) -> Interval:
+    """Student's interval of the mean; not sound for a single value."""
+    mean = float(values.mean())
+    if values.size < 2:
+        return Interval(mean, mean, mean, sound=False)
+    return student_interval(mean, float(values.var(ddof=1)) / values.size, values.size - 1, confidence)
+
+
+def student_interval(centre: float, variance: float, freedom: float, confidence: float) -> Interval:
+    """Student's interval of an estimate with this variance."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(values.size - 1, 0.5 + confidence / 2) * values.std(ddof=1) / np.sqrt(values.size))
+    half = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(variance)
+    return Interval(centre - half, centre, centre + half)
 
 
-def sign_correlation_time(values: NDArray[np.float64], median: float) -> float:
+def sign_correlation_time(values: Values, median: float) -> float:
     """How many successive samples carry as much information about the median as one independent sample.
 
     This is the integrated autocorrelation time of sign(x - median), summed over pairs of lags while those stay

@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tare.stats.comparison import welch
 from tare.stats.drift import estimate_drift
-from tare.stats.intervals import Interval
+from tare.stats.intervals import Interval, student_interval
 from tare.stats.levels import Posterior, information, level_posterior
 
 SearchVerdict = Literal["found", "no-difference", "undecided", "ends-failed", "not-exact"]
@@ -309,23 +310,13 @@ def runnable_between(low: int, high: int, skipped: set[int]) -> list[int]:
 def run_ratio(before: Sequence[float], after: Sequence[float], confidence: float) -> Interval:
     """The ratio of two sets of runs (given as logarithms), with Welch's interval; not sound for single runs.
 
-    A disturbed run is clipped first: it could hide a difference that the others show. (scipy's ttest_ind is too
-    slow for a search that asks thousands of times.)
+    A disturbed run is clipped first: it could hide a difference that the others show.
     """
-    from scipy.special import stdtrit
-
     a, b = _clip_outliers(before, after)
-    shift = float(b.mean() - a.mean())
-    if a.size < 2 or b.size < 2:
-        return Interval(math.exp(shift), math.exp(shift), math.exp(shift), sound=False)
-    variances = float(a.var(ddof=1)) / a.size, float(b.var(ddof=1)) / b.size
-    half = 0.0
-    if sum(variances) > 0:
-        # As shares of their sum: the squares of tiny variances would underflow.
-        share_a, share_b = variances[0] / sum(variances), variances[1] / sum(variances)
-        freedom = 1 / (share_a**2 / (a.size - 1) + share_b**2 / (b.size - 1))
-        half = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(variances))
-    return Interval(math.exp(shift - half), math.exp(shift), math.exp(shift + half))
+    if min(a.size, b.size) < 2:
+        shift = float(b.mean() - a.mean())
+        return Interval(shift, shift, shift, sound=False).exp()
+    return student_interval(*welch(a, b), confidence).exp()
 
 
 def _clip_outliers(*groups: Sequence[float]) -> list[NDArray[np.float64]]:
