@@ -1,6 +1,6 @@
 """The errors a user may see: one line that says what is wrong and what to do, and an exit code."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 # An error message lists at most this many valid names.
@@ -37,19 +37,15 @@ class Unsupported(TareError):
 
 def unknown(kind: str, name: object, valid: Iterable[object], where: str = "", listed: str = "") -> BadInput:
     """Refuses a name: says where it was found, suggests the closest valid name, and lists the valid ones. `listed`
-    replaces that list where it would be too long."""
+    replaces that list, and so does a command where the list would fill a screen, as that of the zoo would."""
     names = sorted(str(each) for each in valid)
     close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     place = f" in {where}" if where else ""
+    if len(names) > MOST_LISTED and not listed:
+        listed = f"{len(names)} names, see `tare list {kind}s`"
     listed = listed or ", ".join(names) or "none"
     return BadInput(f"unknown {kind} '{str(name)[:80]}'{place}{hint} (valid: {listed})")
-
-
-def unknown_workload(name: str, known: Collection[str], where: str = "") -> BadInput:
-    """The names of the whole zoo would fill a screen: the message then has the command that lists them."""
-    listed = f"{len(known)} names, see `tare list workloads`" if len(known) > MOST_LISTED else ""
-    return unknown("workload", name, known, where, listed)
 
 
 def quote(value: object) -> str:

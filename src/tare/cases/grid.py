@@ -9,7 +9,7 @@ import msgspec
 
 from tare.cases.case import Case, Count, Feed, Layout, Mode, Optimizer, Precision
 from tare.cases.tables import convert_table
-from tare.errors import BadInput, brief, unknown, unknown_workload
+from tare.errors import BadInput, brief, unknown
 
 # In a grid, `size` is a table: for each name of a size, the values it takes.
 FIELDS = tuple("size" if name == "sizes" else name for name in Case.__struct_fields__)
@@ -188,7 +188,7 @@ def validate_names(
     known = catalogue.workload_names()
     for name in workloads:
         if name not in known:
-            raise unknown_workload(name, known)
+            raise unknown("workload", name, known)
     for rung in rungs:
         catalogue.check_rung(rung)
     if not sizes:

@@ -14,6 +14,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
 # Present in every trace of torch.profiler, which users sometimes pass instead of a file of records.
 TRACE = b'"traceEvents"'
 
+encode = msgspec.json.encode
 _record = msgspec.json.Decoder(Record)
 _round = msgspec.json.Decoder(Round)
 
@@ -23,10 +24,6 @@ class _Head(msgspec.Struct):
 
 
 _head = msgspec.json.Decoder(_Head)
-
-
-def encode(document: object) -> bytes:
-    return msgspec.json.encode(document)
 
 
 def decode_record(text: bytes | str, where: str) -> Record:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
-from tare.errors import BadInput, unknown_workload
+from tare.errors import BadInput, unknown
 from tare.system.plugins import load_plugins, refuse_a_second
 from tare.workloads.base import Size, Workload
 
@@ -53,5 +53,5 @@ def no_workload(name: str, where: str = "") -> BadInput:
     known = all_workloads()
     ours = next((own for own, workload in known.items() if name in workload.counterpart), None)
     if ours is None:
-        return unknown_workload(name, known, where)
+        return unknown("workload", name, known, where)
     return BadInput(f"unknown workload '{name}'{f' in {where}' if where else ''}; '{ours}' represents it here")
