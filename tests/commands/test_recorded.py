@@ -12,7 +12,7 @@ from ceilings import plant_peaks
 from commandline import tare
 
 from tare.cases.case import Case
-from tare.commands.recorded import comparable_records, count_reused
+from tare.commands.run import comparable_records, count_reused
 from tare.records.record import Record
 from tare.report.overview import ReusedRecords, reused_line
 from tare.store.database import Store

@@ -18,7 +18,7 @@ def ended(rung: str, cause: str | None) -> Record:
 )
 def test_a_rung_that_cannot_run_the_workload_is_no_failure_of_the_run(cause: str | None, code: int) -> None:
     records = [ended("eager", None), ended("vendor", cause)]
-    outcome = RunResult("run", "store", records, [], {}, planned=2)
+    outcome = RunResult(run="run", store="store", records=records, skipped=[], excluded_rungs={}, planned=2)
     assert outcome.exit_code == code
 
 

@@ -20,7 +20,7 @@ def make_probed() -> Probed:
 def explained(*records: Record) -> ExplainReport:
     """The report on records of which none is profiled, so that no executor is needed."""
     nobody: Any = None
-    return Explainer(nobody, make_probed(), print, ExplainOptions()).explain(list(records))
+    return Explainer(nobody, make_probed(), ExplainOptions()).explain(list(records))
 
 
 def test_an_unsupported_case_is_skipped() -> None:

@@ -4,7 +4,6 @@ A workload is measured without a profiler and profiled in a round of its own; a 
 This is the one place where session, profiler, work counter, peaks and trace meet.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +60,10 @@ def explain_plan(
     """Measures the plan like `tare run`, or the part of it that is not recorded yet; then profiles and explains
     each case."""
     session = Session(plan, measuring, quick, store, show_progress, unwanted=unseen)
-    with session.measured(options.resume, False, options.recorded) as (run, executor, probed, tell):
+    with session.measured(options.resume, False, options.recorded) as (run, executor, probed):
         if run.interrupted:
             return ExplainReport(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
-        report = Explainer(executor, probed, tell, options).explain(run.records)
+        report = Explainer(executor, probed, options).explain(run.records)
         report.recorded, report.skipped = run.recorded, [*run.skipped, *report.skipped]
         return report
 
@@ -72,10 +71,8 @@ def explain_plan(
 class Explainer:
     """Profiles the cases of a run one after the other. Ctrl-C and SIGTERM end it early with what is explained."""
 
-    def __init__(
-        self, executor: LocalExecutor, probed: Probed, tell: Callable[[str], None], options: ExplainOptions
-    ) -> None:
-        self._executor, self._probed, self._tell, self._options = executor, probed, tell, options
+    def __init__(self, executor: LocalExecutor, probed: Probed, options: ExplainOptions) -> None:
+        self._executor, self._probed, self._options = executor, probed, options
         self._report = ExplainReport(explanations=[], diagnoses=[])
         # By ladder, the positions among the explanations of those that compute what the reference computes. Only
         # these are compared.
@@ -128,7 +125,7 @@ class Explainer:
     def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
         case, status = record.case, record.parity.status
         peaks = self._peaks_of(case)
-        self._tell(f"profiling {case.workload} {case.rung}")
+        self._executor.on_stage(f"profiling {case.workload} {case.rung}")
         about = _about_record(record)
         profile = profile_case(
             self._executor,
@@ -166,7 +163,7 @@ class Explainer:
     def _work_of(self, case: Case) -> Work | None:
         """The work of one step; None where it cannot be counted: then there is only no roofline."""
         if case.ladder not in self._counted:
-            self._tell(f"counting {case.workload}")
+            self._executor.on_stage(f"counting {case.workload}")
             counted = self._executor.ask(CountJob(case=case), Counted, Options())
             self._counted[case.ladder] = None if isinstance(counted, Failure) else counted.work
         return self._counted[case.ladder]

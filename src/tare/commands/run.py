@@ -1,7 +1,8 @@
 """`tare run`, from plan to records: where cases, executor and store meet."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,8 +11,6 @@ from tare.cases.case import Case
 from tare.cases.grid import Expansion, Skip, nothing_to_do
 from tare.cases.options import QUICK, Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint
-from tare.commands.dry_run import DryRun
-from tare.commands.recorded import comparable_records, count_reused
 from tare.errors import Interrupted
 from tare.execute.batch_search import (
     choose_searching_case,
@@ -21,7 +20,7 @@ from tare.execute.batch_search import (
     with_batch,
 )
 from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor, OnStage
+from tare.execute.executor import LocalExecutor
 from tare.execute.parallel import measure_cases
 from tare.execute.preload import preload_of_plan
 from tare.execute.runner import FirstFailure, Target, ladders
@@ -29,25 +28,29 @@ from tare.execute.session import open_executor
 from tare.protocol.messages import Probed
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
-from tare.report.ladder import Ladder, make_ladders
+from tare.report.ladder import make_ladders
+from tare.report.numbers import several, stretch
 from tare.report.overview import ReusedRecords, overview, reused_line
 from tare.report.progress import Progress
 from tare.report.suite import make_suites
-from tare.report.terminal import make_console, skipped_view
+from tare.report.terminal import make_console, planned_view, skipped_view
+from tare.rungs.registry import every_name, excluded_by_default
+from tare.store import schema
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 from tare.store.journal import resume as resume_run
+from tare.store.selection import auxiliary_runs, newest_of_each_case
 from tare.system.processes import interruptible
 
 NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; starting anew"
 
 
-class RunResult(msgspec.Struct):
+class RunResult(msgspec.Struct, kw_only=True):
     """A record for every case that ended, and what was skipped."""
 
     run: str
     store: str
-    records: list[Record]
+    records: list[Record] = []
     skipped: list[Skip]
     # Rungs that are not part of a ladder by default, with the reason.
     excluded_rungs: dict[str, str]
@@ -57,27 +60,14 @@ class RunResult(msgspec.Struct):
     recorded: ReusedRecords | None = None
 
     @property
-    def ladders(self) -> list[Ladder]:
-        return make_ladders(self.records)
-
-    @property
     def exit_code(self) -> int:
         if self.interrupted:
             return 130
         return 1 if any(record.failed for record in self.records) else 0
 
     def document(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "store": self.store,
-            "records": self.records,
-            "skipped": self.skipped,
-            "ladders": self.ladders,
-            "suites": make_suites(self.records, self.skipped),
-            "planned": self.planned,
-            "recorded": self.recorded,
-            "interrupted": self.interrupted,
-        }
+        suites = make_suites(self.records, self.skipped)
+        return msgspec.structs.asdict(self) | {"ladders": make_ladders(self.records), "suites": suites}
 
     def render(self) -> None:
         console = make_console()
@@ -97,13 +87,52 @@ class RunResult(msgspec.Struct):
             console.print(str(Interrupted()), style="yellow")
 
 
+class DryRun(msgspec.Struct, kw_only=True):
+    """What a run would measure. `searched` are cases whose batch would be searched for first; `pending` of the
+    others have no record yet."""
+
+    cases: list[Case]
+    searched: list[Case]
+    pending: int
+    rounds: int
+    budget_s: float
+    skipped: list[Skip]
+    excluded_rungs: dict[str, str]
+    recorded: ReusedRecords | None = None
+
+    exit_code = 0
+
+    def document(self) -> dict[str, Any]:
+        keys = {name: [case.key for case in getattr(self, name)] for name in ("cases", "searched")}
+        return msgspec.structs.asdict(self) | keys | {"sampling_s": self.sampling_s}
+
+    @property
+    def sampling_s(self) -> float:
+        """The longest sampling time of all cases, without their preparation and the search for batches."""
+        return (self.pending + len(self.searched)) * self.budget_s
+
+    def render(self) -> None:
+        console = make_console()
+        for cases, batch in ((self.cases, ""), (self.searched, "batch to be searched")):
+            for ladder in ladders(cases):
+                console.print(planned_view(ladder, batch))
+        if self.skipped or self.excluded_rungs:
+            console.print(skipped_view(self.skipped, self.excluded_rungs))
+        planned = [*self.cases, *self.searched]
+        count = f"{several(len(planned), 'case')} in {several(len(ladders(planned)), 'ladder')}"
+        if self.recorded:
+            console.print(reused_line(self.recorded), style="dim")
+        rest = "searching and preparing" if self.searched else "preparing"
+        sampling = f"at most {stretch(self.sampling_s)} of sampling besides {rest}"
+        console.print(f"{count}, {several(self.rounds, 'round')} each: {sampling}")
+
+
 class MeasuredRun(NamedTuple):
     """A run that has ended, and what it was measured with."""
 
     result: RunResult
     executor: LocalExecutor
     probed: Probed
-    on_stage: OnStage
 
 
 class Session:
@@ -121,10 +150,12 @@ class Session:
         make_options(dict(plan.options), f"the options of {plan.where}")
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.where}")
-        self._quick = quick
         self._parity_given = "parity" in {**plan.options, **options}
-        self._store = store
-        self._show_progress = show_progress
+        self._quick, self._store, self._show_progress = quick, store, show_progress
+        # Rungs that are not part of a ladder unless they are named, and why.
+        self._excluded: dict[str, str] = {}
+        if any(grid.rung is None for grid in plan.grids):
+            self._excluded = {name: reason for name in every_name() if (reason := excluded_by_default(name))}
 
     def run(self, resume: bool, fail_fast: bool = False, recorded: bool = False) -> RunResult:
         with self.measured(resume, fail_fast, recorded) as measured:
@@ -142,8 +173,7 @@ class Session:
             if recorded:
                 with Store(self._store) as store:
                     records = comparable_records(store, expansion.cases, probed.environment)
-                    cases = set(expansion.cases)
-                    reused = [record for record in records if record.case in cases]
+                    reused = [record for record in records if record.case in set(expansion.cases)]
             return DryRun(
                 cases=expansion.cases,
                 searched=expansion.searched,
@@ -151,12 +181,12 @@ class Session:
                 rounds=self._options.rounds,
                 budget_s=self._options.budget,
                 skipped=expansion.skipped,
-                excluded_rungs=_excluded_rungs(self._plan),
+                excluded_rungs=self._excluded,
                 recorded=count_reused(reused, len(expansion.cases)) if recorded else None,
             )
 
     @contextlib.contextmanager
-    def measured(self, resume: bool, fail_fast: bool, recorded: bool = False) -> Iterator[MeasuredRun]:
+    def measured(self, resume: bool, fail_fast: bool = False, recorded: bool = False) -> Iterator[MeasuredRun]:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. With `recorded`, only
         cases without a comparable record in the store are measured. The executor lives until the context ends, for
         callers that go on with the cases: another one would have to import torch and to compile again."""
@@ -170,7 +200,9 @@ class Session:
             catalogue = self._catalogue(probed)
             expansion = self._expand(catalogue)
             planned = [*expansion.cases, *expansion.searched]
-            self._options = self._without_needless_parity(planned)
+            if self._quick and {case.rung for case in planned} == {"eager"} and not self._parity_given:
+                # Eager is not compared with itself: the float64 reference would take longer than all the rest.
+                self._options = msgspec.structs.replace(self._options, parity=False)
             identity = self._identity(expansion, probed.environment, recorded)
             journal = resume_run(store, identity) if resume else None
             if journal is None:
@@ -181,26 +213,31 @@ class Session:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             earlier = {record.id for record in journal.all_records()}
             progress.planned(dict.fromkeys(planned, self._options.rounds), [journal])
-            excluded = _excluded_rungs(self._plan)
-            result = RunResult(journal.run, store.where, [], expansion.skipped, excluded, len(planned))
+            result = RunResult(
+                run=journal.run,
+                store=store.where,
+                skipped=expansion.skipped,
+                excluded_rungs=self._excluded,
+                planned=len(planned),
+            )
             searches: dict[Case, BatchSearch] = {}
             target = Target(executor, probed.environment, journal, searches, fail_fast)
-            measurement = _Measurement(self._options, target, journal, progress, searches)
+            begun: list[Case] = []
             try:
                 with contextlib.suppress(FirstFailure):
-                    measurement.measure(expansion.cases)
-                    for ladder in ladders(expansion.searched):
-                        measurement.search_and_measure(ladder, catalogue, expansion.skipped)
+                    for cases in self._portions(expansion, catalogue, executor, journal, searches, progress):
+                        begun += cases
+                        measure_cases(cases, self._options, target, progress)
             except KeyboardInterrupt:
                 result.interrupted = True
             else:
                 journal.finish()
-            result.records = [r for case in measurement.cases if (r := journal.record(case)) is not None]
+            result.records = [record for case in begun if (record := journal.record(case)) is not None]
             if recorded:
                 reused = [record for record in result.records if record.id in earlier]
                 result.recorded = count_reused(reused, result.planned)
             progress.rounds_ended()
-            yield MeasuredRun(result, executor, probed, progress.stage_changed)
+            yield MeasuredRun(result, executor, probed)
 
     def _catalogue(self, probed: Probed) -> LocalCatalogue:
         return LocalCatalogue(probed, self._unwanted, build=not self._quick)
@@ -210,14 +247,6 @@ class Session:
         if not (expansion.cases or expansion.searched):
             raise nothing_to_do(expansion.skipped)
         return expansion
-
-    def _without_needless_parity(self, planned: list[Case]) -> Options:
-        """--quick does not compare eager with itself: the float64 reference would take longer than all the
-        rest."""
-        only_eager = {case.rung for case in planned} == {"eager"}
-        if self._quick and only_eager and not self._parity_given:
-            return msgspec.structs.replace(self._options, parity=False)
-        return self._options
 
     def _identity(self, expansion: Expansion, environment: Environment, recorded: bool) -> str:
         """By which --resume finds an interrupted run: the same cases, options and environment."""
@@ -229,55 +258,59 @@ class Session:
             parts.append("recorded")
         return fingerprint(expansion.cases, parts)
 
-
-class _Measurement:
-    """Measures cases, and searches for the batch of those that have none yet."""
-
-    def __init__(
+    def _portions(
         self,
-        options: Options,
-        target: Target[LocalExecutor],
+        expansion: Expansion,
+        catalogue: LocalCatalogue,
+        executor: LocalExecutor,
         journal: StoreJournal,
-        progress: Progress,
         searches: dict[Case, BatchSearch],
-    ) -> None:
-        self._options, self._target, self._journal = options, target, journal
-        self._progress, self._searches = progress, searches
-        self.cases: list[Case] = []
+        progress: Progress,
+    ) -> Iterator[list[Case]]:
+        """The cases to measure: first all that have a batch; then the others, ladder by ladder, at the batch that
+        one rung of the ladder has found. The points of an interrupted search lead to the same choice again."""
 
-    def measure(self, cases: list[Case]) -> None:
-        self.cases += cases
-        measure_cases(cases, self._options, self._target, self._progress)
+        def measure_point(case: Case) -> Round:
+            point = journal.point(case)
+            if point is None:
+                progress.search_started(case)
+                point = executor.run_round(case, 0, search_options(self._options), check=False)
+                journal.add_point(case, point)
+            return point
 
-    def search_and_measure(self, ladder: list[Case], catalogue: LocalCatalogue, skipped: list[Skip]) -> None:
-        """Finds a batch on one rung of the ladder, and measures all of its rungs at that batch."""
-        first = choose_searching_case(ladder)
-        search = find_earlier_search(first, self._journal.all_records()) or search_batch(first, self._point)
-        cases = []
-        for case in (with_batch(case, search.chosen) for case in ladder):
-            refusal = catalogue.refusal(case)
-            if refusal:
-                skipped.append(Skip(case.key, *refusal))
-            else:
-                cases.append(case)
-        self._searches[with_batch(first, search.chosen)] = search
-        self.measure(cases)
-
-    def _point(self, case: Case) -> Round:
-        """One batch of a search. The points of an interrupted search lead to the same choice again."""
-        known = self._journal.point(case)
-        if known is not None:
-            return known
-        self._progress.search_started(case)
-        point = self._target.executor.run_round(case, 0, search_options(self._options), check=False)
-        self._journal.add_point(case, point)
-        return point
+        yield expansion.cases
+        for ladder in ladders(expansion.searched):
+            first = choose_searching_case(ladder)
+            search = find_earlier_search(first, journal.all_records()) or search_batch(first, measure_point)
+            searches[with_batch(first, search.chosen)] = search
+            cases = [with_batch(case, search.chosen) for case in ladder]
+            refusals = {case: refusal for case in cases if (refusal := catalogue.refusal(case))}
+            expansion.skipped.extend(Skip(case.key, *refusal) for case, refusal in refusals.items())
+            yield [case for case in cases if case not in refusals]
 
 
-def _excluded_rungs(plan: Plan) -> dict[str, str]:
-    """Rungs that are not part of a ladder unless they are named, and why."""
-    from tare.rungs.registry import every_name, excluded_by_default
+def comparable_records(store: Store, cases: Sequence[Case], environment: Environment) -> list[Record]:
+    """The newest record of every case of these workloads that was measured in the same environment, newest first.
+    A failure is a record like any other.
 
-    if all(grid.rung is not None for grid in plan.grids):
-        return {}
-    return {name: reason for name in every_name() if (reason := excluded_by_default(name))}
+    Flags that a worker sets are not compared: they follow from the case and from tare's version. The auxiliary
+    runs of a check measured another version, or confirmed a suspicion: they are not used.
+    """
+    workloads = {case.workload for case in cases}
+    auxiliary = auxiliary_runs(store)
+    records = [
+        record
+        for record in store.find(schema.records.c.workload.in_(workloads))
+        if record.environment.base_id == environment.base_id and record.run not in auxiliary
+    ]
+    return sorted(newest_of_each_case(records), key=lambda record: record.created, reverse=True)
+
+
+def count_reused(records: Sequence[Record], planned: int, now: datetime | None = None) -> ReusedRecords:
+    """How many records are reused, how many of them are failures, and how old the oldest is."""
+    oldest, age = min((record.created for record in records), default=None), None
+    # The date of an imported record may be anything.
+    with contextlib.suppress(ValueError, TypeError):
+        age = max(((now or datetime.now(UTC)) - datetime.fromisoformat(oldest or "")).total_seconds(), 0.0)
+    failed = sum(record.failure is not None for record in records)
+    return ReusedRecords(taken=len(records), planned=planned, failed=failed, oldest=oldest, oldest_age_s=age)
