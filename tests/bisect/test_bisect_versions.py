@@ -8,10 +8,10 @@ from builders import ENVIRONMENT
 from candidates import wheel
 
 from tare.bisect.candidates import list_versions, read_labels
-from tare.bisect.command import CandidateFailed
+from tare.bisect.command import CandidateFailed, command_arguments
 from tare.bisect.loop import bisect
 from tare.bisect.measure import plan_text, read_figures
-from tare.bisect.spec import BisectSpec, command_arguments, make_spec
+from tare.bisect.spec import BisectSpec, make_spec
 from tare.errors import BadInput
 
 KEY = "mlp/eager/train/cpu/fp32/batch=8,width=64/feed=device,layout=contiguous,optimizer=sgd,threads=2"

@@ -68,7 +68,7 @@ def _is_running(pid: int) -> bool:
 
 def test_no_warden_is_left_behind(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    assert run_command([sys.executable, "-S", "-c", "print(7)"], tmp_path, os.environ, 60).output == "7\n"
+    assert run_command([sys.executable, "-S", "-c", "print(7)"], tmp_path, os.environ, 60) == "7\n"
     assert {child.pid for child in psutil.Process().children()} <= before
 
 

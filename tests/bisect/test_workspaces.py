@@ -2,18 +2,14 @@
 
 import subprocess
 import sys
-import zipfile
-from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from candidates import repository, wheel
 
 import tare
-from tare.bisect.command import CandidateFailed, CommandResult, run_command
 from tare.bisect.spec import make_spec
-from tare.bisect.tare_package import installable_tare, make_wheel, missing_requirements
-from tare.bisect.workspaces import Workspace, Workspaces
+from tare.bisect.workspaces import Workspace, Workspaces, missing_requirements
 
 # As an installer does: a module into the packages of the interpreter that runs it.
 INSTALL = "import sysconfig, shutil; shutil.copy('cost', sysconfig.get_paths()['purelib'] + '/plantedcost.py')"
@@ -22,7 +18,7 @@ READ = "import numpy, tare, plantedcost, slowpoke; print(plantedcost.COST, tare.
 
 
 def read(workspace: Workspace) -> list[str]:
-    return run_command([workspace.python, "-c", READ], workspace.folder, workspace.environment, 120).output.split()
+    return workspace.run([workspace.python, "-c", READ], 120).split()
 
 
 def test_a_build_installs_into_its_commits_environment_alone(tmp_path: Path) -> None:
@@ -41,42 +37,6 @@ def test_a_build_installs_into_its_commits_environment_alone(tmp_path: Path) -> 
     assert here.returncode == 1, "nothing was installed into the shared interpreter"
 
 
-def install(archive: Path, folder: Path) -> None:
-    options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(folder))
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(archive)], check=True, timeout=120)
-
-
-def test_an_installed_package_is_packed_again_as_it_was(tmp_path: Path) -> None:
-    wheel(tmp_path, "1.1", 3.5)
-    (original,) = tmp_path.glob("*.whl")
-    install(original, tmp_path / "first")
-    (installed,) = distributions(path=[str(tmp_path / "first")])
-    (tmp_path / "again").mkdir()
-    again = make_wheel(installed, tmp_path / "again")
-    assert again.name == original.name
-    with zipfile.ZipFile(original) as a, zipfile.ZipFile(again) as b:
-        assert sorted(b.namelist()) == sorted(a.namelist())
-    install(again, tmp_path / "second")
-    assert (tmp_path / "second" / "slowpoke.py").read_text() == "COST = 3.5\n"
-
-
-def test_a_checkout_is_installed_from_its_folder(tmp_path: Path) -> None:
-    assert (Path(installable_tare(tmp_path)) / "pyproject.toml").exists()
-
-
-def test_the_running_tare_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not another one that is installed elsewhere."""
-    packages = tmp_path / "lib" / "site-packages"
-    wheel(tmp_path, "1.1", 3.5)
-    monkeypatch.setattr(tare, "__file__", str(packages / "tare" / "__init__.py"))
-    with pytest.raises(CandidateFailed, match="has no tare-bench"):
-        installable_tare(tmp_path)
-    install(next(tmp_path.glob("*.whl")), packages)
-    monkeypatch.setattr("tare.bisect.tare_package.DISTRIBUTION", "slowpoke")
-    (tmp_path / "made").mkdir()
-    assert Path(installable_tare(tmp_path / "made")).name == "slowpoke-1.1-py3-none-any.whl"
-
-
 def test_packages_of_a_candidate_are_not_replaced_for_tare() -> None:
     """An older torch than tare asks for is the candidate: pip would quietly put the newest in its workspace."""
     needed = missing_requirements("torch==1.0\nNumPy==1.26.0\nnvidia_ml_py==12.0\npip==24.0\n")
@@ -88,23 +48,29 @@ def test_packages_of_a_candidate_are_not_replaced_for_tare() -> None:
 def test_tare_is_installed_after_the_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
 
-    def record(command: list[str], folder: Path, environment: object, timeout: float) -> CommandResult:  # noqa: ARG001
+    def record(command: list[str], folder: Path, environment: object, timeout: float) -> str:  # noqa: ARG001
         ran.append(command)
-        return CommandResult("torch==1.0\n" if "list" in command else "", 0.0)
+        return "torch==1.0\n" if "list" in command else ""
+
+    def make_folders(folder: Path, *_: object) -> None:
+        (folder / "lib" / "python3" / "site-packages").mkdir(parents=True)
 
     monkeypatch.setattr("tare.bisect.workspaces.run_command", record)
-    monkeypatch.setattr("tare.bisect.workspaces.make_environment", lambda *_: None)
+    monkeypatch.setattr("tare.bisect.workspaces.make_environment", make_folders)
     install = ["pip install torch=={}"]
     spec = make_spec(case=KEY, good="1.0", bad="1.1", versions=["1.0", "1.1"], install=install)
     Workspaces(spec, tmp_path).get(0)
-    candidate, _, others, itself = ran
-    assert candidate[1:] == ["install", "torch==1.0"]
+    candidate, _, others = ran
+    assert candidate == ["pip", "install", "torch==1.0"]
     assert "--constraint" in others
     assert Path(others[others.index("--constraint") + 1]).read_text() == "torch==1.0\n"
     assert not any(word.startswith("torch") for word in others)
-    assert "--no-deps" in itself
+    (copied,) = tmp_path.rglob("site-packages/tare/__init__.py")
+    assert copied.read_text() == Path(tare.__file__).read_text()
     Workspaces(spec, tmp_path).get(0)
-    assert len(ran) == 4, "built once"
+    assert len(ran) == 3, "built once"
     monkeypatch.setattr("tare.bisect.workspaces.tare_fingerprint", lambda: "another")
+    (copied.parent / "of_another_version.py").write_text("")
     Workspaces(spec, tmp_path).get(0)
-    assert ran[4:] == ran[1:4], "another tare is installed, and the candidate is not built again"
+    assert ran[3:] == ran[1:3], "another tare is installed, and the candidate is not built again"
+    assert not (copied.parent / "of_another_version.py").exists()

@@ -14,7 +14,7 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 def shown(**overrides: Any) -> str:
     fields: dict[str, Any] = {
-        "verdict": "found", "kind": "commits", "good": "a" * 40, "bad": "b" * 40, "ratio": 1.05, "low": 1.04,
+        "verdict": "found", "good": "a" * 40, "bad": "b" * 40, "ratio": 1.05, "low": 1.04,
         "high": 1.06, "candidates": 64, "runs": 31, "measured": {"a": 5, "b": 6}, "culprits": [], "skipped": [],
         "journal": "/j", "noise": 0.02,
     }  # fmt: skip

@@ -1,16 +1,27 @@
 """The candidates of a bisection in order: versions of a package, commits of a repository, lines of a file."""
 
+import os
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tare.bisect.spec import Candidate
+import msgspec
+
+from tare.bisect.command import CandidateFailed, run_command
 from tare.errors import BadInput, unknown
 
 # An error message lists so many names from either end.
 LISTED = 10
 MAX_LABEL = 200
+# Seconds that git and pip may take.
+TIMEOUT = 600.0
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One version, commit or label; `title` is a commit's subject."""
+
+    label: str
+    title: str = ""
 
 
 def list_versions(
@@ -37,39 +48,35 @@ def list_commits(repo: Path, good: str, bad: str) -> list[Candidate]:
     first, last = _resolve_commit(repo, good, "--good"), _resolve_commit(repo, bad, "--bad")
     if git(repo, "merge-base", first, last).strip() != first:
         raise BadInput(f"the good commit {good} is not an ancestor of the bad one {bad}")
-    lines = git(repo, "log", "--reverse", "--first-parent", "--format=%H %s", f"{first}..{last}").splitlines()
-    if not lines:
+    if first == last:
         raise BadInput(f"{good} and {bad} are the same commit")
-    parent = git(repo, "rev-parse", f"{lines[0].partition(' ')[0]}^1").strip()
-    if parent != first:
+    lines = git(repo, "log", "--reverse", "--first-parent", "--format=%H %s", f"{first}..{last}").splitlines()
+    parent = git(repo, "log", "-1", "--format=%H %s", f"{lines[0].partition(' ')[0]}^1").strip()
+    if not parent.startswith(first):
         # The first-parent commits before the merge do not contain the good commit.
         raise BadInput(
             f"the good commit {good} came in by a merge, and is not on the line of first parents of the bad one "
             f"{bad}: name one that is, such as {parent[:12]}"
         )
-    lines.insert(0, git(repo, "log", "-1", "--format=%H %s", first).strip())
-    return [Candidate(*line.partition(" ")[::2]) for line in lines]
+    return [Candidate(*line.partition(" ")[::2]) for line in (parent, *lines)]
 
 
 def git(repo: Path, *args: str) -> str:
     """The output of git; BadInput with its message in one line where it fails."""
     try:
-        done = subprocess.run(["git", "-C", str(repo), *args], capture_output=True, text=True, errors="replace")
-    except OSError as error:
-        raise BadInput(f"cannot run git: {error.strerror}") from None
-    if done.returncode:
-        raise BadInput(f"git {args[0]} in {repo}: {' '.join(done.stderr.split())[:300] or 'failed'}")
-    return done.stdout
+        return run_command(["git", *args], repo, os.environ, TIMEOUT)
+    except CandidateFailed as error:
+        raise BadInput(f"git {args[0]} in {repo}: {error}") from None
 
 
 def _resolve_commit(repo: Path, name: str, option: str) -> str:
     if name.startswith("-"):
         raise BadInput(f"{option}: '{name[:60]}' is not a commit")
+    # First say so if this is no repository at all.
+    git(repo, "rev-parse", "--git-dir")
     try:
         return git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
     except BadInput:
-        # First say so if this is no repository at all.
-        git(repo, "rev-parse", "--git-dir")
         raise BadInput(f"{option}: there is no commit '{name[:60]}' in {repo}") from None
 
 
@@ -77,9 +84,8 @@ def _between(names: list[str], good: str, bad: str, noun: str, where: str) -> li
     for name in names:
         if len(name) > MAX_LABEL or not name.isprintable():
             raise BadInput(f"{where}: '{name[:60]}' is not a {noun}")
-    repeated = {name for name in names if names.count(name) > 1}
-    if repeated:
-        raise BadInput(f"{where} names {min(repeated)} twice")
+        if names.count(name) > 1:
+            raise BadInput(f"{where} names {name} twice")
     for name in (good, bad):
         if name not in names:
             shown = names
@@ -102,11 +108,11 @@ def _index_versions(install: Sequence[str], python: str) -> list[str]:
     name = package.group(1)
     command = [python, "-m", "pip", "index", "versions", "--disable-pip-version-check", name]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        output = run_command(command, Path.cwd(), os.environ, TIMEOUT)
+    except CandidateFailed as error:
         raise BadInput(f"cannot list the versions of {name} ({error}); name them with --versions a,b,c") from None
-    line = next((li for li in done.stdout.splitlines() if li.startswith("Available versions:")), None)
-    if line is None:
+    listed = re.search(r"^Available versions:(.*)$", output, re.MULTILINE)
+    if listed is None:
         raise BadInput(f"pip lists no versions of {name}; name them with --versions a,b,c")
     # pip lists the newest first.
-    return [part.strip() for part in line.partition(":")[2].split(",")][::-1]
+    return [part.strip() for part in listed[1].split(",")][::-1]

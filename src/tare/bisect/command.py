@@ -1,14 +1,15 @@
-"""Running a user's command: arguments without a shell, in its own process group, with a time limit.
+"""A user's command: split into arguments without a shell, run in its own process group with a time limit.
 
 The command dies with its parent, however that ends, and so do all of its children that stay in its group.
 """
 
+import re
+import shlex
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from tare.errors import BadInput
 from tare.system.processes import dying_with_parent, kill_group, watchdog
 
 # Characters of a failed command's last lines, and of each of them, that a message quotes.
@@ -26,16 +27,29 @@ class CandidateFailed(Exception):
         self.output = output
 
 
-class CommandResult(NamedTuple):
-    output: str
-    seconds: float
+def command_arguments(template: str, values: Mapping[str, str], option: str) -> list[str]:
+    """Splits a command as a shell would, and only then fills in each argument: nothing in a label can become a
+    second argument or a second command."""
+    try:
+        parts = shlex.split(template)
+    except ValueError as error:
+        raise BadInput(f"{option} '{template[:80]}' cannot be split into arguments: {error}") from None
+    if not parts:
+        raise BadInput(f"{option} is empty")
+    return [fill_placeholders(part, values) for part in parts]
 
 
-def run_command(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float
-) -> CommandResult:
-    """Runs it to the end; CandidateFailed if it cannot start, fails or takes too long."""
-    began = time.perf_counter()
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """{} and {label} are the candidate, {dir} its folder, {python} its interpreter; other braces are kept."""
+    # One pass over the text: a label that looks like a placeholder is not filled in again.
+    placeholders = {"{" + name + "}": value for name, value in {"": values["label"], **values}.items()}
+    pattern = re.compile("|".join(map(re.escape, placeholders)))
+    return pattern.sub(lambda match: placeholders[match[0]], text)
+
+
+def run_command(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float) -> str:
+    """Runs it to the end and returns its output; CandidateFailed if it cannot start, fails or takes too long. A
+    program without a folder is looked up on the PATH of `environment`."""
     try:
         process = subprocess.Popen(
             list(arguments),
@@ -59,13 +73,12 @@ def run_command(
     except BaseException:
         _kill(process)
         raise
-    seconds = time.perf_counter() - began
     output, code = stdout.decode(errors="replace"), process.returncode
     if code:
         ending = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
         message = last_lines(stderr.decode(errors="replace") or output)
         raise CandidateFailed(f"{ending}: {message or 'no message'}", output)
-    return CommandResult(output, seconds)
+    return output
 
 
 def last_lines(text: str) -> str:
@@ -74,7 +87,7 @@ def last_lines(text: str) -> str:
     kept: list[str] = []
     for line in reversed([" ".join(line.split()) for line in text.splitlines() if line.strip()]):
         short = line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 4]} ..."
-        if kept and sum(map(len, kept)) + len(kept) + len(short) > MAX_TAIL:
+        if kept and len(" ".join([short, *kept])) > MAX_TAIL:
             break
         kept.insert(0, short)
     return " ".join(kept)

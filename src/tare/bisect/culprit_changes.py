@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 
 from tare.bisect.candidates import git
-from tare.bisect.command import CandidateFailed, run_command
+from tare.bisect.command import CandidateFailed
 from tare.bisect.journal import CandidateRun
 from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import Workspace
@@ -15,6 +15,7 @@ from tare.guard.metrics import METRICS
 from tare.records.environment import difference_lines
 
 MAX_FILES, MAX_CALLS = 15, 10
+PIP_TIMEOUT = 120.0
 # With five noisy values on either side, one side is entirely above the other by chance once in 126 times.
 MIN_NOISY_RUNS = 5
 
@@ -60,15 +61,10 @@ def _calls(before: CandidateRun, after: CandidateRun) -> list[str]:
 
 
 def _packages(workspaces: tuple[Workspace, Workspace]) -> list[str]:
-    listings = []
-    for workspace in workspaces:
-        command = [workspace.python, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"]
-        try:
-            output = run_command(command, workspace.folder, workspace.environment, 120).output
-        except CandidateFailed:
-            return []
-        listings.append(set(output.split()))
-    before, after = listings
+    try:
+        before, after = (set(workspace.packages(PIP_TIMEOUT).split()) for workspace in workspaces)
+    except CandidateFailed:
+        return []
     removed = [f"package {name} gone" for name in sorted(before - after)]
     return removed + [f"package {name} new" for name in sorted(after - before)]
 

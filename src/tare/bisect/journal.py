@@ -1,12 +1,11 @@
 """The journal of a bisection: a line for each run or skip, on disk before the next begins; --resume reads it."""
 
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
 from tare.bisect.spec import BisectSpec
-from tare.bisect.tare_package import tare_fingerprint
+from tare.bisect.workspaces import tare_fingerprint
 from tare.errors import BadInput, brief
 from tare.guard.comparable import blocking_differences, refuse_differences
 from tare.records.environment import Environment
@@ -47,59 +46,48 @@ JournalEntry = CandidateRun | SkippedCandidate
 _decoder = msgspec.json.Decoder(JournalHeader | CandidateRun | SkippedCandidate)
 
 
-class BisectJournal:
+class BisectJournal(AppendOnlyFile):
     """Append-only and locked. Refuses to resume on another machine, because times of two machines do not
     compare."""
 
     def __init__(self, folder: Path, spec: BisectSpec, machine: Environment, resume: bool) -> None:
-        self.path = folder / "journal.jsonl"
-        self.entries: list[JournalEntry] = []
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = AppendOnlyFile(self.path)
-        if try_lock(self._file.fileno()) is False:
-            self._file.close()
-            raise BadInput(f"another tare is at work on this bisection ({self.path})")
-        if not resume:
-            self._file.truncate(0)
-        tare = tare_fingerprint() if spec.case else ""
+        self.path = folder / "journal.jsonl"
+        super().__init__(self.path)
+        self.entries: list[JournalEntry] = []
+        header = JournalHeader(spec=spec, tare=tare_fingerprint() if spec.case else "", machine=machine)
         try:
-            self._load(spec, tare, machine)
+            if try_lock(self.fileno()) is False:
+                raise BadInput(f"another tare is at work on this bisection ({self.path})")
+            if not resume:
+                self.truncate(0)
+            self._load(header)
         except BadInput:
-            self._file.close()
+            self.close()
             raise
-        if not self._file.lines():
-            self._append(JournalHeader(spec=spec, tare=tare, machine=machine))
 
     def add(self, entry: JournalEntry) -> None:
         self.entries.append(entry)
-        self._append(entry)
+        self.append(msgspec.json.encode(entry))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def _append(self, entry: JournalHeader | JournalEntry) -> None:
-        self._file.append(msgspec.json.encode(entry))
-
-    def _load(self, spec: BisectSpec, tare: str, machine: Environment) -> None:
-        for number, line in enumerate(self._file.lines(), 1):
+    def _load(self, header: JournalHeader) -> None:
+        lines = self.lines()
+        if not lines:
+            self.append(msgspec.json.encode(header))
+        for number, line in enumerate(lines, 1):
             try:
                 entry = _decoder.decode(line)
             except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
                 raise BadInput(
                     f"{self.path}, line {number}, cannot be read: {brief(error)}; run without --resume"
                 ) from None
-            if isinstance(entry, JournalHeader):
-                if entry.tare != tare:
-                    raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
+            if not isinstance(entry, JournalHeader):
+                self.entries.append(entry)
+            elif entry.tare != header.tare:
+                raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
+            else:
                 refuse_differences(
-                    blocking_differences(entry.machine, machine),
+                    blocking_differences(entry.machine, header.machine),
                     f"{self.path} was measured in another environment",
                     "resume there, or run without --resume to measure all of it here",
                 )
-            elif not 0 <= entry.candidate <= spec.last:
-                raise BadInput(f"{self.path}, line {number}: there is no candidate {entry.candidate}")
-            else:
-                self.entries.append(entry)

@@ -1,6 +1,5 @@
 """The bisection itself: the search names a candidate, which is built and run, until the search has a verdict."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -15,9 +14,9 @@ from tare.bisect.measure import measure_candidate
 from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import Workspaces
 from tare.errors import BadInput
-from tare.guard.metrics import get_metric
 from tare.records.environment import Environment
 from tare.stats.search import Culprit, ExactSearch, Search, SearchVerdict
+from tare.system.processes import interruptible
 
 # A run may fail by chance; a candidate is skipped if it fails twice.
 ATTEMPTS = 2
@@ -45,13 +44,12 @@ class FoundCulprit(msgspec.Struct, kw_only=True):
 
 class BisectResult(msgspec.Struct, kw_only=True):
     verdict: SearchVerdict
-    kind: str
     good: str
     bad: str
     # The bad end over the good end.
-    ratio: float | None
-    low: float | None
-    high: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
     candidates: int
     runs: int
     measured: dict[str, int]
@@ -83,14 +81,12 @@ def bisect(
     notify: Callable[[str], None] = lambda _: None,
 ) -> BisectResult:
     """Searches until a verdict. Ctrl-C ends it with what is known; `resume` continues from the journal."""
-    is_count = spec.case is not None and get_metric(spec.metric).exact
-    search = ExactSearch(spec.last, max_runs) if is_count else Search(spec.last, confidence, max_runs)
+    search = ExactSearch(spec.last, max_runs) if spec.is_count else Search(spec.last, confidence, max_runs)
     workspaces = Workspaces(spec, folder / "workspaces", notify)
-    with BisectJournal(folder, spec, machine, resume) as journal:
+    with BisectJournal(folder, spec, machine, resume) as journal, interruptible():
         for entry in journal.entries:
             _add(search, entry)
-        interrupted = False
-        verdict: SearchVerdict = "undecided"
+        verdict: SearchVerdict | None = None
         try:
             while isinstance(step := search.next(), int):
                 entry = _attempt(spec, step, workspaces)
@@ -99,8 +95,8 @@ def bisect(
                 notify(_progress_text(spec, search, entry))
             verdict = step
         except KeyboardInterrupt:
-            interrupted = True
-        return _result(spec, search, journal, workspaces, verdict, interrupted)
+            pass
+        return _result(spec, search, journal, workspaces, verdict)
 
 
 def _add(search: Search | ExactSearch, entry: JournalEntry) -> None:
@@ -140,39 +136,35 @@ def _result(
     search: Search | ExactSearch,
     journal: BisectJournal,
     workspaces: Workspaces,
-    verdict: SearchVerdict,
-    interrupted: bool,
+    verdict: SearchVerdict | None,
 ) -> BisectResult:
+    """`verdict` is None if the search was interrupted."""
+    labels = [candidate.label for candidate in spec.candidates]
     runs: dict[int, list[CandidateRun]] = {}
     for entry in journal.entries:
         if isinstance(entry, CandidateRun) and entry.candidate not in search.skipped:
             runs.setdefault(entry.candidate, []).append(entry)
     state = search.state()
-    ratio = state.ratio
-    has_interval = ratio is not None and ratio.sound
-    known = verdict in ("found", "undecided")
-    probable = {}
-    if verdict == "undecided":
-        ranked = sorted(enumerate(state.probabilities), key=lambda each: -each[1])[:MAX_PROBABLE]
-        probable = {spec.candidates[c].label: probability for c, probability in ranked if probability > 0.01}
-    return BisectResult(
-        verdict=verdict,
-        kind=spec.kind,
-        good=spec.candidates[0].label,
-        bad=spec.candidates[-1].label,
-        ratio=_finite(ratio.mid) if ratio else None,
-        low=_finite(ratio.low) if ratio and has_interval else None,
-        high=_finite(ratio.high) if ratio and has_interval else None,
-        candidates=len(spec.candidates),
+    result = BisectResult(
+        verdict=verdict or "undecided",
+        good=labels[0],
+        bad=labels[-1],
+        **(state.ratio.ratio_fields() if state.ratio else {}),
+        candidates=len(labels),
         runs=sum(map(len, runs.values())),
-        measured={spec.candidates[c].label: len(of_candidate) for c, of_candidate in sorted(runs.items())},
-        culprits=[_describe(spec, culprit, runs, workspaces) for culprit in state.culprits] if known else [],
-        probable=probable,
+        measured={labels[candidate]: len(runs[candidate]) for candidate in sorted(runs)},
+        culprits=[],
         skipped=[entry for entry in journal.entries if isinstance(entry, SkippedCandidate)],
         journal=str(journal.path),
-        noise=state.noise if known else None,
-        interrupted=interrupted,
+        interrupted=verdict is None,
     )
+    if result.verdict in ("found", "undecided"):
+        result.culprits = [_describe(spec, culprit, runs, workspaces) for culprit in state.culprits]
+        result.noise = state.noise
+    if result.verdict == "undecided":
+        ranked = sorted(zip(state.probabilities, labels, strict=False), key=lambda each: -each[0])[:MAX_PROBABLE]
+        result.probable = {label: probability for probability, label in ranked if probability > 0.01}
+    return result
 
 
 def _describe(
@@ -192,19 +184,12 @@ def _describe(
         parent=spec.candidates[culprit.parent].label,
         suspects=[spec.candidates[c].label for c in culprit.suspects],
         probability=culprit.probability,
-        ratio=_finite(culprit.ratio.mid),
-        low=_finite(culprit.ratio.low),
-        high=_finite(culprit.ratio.high),
+        **culprit.ratio.ratio_fields(),
         before=median(run.value for run in before),
         after=median(run.value for run in after),
         runs=(len(before), len(after)),
         changes=changes,
     )
-
-
-def _finite(ratio: float) -> float | None:
-    """A count that was zero has no ratio."""
-    return ratio if math.isfinite(ratio) else None
 
 
 def _short(label: str) -> str:

@@ -2,21 +2,20 @@
 
 import json
 import math
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tare.bisect.command import CandidateFailed, run_command
+from tare.bisect.command import CandidateFailed, command_arguments, run_command
 from tare.bisect.journal import CandidateRun
-from tare.bisect.spec import BisectSpec, command_arguments
+from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import Workspace
 from tare.cases.case import Case
 from tare.errors import BadInput
 from tare.guard.changes import called_names
-from tare.guard.metrics import METRICS, get_metric, values
+from tare.guard.metrics import METRICS, values
 from tare.records.codec import decode_record
 
 # The names under which a command's JSON object may give its figure.
@@ -25,23 +24,22 @@ VALUE_NAMES = ("value", "seconds")
 
 def measure_candidate(spec: BisectSpec, candidate: int, workspace: Workspace) -> CandidateRun:
     """A run; CandidateFailed with the reason if there is none."""
-    label = spec.candidates[candidate].label
     began = time.perf_counter()
     fields = _measure_case(spec, workspace) if spec.case else _measure_command(spec, workspace)
     value = fields["value"]
-    is_count = spec.case is not None and get_metric(spec.metric).exact
-    if not (math.isfinite(value) and (value > 0 or (is_count and value == 0))):
+    if not (math.isfinite(value) and (value > 0 or (spec.is_count and value == 0))):
         raise CandidateFailed(f"the figure is {value}, and must be positive")
+    label = spec.candidates[candidate].label
     return CandidateRun(candidate=candidate, label=label, seconds=time.perf_counter() - began, **fields)
 
 
 def plan_text(case: Case, budget: float) -> str:
     """A plan of one case and one round. TOML accepts the strings and numbers of JSON."""
-    names = ("workload", "rung", "mode", "device", "precision", "batch", "feed", "layout", "optimizer", "threads")
-    fields = {name: getattr(case, name) for name in names}
+    fields = msgspec.structs.asdict(case)
+    sizes = fields.pop("sizes")
     # An optimizer or a number of threads that a case does not state stays unstated.
     lines = [f"{name} = [{json.dumps(value)}]" for name, value in fields.items() if value]
-    lines += [f"size.{name} = [{value}]" for name, value in case.sizes.items()]
+    lines += [f"size.{name} = [{value}]" for name, value in sizes.items()]
     return "\n".join(["[options]", "rounds = 1", f"budget = {budget}", "parity = false", "[[grid]]", *lines, ""])
 
 
@@ -71,12 +69,12 @@ def _is_number(value: object) -> bool:
 
 def _measure_command(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
     arguments = command_arguments(spec.command or "", workspace.values, "--command")
-    program = shutil.which(arguments[0], path=workspace.environment.get("PATH")) or arguments[0]
     folder = Path(spec.folder) if spec.folder else workspace.folder
-    result = run_command([program, *arguments[1:]], folder, workspace.environment, spec.timeout)
+    began = time.perf_counter()
+    output = run_command(arguments, folder, workspace.environment, spec.timeout)
     if spec.reading == "wall":
-        return {"value": result.seconds}
-    value, figures = read_figures(result.output)
+        return {"value": time.perf_counter() - began}
+    value, figures = read_figures(output)
     return {"value": value, "figures": figures}
 
 
@@ -87,7 +85,7 @@ def _measure_case(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
     plan.write_text(plan_text(Case.parse(spec.case or ""), spec.budget))
     command = [workspace.python, "-m", "tare", "run", str(plan), "--json", "--store", str(store)]
     try:
-        output = run_command(command, workspace.folder, workspace.environment, spec.timeout).output
+        output = workspace.run(command, spec.timeout)
     except CandidateFailed as error:
         # A case that fails has a record too, and the record names the cause.
         if not error.output.lstrip().startswith("{"):

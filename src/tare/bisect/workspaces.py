@@ -1,11 +1,16 @@
 """A candidate's workspace: its own virtual environment, its own worktree, or just a folder. Built once and
 kept."""
 
+import hashlib
 import os
+import re
 import shutil
 import sys
+import tomllib
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import requires
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +18,8 @@ import msgspec
 
 import tare
 from tare.bisect.candidates import git
-from tare.bisect.command import CandidateFailed, run_command
-from tare.bisect.spec import BisectSpec, command_arguments, fill_placeholders
-from tare.bisect.tare_package import installable_tare, missing_requirements, tare_fingerprint
+from tare.bisect.command import CandidateFailed, command_arguments, fill_placeholders, run_command
+from tare.bisect.spec import BisectSpec
 
 # Marks a complete workspace; holds the fingerprint of the tare installed in it.
 BUILT = "built"
@@ -26,6 +30,8 @@ PROBE = (
     "import importlib.util, json, site; "
     "print(json.dumps({'packages': site.getsitepackages(), 'pip': importlib.util.find_spec('pip') is not None}))"
 )
+DISTRIBUTION = "tare-bench"
+PACKAGE = Path(tare.__file__).resolve().parent
 
 
 class Workspace(NamedTuple):
@@ -38,6 +44,15 @@ class Workspace(NamedTuple):
     @property
     def python(self) -> str:
         return self.values["python"]
+
+    def run(self, arguments: Sequence[str], timeout: float) -> str:
+        return run_command(arguments, self.folder, self.environment, timeout)
+
+    def packages(self, timeout: float) -> str:
+        """What is installed, one package with its version a line."""
+        return self.run(
+            [self.python, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"], timeout
+        )
 
 
 class Workspaces:
@@ -93,27 +108,22 @@ class Workspaces:
             make(base / "venv", spec.python, spec.build_timeout)
         for option, commands in (("--install", spec.install), ("--build", spec.build)):
             for command in commands:
-                self._run(command_arguments(command, workspace.values, option), workspace)
+                workspace.run(command_arguments(command, workspace.values, option), spec.build_timeout)
         if self._tare:
             self._install_tare(workspace, base)
 
     def _install_tare(self, workspace: Workspace, base: Path) -> None:
-        """Installs tare without changing any package that is installed already: those are the candidate."""
-        pip = [workspace.python, "-m", "pip"]
-        installed = self._run([*pip, "list", "--format=freeze", "--disable-pip-version-check"], workspace)
+        """Copies the running tare, which no index need have, and installs those of its requirements that are
+        missing. No package that is installed already is changed: those are the candidate."""
+        installed = workspace.packages(self._spec.build_timeout)
         constraints = base / "installed.txt"
         constraints.write_text(installed)
         if missing := missing_requirements(installed):
-            self._run([*pip, "install", "--quiet", "--constraint", str(constraints), *missing], workspace)
-        self._run(
-            [*pip, "install", "--quiet", "--no-deps", "--force-reinstall", installable_tare(base)], workspace
-        )
-
-    def _run(self, arguments: list[str], workspace: Workspace) -> str:
-        # Looked up on the candidate's own path, so that `pip` is the pip of its environment.
-        program = shutil.which(arguments[0], path=workspace.environment.get("PATH")) or arguments[0]
-        command = [program, *arguments[1:]]
-        return run_command(command, workspace.folder, workspace.environment, self._spec.build_timeout).output
+            install = [workspace.python, "-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
+            workspace.run([*install, *missing], self._spec.build_timeout)
+        for packages in (base / "venv").glob("lib/python*/site-packages"):
+            shutil.rmtree(packages / PACKAGE.name, ignore_errors=True)
+            shutil.copytree(PACKAGE, packages / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
 
     def _remove(self, base: Path) -> None:
         if base.exists():
@@ -141,7 +151,7 @@ def make_environment(folder: Path, python: str, timeout: float, pip: bool = True
 def make_layered_environment(folder: Path, python: str, timeout: float) -> None:
     """A virtual environment that also sees all packages of `python`, after its own. A candidate's build installs
     into it, and not into the interpreter that all candidates share, and need not install torch."""
-    output = run_command([python, "-c", PROBE], folder.parent, os.environ, timeout).output
+    output = run_command([python, "-c", PROBE], folder.parent, os.environ, timeout)
     try:
         interpreter = msgspec.json.decode(output, type=_Interpreter)
     except msgspec.DecodeError:
@@ -155,8 +165,38 @@ def make_layered_environment(folder: Path, python: str, timeout: float) -> None:
     layers = interpreter.packages
     if python == sys.executable:
         # The running tare may come from a folder that only the caller's path has.
-        layers = [str(Path(tare.__file__).resolve().parents[1]), *layers]
+        layers = [str(PACKAGE.parent), *layers]
     # addsitedir instead of the bare paths, so that their own .pth files (editable installations) count as well.
     text = "".join(f"import site; site.addsitedir({layer!r})\n" for layer in layers)
     for packages in folder.glob("lib/python*/site-packages"):
         (packages / LAYERS).write_text(text, encoding="utf-8")
+
+
+@cache
+def tare_fingerprint() -> str:
+    """A hash of tare's files, which tells apart two tares of the same version."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def missing_requirements(installed: str) -> list[str]:
+    """The requirements of tare that an environment does not have in any version, given `pip list --format=freeze`.
+
+    Packages that the user's command installed are what is bisected. They are kept even where tare requires a newer
+    one, which pip would otherwise install in their place.
+    """
+    project = PACKAGE.parents[1] / "pyproject.toml"
+    if project.exists():
+        requirements: list[str] = tomllib.loads(project.read_text())["project"]["dependencies"]
+    else:
+        requirements = [line for line in requires(DISTRIBUTION) or [] if "extra ==" not in line]
+    present = {_project_name(line) for line in installed.splitlines()}
+    return [line for line in requirements if _project_name(line) not in present]
+
+
+def _project_name(requirement: str) -> str:
+    """The normalised name at the beginning of a requirement (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]).lower()

@@ -31,6 +31,12 @@ class Interval(NamedTuple):
             low, mid, high = (float(np.exp(value)) for value in self[:3])
         return Interval(low, mid, high, self.sound and math.isfinite(high))
 
+    def ratio_fields(self) -> dict[str, float | None]:
+        """`ratio`, `low` and `high` for a document: None for what is not finite, and for unsound bounds."""
+        values = {"ratio": self.mid, "low": self.low, "high": self.high} if self.sound else {"ratio": self.mid}
+        fields: dict[str, float | None] = {"ratio": None, "low": None, "high": None}
+        return fields | {name: value for name, value in values.items() if math.isfinite(value)}
+
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
     """The median of one series with a distribution-free interval from order statistics.
