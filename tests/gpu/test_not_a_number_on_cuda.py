@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from not_a_number import CLAMPS, LAYOUTS, SPECIAL_VALUES, check_activation, check_pooling
 
-from tare.rungs.native.build import SOURCES, nvcc
+from tare.rungs.native.build import SOURCES
+from tare.rungs.native.toolchain import nvcc
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

@@ -57,14 +57,14 @@ def test_a_reading_in_our_units() -> None:
         utilisation=0.87,
         energy_j=7.25,
         throttle=("power cap", "software thermal slowdown"),
-        processes=(7, 9),
+        processes={7: None, 9: 2048},
     )
 
 
 def test_what_nvml_refuses_is_none_and_not_zero() -> None:
     gpu = Gpu("handle", FakeNvml())
     assert gpu.read() == GpuReading(None, None, None, None, None, None, None)
-    assert (gpu.driver(), gpu.used(), gpu.used_by(9)) == (None, None, None)
+    assert (gpu.used(), gpu.processes()) == (None, None)
 
 
 def test_zero_is_zero() -> None:
@@ -81,11 +81,11 @@ def test_ask_passes_other_errors_on() -> None:
         Gpu("handle", FakeNvml())._ask(broken)
 
 
-def test_memory_and_driver() -> None:
+def test_memory_of_a_gpu_and_of_its_processes() -> None:
     gpu = Gpu("handle", FakeNvml(**FULL))
-    assert (gpu.used(), gpu.driver()) == (4096, "580.1")
+    assert gpu.used() == 4096
     # Process 7 is there, but its memory is hidden: that is not zero bytes.
-    assert (gpu.used_by(9), gpu.used_by(7), gpu.used_by(1)) == (2048, None, None)
+    assert gpu.processes() == {7: None, 9: 2048}
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,18 @@
 """Telemetry from planted readings: what is marked, what energy comes out, what stays absent."""
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple, cast
 
 import pytest
 from builders import make_record, make_round, make_series
 
-from tare.measure.nvml import GpuReading
+from tare.measure.nvml import Gpu, GpuReading
 from tare.measure.telemetry import PERIOD_S, Reading, Watch, busy_reasons
 from tare.records.figures import round_median, throttled_share
 from tare.records.record import Round, Series, Telemetry
 
 PERIOD_NS = int(PERIOD_S * 1e9)
-CALM = GpuReading(1980.0, 60.0, 500.0, 0.9, None, (), (42,))
+CALM = GpuReading(1980.0, 60.0, 500.0, 0.9, None, (), {42: None})
 SILENT = GpuReading(None, None, None, None, None, None, None)
 
 
@@ -120,7 +121,7 @@ def test_what_was_not_read_is_absent_and_not_zero(reading: GpuReading | None) ->
 
 
 def test_other_processes_are_those_that_are_not_ours() -> None:
-    watch = make_watch((0.1, CALM), (0.2, CALM._replace(processes=(7, 42, 9))))
+    watch = make_watch((0.1, CALM), (0.2, CALM._replace(processes={7: None, 42: None, 9: None})))
     assert summary(watch, ten_blocks_of_100_ms()).other_gpu_processes == 2
     assert summary(make_watch((0.1, CALM)), ten_blocks_of_100_ms()).other_gpu_processes == 0
 
@@ -146,11 +147,12 @@ def test_a_reading_is_taken_once_a_period() -> None:
         now = next(moments)
         return now
 
-    def read() -> GpuReading:
-        asked.append(now)
-        return CALM
+    class Asked:
+        def read(self) -> GpuReading:
+            asked.append(now)
+            return CALM
 
-    watch = Watch(read, tick)
+    watch = Watch(cast("Gpu", Asked()), tick)
     for _ in range(30):
         watch.poll()
     assert asked == [0, PERIOD_NS, 2 * PERIOD_NS]
@@ -158,13 +160,27 @@ def test_a_reading_is_taken_once_a_period() -> None:
 
 
 def test_the_most_memory_seen_from_outside_is_kept() -> None:
-    seen = iter([None, 5, 9, 7])
-    ticks = iter(range(0, 4 * 10**9, 10**9))
-    watch = Watch(None, now_ns=lambda: next(ticks), read_memory=lambda: next(seen))
-    assert watch.memory_peak is None
-    for _ in range(4):
-        watch.poll()
-    assert watch.memory_peak == 9
+    watch = make_watch((0.1, None), (0.2, SILENT))
+    watch.pid = 42
+    assert watch.device_peak is None
+    watch = make_watch(
+        *((0.1 * i, CALM._replace(processes={42: used, 7: 99})) for i, used in enumerate((None, 5, 9, 7)))
+    )
+    watch.pid = 42
+    assert watch.device_peak == 9
+
+
+def test_memory_while_sampling_is_traced() -> None:
+    watch = make_watch()
+    readings = [Reading(i * PERIOD_NS, CALM._replace(processes={42: 10 + i}), None, 100 + i) for i in range(-1, 3)]
+    watch.readings, watch.pid = readings, 42
+    trace = watch.memory_trace([ten_blocks_of_100_ms()])
+    assert trace is not None
+    assert (trace.host, trace.device) == ([100, 101, 102], [10, 11, 12])
+    watch.readings = [reading._replace(gpu=SILENT) for reading in readings]
+    trace = watch.memory_trace([ten_blocks_of_100_ms()])
+    assert trace is not None
+    assert trace.device is None
 
 
 def test_the_load_of_others_excludes_the_measured_process_and_stolen_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +193,9 @@ def test_the_load_of_others_excludes_the_measured_process_and_stolen_time(monkey
 
     now, times, own = [0], [Times(0, 0, 0)], [7.0]
     monkeypatch.setattr("tare.measure.telemetry.psutil.cpu_times", lambda: times[0])
-    watch = Watch(None, lambda: now[0], read_own_cpu=lambda: own[0])
+    worker = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=1), cpu_times=lambda: (own[0] / 2, 0.0))
+    monkeypatch.setattr("tare.measure.telemetry.psutil.Process", lambda *_: worker)
+    watch = Watch(None, lambda: now[0])
     watch.poll()
     now[0], times[0], own[0] = 10**9, Times(1.0, 0.9, 0.1), 7.4
     watch.poll()

@@ -10,7 +10,8 @@ from tare.execute.call_stacks import count_frames
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import make_launcher
 from tare.records.call_depth import CallDepth, Stack
-from tare.rungs.native.build import SOURCES, compiler
+from tare.rungs.native.build import SOURCES
+from tare.rungs.native.toolchain import compiler
 
 OPTIONS = Options(rounds=1, timeout=600)
 

@@ -16,89 +16,71 @@ LIBRARIES = ("torch", "torchvision", "numpy", "triton", "nvidia-cudnn-cu12", "nv
 # Prefixes of variables that may change what a step does.
 VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32", "TORCH",
              "PYTORCH_", "TRITON_", "MALLOC_", "LD_PRELOAD", "PYTHONOPTIMIZE", "PYTHONMALLOC")  # fmt: skip
-# Variables that only name folders.
-FOLDERS = (
-    "TORCH_HOME",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TRITON_CACHE_DIR",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VERSION",
-    "CUDA_CACHE_PATH",
-    "CUDNN_PATH",
-    "PYTORCH_KERNEL_CACHE_PATH",
-    "TORCH_EXTENSIONS_DIR",
-    "TRITON_HOME",
-)
+# Variables that only name folders, and the version of an image.
+FOLDERS = ("TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION",
+           "CUDA_CACHE_PATH", "CUDNN_PATH", "PYTORCH_KERNEL_CACHE_PATH", "TORCH_EXTENSIONS_DIR",
+           "TRITON_HOME")  # fmt: skip
 
 
 def collect() -> Environment:
-    return Environment(
-        machine=_machine(), software=_software(), flags=_variables(), circumstances=_circumstances()
-    )
+    """Everything that torch, the devices and the system report."""
+    import torch
+
+    environment = collect_without_torch()
+    machine = {name: value for name, value in environment.machine.items() if name not in ("gpu", "gpus")}
+    software = {
+        **environment.software,
+        "python": platform.python_version(),
+        "tare": tare.__version__,
+        **{name: found for name in LIBRARIES if (found := _version(name))},
+        "torch": str(torch.__version__),
+    }
+    circumstances = {"load_1min": f"{os.getloadavg()[0]:.2f}", "host": platform.node()}
+    if torch.version.cuda:
+        software["cuda"] = str(torch.version.cuda)
+    if torch.backends.cudnn.is_available():
+        software["cudnn"] = str(torch.backends.cudnn.version())
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        machine["gpu"] = properties.name
+        machine["gpus"] = str(torch.cuda.device_count())
+        machine["gpu_memory_gib"] = str(round(properties.total_memory / 2**30))
+        machine["compute_capability"] = f"{properties.major}.{properties.minor}"
+        # Two GPUs of one kind are one environment, but a reader can tell them apart.
+        circumstances["gpu_uuid"] = str(getattr(properties, "uuid", "unknown"))
+    else:
+        software.pop("driver", None)
+    if commit := _git("rev-parse", "HEAD"):
+        circumstances["tare_commit"] = commit + ("+changes" if _git("status", "--porcelain") else "")
+    if container := _container():
+        circumstances["container"] = container
+    return Environment(machine=machine, software=software, flags=environment.flags, circumstances=circumstances)
 
 
 def collect_without_torch() -> Environment:
     """The environment without what torch reports, for figures that a user's program prints. Touches no device."""
     gpus, driver = seen_by_nvml()
-    machine = {**_host(), **({"gpu": gpus[0], "gpus": str(len(gpus))} if gpus else {})}
-    software = {**_system(), **({"driver": driver} if driver else {})}
-    return Environment(machine=machine, software=software, flags=_variables(), circumstances={})
-
-
-def _host() -> dict[str, str]:
-    return {
+    process = psutil.Process()
+    machine = {
         "arch": platform.machine(),
         "cpu": _cpu_model(),
         "cores": str(psutil.cpu_count(logical=False) or os.cpu_count()),
-        "logical_cores": str(len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity")
-                             else os.cpu_count()),
+        "logical_cores": str(len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else os.cpu_count()),
         "memory_gib": str(round(psutil.virtual_memory().total / 2**30)),
-    }  # fmt: skip
-
-
-def _machine() -> dict[str, str]:
-    import torch
-
-    facts = _host()
-    if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(0)
-        facts["gpu"] = properties.name
-        facts["gpus"] = str(torch.cuda.device_count())
-        facts["gpu_memory_gib"] = str(round(properties.total_memory / 2**30))
-        facts["compute_capability"] = f"{properties.major}.{properties.minor}"
-    return facts
-
-
-def _system() -> dict[str, str]:
-    return {"os": platform.system(), "kernel": platform.release()}
-
-
-def _software() -> dict[str, str]:
-    import torch
-
-    facts = {**_system(), "python": platform.python_version(), "tare": tare.__version__}
-    for name in LIBRARIES:
-        try:
-            facts[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    facts["torch"] = str(torch.__version__)
-    if torch.version.cuda:
-        facts["cuda"] = str(torch.version.cuda)
-    if torch.backends.cudnn.is_available():
-        facts["cudnn"] = str(torch.backends.cudnn.version())
-    driver = _driver()
+    }
+    software = {"os": platform.system(), "kernel": platform.release()}
+    if gpus:
+        machine |= {"gpu": gpus[0], "gpus": str(len(gpus))}
     if driver:
-        facts["driver"] = driver
-    return facts
+        software["driver"] = driver
+    return Environment(machine=machine, software=software, flags=_variables(), circumstances={})
 
 
-def _driver() -> str | None:
-    from tare.measure.devices import open_gpu
-
-    gpu = open_gpu("cuda")
-    return gpu.driver() if gpu else None
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _variables() -> dict[str, str]:
@@ -107,22 +89,6 @@ def _variables() -> dict[str, str]:
         for name, value in sorted(os.environ.items())
         if name.startswith(VARIABLES) and name not in FOLDERS
     }
-
-
-def _circumstances() -> dict[str, str]:
-    import torch
-
-    facts = {"load_1min": f"{os.getloadavg()[0]:.2f}", "host": platform.node()}
-    commit = _git("rev-parse", "HEAD")
-    if commit:
-        facts["tare_commit"] = commit + ("+changes" if _git("status", "--porcelain") else "")
-    if torch.cuda.is_available():
-        # Two GPUs of one kind are one environment, but a reader can tell them apart.
-        facts["gpu_uuid"] = str(getattr(torch.cuda.get_device_properties(0), "uuid", "unknown"))
-    container = _container()
-    if container:
-        facts["container"] = container
-    return facts
 
 
 def _git(*args: str) -> str:

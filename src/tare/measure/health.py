@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -23,99 +24,75 @@ class Check(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
+def _check(name: str, is_noisy: bool | None, seen: str, remedy: str = "") -> Check:
+    if is_noisy is None:
+        return Check(name, "unknown", seen)
+    return Check(name, "warn", seen, remedy) if is_noisy else Check(name, "good", seen)
+
+
 def examine(gpus: Mapping[str, str]) -> list[Check]:
     checks = [_governor(), _boost(), _load(), _memory(), _swap(), _affinity()]
     for device, pci in gpus.items():
         gpu = Gpu.open(pci)
-        checks += _gpu(device, gpu) if gpu else [Check(f"{device} NVML", "unknown", "NVML does not answer")]
+        checks += _gpu(device, gpu) if gpu else [_check(f"{device} NVML", None, "NVML does not answer")]
     return checks
 
 
 def _governor(root: Path = Path("/sys/devices/system/cpu")) -> Check:
     governors = {path.read_text().strip() for path in root.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     if not governors:
-        return Check("CPU governor", "unknown", "not shown (a virtual machine, or no frequency scaling)")
-    if governors == {"performance"}:
-        return Check("CPU governor", "good", "performance")
-    return Check("CPU governor", "warn", ", ".join(sorted(governors)), "cpupower frequency-set -g performance")
+        return _check("CPU governor", None, "not shown (a virtual machine, or no frequency scaling)")
+    remedy = "cpupower frequency-set -g performance"
+    return _check("CPU governor", governors != {"performance"}, ", ".join(sorted(governors)), remedy)
 
 
 def _boost() -> Check:
     for path, boosted in (("/sys/devices/system/cpu/cpufreq/boost", "1"),
                           ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0")):  # fmt: skip
-        try:
+        with suppress(OSError):
             on = Path(path).read_text().strip() == boosted
-        except OSError:
-            continue
-        if on:
-            return Check("CPU boost", "warn", "on: the clock depends on heat", f"echo {1 - int(boosted)} > {path}")
-        return Check("CPU boost", "good", "off")
-    return Check("CPU boost", "unknown", "not shown")
+            seen = "on: the clock depends on heat" if on else "off"
+            return _check("CPU boost", on, seen, f"echo {1 - int(boosted)} > {path}")
+    return _check("CPU boost", None, "not shown")
 
 
 def _load() -> Check:
     reasons = busy_now(None)
-    load = f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"
-    if reasons:
-        remedy = "stop other programs before measuring (top shows them)"
-        return Check("CPU load", "warn", f"{', '.join(reasons)}, {load}", remedy)
-    return Check("CPU load", "good", load)
+    seen = ", ".join([*reasons, f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"])
+    return _check("CPU load", bool(reasons), seen, "stop other programs before measuring (top shows them)")
 
 
 def _memory() -> Check:
     memory = psutil.virtual_memory()
     seen = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free"
-    if memory.available < 0.2 * memory.total:
-        return Check("host memory", "warn", seen, "free memory, or large cases will fail")
-    return Check("host memory", "good", seen)
+    is_scarce = memory.available < 0.2 * memory.total
+    return _check("host memory", is_scarce, seen, "free memory, or large cases will fail")
 
 
 def _swap() -> Check:
     used = psutil.swap_memory().used
-    if used > 2**20:
-        return Check("swap", "warn", f"{used / 2**20:.0f} MiB in use", "swapoff -a, or free memory")
-    return Check("swap", "good", "not in use")
+    seen = f"{used / 2**20:.0f} MiB in use" if used > 2**20 else "not in use"
+    return _check("swap", used > 2**20, seen, "swapoff -a, or free memory")
 
 
 def _affinity() -> Check:
     if not hasattr(os, "sched_getaffinity"):
-        return Check("CPU affinity", "unknown", "not shown")
-    usable, total = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    return Check("CPU affinity", "good", f"{usable} of {total} logical cores")
+        return _check("CPU affinity", None, "not shown")
+    return _check("CPU affinity", False, f"{len(os.sched_getaffinity(0))} of {os.cpu_count() or 1} logical cores")
 
 
 def _gpu(device: str, gpu: Gpu) -> list[Check]:
     reading = gpu.read()
-    others = [pid for pid in reading.processes or () if pid != os.getpid()]
-    checks = []
-    if reading.processes is None:
-        checks.append(Check(f"{device} processes", "unknown", "not shown"))
-    elif others:
-        checks.append(
-            Check(
-                f"{device} processes",
-                "warn",
-                f"{len(others)} others on it",
-                "stop them: nvidia-smi shows them",
-            )
-        )
-    else:
-        checks.append(Check(f"{device} processes", "good", "no other program on it"))
-    if reading.throttle is None:
-        checks.append(Check(f"{device} throttling", "unknown", "not shown"))
-    elif reading.throttle:
-        checks.append(
-            Check(
-                f"{device} throttling",
-                "warn",
-                ", ".join(reading.throttle),
-                "cool it, or raise its power limit",
-            )
-        )
-    else:
-        checks.append(Check(f"{device} throttling", "good", "none now"))
+    processes, throttling = f"{device} processes", f"{device} throttling"
+    checks = [_check(processes, None, "not shown"), _check(throttling, None, "not shown")]
+    if reading.processes is not None:
+        others = len(reading.processes.keys() - {os.getpid()})
+        seen = f"{others} others on it" if others else "no other program on it"
+        checks[0] = _check(processes, others > 0, seen, "stop them: nvidia-smi shows them")
+    if reading.throttle is not None:
+        seen = ", ".join(reading.throttle) or "none now"
+        checks[1] = _check(throttling, bool(reading.throttle), seen, "cool it, or raise its power limit")
     if reading.temperature_c is not None:
-        hot = reading.temperature_c >= HOT_C
         seen = f"{reading.temperature_c:.0f} °C, {reading.sm_clock_mhz or 0:.0f} MHz"
-        checks.append(Check(f"{device} heat", "warn" if hot else "good", seen, "let it cool" if hot else ""))
+        checks.append(_check(f"{device} heat", reading.temperature_c >= HOT_C, seen, "let it cool"))
     return checks

@@ -1,6 +1,9 @@
 """NVML: clocks, throttling, temperature, power, energy and memory of a GPU."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+Answer = TypeVar("Answer")
 
 # NVML's bits for throttling. Idleness and a chosen application clock also lower the clock, but are no throttling.
 REASONS = {
@@ -21,26 +24,39 @@ class GpuReading(NamedTuple):
     energy_j: float | None
     # None where the GPU does not report them, which is not the same as empty.
     throttle: tuple[str, ...] | None
-    processes: tuple[int, ...] | None
+    # The bytes that each process holds; many containers hide them.
+    processes: dict[int, int | None] | None
 
 
 def throttle_reasons(bits: int) -> tuple[str, ...]:
     return tuple(name for bit, name in REASONS.items() if bits & bit)
 
 
-def seen_by_nvml() -> tuple[list[str], str | None]:
-    """The names of all GPUs of this machine, and their driver's version; nothing where there is no NVML."""
+def ask_nvml(ask: Callable[[Any], Answer]) -> Answer | None:
+    """What `ask` gets from pynvml; None where there is no NVML, or where it refuses the call."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        names = [str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count)]
-        return names, str(pynvml.nvmlSystemGetDriverVersion())
+        return ask(pynvml)
     except (ImportError, OSError):
-        return [], None
+        return None
     except pynvml.NVMLError:
-        return [], None
+        return None
+
+
+def handles(nvml: Any) -> list[Any]:
+    return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+def seen_by_nvml() -> tuple[list[str], str | None]:
+    """The names of all GPUs of this machine, and their driver's version; nothing where there is no NVML."""
+
+    def ask(nvml: Any) -> tuple[list[str], str]:
+        names = [str(nvml.nvmlDeviceGetName(handle)) for handle in handles(nvml)]
+        return names, str(nvml.nvmlSystemGetDriverVersion())
+
+    return ask_nvml(ask) or ([], None)
 
 
 class Gpu:
@@ -53,15 +69,7 @@ class Gpu:
     @classmethod
     def open(cls, pci_bus_id: str) -> "Gpu | None":
         """The GPU at a PCI address, or None where there is no NVML or no such GPU."""
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            return cls(pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode()), pynvml)
-        except (ImportError, OSError):
-            return None
-        except pynvml.NVMLError:
-            return None
+        return ask_nvml(lambda nvml: cls(nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode()), nvml))
 
     def read(self) -> GpuReading:
         nvml = self._nvml
@@ -69,7 +77,6 @@ class Gpu:
         energy = self._ask(nvml.nvmlDeviceGetTotalEnergyConsumption)
         rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
         bits = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
         return GpuReading(
             sm_clock_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
             temperature_c=self._ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
@@ -77,21 +84,12 @@ class Gpu:
             utilisation=rates.gpu / 100 if rates is not None else None,
             energy_j=energy / 1000 if energy is not None else None,
             throttle=throttle_reasons(bits) if bits is not None else None,
-            processes=tuple(process.pid for process in running) if running is not None else None,
+            processes=self.processes(),
         )
 
-    def driver(self) -> str | None:
-        try:
-            return str(self._nvml.nvmlSystemGetDriverVersion())
-        except self._nvml.NVMLError:
-            return None
-
-    def used_by(self, pid: int) -> int | None:
-        """Bytes that NVML counts for a process; many containers hide them."""
-        for process in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or []:
-            if process.pid == pid and process.usedGpuMemory:
-                return int(process.usedGpuMemory)
-        return None
+    def processes(self) -> dict[int, int | None] | None:
+        running = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+        return None if running is None else {process.pid: process.usedGpuMemory or None for process in running}
 
     def used(self) -> int | None:
         memory = self._ask(self._nvml.nvmlDeviceGetMemoryInfo)

@@ -26,6 +26,9 @@ MOST_BLOCKS = 2000
 FEWEST_BLOCKS = 3
 # A series lasts at least this share of its budget, because a short time can be calm by chance.
 SHORTEST = 0.1
+# Shares of the budget: of the whole, and of what is left after the warm-up.
+WARMUP_SHARE, LATENCY_SHARE = 0.25, 0.25
+# An idle GPU needs some time under load before it reaches its clock frequency.
 DEVICE_WARMUP_S = 0.3
 # Two successive windows of blocks that agree this well are steady.
 WINDOW = 5
@@ -38,26 +41,18 @@ class SamplingLimits(NamedTuple):
 
     budget_s: float
     width: float
-    warmup_share: float = 0.25
-    latency_share: float = 0.25
-    warmup_at_least_s: float = 0.0
-
-    @classmethod
-    def of_clock(cls, budget_s: float, width: float, clock: Clock) -> "SamplingLimits":
-        """An idle GPU needs some time under load before it reaches its clock frequency."""
-        return cls(budget_s, width, warmup_at_least_s=DEVICE_WARMUP_S if clock.overlaps else 0.0)
 
     @property
     def warmup_s(self) -> float:
-        return max(self.budget_s * self.warmup_share, self.warmup_at_least_s)
+        return self.budget_s * WARMUP_SHARE
 
     @property
     def pipelined_s(self) -> float:
-        return self.budget_s * (1 - self.warmup_share) * (1 - self.latency_share)
+        return self.budget_s * (1 - WARMUP_SHARE) * (1 - LATENCY_SHARE)
 
     @property
     def latency_s(self) -> float:
-        return self.budget_s * (1 - self.warmup_share) * self.latency_share
+        return self.budget_s * (1 - WARMUP_SHARE) * LATENCY_SHARE
 
 
 Report = Callable[[Series], None]
@@ -68,14 +63,14 @@ def sample(
     step: Step, clock: Clock, limits: SamplingLimits, report: Report, now: Now = time.perf_counter
 ) -> object:
     """Measures a step, passes each series to `report` as it ends, and returns what the last step returned."""
-    warm = _Blocks("warmup")
-    steps = _warm_up(step, clock, limits, warm, now)
+    warm = _Blocks("warmup", step, clock, now)
+    steps = _warm_up(warm, limits)
     report(warm.series)
-    pipelined = _Blocks("pipelined")
-    _fill(pipelined, step, clock, steps, limits.pipelined_s, limits.width, now)
+    pipelined = _Blocks("pipelined", step, clock, now)
+    _fill(pipelined, steps, limits.pipelined_s, limits.width)
     report(pipelined.series)
-    latency = _Blocks("latency")
-    last = _fill(latency, step, clock, 1, limits.latency_s, limits.width, now)
+    latency = _Blocks("latency", step, clock, now)
+    last = _fill(latency, 1, limits.latency_s, limits.width)
     report(latency.series)
     return last.result
 
@@ -83,47 +78,53 @@ def sample(
 class _Blocks:
     """The blocks of a series as they come."""
 
-    def __init__(self, kind: SeriesKind) -> None:
+    def __init__(self, kind: SeriesKind, step: Step, clock: Clock, now: Now) -> None:
         self.kind: SeriesKind = kind
-        self.blocks: list[Block] = []
-        self.steps: list[int] = []
-        self.per_step: list[float] = []
         self.stop: Stop = "budget"
+        self.clock = clock
+        self.per_step: list[float] = []
+        self._blocks: list[Block] = []
+        self._steps: list[int] = []
+        self._step, self._now, self._began = step, now, now()
 
-    def take(self, step: Step, clock: Clock, steps: int) -> Block:
-        block = clock.time(step, steps)
+    @property
+    def spent_s(self) -> float:
+        return self._now() - self._began
+
+    def take(self, steps: int) -> Block:
+        block = self.clock.time(self._step, steps)
         # A result may hold device memory, so it is not kept here.
-        self.blocks.append(block._replace(result=None))
-        self.steps.append(steps)
+        self._blocks.append(block._replace(result=None))
+        self._steps.append(steps)
         self.per_step.append(block.wall_ns / steps)
         return block
 
     @property
     def series(self) -> Series:
-        device = [block.device_ns for block in self.blocks if block.device_ns is not None]
+        device = [block.device_ns for block in self._blocks if block.device_ns is not None]
         return Series(
             kind=self.kind,
-            steps=self.steps,
-            wall_ns=[block.wall_ns for block in self.blocks],
-            at_ns=[block.at_ns for block in self.blocks],
-            device_ns=device if len(device) == len(self.blocks) and device else None,
+            steps=self._steps,
+            wall_ns=[block.wall_ns for block in self._blocks],
+            at_ns=[block.at_ns for block in self._blocks],
+            device_ns=device if len(device) == len(self._blocks) and device else None,
             stop=self.stop,
         )
 
 
-def _warm_up(step: Step, clock: Clock, limits: SamplingLimits, warm: _Blocks, now: Now) -> int:
+def _warm_up(warm: _Blocks, limits: SamplingLimits) -> int:
     """Runs until two successive windows of blocks agree; returns the number of steps of a pipelined block."""
-    began = now()
+    at_least_s = DEVICE_WARMUP_S if warm.clock.overlaps else 0.0
     steps = 1
-    warm.take(step, clock, 1)
+    warm.take(1)
     while True:
-        warm.take(step, clock, steps)
-        steps = _block_steps(min(warm.per_step[-3:]), clock, limits)
-        spent = now() - began
-        if spent >= limits.warmup_at_least_s and _is_steady(warm.per_step):
+        warm.take(steps)
+        steps = _block_steps(min(warm.per_step[-3:]), warm.clock, limits)
+        spent_s = warm.spent_s
+        if spent_s >= at_least_s and _is_steady(warm.per_step):
             warm.stop = "steady"
             return steps
-        if spent >= limits.warmup_s and len(warm.blocks) >= FEWEST_BLOCKS:
+        if spent_s >= max(limits.warmup_s, at_least_s) and len(warm.per_step) >= FEWEST_BLOCKS:
             warm.stop = "unsteady"
             return steps
 
@@ -148,23 +149,22 @@ def _is_steady(per_step: list[float]) -> bool:
     return abs(after - before) <= STEADY * before
 
 
-def _fill(into: _Blocks, step: Step, clock: Clock, steps: int, budget_s: float, width: float, now: Now) -> Block:
+def _fill(into: _Blocks, steps: int, budget_s: float, width: float) -> Block:
     """Takes blocks until the interval of their median is narrow or the budget is spent.
 
     The interval is tested only when the number of blocks has doubled. Testing after every block would stop on a
     lucky streak, and the interval would cover the median less often than it claims (tests/measure simulates this).
     """
-    began = now()
     next_test = 8
     while True:
-        last = into.take(step, clock, steps)
-        taken, spent = len(into.blocks), now() - began
+        last = into.take(steps)
+        taken, spent_s = len(into.per_step), into.spent_s
         full = taken >= MOST_BLOCKS
         # Latency has one step a block, so that a fast step may fill the series before its shortest time.
-        if full or (taken >= next_test and spent >= SHORTEST * budget_s):
+        if full or (taken >= next_test and spent_s >= SHORTEST * budget_s):
             next_test = 2 * taken
             if median_interval(into.per_step).width <= width:
                 into.stop = "width"
                 return last
-        if full or (taken >= FEWEST_BLOCKS and spent >= budget_s):
+        if full or (taken >= FEWEST_BLOCKS and spent_s >= budget_s):
             return last

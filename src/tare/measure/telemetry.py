@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import psutil
 
@@ -20,14 +20,6 @@ SHORTEST_S = 0.25
 BUSY_LOAD, BUSY_STEAL = 0.10, 0.02
 # How long the machine is observed before something is measured.
 OBSERVED_S = 0.5
-
-ReadGpu = Callable[[], GpuReading]
-Timed = TypeVar("Timed", bound=tuple[Any, ...])
-
-
-class Reading(NamedTuple):
-    at_ns: int
-    gpu: GpuReading | None
 
 
 class CpuReading(NamedTuple):
@@ -66,14 +58,6 @@ def cpu_shares(before: CpuReading, after: CpuReading) -> CpuShares | None:
     return CpuShares(*(min(max(part / total, 0.0), 1.0) for part in (total - unused, total - unused - own, steal)))
 
 
-def cpu_seconds(pid: int) -> float | None:
-    """CPU time of a process and of this one; None where the process has ended."""
-    with contextlib.suppress(psutil.Error):
-        processes = (psutil.Process(pid), psutil.Process())
-        return sum(sum(process.cpu_times()[:2]) for process in processes)
-    return None
-
-
 def busy_reasons(other_load: float | None, steal: float | None, other_gpu_processes: int | None) -> list[str]:
     """What makes a machine too busy to measure on; empty for a quiet one."""
     reasons = []
@@ -92,84 +76,88 @@ def busy_now(gpu: Gpu | None) -> list[str]:
     before = read_cpu()
     time.sleep(OBSERVED_S)
     shares = cpu_shares(before, read_cpu())
-    processes = gpu.read().processes if gpu else None
-    count = len(processes) if processes else None
-    return busy_reasons(shares.others, shares.steal, count) if shares else busy_reasons(None, None, count)
+    processes = len(gpu.processes() or ()) if gpu else None
+    return busy_reasons(shares and shares.others, shares and shares.steal, processes)
+
+
+class Reading(NamedTuple):
+    """The machine and the worker at one moment; None for what cannot be read."""
+
+    at_ns: int
+    gpu: GpuReading | None = None
+    cpu: CpuReading | None = None
+    host_bytes: int | None = None
 
 
 class Watch:
-    """Takes a reading whenever `poll` is called and the period has passed; the parent's loop calls it."""
+    """Reads the machine and one worker whenever the parent's loop calls `poll` and the period has passed."""
 
-    def __init__(
-        self,
-        read_gpu: ReadGpu | None,
-        now_ns: Callable[[], int] = time.perf_counter_ns,
-        read_memory: Callable[[], int | None] = lambda: None,
-        read_host: Callable[[], int | None] = lambda: None,
-        read_own_cpu: Callable[[], float | None] = lambda: None,
-    ) -> None:
-        self._read_gpu = read_gpu
+    def __init__(self, gpu: Gpu | None, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._gpu = gpu
         self._now_ns = now_ns
-        self._read_memory = read_memory
-        self._read_host = read_host
-        self._read_own_cpu = read_own_cpu
         self._next_ns = 0
+        self._own_cpu_s = 0.0
+        # The worker, as soon as it has started.
+        self.pid = 0
         self.readings: list[Reading] = []
-        # (time, host memory, device memory), None where they cannot be read.
-        self._memory: list[tuple[int, int | None, int | None]] = []
-        # The peak that NVML attributes to the worker, for workers that cannot ask NVML themselves.
-        self.memory_peak: int | None = None
-        self._cpu: list[tuple[int, CpuReading]] = []
+
+    def start(self, pid: int) -> None:
+        self.pid = pid
 
     def poll(self) -> None:
         now = self._now_ns()
         if now < self._next_ns:
             return
         self._next_ns = now + int(PERIOD_S * 1e9)
-        self.readings.append(Reading(now, self._read_gpu() if self._read_gpu else None))
-        used = self._read_memory()
-        if used is not None:
-            self.memory_peak = max(used, self.memory_peak or 0)
-        self._memory.append((now, self._read_host(), used))
-        own_s = self._read_own_cpu()
-        if own_s is None:
-            # A process that has ended keeps its last known time.
-            own_s = self._cpu[-1][1].own if self._cpu else 0.0
-        self._cpu.append((now, read_cpu(own_s)))
+        host_bytes = None
+        # A worker that has ended keeps its last known CPU time.
+        with contextlib.suppress(psutil.Error):
+            worker = psutil.Process(self.pid)
+            host_bytes = int(worker.memory_info().rss)
+            self._own_cpu_s = sum(sum(process.cpu_times()[:2]) for process in (worker, psutil.Process()))
+        gpu = self._gpu.read() if self._gpu else None
+        self.readings.append(Reading(now, gpu, read_cpu(self._own_cpu_s), host_bytes))
+
+    @property
+    def device_peak(self) -> int | None:
+        """The most memory that NVML attributed to the worker, for workers that cannot ask NVML themselves."""
+        return max(filter(None, map(self._device_bytes, self.readings)), default=None)
+
+    def _device_bytes(self, reading: Reading) -> int | None:
+        return ((reading.gpu and reading.gpu.processes) or {}).get(self.pid)
 
     def memory_trace(self, series: list[Series]) -> MemoryTrace | None:
         """The worker's memory while its steps were sampled; None where it could not be read."""
-        inside = [(at, host, device) for at, host, device in _while_sampling(self._memory, series) if host]
-        if not inside:
+        readings = [reading for reading in _during(self.readings, _timed(series)) if reading.host_bytes]
+        if not readings:
             return None
-        device = [device for _, _, device in inside if device is not None]
+        device = [used for reading in readings if (used := self._device_bytes(reading)) is not None]
         return MemoryTrace(
-            at_ns=[at for at, _, _ in inside],
-            host=[host for _, host, _ in inside if host],
-            device=device if len(device) == len(inside) else None,
+            at_ns=[reading.at_ns for reading in readings],
+            host=[reading.host_bytes or 0 for reading in readings],
+            device=device if len(device) == len(readings) else None,
         )
 
     def summary(self, done: Round, ours: Collection[int]) -> Telemetry:
         """The readings as a record keeps them: `cpu_load` over the whole round, the rest while steps were sampled.
         `ours` are the processes of this run."""
-        gpu = [reading.gpu for reading in _while_sampling(self.readings, done.series) if reading.gpu]
-        shares = _shares(_while_sampling(self._cpu, done.series), SHORTEST_S)
-        whole = _shares(self._cpu, 0.0)
+        sampled = _during(self.readings, _timed(done.series))
+        gpu = [reading.gpu for reading in sampled if reading.gpu]
+        others = [len(g.processes.keys() - set(ours)) for g in gpu if g.processes is not None]
+        shares, whole = _shares(sampled, SHORTEST_S), _shares(self.readings, 0.0)
         return Telemetry(
             samples=len(self.readings),
-            sm_clock_mhz=_spread([g.sm_clock_mhz for g in gpu]),
-            temperature_c=_spread([g.temperature_c for g in gpu]),
-            power_w=_spread([g.power_w for g in gpu]),
-            utilisation=_spread([g.utilisation for g in gpu]),
+            sm_clock_mhz=_spread(g.sm_clock_mhz for g in gpu),
+            temperature_c=_spread(g.temperature_c for g in gpu),
+            power_w=_spread(g.power_w for g in gpu),
+            utilisation=_spread(g.utilisation for g in gpu),
             energy_j_per_step=_energy(self.readings, done.series),
             throttle_reasons=sorted({reason for g in gpu for reason in g.throttle or ()}),
-            other_gpu_processes=max(
-                (len(set(g.processes).difference(ours)) for g in gpu if g.processes is not None), default=None
-            ),
-            cpu_load=whole.busy if whole else None,
-            cpu_other_load=shares.others if shares else None,
-            cpu_steal=shares.steal if shares else None,
-            cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,
+            other_gpu_processes=max(others, default=None),
+            cpu_load=whole and whole.busy,
+            cpu_other_load=shares and shares.others,
+            cpu_steal=shares and shares.steal,
+            cpu_pace=done.telemetry and done.telemetry.cpu_pace,
         )
 
     def throttled(self, series: list[Series]) -> dict[SeriesKind, list[int]]:
@@ -188,37 +176,38 @@ class Watch:
         return marked
 
 
-def _while_sampling(readings: Iterable[Timed], series: list[Series]) -> list[Timed]:
-    """The readings, whose first field is their time, that were taken during the timed series."""
-    spans = [(s.at_ns[0], s.at_ns[-1] + s.wall_ns[-1]) for s in series if s.kind != "warmup" and s.at_ns]
-    return [reading for reading in readings if any(start <= reading[0] <= end for start, end in spans)]
+def _timed(series: list[Series]) -> list[Series]:
+    return [each for each in series if each.kind != "warmup"]
 
 
-def _shares(readings: list[tuple[int, CpuReading]], shortest_s: float) -> CpuShares | None:
-    if len(readings) < 2 or readings[-1][0] - readings[0][0] < shortest_s * 1e9:
+def _during(readings: list[Reading], series: list[Series]) -> list[Reading]:
+    """The readings that were taken during any of the series."""
+    spans = [(each.at_ns[0], each.at_ns[-1] + each.wall_ns[-1]) for each in series if each.at_ns]
+    return [reading for reading in readings if any(start <= reading.at_ns <= end for start, end in spans)]
+
+
+def _shares(readings: list[Reading], shortest_s: float) -> CpuShares | None:
+    known = [(reading.at_ns, reading.cpu) for reading in readings if reading.cpu]
+    if len(known) < 2 or known[-1][0] - known[0][0] < shortest_s * 1e9:
         return None
-    return cpu_shares(readings[0][1], readings[-1][1])
+    return cpu_shares(known[0][1], known[-1][1])
 
 
-def _spread(values: list[float | None]) -> list[float] | None:
+def _spread(values: Iterable[float | None]) -> list[float] | None:
     """Minimum, median and maximum of the readings; None where there were none."""
-    known = sorted(v for v in values if v is not None)
+    known = sorted(value for value in values if value is not None)
     return [known[0], known[len(known) // 2], known[-1]] if known else None
 
 
 def _energy(readings: list[Reading], series: list[Series]) -> float | None:
     """Joules of one pipelined step by the energy counter; None with fewer than three readings in that series."""
-    pipelined = next((s for s in series if s.kind == "pipelined" and s.at_ns), None)
-    if pipelined is None:
-        return None
-    begin, end = pipelined.at_ns[0], pipelined.at_ns[-1] + pipelined.wall_ns[-1]
-    inside = [
-        (r.at_ns, r.gpu.energy_j)
-        for r in readings
-        if r.gpu and r.gpu.energy_j is not None and begin <= r.at_ns <= end
+    pipelined = [each for each in series if each.kind == "pipelined"]
+    counted = [
+        (r.at_ns, r.gpu.energy_j) for r in _during(readings, pipelined) if r.gpu and r.gpu.energy_j is not None
     ]
-    if len(inside) < 3:
+    if len(counted) < 3:
         return None
-    (first_ns, first_j), (last_ns, last_j) = inside[0], inside[-1]
+    (first_ns, first_j), (last_ns, last_j) = counted[0], counted[-1]
     watts = (last_j - first_j) / ((last_ns - first_ns) / 1e9)
-    return watts * (end - begin) / 1e9 / sum(pipelined.steps)
+    (steps,) = pipelined
+    return watts * (steps.at_ns[-1] + steps.wall_ns[-1] - steps.at_ns[0]) / 1e9 / sum(steps.steps)

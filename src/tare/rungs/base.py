@@ -107,6 +107,11 @@ class Rung(ABC):
         """A program that is ready except for what its first step does (compiling, autotuning)."""
 
 
+def learning_rate(workload: Workload, case: Case) -> float:
+    # Adam's steps do not shrink with the gradient, so the learning rate of SGD would be far too large.
+    return workload.learning_rate if case.optimizer == "sgd" else workload.learning_rate / 10
+
+
 def _leaves(result: Any) -> Iterable[Any]:
     if isinstance(result, Mapping):
         result = tuple(result.values())

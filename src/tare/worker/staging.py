@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.cases.case import Case
+from tare.measure.parity import thinned
 from tare.protocol.jobs import CurveJob, StageJob
 from tare.protocol.messages import Prepared, Send
 from tare.rungs import get_rung
 from tare.rungs.base import Arrays
 from tare.rungs.native.rung import NativeRung
-from tare.rungs.torch.evidence import thinned
 from tare.rungs.torch.numerics import pin_flags
 from tare.worker.preparation import open_program
 from tare.workloads import Batch, get_workload

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from tare.cli import app
 from tare.errors import TareError
-from tare.rungs.native import build
-from tare.rungs.native.architectures import processor
-from tare.rungs.native.commands import Commands
+from tare.rungs.native import build, toolchain
+from tare.rungs.native.build import Commands, Setting
+from tare.rungs.native.toolchain import processor
 
 TWO = ("libtorch", "native/frames")
 
@@ -79,11 +79,11 @@ def test_command_reports_each_component_and_fails_if_one_failed(
 
 def test_first_error_of_cmake_is_reported_in_full() -> None:
     log = "-- ok\nCMake Error in a/CMakeLists.txt:\n  no such thing:\n  as this\n\n\nCMake Error: other\n"
-    assert build._first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
+    assert build.first_error(log) == "CMake Error in a/CMakeLists.txt: no such thing: as this"
     simple = 'CMake Error at a:6:\n  The C++ compiler\n\n    "/a/c++"\n\n  is not able.\n\n  It\n'
-    assert build._first_error(simple).endswith('The C++ compiler "/a/c++" is not able.')
-    assert build._first_error("x.cpp:3: error: no\nmore\n") == "x.cpp:3: error: no"
-    assert build._first_error("silence\n") == "see the log"
+    assert build.first_error(simple).endswith('The C++ compiler "/a/c++" is not able.')
+    assert build.first_error("x.cpp:3: error: no\nmore\n") == "x.cpp:3: error: no"
+    assert build.first_error("silence\n") == "see the log"
 
 
 def test_build_key_depends_on_the_gpu_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,8 @@ def test_build_key_is_computed_once_per_process(monkeypatch: pytest.MonkeyPatch)
 
 def test_build_key_depends_on_the_linked_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {component: build.build_key(component) for component in TWO}
-    monkeypatch.setattr(build, "torch_folder", lambda: Path("/another/environment/torch"))
+    elsewhere = Setting(lambda: Path("/another/environment/torch"), "torch")
+    monkeypatch.setitem(build.COMPONENTS["libtorch"].settings, "TORCH_FOLDER", elsewhere)
     after = {component: build.build_key(component) for component in TWO}
     assert (before["libtorch"] != after["libtorch"], before["native/frames"] == after["native/frames"]) == (
         True,
@@ -128,7 +129,7 @@ def test_build_key_depends_on_the_flags(monkeypatch: pytest.MonkeyPatch) -> None
 def test_build_key_depends_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several machines may share a home, and code compiled for one processor may end with SIGILL on another."""
     before = {component: build.build_key(component) for component in ("vendor/cpu", "native/frames")}
-    monkeypatch.setattr(build, "processor", lambda: "another")
+    monkeypatch.setattr(toolchain, "processor", lambda: "another")
     after = {component: build.build_key(component) for component in before}
     assert (before["vendor/cpu"] != after["vendor/cpu"], before["native/frames"] == after["native/frames"]) == (
         True,
@@ -145,12 +146,12 @@ def test_processor_is_described_by_constant_properties() -> None:
 def test_each_build_has_its_own_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[Path] = []
 
-    def fail(_: list[str], work: Path, __: Commands) -> None:
+    def fail(_: Commands, __: list[str], work: Path) -> None:
         work.mkdir()
         used.append(work)
         raise TareError("planted")
 
-    monkeypatch.setattr(build, "_run", fail)
+    monkeypatch.setattr(Commands, "run", fail)
     for _ in range(2):
         build.build_all(["native/frames"], cores=1)
     assert used[0] != used[1]
@@ -162,11 +163,13 @@ STARTS_A_GROUP = "import subprocess, sys; subprocess.Popen(['sleep', '600'], pro
 
 
 def test_stopped_build_leaves_no_compiler_behind(tmp_path: Path) -> None:
-    commands, codes = Commands(), []
+    commands, errors = Commands(), []
 
     def wait_for_it() -> None:
-        with (tmp_path / "log").open("w") as log:
-            codes.append(commands.run([sys.executable, "-c", STARTS_A_GROUP], log, 600))
+        try:
+            commands.run([sys.executable, "-c", STARTS_A_GROUP], tmp_path)
+        except TareError as error:
+            errors.append(str(error))
 
     waiting = threading.Thread(target=wait_for_it)
     waiting.start()
@@ -174,10 +177,10 @@ def test_stopped_build_leaves_no_compiler_behind(tmp_path: Path) -> None:
     sleepers = _sleepers()
     commands.stop()
     waiting.join(60)
-    assert codes == [-signal.SIGKILL]
+    assert "cannot build" in errors[0]
     wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in sleepers))
-    with (tmp_path / "log").open("w") as log, pytest.raises(TareError, match="interrupted"):
-        commands.run(["true"], log, 600)
+    with pytest.raises(TareError, match="interrupted"):
+        commands.run(["true"], tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -226,19 +229,19 @@ def test_compiler_in_cxx_that_does_not_exist_is_missing(monkeypatch: pytest.Monk
 
 
 def test_build_without_a_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_run", lambda _, work, __: work.mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(Commands, "run", lambda _, __, work: work.mkdir(parents=True, exist_ok=True))
     made = build.build_all(["native/frames"], cores=1)["native/frames"]
     assert "the build gave no libtare-frames.so, tare-descend" in str(made)
     assert not build.build_folder("native/frames").exists()
 
 
 def test_incomplete_build_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(_: list[str], work: Path, __: Commands) -> None:
+    def make(_: Commands, __: list[str], work: Path) -> None:
         work.mkdir(parents=True, exist_ok=True)
-        for program in build.COMPONENTS["native/frames"]:
+        for program in build.COMPONENTS["native/frames"].programs:
             (work / program).touch()
 
-    monkeypatch.setattr(build, "_run", make)
+    monkeypatch.setattr(Commands, "run", make)
     left = build.build_folder("native/frames")
     left.mkdir(parents=True)
     (left / "libtare-frames.so").touch()

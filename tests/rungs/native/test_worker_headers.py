@@ -13,7 +13,8 @@ from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import SpawnLauncher
 from tare.records.record import Round
-from tare.rungs.native.build import SOURCES, compiler
+from tare.rungs.native.build import SOURCES
+from tare.rungs.native.toolchain import compiler
 from tare.stats.intervals import median_interval
 
 INTERVALS = r"""

@@ -7,7 +7,7 @@ from torch._inductor import config, cpu_vec_isa
 
 from tare.cases.case import Case
 from tare.rungs import get_rung
-from tare.rungs.torch.vector_check import NOTE, note_vector_checks
+from tare.rungs.torch.compile import NOTE, note_vector_checks
 from tare.workloads import get_workload
 
 

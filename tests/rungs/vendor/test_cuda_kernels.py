@@ -24,7 +24,7 @@ from torch import nn
 
 from tare.cases.case import Mode, Precision
 from tare.rungs.native.build import SOURCES, build_key
-from tare.rungs.native.libraries import blas
+from tare.rungs.native.toolchain import blas
 from tare.system.home import home_folder
 
 # The program takes half a minute to compile.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tare.rungs.native import build
-from tare.rungs.native.libraries import cublas, cudnn
+from tare.rungs.native import build, toolchain
+from tare.rungs.native.toolchain import cublas, cudnn
 
 CUDA = build.SOURCES / "vendor" / "cuda"
 FLAGS = ("-std=c++17", "-O0", "-arch=sm_90", "--expt-relaxed-constexpr", "--extended-lambda")
@@ -17,7 +17,7 @@ PROGRAM = sorted({*CUDA.glob("*.cu")} - {*KERNELS})
 
 
 def compile_to(target: Path, source: Path, *includes: Path) -> None:
-    compiler = build.nvcc()
+    compiler = toolchain.nvcc()
     if compiler is None:
         pytest.skip("nvcc is not installed")
     command = [compiler, *FLAGS, *(f"-I{folder}" for folder in includes), "-c", str(source), "-o", str(target)]

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,12 @@ class LibTorch(NativeRung):
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.rungs.torch.program import TorchProgram
 
-        program = TorchProgram(workload, case)
-        try:
+        with closing(TorchProgram(workload, case)) as program:
             if _scripted(case):
                 _save_archive(program, folder)
                 stage_batch(program, folder)
             else:
                 stage_batch(program, folder, weights=_save_weights(program, folder))
-        finally:
-            program.close()
 
 
 def _scripted(case: Case) -> bool:

@@ -2,23 +2,24 @@
 
 import contextlib
 import hashlib
-import itertools
 import os
+import re
 import secrets
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 from tare.errors import TareError
-from tare.rungs.native.architectures import architectures, processor
-from tare.rungs.native.commands import Commands
-from tare.rungs.native.libraries import blas, cublas, cudnn, torch_folder
+from tare.rungs.native import toolchain
 from tare.system.home import home_folder
 from tare.system.locks import FileLock
+from tare.system.processes import kill_session
 
 SOURCES = Path(__file__).parents[1]
 TIMEOUT_S = 1800.0
@@ -26,44 +27,58 @@ TIMEOUT_S = 1800.0
 MOST_JOBS = 4
 # Variables that cmake reads.
 FLAGS = ("CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
-# The folders that are built separately, with their programs; the longest build first.
+
+
+class Setting(NamedTuple):
+    """A variable of CMake: what finds its value, and how to call what is missing where there is none."""
+
+    find: Callable[[], object]
+    description: str
+
+
+class Component(NamedTuple):
+    """A folder that is built separately: its programs, and the variables that its build needs."""
+
+    programs: tuple[str, ...]
+    settings: dict[str, Setting]
+
+
+# The longest build first.
 COMPONENTS = {
-    "libtorch": ("tare-libtorch", "tare-script", "tare-aot"),
-    "vendor/cuda": ("tare-vendor-cuda",),
-    "vendor/cpu": ("tare-vendor-cpu",),
-    "native/frames": ("libtare-frames.so", "tare-descend"),
+    "libtorch": Component(
+        ("tare-libtorch", "tare-script", "tare-aot"), {"TORCH_FOLDER": Setting(toolchain.torch_folder, "torch")}
+    ),
+    "vendor/cuda": Component(
+        ("tare-vendor-cuda",),
+        {
+            "CMAKE_CUDA_COMPILER": Setting(toolchain.nvcc, "nvcc"),
+            "CUDNN_FOLDER": Setting(toolchain.cudnn, "cuDNN's headers"),
+            "CUBLAS_FOLDER": Setting(toolchain.cublas, "cuBLAS's headers"),
+            "CMAKE_CUDA_ARCHITECTURES": Setting(
+                toolchain.architectures, "an NVIDIA GPU, or CUDAARCHS=90 to build for one elsewhere,"
+            ),
+        },
+    ),
+    "vendor/cpu": Component(
+        ("tare-vendor-cpu",), {"BLAS_LIBRARY": Setting(toolchain.blas, "an OpenBLAS beside SciPy")}
+    ),
+    "native/frames": Component(("libtare-frames.so", "tare-descend"), {}),
 }
 
 
 def missing_tools(component: str = "libtorch") -> str | None:
     """The tools and libraries that a build lacks here, or None."""
-    lacking = [name for name in ("cmake",) if shutil.which(name) is None]
-    if compiler() is None:
+    lacking = [] if shutil.which("cmake") else ["cmake"]
+    if toolchain.compiler() is None:
         named = os.environ.get("CXX")
         lacking.append(f"a C++ compiler (CXX={named} is no program here)" if named else "a C++ compiler")
-    if component == "vendor/cpu" and blas() is None:
-        lacking.append("an OpenBLAS beside SciPy")
-    if component == "vendor/cuda":
-        lacking += ["nvcc"] if nvcc() is None else []
-        lacking += ["cuDNN's headers"] if cudnn() is None else []
-        lacking += ["cuBLAS's headers"] if cublas() is None else []
-        lacking += [] if architectures() else ["an NVIDIA GPU, or CUDAARCHS=90 to build for one elsewhere,"]
+    lacking += [setting.description for setting in COMPONENTS[component].settings.values() if not setting.find()]
     return ", ".join(lacking) or None
-
-
-def compiler() -> str | None:
-    named = os.environ.get("CXX")
-    wanted = (named,) if named else ("c++", "g++", "clang++")
-    return next((path for name in wanted if (path := shutil.which(name))), None)
-
-
-def nvcc() -> str | None:
-    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
 
 def executable(name: str, on_build: Callable[[], None] = lambda: None) -> Path:
     """The program of a rung, built if its sources have not been built with these tools yet."""
-    component = next(component for component, programs in COMPONENTS.items() if name in programs)
+    component = next(component for component, built in COMPONENTS.items() if name in built.programs)
     folder = build_folder(component)
     program = folder / name
     if not program.exists():
@@ -111,19 +126,27 @@ def build_key(component: str = "libtorch") -> str:
     for path in sorted(SOURCES.rglob("*")):
         if path.suffix in (".cpp", ".hpp", ".cu", ".cuh", ".txt") and _belongs(path, component):
             digest.update(path.relative_to(SOURCES).as_posix().encode() + path.read_bytes())
-    digest.update(_first_line(compiler() or "", "--version").encode())
-    digest.update(_version("torch").encode())
-    digest.update(repr([os.environ.get(name) for name in FLAGS]).encode())
-    if component == "libtorch":
-        # The path of torch's libraries is compiled in.
-        digest.update(str(torch_folder()).encode())
+    settings = {name: str(setting.find()) for name, setting in COMPONENTS[component].settings.items()}
+    tools = [
+        toolchain.version_text(toolchain.compiler()),
+        _torch_version(),
+        [os.environ.get(name) for name in FLAGS],
+        settings,
+    ]
     if component == "vendor/cpu":
         # It is compiled for this processor, and crashes on one that lacks an instruction.
-        digest.update(f"{blas()} {processor()}".encode())
+        tools.append(toolchain.processor())
     if component == "vendor/cuda":
-        digest.update(f"{cudnn()} {cublas()} {architectures()}".encode())
-        digest.update(_first_line(nvcc() or "", "--version").encode())
+        tools.append(toolchain.version_text(toolchain.nvcc()))
+    digest.update(repr(tools).encode())
     return digest.hexdigest()[:16]
+
+
+def _torch_version() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "none"
 
 
 def _belongs(path: Path, component: str) -> bool:
@@ -133,29 +156,31 @@ def _belongs(path: Path, component: str) -> bool:
     return not any(folder == other or folder.startswith(f"{other}/") for other in others)
 
 
-def _build(component: str, folder: Path, jobs: int, commands: Commands) -> None:
+def _build(component: str, folder: Path, jobs: int, commands: "Commands") -> None:
+    programs, settings = COMPONENTS[component]
     # If two processes need the same build, one builds and the other waits.
     with _alone(folder.parent / f"{folder.name}.lock", commands):
-        if all((folder / program).exists() for program in COMPONENTS[component]):
+        if all((folder / program).exists() for program in programs):
             return
         # Remove an incomplete build.
-        shutil.rmtree(folder, ignore_errors=True)
-        for left in folder.parent.glob(f"{folder.name}.building*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for path in [folder, *folder.parent.glob(f"{folder.name}.building*")]:
+            shutil.rmtree(path, ignore_errors=True)
         # A new folder, because compilers of a killed process may still write to the old one.
         work = folder.with_name(f"{folder.name}.building-{secrets.token_hex(4)}")
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        configure = ["cmake", *generator, "-S", str(SOURCES), "-B", str(work), f"-DTARE_COMPONENT={component}"]
-        _run([*configure, f"-DCMAKE_CXX_COMPILER={compiler()}", *_settings(component)], work, commands)
-        _run(["cmake", "--build", str(work), "--parallel", str(jobs)], work, commands)
-        absent = [program for program in COMPONENTS[component] if not (work / program).exists()]
+        variables = {"TARE_COMPONENT": component, "CMAKE_CXX_COMPILER": toolchain.compiler()}
+        variables |= {name: setting.find() for name, setting in settings.items()}
+        definitions = [f"-D{name}={value}" for name, value in variables.items()]
+        commands.run(["cmake", *generator, "-S", str(SOURCES), "-B", str(work), *definitions], work)
+        commands.run(["cmake", "--build", str(work), "--parallel", str(jobs)], work)
+        absent = [program for program in programs if not (work / program).exists()]
         if absent:
             raise TareError(f"the build gave no {', '.join(absent)} (log: {work / 'build.log'})")
         work.rename(folder)
 
 
 @contextlib.contextmanager
-def _alone(path: Path, commands: Commands) -> Iterator[None]:
+def _alone(path: Path, commands: "Commands") -> Iterator[None]:
     try:
         lock = FileLock(path)
     except OSError as error:
@@ -165,65 +190,57 @@ def _alone(path: Path, commands: Commands) -> Iterator[None]:
         yield
 
 
-def _settings(component: str) -> list[str]:
-    if component == "libtorch":
-        return [f"-DTORCH_FOLDER={torch_folder()}"]
-    if component == "vendor/cpu":
-        return [f"-DBLAS_LIBRARY={blas()}"]
-    if component == "native/frames":
-        return []
-    where = [f"-DCUDNN_FOLDER={cudnn()}", f"-DCUBLAS_FOLDER={cublas()}"]
-    return [f"-DCMAKE_CUDA_COMPILER={nvcc()}", f"-DCMAKE_CUDA_ARCHITECTURES={architectures()}", *where]
+class Commands:
+    """The commands of parallel builds, which are all killed if the caller is interrupted: no compilers are left
+    running."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._guard = threading.Lock()
+        self._stopped = False
+
+    def run(self, command: list[str], work: Path) -> None:
+        """Runs a command, with its output in `build.log`. TareError where it cannot be started or fails."""
+        log = work / "build.log"
+        try:
+            work.mkdir(exist_ok=True)
+            with log.open("ab") as output:
+                code = self._wait(command, output.fileno())
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise TareError(f"cannot build the native rungs: {error}") from error
+        if code != 0:
+            reason = first_error(log.read_text(errors="replace"))
+            raise TareError(f"cannot build the native rungs: {reason} (log: {log})")
+
+    def _wait(self, command: list[str], output: int) -> int:
+        with self._guard:
+            self.check()
+            # A session of its own, by which all its descendants can be found.
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            self._running.add(process)
+        try:
+            return process.wait(TIMEOUT_S)
+        except BaseException:
+            kill_session(process.pid)
+            raise
+        finally:
+            with self._guard:
+                self._running.discard(process)
+
+    def check(self) -> None:
+        if self._stopped:
+            raise TareError("the build was interrupted")
+
+    def stop(self) -> None:
+        with self._guard:
+            self._stopped = True
+            for process in self._running:
+                kill_session(process.pid)
 
 
-def _run(command: list[str], work: Path, commands: Commands) -> None:
-    log = work / "build.log"
-    try:
-        work.mkdir(exist_ok=True)
-        with log.open("a") as output:
-            code = commands.run(command, output, TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TareError(f"cannot build the native rungs: {error}") from error
-    if code != 0:
-        raise TareError(
-            f"cannot build the native rungs: {_first_error(log.read_text(errors='replace'))} (log: {log})"
-        )
-
-
-def _first_error(log: str) -> str:
-    """The first line with an error, and for CMake the lines after it that explain it."""
-    lines = log.splitlines()
-    first = next((index for index, line in enumerate(lines) if "rror" in line), None)
-    if first is None:
-        return "see the log"
-    said = [lines[first]]
-    if "CMake Error" in said[0]:
-        said += _sentence(lines[first + 1 : first + 12])
-    return " ".join(said)[:300]
-
-
-def _sentence(lines: list[str]) -> Iterator[str]:
-    """The lines of one message of CMake, which ends with a full stop or two empty lines."""
-    for line, behind in itertools.pairwise([*lines, ""]):
-        if line.strip():
-            yield line.strip()
-        if line.rstrip().endswith(".") or not (line.strip() or behind.strip()):
-            return
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
-
-
-@cache
-def _first_line(program: str, *args: str) -> str:
-    if not program:
-        return ""
-    try:
-        done = subprocess.run([program, *args], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return program + done.stdout
+def first_error(log: str) -> str:
+    """The first line with an error; of CMake the whole message, up to a full stop or two empty lines."""
+    error = re.search(r"(?ms)^CMake Error.*?(?:\.$|\n\n\n|\Z)|^[^\n]*rror[^\n]*", log)
+    return " ".join(error[0].split())[:300] if error else "see the log"

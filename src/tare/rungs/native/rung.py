@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
-from tare.rungs.base import Missing, Program, Rung
+from tare.rungs.base import Missing, Program, Rung, learning_rate
 from tare.rungs.native.build import executable, missing_tools
 from tare.workloads.base import Workload
 
@@ -45,8 +45,6 @@ class NativeRung(Rung):
 def stage_batch(program: Any, folder: Path, **settings: object) -> None:
     """The batch and the settings that every LibTorch executable reads (libtorch/torch_program.hpp)."""
     import torch
-
-    from tare.rungs.torch.optimizers import learning_rate
 
     case, workload = program.case, program.workload
     tensors = [*program.host_batch.args, *([program.host_batch.target] if program.trains else [])]

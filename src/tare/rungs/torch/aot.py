@@ -44,14 +44,9 @@ class Aot(NativeRung):
     def prepare(self, workload: Workload, case: Case) -> Program:
         from torch._inductor import aoti_load_package
 
-        from tare.rungs.torch.compile import HIDDEN_KERNELS
-        from tare.rungs.torch.program import TorchProgram
-        from tare.rungs.torch.vector_check import note_vector_checks
+        from tare.rungs.torch.compile import inductor_program
 
-        program = TorchProgram(workload, case)
-        note_vector_checks(program.notes)
-        if case.device_type == "cpu":
-            program.hides_kernels = HIDDEN_KERNELS
+        program = inductor_program(workload, case)
         # Inductor's cache folder belongs to this case, so that a later process finds the package.
         path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "model.pt2"
         if not path.exists():
@@ -67,12 +62,9 @@ class Aot(NativeRung):
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.rungs.torch.program import TorchProgram
 
-        program = TorchProgram(workload, case)
-        try:
+        with contextlib.closing(TorchProgram(workload, case)) as program:
             _package(program, folder / "model.pt2")
             stage_batch(program, folder)
-        finally:
-            program.close()
 
 
 def _share_torch_symbols() -> None:

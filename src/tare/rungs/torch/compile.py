@@ -1,14 +1,19 @@
 """torch.compile: Dynamo captures the graph, Inductor generates kernels for it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from tare.cases.case import Case
 from tare.rungs.base import Missing, Program, Rung
-from tare.rungs.native.build import compiler
+from tare.rungs.native.toolchain import compiler
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
 
 HIDDEN_KERNELS = "torch's profiler does not see Inductor's C++ kernels"
+NOTE = (
+    "its preparation asks the C++ compiler in every process which vector instructions it knows, for seconds; "
+    "TORCHINDUCTOR_VEC_ISA_OK=1 leaves most of that out"
+)
 
 
 @rung
@@ -62,13 +67,7 @@ class Compile(Rung):
     def prepare(self, workload: Workload, case: Case) -> Program:
         import torch
 
-        from tare.rungs.torch.program import TorchProgram
-        from tare.rungs.torch.vector_check import note_vector_checks
-
-        program = TorchProgram(workload, case)
-        note_vector_checks(program.notes)
-        if case.device_type == "cpu":
-            program.hides_kernels = HIDDEN_KERNELS
+        program = inductor_program(workload, case)
         mode = split_name(case.rung)[1] or None
         if program.trains:
             program.objective = torch.compile(program._objective, mode=mode)
@@ -87,3 +86,35 @@ class Compile(Rung):
         else:
             program.step = plain
         return program
+
+
+def inductor_program(workload: Workload, case: Case) -> Any:
+    """A TorchProgram for a rung whose kernels Inductor generates."""
+    from tare.rungs.torch.program import TorchProgram
+
+    program = TorchProgram(workload, case)
+    note_vector_checks(program.notes)
+    if case.device_type == "cpu":
+        program.hides_kernels = HIDDEN_KERNELS
+    return program
+
+
+def note_vector_checks(notes: list[str]) -> None:
+    """Adds a note about a cost of Inductor if and when it arises: on x86-64 every process that generates or loads
+    C++ tests the compiler with each kind of vector instructions that the processor has, and starts a Python that
+    imports torch to load the result. Cached programs do not avoid it. docs/measurement.md has figures.
+
+    There is no note where the variable that it names is set, or where this torch tests in another way."""
+    from torch._inductor import config, cpu_vec_isa
+
+    kind = cpu_vec_isa.VecISA
+    check_build = getattr(kind, "check_build", None)
+    if check_build is None or getattr(config.cpp, "vec_isa_ok", None) is not None:
+        return
+
+    def noted(self: Any, *args: Any) -> Any:
+        if NOTE not in notes:
+            notes.append(NOTE)
+        return check_build(self, *args)
+
+    kind.check_build = noted

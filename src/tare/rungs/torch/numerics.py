@@ -40,19 +40,17 @@ def pin_flags(case: Case) -> dict[str, str]:
     # cuDNN and cuBLAS have different defaults for TF32.
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
-    return {
-        "tf32": str(tf32).lower(),
-        "threads": str(torch.get_num_threads()),
-        "cudnn.benchmark": str(torch.backends.cudnn.benchmark).lower(),
-        "cudnn.deterministic": str(torch.backends.cudnn.deterministic).lower(),
-        "deterministic": str(torch.are_deterministic_algorithms_enabled()).lower(),
-        "bf16_reduced_precision_reduction": str(
-            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
-        ).lower(),
-        "fp16_reduced_precision_reduction": str(
-            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
-        ).lower(),
+    matmul = torch.backends.cuda.matmul
+    flags = {
+        "tf32": tf32,
+        "threads": torch.get_num_threads(),
+        "cudnn.benchmark": torch.backends.cudnn.benchmark,
+        "cudnn.deterministic": torch.backends.cudnn.deterministic,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "bf16_reduced_precision_reduction": matmul.allow_bf16_reduced_precision_reduction,
+        "fp16_reduced_precision_reduction": matmul.allow_fp16_reduced_precision_reduction,
     }
+    return {name: str(value).lower() for name, value in flags.items()}
 
 
 def dtype(name: str) -> Any:

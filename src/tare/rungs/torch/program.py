@@ -17,14 +17,13 @@ from tare.cases.case import Case
 from tare.measure.clock import Clock
 from tare.measure.devices import make_clock
 from tare.measure.memory import TorchAllocator
+from tare.measure.parity import thinned
 from tare.measure.profiler import profile_steps
 from tare.protocol.messages import StepProfile
 from tare.records.record import Net
-from tare.rungs.base import Arrays, Program
-from tare.rungs.torch.evidence import thinned
+from tare.rungs.base import Arrays, Program, learning_rate
 from tare.rungs.torch.feeds import copy_into, make_feed, move
 from tare.rungs.torch.numerics import PRECISIONS, Numerics, dtype
-from tare.rungs.torch.optimizers import make_optimizer, zero_state
 from tare.workloads.base import Batch, Workload
 
 # How many training steps parity follows.
@@ -56,7 +55,7 @@ class TorchProgram(Program):
         self._scope = ExitStack()
         if self.trains:
             self._initial = self._weights()
-            self.optimizer = make_optimizer(self.model, workload, case, capturable)
+            self.optimizer = self._make_optimizer(capturable)
             self.scaler = self._make_scaler()
         else:
             self._scope.enter_context(torch.inference_mode())
@@ -147,7 +146,9 @@ class TorchProgram(Program):
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(self._initial[name])
-            zero_state(self.optimizer)
+            # SGD's momentum starts as the first gradient either way: from zero, v = momentum * 0 + g.
+            for value in _tensors(list(self.optimizer.state.values())):
+                value.zero_()
 
     def close(self) -> None:
         self._scope.close()
@@ -166,6 +167,20 @@ class TorchProgram(Program):
 
     def _weights(self) -> dict[str, torch.Tensor]:
         return {name: t.detach().to("cpu", copy=True) for name, t in self.model.state_dict().items()}
+
+    def _make_optimizer(self, capturable: bool) -> Any:
+        """torch's default implementation; under fp16 autocast the fused one, with which the loss scaler does not
+        wait for the device in every step. `capturable` keeps Adam's step count on the device."""
+        options: dict[str, Any] = {"lr": learning_rate(self.workload, self.case)}
+        if self.case.precision == "amp-fp16":
+            options["fused"] = True
+        if self.case.optimizer == "sgd":
+            options["momentum"] = self.workload.momentum
+        if capturable:
+            options["capturable"] = True
+        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        return kinds[str(self.case.optimizer)](parameters, **options)
 
     def _make_scaler(self) -> Any:
         if self.numerics.autocast != "float16":

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from tare.cases.case import Case
-from tare.rungs.base import Missing
+from tare.rungs.base import Missing, learning_rate
 from tare.rungs.native.build import executable, missing_tools
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import rung, split_name
@@ -60,7 +60,6 @@ class Vendor(NativeRung):
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.rungs.torch.feeds import move
         from tare.rungs.torch.numerics import PRECISIONS
-        from tare.rungs.torch.optimizers import learning_rate
         from tare.rungs.vendor.lowering.lower import lower
 
         numerics = PRECISIONS[case.precision]

@@ -95,7 +95,7 @@ class Sampler {
 
   int64_t block_steps(double step_ns) const {
     step_ns = std::max(step_ns, 1.0);
-    double wanted = std::max(100e3, budget_s_ * 0.75 * 0.75 * 1e9 / most_blocks);
+    double wanted = std::max(1e6, budget_s_ * 0.75 * 0.75 * 1e9 / most_blocks);
     int64_t fewest = 1;
     if (program_.overlaps()) {
       wanted = std::max(wanted, 50e6);

@@ -8,13 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.measure.parity import errors
-from tare.rungs.torch import evidence
-from tare.rungs.torch.evidence import LIMIT, thinned
+from tare.measure import parity
+from tare.measure.parity import MOST_NUMBERS, errors, thinned
 
 
 def test_what_is_not_very_large_is_compared_as_it_is() -> None:
-    values = np.zeros((1024, LIMIT // 1024))
+    values = np.zeros((1024, MOST_NUMBERS // 1024))
     assert thinned(values) is values
 
 
@@ -33,7 +32,7 @@ def test_what_is_empty_stays_so() -> None:
 @settings(max_examples=80, deadline=None)
 def test_torch_and_numpy_take_the_same_in_every_layout(shape: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "LIMIT", 100)
+        patch.setattr(parity, "MOST_NUMBERS", 100)
         plain = torch.arange(int(np.prod(shape))).reshape(shape)
         turned = plain.transpose(0, -1).contiguous().transpose(0, -1)
         taken = thinned(plain.numpy())
