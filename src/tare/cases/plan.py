@@ -110,15 +110,14 @@ def open_groups(plan: Plan, groups: Groups) -> Plan:
     """The plan with its groups replaced by their workloads; BadInput for an unknown group."""
 
     def open_grid(grid: Grid) -> Grid:
-        if not any(name.startswith(GROUP_SIGN) for name in grid.workload):
-            return grid
+        has_group = any(name.startswith(GROUP_SIGN) for name in grid.workload)
         workloads = open_names(grid.workload, groups, plan.where)
-        return msgspec.structs.replace(grid, workload=workloads, rung=grid.rung or GROUP_RUNGS)
+        rungs = grid.rung or (GROUP_RUNGS if has_group else None)
+        return msgspec.structs.replace(grid, workload=workloads, rung=rungs)
 
     def open_rule(rule: dict[str, Any]) -> dict[str, Any]:
-        if "workload" not in rule:
-            return rule
-        return rule | {"workload": open_names(rule["workload"], groups, plan.where)}
+        named = {"workload": open_names(rule["workload"], groups, plan.where)} if "workload" in rule else {}
+        return rule | named
 
     return msgspec.structs.replace(
         plan,

@@ -6,12 +6,12 @@ docs/records.md has the grammar of both. All terms must hold; the values within 
 import contextlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import asdict
-from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy import Select, func, or_, select
 
 from tare.cases.case import CHOICES, COUNTS, key_matches
 from tare.errors import BadInput, quote, unknown
@@ -34,72 +34,18 @@ class Selection(NamedTuple):
     environment_fields: frozenset[str] = frozenset()
 
 
-class Query(NamedTuple):
-    """Parsed terms. A word is a key, its beginning, a pattern with stars, or the id of a record or a run. A field
-    that is not in schema.FIELDS is a size or belongs to the environment: which ones exist depends on the records.
-    """
-
-    words: list[str]
-    fields: list[tuple[str, list[str]]]
-
-    def conditions(self) -> Iterator[ColumnElement[bool]]:
-        """What a database can check before a record is decoded. It may let too many records through: `select`
-        decides."""
-        columns = schema.records.c
-        for word in self.words:
-            beginning = word.partition("*")[0].rstrip("/")
-            key = columns.key.startswith(beginning, autoescape=True)
-            yield or_(key, columns.id == word, columns.run == word)
-        for name, values in self.fields:
-            if name in FIELDS:
-                yield columns[name].in_(_whole_numbers(name, values) if name in COUNTS else values)
-
-    def select(self, candidates: Iterable[Record]) -> Selection:
-        """The records for which all terms hold; BadInput for a field that none of them has."""
-        records = [record for record in candidates if all(_is_named(record, word) for word in self.words)]
-        environment_fields: set[str] = set()
-        for name, values in sorted(self.fields, key=lambda field: field[0] not in FIELDS):
-            if name not in FIELDS:
-                groups = (asdict(record.environment) for record in records)
-                named = {f"{group}.{name}" for each in groups for group, facts in each.items() if name in facts}
-                if records and not named and not any(name in record.case.sizes for record in records):
-                    raise _unknown_field(name, records)
-                environment_fields |= named
-            records = [record for record in records if _has_value(record, name, values)]
-        return Selection("", records, frozenset(environment_fields))
-
-
-def parse_query(terms: Sequence[str]) -> Query:
-    """BadInput for a value that its field cannot have."""
-    query = Query([], [])
-    for term in terms:
-        if not term.isprintable():
-            # No record contains such a text, and a lone surrogate cannot be sent to a database.
-            raise BadInput(f"{quote(term)} is not the text of a key, an id or a field")
-        name, equals, value = term.partition("=")
-        if not equals or not may_be_field(name):
-            query.words.append(term)
-            continue
-        values = [part for part in value.split(",") if part]
-        if not values:
-            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
-        for part in values:
-            if name in CHOICES and part not in CHOICES[name]:
-                raise unknown(name, part, CHOICES[name])
-        query.fields.append((name, values))
-    return query
-
-
-def may_be_field(name: str) -> bool:
-    """Whether the text before an equals sign can be the name of a field. The names of benchmarks (`test_x[n=4]`),
-    keys and patterns (`*batch=8*`) have characters that no field has."""
-    return re.search(r"[^A-Za-z0-9_.\- ]", name) is None
-
-
 def find_in_store(terms: Sequence[str], store: Store) -> Selection:
     """The stored records for which all terms hold, oldest first; all records if there are no terms."""
-    query = parse_query(terms)
-    return query.select(store.find(*query.conditions()))
+    words, fields = _parse(terms)
+    columns = schema.records.c
+    # What a database can check before a record is decoded. It may let too many records through.
+    named = [columns[name].in_(_typed(name, values)) for name, values in fields if name in FIELDS]
+    beginnings = [(word, word.partition("*")[0].rstrip("/")) for word in words]
+    keys = [
+        or_(columns.key.startswith(key, autoescape=True), columns.id == word, columns.run == word)
+        for word, key in beginnings
+    ]
+    return filter_records(store.find(*named, *keys), terms)
 
 
 def find_in_files(terms: Sequence[str]) -> Selection | None:
@@ -107,8 +53,57 @@ def find_in_files(terms: Sequence[str]) -> Selection | None:
     files = [Path(term) for term in terms if names_file(term)]
     if not files:
         return None
-    query = parse_query([term for term in terms if not names_file(term)])
-    return query.select(record for file in files for record in read_records(file))
+    records = [record for file in files for record in read_records(file)]
+    return filter_records(records, [term for term in terms if not names_file(term)])
+
+
+def filter_records(records: list[Record], terms: Sequence[str]) -> Selection:
+    """The records for which all terms hold; BadInput for a field that none of them has."""
+    words, fields = _parse(terms)
+    records = [
+        record
+        for record in records
+        if all(word in (record.id, record.run) or key_matches(record.case.key, word) for word in words)
+    ]
+    environment_fields: set[str] = set()
+    # Which sizes and which fields of the environment exist depends on the records that the other fields choose.
+    for name, values in sorted(fields, key=lambda field: field[0] not in FIELDS):
+        if name not in FIELDS:
+            groups = (asdict(record.environment) for record in records)
+            named = {f"{group}.{name}" for each in groups for group, facts in each.items() if name in facts}
+            if records and not named and not any(name in record.case.sizes for record in records):
+                raise _unknown_field(name, records)
+            environment_fields |= named
+        records = [record for record in records if _has_value(record, name, values)]
+    return Selection(" ".join(terms), records, frozenset(environment_fields))
+
+
+def _parse(terms: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Words, which are keys, their beginnings, patterns with stars or ids; and fields with their values. BadInput
+    for a value that its field cannot have."""
+    words, fields = [], []
+    for term in terms:
+        if not term.isprintable():
+            # No record contains such a text, and a lone surrogate cannot be sent to a database.
+            raise BadInput(f"{quote(term)} is not the text of a key, an id or a field")
+        name, equals, value = term.partition("=")
+        if not equals or not may_be_field(name):
+            words.append(term)
+            continue
+        values = [part for part in value.split(",") if part]
+        if not values:
+            raise BadInput(f"'{term}' names no value: write {name}=VALUE")
+        for part in values:
+            if name in CHOICES and part not in CHOICES[name]:
+                raise unknown(name, part, CHOICES[name])
+        fields.append((name, values))
+    return words, fields
+
+
+def may_be_field(name: str) -> bool:
+    """Whether the text before an equals sign can be the name of a field. The names of benchmarks (`test_x[n=4]`),
+    keys and patterns (`*batch=8*`) have characters that no field has."""
+    return re.search(r"[^A-Za-z0-9_.\- ]", name) is None
 
 
 def select_records(text: str, store: Store) -> Selection:
@@ -188,20 +183,20 @@ def _failed_early(record: Record) -> bool:
     return record.failure is not None and record.environment.id == record.environment.base_id
 
 
-def _is_named(record: Record, word: str) -> bool:
-    return word in (record.id, record.run) or key_matches(record.case.key, word)
-
-
 def _has_value(record: Record, name: str, values: list[str]) -> bool:
-    fields = {**record.case.sizes, **index_columns(record)}
-    if name in fields:
-        is_number = name in COUNTS or name in record.case.sizes
-        return fields[name] in (_whole_numbers(name, values) if is_number else values)
+    if name in FIELDS:
+        return index_columns(record)[name] in _typed(name, values)
+    if name in record.case.sizes:
+        return record.case.sizes[name] in _whole_numbers(name, values)
     actual = next((group[name] for group in asdict(record.environment).values() if name in group), "")
     if name.endswith("commit"):
         return any(len(value) >= 6 and actual.startswith(value) for value in values)
     # A version may be named without its local part (2.10.0 for 2.10.0+cpu), and a value may contain a comma.
     return not {actual, actual.partition("+")[0]}.isdisjoint([*values, ",".join(values)])
+
+
+def _typed(name: str, values: list[str]) -> list[str] | list[int]:
+    return _whole_numbers(name, values) if name in COUNTS else values
 
 
 def _whole_numbers(name: str, values: list[str]) -> list[int]:
