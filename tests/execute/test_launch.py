@@ -267,7 +267,6 @@ def test_what_the_imports_of_the_server_print_goes_to_standard_error(
     paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     with contextlib.closing(ForkLauncher(("noisy",), variables={"PYTHONPATH": paths})) as launcher:
         launcher.renew()
-        launcher.settle()
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "from a preload\n")
 

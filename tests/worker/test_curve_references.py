@@ -1,6 +1,7 @@
 """References of curves that fail are made once and named for every rung that needs them. Nothing is run here."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from builders import make_case
@@ -8,10 +9,10 @@ from builders import make_case
 from tare.cases.options import Options
 from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
-from tare.execute.launch import Launcher, make_launcher
+from tare.execute.launch import make_launcher
 from tare.measure.parity import save_reference
 from tare.protocol.jobs import CurveJob, Job, ReferenceJob
-from tare.protocol.messages import Message
+from tare.protocol.messages import Done
 from tare.records.record import Failure
 from tare.worker.staging import write_evidence
 
@@ -26,12 +27,7 @@ class Pretending(LocalExecutor):
         super().__init__(make_launcher("spawn"), scratch)
         self.failing, self.jobs = failing, list[Job]()
 
-    def send(
-        self,
-        job: Job,
-        options: Options,  # noqa: ARG002
-        launcher: Launcher | None = None,  # noqa: ARG002
-    ) -> list[Message] | Failure:
+    def ask(self, job: Job, *_: Any) -> Any:
         self.jobs.append(job)
         if isinstance(job, CurveJob):
             write_evidence(Path(job.evidence), {"loss/1": np.array(1.01)})
@@ -40,7 +36,7 @@ class Pretending(LocalExecutor):
                 return LATE
             if not job.widen:
                 save_reference(Path(job.folder), {"loss/1": np.array(1.0)}, {"loss/1": 0.0}, "eager float64")
-        return []
+        return Done()
 
 
 def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_path: Path) -> None:

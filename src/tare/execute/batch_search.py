@@ -25,10 +25,8 @@ LARGEST = 2**24
 POINT_S = 2.0
 POINT_WIDTH = 0.02
 
-Measure = Callable[[Case], Round]
 
-
-def search_batch(case: Case, measure: Measure, slowest_s: float = POINT_S) -> BatchSearch:
+def search_batch(case: Case, measure: Callable[[Case], Round]) -> BatchSearch:
     """The curve of a case's throughput over its batch, and the batch chosen from it."""
     points: list[BatchPoint] = []
     stop: SearchStop | None = None
@@ -36,7 +34,7 @@ def search_batch(case: Case, measure: Measure, slowest_s: float = POINT_S) -> Ba
     while stop is None:
         points.append(BatchPoint(batch=batch, round=measure(with_batch(case, batch))))
         batch *= 2
-        stop = _stop(points, slowest_s) or ("largest" if batch > LARGEST else None)
+        stop = _stop(points) or ("largest" if batch > LARGEST else None)
     return BatchSearch(chosen=_best(points), stop=stop, points=points, rung=case.rung)
 
 
@@ -63,7 +61,7 @@ def with_batch(case: Case, batch: int) -> Case:
     return msgspec.structs.replace(case, batch=batch)
 
 
-def _stop(points: list[BatchPoint], slowest_s: float) -> SearchStop | None:
+def _stop(points: list[BatchPoint]) -> SearchStop | None:
     failure = points[-1].round.failure
     rates = [rate for point in points if (rate := throughput(point))]
     if failure:
@@ -71,7 +69,7 @@ def _stop(points: list[BatchPoint], slowest_s: float) -> SearchStop | None:
             return "memory"
         return "failure" if rates or len(points) >= TRIES else None
     own = throughput(points[-1])
-    if own and points[-1].batch / own > slowest_s:
+    if own and points[-1].batch / own > POINT_S:
         return "time"
     if len(rates) <= FLAT:
         return None

@@ -29,7 +29,7 @@ def open_plan(plan: Plan) -> Plan:
     this one is probed, which takes seconds."""
     opened = open_groups(plan, all_groups())
     known = all_workloads()
-    for name in (name for grid in (*opened.grids, *opened.includes) for name in grid.workload):
+    for name in (name for grid in opened.grids for name in grid.workload):
         if name not in known:
             raise no_workload(name, plan.where)
     validate_plan(opened, LocalCatalogue(ANY_MACHINE))

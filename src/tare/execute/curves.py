@@ -5,10 +5,11 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, brief
-from tare.execute.executor import LocalExecutor
+from tare.execute.executor import LaunchableJob, LocalExecutor
 from tare.execute.rounds import unchecked
 from tare.measure.parity import Reference, errors, judge, load_reference
 from tare.protocol.jobs import CurveJob, ReferenceJob, reference_case
+from tare.protocol.messages import Done
 from tare.records.record import Failure, Parity
 from tare.system.home import make_folder
 from tare.worker.staging import read_evidence
@@ -33,12 +34,11 @@ def follow_curve(executor: LocalExecutor, case: Case, data: str, steps: int, opt
     evidence = make_folder(executor.folder(f"curve-{data}-{steps}", case))
     cache = executor.cache_folder(case)
     job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=cache)
-    launchable = executor.for_rung(job, options, data=data, steps=steps)
-    if isinstance(launchable, Failure):
-        return _failed_curve(case, launchable)
-    messages = executor.send(launchable.job, options, launchable.launcher)
-    if isinstance(messages, Failure):
-        return _failed_curve(case, messages)
+    outcome: LaunchableJob | Done | Failure = executor.for_rung(job, options)
+    if isinstance(outcome, LaunchableJob):
+        outcome = executor.ask(outcome.job, Done, options, outcome.launcher)
+    if isinstance(outcome, Failure):
+        return _failed_curve(case, outcome)
     expected = reference.arrays
     try:
         arrays = read_evidence(evidence)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
 from tare.execute.launch import Launcher, SpawnLauncher
-from tare.execute.rounds import failure_of, make_round, unchecked
+from tare.execute.rounds import Answer, answer_of, make_round, unchecked
 from tare.execute.supervise import Supervision, WorkerExit, run_worker
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
@@ -27,7 +27,7 @@ from tare.protocol.jobs import (
     StageJob,
     reference_case,
 )
-from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
+from tare.protocol.messages import Checked, Done, Message, Prepared, Probed, Stage
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
@@ -42,7 +42,6 @@ REFERENCE = "computing the float64 reference"
 WAITING = "waiting for another tare"
 
 OnStage = Callable[[str], None]
-Answer = TypeVar("Answer")
 
 
 class Executor(Protocol):
@@ -69,7 +68,7 @@ class LocalExecutor:
         self.on_stage = on_stage
         self._gpus: dict[str, str] = {}
         # References and staged files are made once a run. A failure is kept too: it would only repeat itself.
-        self._made: dict[ReferenceJob | StageJob, Prepared | Failure | None] = {}
+        self._made: dict[ReferenceJob | StageJob, Message | Failure] = {}
         self._failed_builds: dict[tuple[str, str], TareError] = {}
         self._cold_counted: set[str] = set()
 
@@ -85,12 +84,8 @@ class LocalExecutor:
     def ask(
         self, job: Job, answer: type[Answer], options: Options, launcher: Launcher | None = None
     ) -> Answer | Failure:
-        """The one message that answers a job, or why there is none."""
-        messages = self.send(job, options, launcher)
-        if isinstance(messages, Failure):
-            return messages
-        message = next((m for m in messages if isinstance(m, answer)), None)
-        return message or Failure(cause="no-result", message="the worker gave no answer")
+        """The message that answers a job other than a round (at least `Done`), or why there is none."""
+        return answer_of(self._run(job, options, launcher), answer)
 
     def request(
         self, job: Job, answer: type[Answer], options: Options, launcher: Launcher | None = None
@@ -100,11 +95,6 @@ class LocalExecutor:
         if isinstance(message, Failure):
             raise TareError(f"{message.stage or 'the worker'} failed: {message.cause}, {message.message}")
         return message
-
-    def send(self, job: Job, options: Options, launcher: Launcher | None = None) -> list[Message] | Failure:
-        """All messages of a worker that runs a job other than a round, or why it failed."""
-        worker_exit = self._run(job, options, launcher)
-        return failure_of(worker_exit) or worker_exit.messages
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
         """One fresh process that measures one case. With `check` it is also compared with the reference."""
@@ -129,8 +119,7 @@ class LocalExecutor:
         """Makes a reference or staged files, unless this run has them or has failed to make them."""
         if job not in self._made:
             self.on_stage(REFERENCE if isinstance(job, ReferenceJob) else EXPORTING)
-            messages = self.send(job, options)
-            self._made[job] = messages if isinstance(messages, Failure) else _find_prepared(messages)
+            self._made[job] = self.ask(job, Done if isinstance(job, ReferenceJob) else Prepared, options)
         made = self._made[job]
         return made if isinstance(made, Failure) else None
 
@@ -143,7 +132,7 @@ class LocalExecutor:
     def gated_job(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
         """The job of such a process; None while the reference is missing that it needs."""
         reference = self.reference_job(case, options) if check and options.parity else None
-        if reference and self._made.get(reference, "missing") is not None:
+        if reference and not isinstance(self._made.get(reference), Done):
             return None
         return self._round_job(case, index, options, reference.folder if reference else None)
 
@@ -159,28 +148,25 @@ class LocalExecutor:
     def keep_ahead(self, job: ReferenceJob | StageJob, worker_exit: WorkerExit, options: Options) -> None:
         """Keeps the result of a job that ran in parallel with others. Its duration means nothing. Its failure is
         only kept if it had all the time that a round has; otherwise the round that needs it tries again, alone."""
-        failure = failure_of(worker_exit)
-        if failure is None:
-            prepared = _find_prepared(worker_exit.messages)
-            self._made[job] = prepared and msgspec.structs.replace(prepared, prepare_s=0.0, cache="warm")
-        elif failure.cause == "timeout":
+        made = answer_of(worker_exit, Done if isinstance(job, ReferenceJob) else Prepared)
+        if isinstance(made, Prepared):
+            made = msgspec.structs.replace(made, prepare_s=0.0, cache="warm")
+        if isinstance(made, Failure):
             hint = f"prepared in parallel (--jobs {options.jobs}; with --jobs 1 it has all cores)"
-            self._made[job] = msgspec.structs.replace(failure, message=f"{failure.message}, {hint}")
+            made = msgspec.structs.replace(made, message=f"{made.message}, {hint}")
+        if not isinstance(made, Failure) or made.cause == "timeout":
+            self._made[job] = made
 
     # What curves and call stacks need (tare.execute.curves, tare.execute.call_stacks).
 
     def for_rung(
-        self,
-        job: CurveJob | FramesJob,
-        options: Options,
-        variables: dict[str, str] | None = None,
-        data: str = "",
-        steps: int = 0,
+        self, job: CurveJob | FramesJob, options: Options, variables: dict[str, str] | None = None
     ) -> LaunchableJob | Failure:
         """The job for a Python worker, or for the rung's executable with its files staged."""
         rung = executable_rung(job.case)
         if rung is None:
             return LaunchableJob(job, SpawnLauncher(variables=variables) if variables else self.launcher)
+        data, steps = (job.data, job.steps) if isinstance(job, CurveJob) else ("", 0)
         staged = self._stage(rung, job.case, options, data, steps)
         if isinstance(staged, Failure):
             return staged
@@ -221,14 +207,11 @@ class LocalExecutor:
         cold = prepared.cache == "cold" and case.key not in self._cold_counted
         self._cold_counted.add(case.key)
         evidence = make_folder(self.folder("evidence", case))
-        job = RoundJob(
-            case=case,
-            budget_s=options.round_budget,
-            width=options.width,
+        job = msgspec.structs.replace(
+            self._round_job(case, index, options, None),
             stage=staging.folder,
             evidence=str(evidence) if reference else None,
             cache=str(home() / "native" / "searched"),
-            profile=index == 0,
         )
         round_ = self._measure(job, index, options, SpawnLauncher(command, "executable"))
         if round_.failure:
@@ -298,7 +281,3 @@ class LocalExecutor:
             supervision.on_start, supervision.on_tick = watch.start, watch.poll
         with machine_lock(home(), lambda: self.on_stage(WAITING)):
             return run_worker(launcher or self.launcher, job, supervision)
-
-
-def _find_prepared(messages: list[Message]) -> Prepared | None:
-    return next((message for message in messages if isinstance(message, Prepared)), None)

@@ -40,17 +40,14 @@ class WorkerProcess(NamedTuple):
 
 
 class Launcher:
-    """Starts workers. The methods other than `launch` are for what all its workers share."""
+    """Starts workers. `renew` replaces what they share, if they share anything; `close` ends it."""
 
     isolation: str
 
     def launch(self, job: Job) -> WorkerProcess:
         raise NotImplementedError
 
-    def renew(self, preload: tuple[str, ...] | None = None) -> None:
-        """Replaces what its workers share, with other preloaded modules if given; `settle` waits for the end."""
-
-    def settle(self) -> None: ...
+    def renew(self, preload: tuple[str, ...] | None = None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -99,13 +96,14 @@ class ForkLauncher(Launcher):
             for _ in range(2):
                 if self._server is None or self._server.poll() is not None:
                     self.renew()
-                    self.settle()
                 with contextlib.suppress(_ServerLost):
                     return self._fork(job)
                 self.close()
         raise TareError("the fork server died while starting a worker; try --isolation spawn")
 
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
+        """Starts another server, with other preloaded modules if given, and waits for the end of its imports: they
+        would disturb a measurement."""
         self.close()
         self._preload = self._preload if preload is None else preload
         self._socket, theirs = socket.socketpair()
@@ -119,9 +117,6 @@ class ForkLauncher(Launcher):
             env={**os.environ, **self._variables},
         )
         theirs.close()
-
-    def settle(self) -> None:
-        """Waits until the server has imported everything: it would disturb a measurement."""
         if "ready" not in self._read_reply(SERVER_START_S):
             self.close()
             raise TareError("the fork server did not start; try --isolation spawn")

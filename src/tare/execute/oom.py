@@ -14,9 +14,6 @@ class OomKills(NamedTuple):
     machine: int = 0
 
 
-NO_KILLS = OomKills()
-
-
 class OomCounter:
     """Counts the kills since it was made."""
 

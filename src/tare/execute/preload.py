@@ -1,6 +1,6 @@
 """What the fork server imports once, so that not every worker has to."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tare.cases.case import Case
@@ -19,22 +19,18 @@ DYNAMO = "torch._dynamo"
 EXPORT = "torch.export._trace"
 # Exists where NVIDIA's driver is. Asking the driver itself would initialise it.
 DRIVER = Path("/dev/nvidiactl")
+# The fields of a case that decide, in the order of the parameters of `preload`.
+FIELDS = ("workload", "mode", "rung", "device")
 
 
 def preload_of_plan(plan: Plan) -> tuple[str, ...]:
-    grids = (*plan.grids, *plan.includes)
     return preload(
-        {name for grid in grids for name in grid.workload},
-        {mode for grid in grids for mode in grid.mode},
-        {rung for grid in grids for rung in grid.rung or ("a whole ladder",)},
-        {device for grid in grids for device in grid.device},
+        *({value for grid in plan.grids for value in getattr(grid, field) or ("a ladder",)} for field in FIELDS)
     )
 
 
-def preload_of_cases(cases: Iterable[Case]) -> tuple[str, ...]:
-    cases = list(cases)
-    workloads, rungs = {case.workload for case in cases}, {case.rung for case in cases}
-    return preload(workloads, {case.mode for case in cases}, rungs, {case.device for case in cases})
+def preload_of_cases(cases: Sequence[Case]) -> tuple[str, ...]:
+    return preload(*({getattr(case, field) for case in cases} for field in FIELDS))
 
 
 def preload(

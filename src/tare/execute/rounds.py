@@ -3,14 +3,16 @@
 import os
 import signal
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tare.execute.supervise import WorkerExit
 from tare.measure.telemetry import Watch
-from tare.protocol.messages import Checked, Done, Failed, Measured, Prepared, StepProfile, Weighed
+from tare.protocol.messages import Checked, Done, Failed, Measured, Message, Prepared, StepProfile, Weighed
 from tare.records.record import Cause, Failure, Parity, Round, Series, Telemetry
+
+Answer = TypeVar("Answer", bound=Message)
 
 
 def failure_of(worker_exit: WorkerExit) -> Failure | None:
@@ -38,6 +40,14 @@ def failure_of(worker_exit: WorkerExit) -> Failure | None:
     if code != 0:
         return _failure(worker_exit, "exception", f"the worker exited with code {code} after its last message")
     return None
+
+
+def answer_of(worker_exit: WorkerExit, answer: type[Answer]) -> Answer | Failure:
+    """The one message that answers a job, or why there is none."""
+    if failure := failure_of(worker_exit):
+        return failure
+    message = next((message for message in worker_exit.messages if isinstance(message, answer)), None)
+    return message or Failure(cause="no-result", message="the worker gave no answer")
 
 
 def make_round(worker_exit: WorkerExit, watch: Watch, index: int, own_pids: Collection[int] = ()) -> Round:

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tare.cases.grid import Expansion, nothing_to_do
 from tare.cases.plan import Plan, expand_plan
@@ -35,15 +36,12 @@ def open_executor(
 
 def renew_launchers(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
     """Starts new fork servers for all executors at once, while nothing is measured."""
-    with machine_lock(home()):
-        for executor in executors:
-            executor.launcher.renew(preload)
-        for executor in executors:
-            executor.launcher.settle()
+    with machine_lock(home()), ThreadPoolExecutor(len(executors)) as pool:
+        for _ in pool.map(lambda executor: executor.launcher.renew(preload), executors):
+            pass
 
 
-@dataclass
-class PlanSession:
+class PlanSession(NamedTuple):
     executor: LocalExecutor
     expansion: Expansion
     probed: Probed

@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from tare.execute.launch import CannotStart, Launcher, WorkerProcess
-from tare.execute.oom import NO_KILLS, OomCounter, OomKills
+from tare.execute.oom import OomCounter, OomKills
 from tare.protocol.jobs import Job
 from tare.protocol.messages import LONGEST_LINE, Failed, Message, Stage, read_message
 from tare.records.record import Failure
@@ -45,7 +45,7 @@ class WorkerExit:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     seconds: float = 0.0
     timeout_s: float = 0.0
-    oom_kills: OomKills = NO_KILLS
+    oom_kills: OomKills = field(default_factory=OomKills)
     # The limit that the worker exceeded, if it had one. Otherwise the machine's memory ran out, and the worker
     # held `resident` bytes of it.
     memory_limit: int | None = None
@@ -193,15 +193,11 @@ class _Loop:
             kill_group(self._process.pid)
 
 
-def resident_bytes(pid: int) -> int | None:
-    """Host memory of a process without its children: cheap enough for ten readings a second."""
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(pid).memory_info().rss)
-    return None
-
-
 def _resident_with_children(pid: int) -> int:
+    resident = 0
     with contextlib.suppress(psutil.Error):
-        children = psutil.Process(pid).children(recursive=True)
-        return sum(resident_bytes(process) or 0 for process in (pid, *(child.pid for child in children)))
-    return 0
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            # A child may have ended meanwhile.
+            with contextlib.suppress(psutil.Error):
+                resident += process.memory_info().rss
+    return resident

@@ -1,5 +1,8 @@
 """The jobs of a worker: it gets one as a JSON document (docs/protocol.md)."""
 
+from functools import reduce
+from operator import or_
+
 import msgspec
 
 from tare.cases.case import Case
@@ -7,7 +10,11 @@ from tare.cases.case import Case
 PROTOCOL = 1
 
 
-class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field="kind"):
+class Job(msgspec.Struct, frozen=True, tag_field="kind", tag=lambda name: name.removesuffix("Job").lower()):
+    """A kind of job is a class here, and a function of the worker (tare.worker.process.HANDLERS)."""
+
+
+class RoundJob(Job, frozen=True, kw_only=True):
     """Measure one case once. `reference` is the folder to compare with, if this round checks parity."""
 
     case: Case
@@ -27,7 +34,7 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True, tag="round", tag_field
     protocol: int = PROTOCOL
 
 
-class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", tag_field="kind"):
+class ReferenceJob(Job, frozen=True, kw_only=True):
     """Compute the expected result of a case into a folder, in float64 or in `storage`. With `steps`, compute the
     losses over that many batches of `data`. With `widen`, make the errors of eager in the reference
     wider. When cases are prepared in `parallel`, others hold memory of the device, so a float64 reference
@@ -42,7 +49,7 @@ class ReferenceJob(msgspec.Struct, frozen=True, kw_only=True, tag="reference", t
     storage: str = "float64"
 
 
-class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field="kind"):
+class StageJob(Job, frozen=True, kw_only=True):
     """Write the files that the executable of a native rung needs into a folder; with `steps`, also that many
     batches of `data`."""
 
@@ -52,7 +59,7 @@ class StageJob(msgspec.Struct, frozen=True, kw_only=True, tag="stage", tag_field
     steps: int = 0
 
 
-class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field="kind"):
+class CheckJob(Job, frozen=True, kw_only=True):
     """Compare the evidence that an executable wrote with the reference."""
 
     case: Case
@@ -60,7 +67,7 @@ class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check", tag_field
     reference: str
 
 
-class CurveJob(msgspec.Struct, frozen=True, kw_only=True, tag="curve", tag_field="kind"):
+class CurveJob(Job, frozen=True, kw_only=True):
     """Train for some steps, each on its own batch, and write the losses as evidence. Nothing is timed."""
 
     case: Case
@@ -72,7 +79,7 @@ class CurveJob(msgspec.Struct, frozen=True, kw_only=True, tag="curve", tag_field
     protocol: int = PROTOCOL
 
 
-class FramesJob(msgspec.Struct, frozen=True, kw_only=True, tag="frames", tag_field="kind"):
+class FramesJob(Job, frozen=True, kw_only=True):
     """Make one step under the preloaded frame counter, which writes its own report. Nothing is timed."""
 
     case: Case
@@ -83,11 +90,11 @@ class FramesJob(msgspec.Struct, frozen=True, kw_only=True, tag="frames", tag_fie
     protocol: int = PROTOCOL
 
 
-class ProbeJob(msgspec.Struct, frozen=True, kw_only=True, tag="probe", tag_field="kind"):
+class ProbeJob(Job, frozen=True, kw_only=True):
     """Report what this machine has."""
 
 
-class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_field="kind"):
+class ProfileJob(Job, frozen=True, kw_only=True):
     """Record traces of a case: one for the figures; one with stacks, which slow the host, for names. `count` asks
     for the work of a step as well, of a program that is eager. `gross_ns` is what a step took without a profiler:
     the traces say so, and need nothing else to be explained anywhere."""
@@ -100,23 +107,23 @@ class ProfileJob(msgspec.Struct, frozen=True, kw_only=True, tag="profile", tag_f
     gross_ns: int | None = None
 
 
-class CountJob(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):
+class CountJob(Job, frozen=True, kw_only=True):
     """Count the operations and bytes of one eager step of a case."""
 
     case: Case
 
 
-class RegistryJob(msgspec.Struct, frozen=True, kw_only=True, tag="registry", tag_field="kind"):
+class RegistryJob(Job, frozen=True, kw_only=True):
     """Say what there is to be covered: torch's registries of functions and operators."""
 
 
-class CoverJob(msgspec.Struct, frozen=True, kw_only=True, tag="cover", tag_field="kind"):
+class CoverJob(Job, frozen=True, kw_only=True):
     """Run a step of a case under interception and say what it called. Nothing is timed."""
 
     case: Case
 
 
-class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="kind"):
+class PeakJob(Job, frozen=True, kw_only=True):
     """Measure one peak of this machine (tare.measure.peaks); without `threads`, with torch's default number."""
 
     name: str
@@ -126,29 +133,13 @@ class PeakJob(msgspec.Struct, frozen=True, kw_only=True, tag="peak", tag_field="
     width: float
 
 
-class InspectJob(msgspec.Struct, frozen=True, kw_only=True, tag="inspect", tag_field="kind"):
+class InspectJob(Job, frozen=True, kw_only=True):
     """Build a case's model and say what it holds and what a step of it computes."""
 
     case: Case
 
 
-Job = (
-    RoundJob
-    | ReferenceJob
-    | StageJob
-    | CheckJob
-    | CurveJob
-    | FramesJob
-    | ProbeJob
-    | ProfileJob
-    | CountJob
-    | PeakJob
-    | RegistryJob
-    | CoverJob
-    | InspectJob
-)
-
-_jobs = msgspec.json.Decoder(Job)
+_jobs = msgspec.json.Decoder(reduce(or_, Job.__subclasses__()))
 
 
 def reference_case(case: Case) -> Case:

@@ -5,7 +5,10 @@ languages. A worker may send its messages in any order, and ends with `done` or 
 """
 
 import os
+import re
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Literal
 
 import msgspec
@@ -20,7 +23,16 @@ DESCRIPTOR = "TARE_FD"
 LONGEST_LINE = 256 * 2**20
 
 
-class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
+def _kind(name: str) -> str:
+    """`step-profile` of StepProfile."""
+    return re.sub(r"\B(?=[A-Z])", "-", name).lower()
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="kind", tag=_kind):
+    """A kind of message is a class here."""
+
+
+class Stage(Message, frozen=True):
     """What the worker does now: if it dies, it died in this stage."""
 
     name: Literal[
@@ -28,7 +40,7 @@ class Stage(msgspec.Struct, frozen=True, tag="stage", tag_field="kind"):
     ]
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared", tag_field="kind"):
+class Prepared(Message, frozen=True, kw_only=True):
     build_s: float
     prepare_s: float
     cache: Literal["cold", "warm", "none"]
@@ -36,11 +48,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared", tag_fi
     notes: list[str] = []
 
 
-class Measured(msgspec.Struct, frozen=True, tag="measured", tag_field="kind"):
+class Measured(Message, frozen=True):
     series: Series
 
 
-class Weighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed", tag_field="kind"):
+class Weighed(Message, frozen=True, kw_only=True):
     host: HostMemory
     device: DeviceMemory | None = None
     cpu_pace: float | None = None
@@ -51,14 +63,14 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, tag="weighed", tag_fiel
     operators: dict[str, Number] = {}
 
 
-class StepProfile(msgspec.Struct, frozen=True, kw_only=True, tag="step-profile", tag_field="kind"):
+class StepProfile(Message, frozen=True, kw_only=True):
     """From a few profiled steps after the timing: net, and how often a step launches each kernel."""
 
     net: Net
     kernels: dict[str, Number] = {}
 
 
-class Checked(msgspec.Struct, frozen=True, tag="checked", tag_field="kind"):
+class Checked(Message, frozen=True):
     parity: Parity
 
 
@@ -67,7 +79,7 @@ class Absent(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str
 
 
-class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed", tag_field="kind"):
+class Probed(Message, frozen=True, kw_only=True):
     """`absent` maps device type, then rung, to why it is not available; `gpus` maps devices to PCI addresses."""
 
     devices: list[str]
@@ -77,23 +89,21 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed", tag_field=
     environment: Environment
 
 
-class Profiled(msgspec.Struct, frozen=True, tag="profiled", tag_field="kind"):
-    """The traces are written. `work` is that of a step, if it was to be counted and could be."""
-
-    work: Work | None = None
+class Profiled(Message, frozen=True):
+    """The traces are written."""
 
 
-class Counted(msgspec.Struct, frozen=True, tag="counted", tag_field="kind"):
+class Counted(Message, frozen=True):
     work: Work
 
 
-class MeasuredPeak(msgspec.Struct, frozen=True, tag="measured-peak", tag_field="kind"):
+class MeasuredPeak(Message, frozen=True):
     """The best block of a round, in the unit of the peak: FLOP/s, B/s or seconds."""
 
     value: float
 
 
-class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", tag_field="kind"):
+class Registered(Message, frozen=True, kw_only=True):
     """The names that can be covered, each registry sorted; `torch` is the version they come from."""
 
     torch: str
@@ -102,7 +112,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True, tag="registered", ta
     core: list[str]
 
 
-class Covered(msgspec.Struct, frozen=True, kw_only=True, tag="covered", tag_field="kind"):
+class Covered(Message, frozen=True, kw_only=True):
     """What a step called: names of the registries, and under `others` what is in none of them."""
 
     api: list[str]
@@ -128,7 +138,7 @@ class Flops(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag="inspected", tag_field="kind"):
+class Inspected(Message, frozen=True, kw_only=True):
     parameters: int
     trainable: int
     parameter_bytes: int
@@ -138,35 +148,17 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag="inspected", tag_
     train: Flops | None = None
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):
+class Failed(Message, frozen=True):
     failure: Failure
 
 
-class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind"):
+class Done(Message, frozen=True):
     """The worker has sent everything."""
 
 
-Message = (
-    Stage
-    | Prepared
-    | Measured
-    | Weighed
-    | StepProfile
-    | Checked
-    | Probed
-    | Profiled
-    | Counted
-    | MeasuredPeak
-    | Registered
-    | Covered
-    | Inspected
-    | Failed
-    | Done
-)
-
 Send = Callable[[Message], None]
 
-_messages = msgspec.json.Decoder(Message)
+_messages = msgspec.json.Decoder(reduce(or_, Message.__subclasses__()))
 
 
 def read_message(line: bytes) -> Message:

@@ -16,12 +16,12 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from tare.system.processes import die_with_parent, kill_group
 
 CUDA_ERROR_NOT_INITIALIZED = 3
+# Makes torch answer whether there is a GPU, which packages ask on import, without initialising the driver.
 QUIET_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # Modules that every worker needs.
 ALWAYS = ("torch", "scipy.special", "tare.worker.process", "tare.worker.round")
@@ -48,34 +48,25 @@ def _preload(modules: list[str]) -> str | None:
     """Imports the modules; stops at the first that initialises the GPU's driver, and returns its name."""
     # Imports leave little garbage, and collecting it takes an eighth of the time of importing torch.
     gc.disable()
+    check_before = os.environ.get(QUIET_CHECK)
+    os.environ[QUIET_CHECK] = "1"
     try:
-        with _quiet_check():
-            for name in modules:
-                # A failed import is reported by the job that needs it. A package that does not match its torch may
-                # raise any exception.
-                with contextlib.suppress(Exception):
-                    importlib.import_module(name)
-                if _driver_is_awake():
-                    return name
+        for name in modules:
+            # A failed import is reported by the job that needs it. A package that does not match its torch may
+            # raise any exception.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+            if _driver_is_awake():
+                return name
     finally:
         gc.enable()
+        del os.environ[QUIET_CHECK]
+        if check_before is not None:
+            os.environ[QUIET_CHECK] = check_before
     gc.collect()
     # In the children the collector would write to, and so copy, every shared page.
     gc.freeze()
     return None
-
-
-@contextlib.contextmanager
-def _quiet_check() -> Iterator[None]:
-    """Makes torch answer whether there is a GPU, which packages ask on import, without initialising the driver."""
-    before = os.environ.get(QUIET_CHECK)
-    os.environ[QUIET_CHECK] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[QUIET_CHECK]
-        if before is not None:
-            os.environ[QUIET_CHECK] = before
 
 
 def _driver_is_awake() -> bool:

@@ -67,7 +67,7 @@ def profile(job: ProfileJob, send: Send) -> Profiled:
             if path:
                 kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
                 record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept, shapes)
-    return Profiled(work)
+    return Profiled()
 
 
 def count(job: CountJob, send: Send) -> Counted:

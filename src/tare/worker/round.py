@@ -30,7 +30,7 @@ from tare.worker.reference import check_parity
 from tare.workloads import get_workload
 
 
-def measure_round(job: RoundJob, send: Send) -> Checked | Failed | None:
+def measure_round(job: RoundJob, send: Send) -> Failed | None:
     """Prepares, samples, weighs and checks one case. It has failed where the figures cannot be trusted."""
     case = job.case
     rung = get_rung(case.rung)
@@ -75,11 +75,11 @@ def measure_round(job: RoundJob, send: Send) -> Checked | Failed | None:
         memory.mark()
 
     last = sample(program.step, clock, SamplingLimits(job.budget_s, job.width), report)
-    host_used, device_used = host.read(), device.read()
-    cpu_pace = spin_before / max(spin_ns(), 1)
+    weighed = Weighed(
+        host=host.read(), device=device.read(), memory=memory.read(), cpu_pace=spin_before / max(spin_ns(), 1)
+    )
     # After the meters, because counting allocates memory of its own.
     counts, operators = _count(rung, program, case)
-    weighed = Weighed(host=host_used, device=device_used, memory=memory.read(), cpu_pace=cpu_pace)
     send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
 
     send(Stage("audit"))
