@@ -1,15 +1,18 @@
 """The memory meters on allocations of known size."""
 
+import os
 import sys
 from collections.abc import Callable
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-from tare.measure.memory import DeviceMeter, HostMeter, MemoryTracer, TorchAllocator
+from tare.measure import memory
+from tare.measure.memory import MemoryMeter, TorchAllocator
+from tare.measure.nvml import Gpu
 
 MB = 1_000_000
 # The kernel counts pages in batches per processor, and the test process frees some of its own meanwhile.
@@ -23,20 +26,20 @@ def touched() -> Any:
 
 
 def measured_while_stepping() -> Any:
-    meter = HostMeter()
+    meter = MemoryMeter(None)
     meter.mark_prepared()
     held = touched()
-    found = meter.read()
+    found = meter.host()
     assert held.nbytes == 200 * MB
     return found
 
 
 def measured_while_preparing() -> Any:
-    meter = HostMeter()
+    meter = MemoryMeter(None)
     held = touched()
     del held
     meter.mark_prepared()
-    return meter.read()
+    return meter.host()
 
 
 def in_a_fresh_process(measure: Callable[[], Any]) -> Any:
@@ -61,8 +64,8 @@ def test_a_peak_while_preparing_is_the_preparations_alone() -> None:
 
 
 def test_where_the_peak_cannot_be_reset_the_method_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostMeter, "_reset", lambda _: False)
-    found = HostMeter().read()
+    monkeypatch.setattr(memory, "_reset_host_peak", lambda: False)
+    found = MemoryMeter(None).host()
     assert found.method == "ru_maxrss since start"
     assert found.peak >= 1 * MB
 
@@ -92,48 +95,70 @@ class FakeMemory:
         self.emptied += 1
 
 
+class FakeGpu:
+    """NVML's answers: bytes of this process, where they are shown, and of the whole GPU."""
+
+    def __init__(self, own: int | None, used: int) -> None:
+        self.own, self.all = own, used
+
+    def processes(self) -> dict[int, int | None]:
+        return {os.getpid(): self.own}
+
+    def used(self) -> int:
+        return self.all
+
+
+def make_meter(allocator: TorchAllocator | None, gpu: FakeGpu | None = None) -> MemoryMeter:
+    meter = MemoryMeter(cast("Gpu | None", gpu))
+    meter.allocator = allocator
+    return meter
+
+
 def test_a_cpu_has_no_device_memory_rather_than_zero_bytes() -> None:
     assert TorchAllocator.of(torch.device("cpu")) is None
-    meter = DeviceMeter(None, lambda: None)
+    meter = make_meter(None)
     meter.mark_prepared()
-    assert meter.read() is None
+    assert meter.device() is None
 
 
 def test_the_three_figures_of_a_device() -> None:
-    memory = FakeMemory()
-    meter = DeviceMeter(TorchAllocator(memory, "cuda"), lambda: (4096, "process"))
-    memory.peak = 900
+    fake = FakeMemory()
+    meter = make_meter(TorchAllocator(fake, "cuda"), FakeGpu(4096, 9999))
+    fake.peak = 900
     meter.mark_prepared()
-    assert memory.emptied == 1
-    memory.peak = 300
-    usage = meter.read()
+    assert fake.emptied == 1
+    fake.peak = 300
+    usage = meter.device()
     assert usage is not None
     assert (usage.prepare_allocated_peak, usage.allocated_peak, usage.reserved_peak) == (900, 300, 1024)
     assert (usage.nvml, usage.nvml_method) == (4096, "process")
 
 
 def test_what_was_allocated_before_the_meter_belongs_to_the_preparation() -> None:
-    meter = DeviceMeter(TorchAllocator(FakeMemory(), "cuda"), lambda: None)
+    meter = make_meter(TorchAllocator(FakeMemory(), "cuda"))
     meter.mark_prepared()
-    usage = meter.read()
+    usage = meter.device()
     assert usage is not None
-    assert (usage.prepare_allocated_peak, usage.allocated_peak) == (700, 100)
+    assert (usage.prepare_allocated_peak, usage.allocated_peak, usage.nvml) == (700, 100, None)
 
 
 def test_a_program_without_an_allocator_has_what_nvml_sees() -> None:
-    meter = DeviceMeter(None, lambda: (5, "process"))
+    gpu = FakeGpu(None, 1000)
+    meter = make_meter(None, gpu)
     meter.mark_prepared()
-    usage = meter.read()
+    gpu.all = 1005
+    usage = meter.device()
     assert usage is not None
     assert (usage.allocated_peak, usage.reserved_peak, usage.prepare_allocated_peak) == (None, None, None)
-    assert (usage.nvml, usage.nvml_method) == (5, "process")
+    # The container hides what this process holds, so its growth counts.
+    assert (usage.nvml, usage.nvml_method) == (5, "device, above its use before the preparation")
 
 
 def test_a_trace_has_a_reading_of_host_and_device_for_every_mark() -> None:
-    tracer = MemoryTracer(TorchAllocator(FakeMemory(), "cuda"))
-    tracer.mark()
-    tracer.mark()
-    trace = tracer.read()
+    meter = make_meter(TorchAllocator(FakeMemory(), "cuda"))
+    meter.mark()
+    meter.mark()
+    trace = meter.trace()
     assert trace.device == [100, 100]
     assert len(trace.host) == 2
-    assert MemoryTracer(None).read().device is None
+    assert make_meter(None).trace().device is None

@@ -1,18 +1,16 @@
-"""Memory meters of the measured process: peak host memory since a reset, and three figures of device memory."""
+"""Memory of the measured process: peak host memory since a reset, and three figures of device memory."""
 
+import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from tare.measure.nvml import Gpu
 from tare.records.record import DeviceMemory, HostMemory, MemoryTrace
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-
-# Bytes that NVML attributes to this process, and how it was asked.
-ReadNvml = Callable[[], tuple[int, str] | None]
 
 
 class Allocator(Protocol):
@@ -52,78 +50,80 @@ class TorchAllocator:
         self._memory.reset_peak_memory_stats(self._device)
 
 
-class HostMeter:
-    """VmHWM after a reset where the kernel has it; elsewhere the peak since the process started."""
+class MemoryMeter:
+    """Memory of this process, from its construction on. The peaks of the preparation and of the steps are apart;
+    marks between the timed series show whether memory grows from step to step."""
 
-    def __init__(self) -> None:
-        self.method = "VmHWM after reset" if self._reset() else "ru_maxrss since start"
+    def __init__(self, gpu: Gpu | None) -> None:
+        # The allocator of the device's memory, as soon as there is a program that has one.
+        self.allocator: Allocator | None = None
+        self._gpu, self._gpu_start = gpu, gpu.used() if gpu else None
+        self._can_reset = _reset_host_peak()
         self._start = _resident()
         self._prepare_peak = 0
+        self._device_prepare_peak: int | None = None
+        self._marks: list[tuple[int, int, int | None]] = []
 
     def mark_prepared(self) -> None:
-        """Ends the preparation: its peak is kept and the peak of stepping starts anew."""
-        self._prepare_peak = self._peak()
-        self._reset()
+        """Ends the preparation: its peaks are kept, and the peaks of stepping start anew."""
+        self._prepare_peak = self._host_peak()
+        _reset_host_peak()
+        if self.allocator:
+            self._device_prepare_peak = self.allocator.allocated_peak()
+            self.allocator.reset_peaks()
 
-    def read(self) -> HostMemory:
+    def mark(self) -> None:
+        device = self.allocator.allocated() if self.allocator else None
+        self._marks.append((time.perf_counter_ns(), _resident(), device))
+
+    def host(self) -> HostMemory:
+        method = "VmHWM after reset" if self._can_reset else "ru_maxrss since start"
         return HostMemory(
-            peak=self._peak(), prepare_peak=self._prepare_peak, start=self._start, method=self.method
+            peak=self._host_peak(), prepare_peak=self._prepare_peak, start=self._start, method=method
         )
 
-    def _reset(self) -> bool:
-        try:
-            _CLEAR.write_text("5")
-        except OSError:
-            return False
-        return True
-
-    def _peak(self) -> int:
-        return _status_field("VmHWM") if self.method.startswith("VmHWM") else _maximum_resident()
-
-
-class DeviceMeter:
-    """What the device's allocator counts, where the program has one, and NVML's view of this process."""
-
-    def __init__(self, allocator: Allocator | None, read_nvml: ReadNvml) -> None:
-        self._allocator, self._read_nvml = allocator, read_nvml
-        self._prepare_peak: int | None = None
-
-    def mark_prepared(self) -> None:
-        if self._allocator is not None:
-            self._prepare_peak = self._allocator.allocated_peak()
-            self._allocator.reset_peaks()
-
-    def read(self) -> DeviceMemory | None:
+    def device(self) -> DeviceMemory | None:
         """None where nothing counts a device's memory: on a CPU."""
-        nvml, nvml_method = self._read_nvml() or (None, None)
-        if self._allocator is None and nvml is None:
+        nvml, nvml_method = self._nvml()
+        if self.allocator is None and nvml is None:
             return None
         return DeviceMemory(
-            allocated_peak=self._allocator.allocated_peak() if self._allocator else None,
-            reserved_peak=self._allocator.reserved_peak() if self._allocator else None,
-            prepare_allocated_peak=self._prepare_peak,
+            allocated_peak=self.allocator.allocated_peak() if self.allocator else None,
+            reserved_peak=self.allocator.reserved_peak() if self.allocator else None,
+            prepare_allocated_peak=self._device_prepare_peak,
             nvml=nvml,
             nvml_method=nvml_method,
         )
 
+    def trace(self) -> MemoryTrace:
+        device = [device for _, _, device in self._marks if device is not None]
+        return MemoryTrace(
+            at_ns=[at for at, _, _ in self._marks],
+            host=[host for _, host, _ in self._marks],
+            device=device if self.allocator else None,
+        )
 
-class MemoryTracer:
-    """Memory at moments between the timed series, to see whether it grows from step to step."""
+    def _nvml(self) -> tuple[int | None, str | None]:
+        """This process's memory by NVML; where that is hidden, the growth of the device's memory."""
+        own = (self._gpu.processes() or {}).get(os.getpid()) if self._gpu else None
+        if own is not None:
+            return own, "process"
+        used = self._gpu.used() if self._gpu else None
+        if used is None or self._gpu_start is None:
+            return None, None
+        return max(used - self._gpu_start, 0), "device, above its use before the preparation"
 
-    def __init__(self, allocator: Allocator | None) -> None:
-        self._allocator = allocator
-        self._at: list[int] = []
-        self._host: list[int] = []
-        self._device: list[int] = []
+    def _host_peak(self) -> int:
+        """VmHWM since its reset where the kernel has it; elsewhere the peak since the process started."""
+        return _status_field("VmHWM") if self._can_reset else _maximum_resident()
 
-    def mark(self) -> None:
-        self._at.append(time.perf_counter_ns())
-        self._host.append(_resident())
-        if self._allocator is not None:
-            self._device.append(self._allocator.allocated())
 
-    def read(self) -> MemoryTrace:
-        return MemoryTrace(at_ns=self._at, host=self._host, device=self._device if self._allocator else None)
+def _reset_host_peak() -> bool:
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return False
+    return True
 
 
 def _status_field(name: str) -> int:

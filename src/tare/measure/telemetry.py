@@ -157,7 +157,7 @@ class Watch:
             cpu_load=whole and whole.busy,
             cpu_other_load=shares and shares.others,
             cpu_steal=shares and shares.steal,
-            cpu_pace=done.telemetry and done.telemetry.cpu_pace,
+            cpu_pace=done.telemetry.cpu_pace if done.telemetry else None,
         )
 
     def throttled(self, series: list[Series]) -> dict[SeriesKind, list[int]]:

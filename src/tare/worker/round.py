@@ -1,9 +1,7 @@
 """One round: a case is prepared, sampled, weighed, audited and compared with its reference."""
 
 import gc
-import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -16,7 +14,7 @@ from tare.errors import TareError, first_line
 from tare.measure.clock import spin_ns
 from tare.measure.devices import open_gpu
 from tare.measure.interception import count_step
-from tare.measure.memory import DeviceMeter, HostMeter, MemoryTracer
+from tare.measure.memory import MemoryMeter
 from tare.measure.sampler import SamplingLimits, sample
 from tare.protocol.jobs import RoundJob
 from tare.protocol.messages import Checked, Failed, Measured, Prepared, Send, Stage, StepProfile, Weighed
@@ -36,8 +34,7 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
     rung = get_rung(case.rung)
     flags = pin_flags(case)
     cache = use_cache(job.cache)
-    host = HostMeter()
-    read_nvml = _nvml_reader(open_gpu(case.device))
+    memory = MemoryMeter(open_gpu(case.device))
     spin_before = spin_ns()
     send(Stage("build"))
     began = time.perf_counter()
@@ -47,13 +44,12 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
     with one_core(job.gate is not None and case.device_type != "cpu"):
         program = rung.prepare(get_workload(case.workload), case)
     clock = program.clock()
-    device = DeviceMeter(program.allocator(), read_nvml)
+    memory.allocator = program.allocator()
     send(Stage("prepare"))
     # The first call compiles and autotunes, so it is part of the preparation.
     clock.time(program.step, 1)
     prepare_s = max(time.perf_counter() - began - program.build_s, 0.0)
-    host.mark_prepared()
-    device.mark_prepared()
+    memory.mark_prepared()
     notes = list(program.notes)
     send(Prepared(build_s=program.build_s, prepare_s=prepare_s, cache=cache, flags=flags, notes=notes))
 
@@ -67,7 +63,6 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
         spin_before = spin_ns()
     send(Stage("sample"))
     series: list[Series] = []
-    memory = MemoryTracer(program.allocator())
 
     def report(finished: Series) -> None:
         series.append(finished)
@@ -75,9 +70,8 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
         memory.mark()
 
     last = sample(program.step, clock, SamplingLimits(job.budget_s, job.width), report)
-    weighed = Weighed(
-        host=host.read(), device=device.read(), memory=memory.read(), cpu_pace=spin_before / max(spin_ns(), 1)
-    )
+    cpu_pace = spin_before / max(spin_ns(), 1)
+    weighed = Weighed(host=memory.host(), device=memory.device(), memory=memory.trace(), cpu_pace=cpu_pace)
     # After the meters, because counting allocates memory of its own.
     counts, operators = _count(rung, program, case)
     send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
@@ -125,21 +119,3 @@ def _profile(program: Program, step_s: float) -> StepProfile:
         return program.profile(step_s)
     except Exception as error:  # noqa: BLE001 - recorded as the reason why there is no net
         return StepProfile(net=Net(reason=f"profiling failed: {type(error).__name__}: {first_line(error)}"[:300]))
-
-
-def _nvml_reader(gpu: Any) -> Callable[[], tuple[int, str] | None]:
-    """This process's memory by NVML; where that is hidden, the growth of the device's memory since now."""
-    before = gpu.used() if gpu else None
-
-    def read() -> tuple[int, str] | None:
-        if gpu is None:
-            return None
-        own = (gpu.processes() or {}).get(os.getpid())
-        if own is not None:
-            return own, "process"
-        used = gpu.used()
-        if used is None or before is None:
-            return None
-        return max(used - before, 0), "device, above its use before the preparation"
-
-    return read

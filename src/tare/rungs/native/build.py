@@ -168,7 +168,7 @@ def _build(component: str, folder: Path, jobs: int, commands: "Commands") -> Non
         # A new folder, because compilers of a killed process may still write to the old one.
         work = folder.with_name(f"{folder.name}.building-{secrets.token_hex(4)}")
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        variables = {"TARE_COMPONENT": component, "CMAKE_CXX_COMPILER": toolchain.compiler()}
+        variables: dict[str, object] = {"TARE_COMPONENT": component, "CMAKE_CXX_COMPILER": toolchain.compiler()}
         variables |= {name: setting.find() for name, setting in settings.items()}
         definitions = [f"-D{name}={value}" for name, value in variables.items()]
         commands.run(["cmake", *generator, "-S", str(SOURCES), "-B", str(work), *definitions], work)

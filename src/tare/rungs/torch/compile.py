@@ -1,13 +1,16 @@
 """torch.compile: Dynamo captures the graph, Inductor generates kernels for it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tare.cases.case import Case
 from tare.rungs.base import Missing, Program, Rung
 from tare.rungs.native.toolchain import compiler
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
+
+if TYPE_CHECKING:
+    from tare.rungs.torch.program import TorchProgram
 
 HIDDEN_KERNELS = "torch's profiler does not see Inductor's C++ kernels"
 NOTE = (
@@ -88,7 +91,7 @@ class Compile(Rung):
         return program
 
 
-def inductor_program(workload: Workload, case: Case) -> Any:
+def inductor_program(workload: Workload, case: Case) -> "TorchProgram":
     """A TorchProgram for a rung whose kernels Inductor generates."""
     from tare.rungs.torch.program import TorchProgram
 
