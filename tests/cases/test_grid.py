@@ -6,13 +6,13 @@ import pytest
 from builders import make_case
 from catalogues import FakeCatalogue
 
-from tare.cases import grid as grid_module
-from tare.cases.grid import Expansion, Skip, expand, make_filter, make_grid, matches
+from tare.cases import plan as plan_module
+from tare.cases.plan import Expansion, Skip, expand_plan, make_filter, make_grid, make_plan, matches
 from tare.errors import BadInput
 
 
 def expanded(**table: Any) -> Expansion:
-    return expand(make_grid(table, "test"), FakeCatalogue())
+    return expand_plan(make_plan({"grid": table}, "test"), FakeCatalogue())
 
 
 def short(expansion: Expansion) -> list[tuple[str, str, int]]:
@@ -81,12 +81,12 @@ def test_repeated_values_count_once() -> None:
         ({"rung": "compiled"}, "unknown rung 'compiled'; did you mean 'compile'.*compile:max, eager"),
         ({"device": "gpu"}, "unknown device 'gpu'.*auto, cpu"),
         ({"size": {"depth": 1}}, "unknown size 'depth' in the sizes of mlp.*valid: width"),
-        ({"mode": "trains"}, "unknown mode 'trains' in test; did you mean 'train'.*infer, train"),
+        ({"mode": "trains"}, "unknown mode 'trains' in test, grid 1; did you mean 'train'.*infer, train"),
         ({"precision": "fp8"}, "unknown precision 'fp8'.*amp-bf16.*tf32"),
         ({"feed": "host"}, "unknown feed 'host'.*device, pageable, pinned"),
         ({"layout": "nhwc"}, "unknown layout 'nhwc'.*channels-last, contiguous"),
         ({"optimizer": "lion"}, "unknown optimizer 'lion'.*adam, adamw, sgd"),
-        ({"batches": 1}, "unknown key 'batches' in test; did you mean 'batch'"),
+        ({"batches": 1}, "unknown key 'batches' in test, grid 1; did you mean 'batch'"),
         ({"batch": 0}, "'batch' cannot be 0: want a whole number"),
         ({"batch": True}, "'batch' cannot be True: want a whole number"),
         ({"batch": 1.5}, "'batch' cannot be 1.5: want a whole number"),
@@ -121,7 +121,7 @@ def test_a_grid_too_large_is_refused_before_it_is_expanded() -> None:
 
 
 def test_the_limit_itself_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_module, "MOST_CASES", 6)
+    monkeypatch.setattr(plan_module, "MOST_CASES", 6)
     assert len(expanded(workload="mlp", rung="eager", batch=[1, 2, 3], size={"width": [1, 2]}).cases) == 6
     with pytest.raises(BadInput, match="8 combinations"):
         expanded(workload="mlp", rung="eager", batch=[1, 2, 3, 4], size={"width": [1, 2]})

@@ -7,9 +7,9 @@ from builders import make_case
 from catalogues import FakeCatalogue
 
 from tare.cases.case import Case
-from tare.cases.grid import Grid
 from tare.cases.options import Options
 from tare.cases.plan import (
+    Grid,
     Plan,
     expand_plan,
     fingerprint,
@@ -79,7 +79,7 @@ def test_a_file_name_that_is_not_utf8_gives_a_valid_plan_name(tmp_path: Path) ->
 
 
 def test_one_table_stands_for_a_list_of_one() -> None:
-    assert make_plan({"grid": {"workload": "mlp"}}, "x").grids == (Grid(workload=("mlp",)),)
+    assert make_plan({"grid": {"workload": "mlp"}}, "x").grids == [Grid(workload=("mlp",))]
 
 
 def test_an_include_is_not_excluded_and_nothing_is_there_twice() -> None:

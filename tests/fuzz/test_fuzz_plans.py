@@ -11,7 +11,7 @@ import pytest
 from catalogues import FakeCatalogue
 from mutate import damaged_bytes, damaged_document, odd_values, refuses
 
-from tare.cases import grid
+from tare.cases import plan as plan_module
 from tare.cases.case import Case
 from tare.cases.options import make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint, make_plan, read_plan
@@ -52,7 +52,7 @@ batch = 7
 
 @pytest.fixture(autouse=True)
 def small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid, "MOST_CASES", 300)
+    monkeypatch.setattr(plan_module, "MOST_CASES", 300)
 
 
 def used(plan: Plan) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from builders import make_failure
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.protocol.messages import Covered, Registered
 from tare.records.record import Failure
 from tare.report.coverage import Coverage, coverage_view, make_coverage

@@ -7,7 +7,7 @@ import pytest
 from builders import make_case
 from suite_records import failed, record, records
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.records.codec import encode
 from tare.report.formats import get_record_format
 from tare.report.overview import overview, table_cells

@@ -8,7 +8,7 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record, make_rou
 from msgspec.structs import replace
 from rich.text import Text
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.ladder import make_ladders
 from tare.report.overview import table_view

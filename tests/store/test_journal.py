@@ -9,7 +9,7 @@ from children import finish, start
 from msgspec.structs import replace
 from sqlalchemy import func, select
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.errors import BadInput
 from tare.records.record import BatchPoint, BatchSearch
 from tare.store import schema

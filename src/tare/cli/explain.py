@@ -57,17 +57,17 @@ def explain(
     """
     from tare.cases.plan import make_plan
     from tare.commands.explain import ExplainOptions, explain_files, explain_plan
-    from tare.commands.traces import names_trace
+    from tare.records.codec import names_file
     from tare.report.explain import print_report
     from tare.report.files import check_apart, check_writable
     from tare.report.findings import MAX_ROWS, check_column
 
     check_column(sort)
-    files = [target for target in targets if names_trace(target)]
+    files = [target for target in targets if names_file(target)]
     outputs = [path for path in (annotate, html, svg) if path]
     for path in outputs:
         check_writable(path)
-    check_apart(outputs, [Path(name) for name in (*files, against or "") if names_trace(name)])
+    check_apart(outputs, [Path(name) for name in (*files, against or "") if names_file(name)])
 
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
@@ -77,7 +77,7 @@ def explain(
         raise BadInput(f"--{given[0]} is for workloads: a trace is explained as it was recorded")
     if against == "":
         raise BadInput("--against names nothing; leave it out to explain the rung alone")
-    if against and names_trace(against) != bool(files):
+    if against and names_file(against) != bool(files):
         kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
     if against and len(files) > 1:

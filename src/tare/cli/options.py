@@ -69,7 +69,7 @@ QuickOption = Annotated[
     bool, typer.Option("--quick", help="One round of 1.5 seconds per case; C++ only if it is built.")
 ]
 
-# The fields of a grid (see tare.cases.grid), but for the rungs.
+# The fields of a grid (see tare.cases.plan), but for the rungs.
 GRID: OptionGroup = {
     "mode": Annotated[Texts, _choice(f"{', '.join(CHOICES['mode'])}.")],
     "device": Annotated[Texts, _choice("auto, cpu, cuda, cuda:1, mps, xpu, all.")],
@@ -146,7 +146,7 @@ def option_groups(**groups: OptionGroup) -> Callable[[Callable[..., Any]], Calla
 
 
 def make_table(grid: dict[str, Any], auto: bool = False) -> dict[str, Any]:
-    """The table of a grid (see tare.cases.grid) from the options that were given. `auto` allows `--batch auto`."""
+    """The table of a grid (see tare.cases.plan) from the options that were given. `auto` allows `--batch auto`."""
     readers = {"batch": batches if auto else whole_numbers, "threads": whole_numbers, "size": sizes}
     table = {name: readers.get(name, split)(grid[name], f"--{name}") for name in grid if name != "smoke"}
     return table | ({"smoke": True} if "smoke" in grid else {})

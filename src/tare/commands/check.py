@@ -1,17 +1,17 @@
 """`tare check` and `tare compare` from request to report."""
 
 import contextlib
+import functools
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import nothing_to_do
 from tare.cases.options import Options, make_options
-from tare.cases.plan import Plan, expand_plan, fingerprint
+from tare.cases.plan import Plan, expand_plan, fingerprint, nothing_to_do
 from tare.commands.check_profiles import add_profiles
 from tare.errors import BadInput, TareError, unknown
 from tare.execute.catalogue import LocalCatalogue, open_plan
@@ -96,46 +96,69 @@ class CheckSession:
             stored = get_baseline(store, baseline) if baseline is not None else []
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(interruptible())
-            now, probed = stack.enter_context(self._executor(progress, Version()))
+            versions = [Version(), *([version] if version else [])]
+            # These servers only answer the probe: every round starts one of its own with what it needs preloaded.
+            executors = [
+                stack.enter_context(
+                    open_executor(self._options.isolation, progress.stage_changed, (), v.python, v.variables)
+                )
+                for v in versions
+            ]
+            probed = _probe(executors[0], versions[0])
             cases = self._cases(probed)
             require_possible(cases, self._rules.metrics)
-            executors = [(now, probed.environment)]
-            if version is not None:
-                before, probed_before = stack.enter_context(self._executor(progress, version))
-                executors.append((before, probed_before.environment))
+            environments = [probed.environment]
+            environments += [_probe(executors[1], version).environment] if version else []
             compared = stored if baseline is None or version else baseline_records(stored, cases, baseline)
-            subjects, forced = self._differences(compared, probed.environment, version, executors, force)
-            runs = _CheckRuns(self._plan, self._options, store, executors, cases, version, resume)
+            subjects, forced = _differences(compared, environments, version)
+            refuse_differences([] if force else forced)
+            # Two versions may have equal environments. And rounds that were interleaved with another version, or
+            # with none, were not interleaved with this one.
+            identity = [version.python, sorted(version.variables.items())] if version else []
+            journals: list[StoreJournal] = []
+
+            @functools.cache
+            def open_targets(stage: CheckStage) -> list[Target[Executor]]:
+                """The versions with the runs of a stage in the store; --resume finds these again."""
+                targets: list[Target[Executor]] = []
+                for i, (executor, environment) in enumerate(zip(executors, environments, strict=True)):
+                    # The fingerprint of a run contains the run before it: a confirmation belongs to one first
+                    # stage, and a baseline's run to one of the version now.
+                    before = targets or (open_targets("first") if stage == "confirmation" else [])
+                    previous = before[0].journal.run if before else ""
+                    parts = ["check", stage, i, previous, self._options.identity, environment.id, *identity]
+                    run = fingerprint(cases, parts)
+                    kind = {"baseline_side": i > 0, "confirmation": stage == "confirmation"}
+                    journal = resume_run(store, run) if resume else None
+                    journal = journal or begin(store, f"check {self._plan.name}", run, [], **kind)
+                    journals.append(journal)
+                    targets.append(Target(executor, environment, journal))
+                return targets
 
             def restart_servers(pending: Sequence[Case]) -> None:
                 progress.stage_changed("new processes")
-                renew_launchers([executor for executor, _ in executors], preload_of_cases(pending))
+                renew_launchers(executors, preload_of_cases(pending))
 
-            check = RegressionCheck(self._options, self._rules, runs.versions, progress, stored, restart_servers)
+            open_targets("first")
+            first, complete_since = journals[0].run, journals[0].complete_since[:16].replace("T", " ")
+            check = RegressionCheck(self._options, self._rules, open_targets, progress, stored, restart_servers)
             try:
                 report = check.run(cases)
-                runs.finish()
+                for journal in journals:
+                    journal.finish()
                 progress.rounds_ended()
                 if version is not None and diff:
-                    launchers = [make_launcher("spawn", (), v.python, v.variables) for v in (Version(), version)]
-                    profilers = [(e, launcher) for (e, _), launcher in zip(executors, launchers, strict=True)]
-                    add_profiles(report, profilers, progress.stage_changed)
+                    launchers = [make_launcher("spawn", (), v.python, v.variables) for v in versions]
+                    add_profiles(report, list(zip(executors, launchers, strict=True)), progress.stage_changed)
             except KeyboardInterrupt:
                 report = Report(a="", b="", created="", cases=[], interrupted=True)
-            report.a = _baseline_label(baseline, version)
-            report.b = f"run {runs.first_run}"
+            report.a, report.b = _baseline_label(baseline, version), f"run {first}"
             report.compared = [str(difference) for difference in subjects]
             report.forced = [str(difference) for difference in forced]
-            report.notes += runs.notes
+            if complete_since:
+                resumed = f"--resume shows a check that was complete, run {first} of {complete_since}"
+                report.notes.append(f"{resumed}: without it, everything is measured again")
             return report
-
-    @contextlib.contextmanager
-    def _executor(self, progress: Progress, version: Version) -> Iterator[tuple[LocalExecutor, Probed]]:
-        # This server only answers the probe: every round starts one of its own with what it needs preloaded.
-        with open_executor(
-            self._options.isolation, progress.stage_changed, (), version.python, version.variables
-        ) as executor:
-            yield executor, _probe(executor, version)
 
     def _cases(self, probed: Probed) -> list[Case]:
         expansion = expand_plan(self._plan, LocalCatalogue(probed))
@@ -145,92 +168,19 @@ class CheckSession:
             raise nothing_to_do(expansion.skipped)
         return expansion.cases
 
-    def _differences(
-        self,
-        stored: list[Record],
-        environment: Environment,
-        version: Version | None,
-        executors: Sequence[tuple[LocalExecutor, Environment]],
-        force: bool,
-    ) -> tuple[list[Difference], list[Difference]]:
-        """The differences that are the subject and those that prevent a comparison; refuses the latter unless
-        forced, before anything is measured."""
-        if version is None:
-            subjects, blocking = baseline_differences(stored, environment)
-        else:
-            intended = {f"flags.{VARIABLE}{name}" for name in version.variables}
-            differences = environment_differences(executors[1][1], environment)
-            blocking = [
-                d for d in differences if d.group == "machine" or (d.group == "flags" and d.field not in intended)
-            ]
-            subjects = [d for d in differences if d not in blocking]
-            blocking += version_differences(stored, executors[1][1])
-        if not force:
-            refuse_differences(blocking)
-        return subjects, blocking
 
-
-class _CheckRuns:
-    """The runs of a check in the store, one for each stage and version; --resume finds them again."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        options: Options,
-        store: Store,
-        executors: Sequence[tuple[LocalExecutor, Environment]],
-        cases: Sequence[Case],
-        version: Version | None,
-        resume: bool,
-    ) -> None:
-        self._name, self._options, self._store = f"check {plan.name}", options, store
-        self._executors, self._cases, self._resume = executors, list(cases), resume
-        # Two versions may have equal environments. And rounds that were interleaved with another version, or with
-        # none, were not interleaved with this one.
-        self._version = [version.python, sorted(version.variables.items())] if version else []
-        self._journals: dict[str, list[StoreJournal]] = {}
-        first = self.journals("first")[0]
-        self.first_run = first.run
-        self.notes: list[str] = []
-        if first.complete_since:
-            date = first.complete_since[:16].replace("T", " ")
-            resumed = f"--resume shows a check that was complete, run {first.run} of {date}"
-            self.notes = [f"{resumed}: without it, everything is measured again"]
-
-    def versions(self, stage: CheckStage) -> list[Target[Executor]]:
-        return [
-            Target(executor, environment, journal)
-            for (executor, environment), journal in zip(self._executors, self.journals(stage), strict=True)
-        ]
-
-    def journals(self, stage: CheckStage) -> list[StoreJournal]:
-        if stage not in self._journals:
-            # The fingerprint of a run contains the run before it: a confirmation belongs to one first stage.
-            previous = "" if stage == "first" else self.first_run
-            opened: list[StoreJournal] = []
-            for i, (_, environment) in enumerate(self._executors):
-                if opened:
-                    previous = opened[0].run
-                parts = ["check", stage, i, previous, self._options.identity, environment.id, *self._version]
-                opened.append(self._open(fingerprint(self._cases, parts), i > 0, stage == "confirmation"))
-            self._journals[stage] = opened
-        return self._journals[stage]
-
-    def finish(self) -> None:
-        for journals in self._journals.values():
-            for journal in journals:
-                journal.finish()
-
-    def _open(self, run_fingerprint: str, baseline_side: bool, confirmation: bool) -> StoreJournal:
-        resumed = resume_run(self._store, run_fingerprint) if self._resume else None
-        return resumed or begin(
-            self._store,
-            self._name,
-            run_fingerprint,
-            [],
-            baseline_side=baseline_side,
-            confirmation=confirmation,
-        )
+def _differences(
+    stored: list[Record], environments: Sequence[Environment], version: Version | None
+) -> tuple[list[Difference], list[Difference]]:
+    """The differences that are the subject of a check, and those that prevent a comparison."""
+    if version is None:
+        return baseline_differences(stored, environments[0])
+    now, before = environments
+    intended = {f"flags.{VARIABLE}{name}" for name in version.variables}
+    differences = environment_differences(before, now)
+    blocking = [d for d in differences if d.group == "machine" or (d.group == "flags" and d.field not in intended)]
+    subjects = [d for d in differences if d not in blocking]
+    return subjects, blocking + version_differences(stored, before)
 
 
 def reproduce(arguments: Sequence[str]) -> str:

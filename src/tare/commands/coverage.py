@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from tare.cases.grid import nothing_to_do
 from tare.cases.options import DEFAULT_ISOLATION, Options
-from tare.cases.plan import expand_plan, make_plan, open_names
+from tare.cases.plan import expand_plan, make_plan, nothing_to_do, open_names
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.preload import preload_of_plan
 from tare.execute.session import open_executor

@@ -11,9 +11,8 @@ import msgspec
 from rich.text import Text
 
 from tare.cases.case import Case
-from tare.cases.grid import Skip
 from tare.cases.options import Options
-from tare.cases.plan import Plan
+from tare.cases.plan import Plan, Skip
 from tare.commands.machine import measure_and_keep
 from tare.commands.run import Session
 from tare.commands.traces import COMPARABLE, profile_case, refuse_records, unseen
@@ -21,8 +20,8 @@ from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.measure.peak_store import load_peaks, peaks_of_gpu
-from tare.protocol.jobs import CountJob
-from tare.protocol.messages import Counted, Probed
+from tare.protocol.jobs import ProfileJob
+from tare.protocol.messages import Probed, Profiled
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.records.work import Peaks, Work
@@ -35,7 +34,7 @@ from tare.trace.read import read
 from tare.trace.roofline import compute_roofline
 from tare.trace.tables import Trace
 from tare.trace.waterfall import WaterfallDifference, waterfall_difference
-from tare.workloads import all_workloads, get_workload
+from tare.workloads import all_workloads
 
 
 class ExplainOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,32 +122,25 @@ class Explainer:
                     self._report.against += compare(shared[0], explanation)
 
     def _explain(self, record: Record) -> tuple[Explanation, Diagnosis]:
-        case, status = record.case, record.parity.status
+        case, status, step = record.case, record.parity.status, gross(record)
+        gross_ns = round(step.mid * 1e9) if step else None
         peaks = self._peaks_of(case)
         self._executor.on_stage(f"profiling {case.workload} {case.rung}")
-        about = _about_record(record)
-        profile = profile_case(
-            self._executor,
-            case,
-            record.id,
-            self._options.stacks,
-            again=not (self._options.resume or self._options.recorded),
-            count=case.ladder not in self._counted,
-            gross_ns=about.gross,
+        again, count = not (self._options.resume or self._options.recorded), case.ladder not in self._counted
+        plain, with_stacks = profile_case(
+            self._executor, case, record.id, self._options.stacks, again=again, count=count, gross_ns=gross_ns
         )
-        if profile.work:
-            self._counted[case.ladder] = profile.work
-        trace, stacks = read(profile.trace), read(profile.stacks) if self._options.stacks else None
-        work = self._work_of(case)
-        roofline = compute_roofline(work, peaks, case.precision, case.rung) if work else None
-        explanation = explain(trace, about, roofline, stacks)
+        trace, stacks = read(plain), read(with_stacks) if self._options.stacks else None
         before = None
+        if case.rung == self._options.against and status in COMPARABLE and case.ladder in self._comparable:
+            before = read(Path(self._report.explanations[self._comparable[case.ladder][0]].trace))
+        title = f"{case.workload} {case.mode} {case.precision} batch {case.batch} on {case.rung}"
+        work = self._work_of(case, recording_info(trace))
+        explanation, diagnosis = explain_trace(trace, title, peaks, gross_ns, work, stacks, before)
         if status not in COMPARABLE:
             note = f"this rung computes something else ({status}): compare it with nothing"
             explanation = msgspec.structs.replace(explanation, notes=[note, *explanation.notes], differs=status)
-        elif case.rung == self._options.against and (earlier := self._comparable.get(case.ladder)):
-            before = read(Path(self._report.explanations[earlier[0]].trace))
-        return explanation, diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, stacks, before)
+        return explanation, diagnosis
 
     def _peaks_of(self, case: Case) -> Peaks:
         """Measured on a busy machine they carry a caveat, and are not kept."""
@@ -160,13 +152,41 @@ class Explainer:
             )
         return self._peaks[device, threads]
 
-    def _work_of(self, case: Case) -> Work | None:
-        """The work of one step; None where it cannot be counted: then there is only no roofline."""
+    def _work_of(self, case: Case, info: RecordingInfo | None) -> Work | None:
+        """The work of one step, the same on every rung; None where it cannot be counted: then there is only no
+        roofline. Eager's is counted by the process that profiles it."""
+        if info and info.work:
+            self._counted[case.ladder] = info.work
         if case.ladder not in self._counted:
             self._executor.on_stage(f"counting {case.workload}")
-            counted = self._executor.ask(CountJob(case=case), Counted, Options())
+            # Every rung computes the same; it is counted on eager, which hides no operator.
+            job = ProfileJob(case=msgspec.structs.replace(case, rung="eager"), count=True)
+            counted = self._executor.ask(job, Profiled, Options())
             self._counted[case.ladder] = None if isinstance(counted, Failure) else counted.work
         return self._counted[case.ladder]
+
+
+def explain_trace(
+    trace: Trace,
+    title: str,
+    peaks: Peaks | None,
+    gross_ns: int | None = None,
+    work: Work | None = None,
+    stacks: Trace | None = None,
+    before: Trace | None = None,
+) -> tuple[Explanation, Diagnosis]:
+    """What is not given is what a trace of tare's own states about itself: its case, its gross and its work."""
+    gross_ns = gross_ns or recorded_gross(trace)
+    about, roofline = About(title=title, gross=gross_ns), None
+    info = recording_info(trace)
+    if info is not None:
+        workload = all_workloads().get(info.workload)
+        fields = {name: getattr(info, name) for name in ("case", "workload", "mode", "rung")}
+        about = msgspec.structs.replace(about, domain=workload.domain if workload else None, **fields)
+        work = work or info.work
+        roofline = compute_roofline(work, peaks, info.precision, info.rung) if work and peaks else None
+    diagnosis = diagnose(trace, gross_ns / 1e9 if gross_ns else None, peaks, stacks, before)
+    return explain(trace, about, roofline, stacks), diagnosis
 
 
 def explain_files(paths: list[str], against: str | None = None) -> ExplainReport:
@@ -186,14 +206,9 @@ def explain_files(paths: list[str], against: str | None = None) -> ExplainReport
             gpu = device_name(trace)
             if gpu not in peaks_by_gpu:
                 peaks_by_gpu[gpu] = peaks_of_gpu(gpu) if gpu else None
-            peaks, info = peaks_by_gpu[gpu], recording_info(trace)
-            about = _about_trace(trace, info, title)
-            roofline = None
-            if info and info.work and peaks:
-                roofline = compute_roofline(info.work, peaks, info.precision, info.rung)
-            explanation = explain(trace, about, roofline)
-            diagnosis = diagnose(trace, about.gross / 1e9 if about.gross else None, peaks, before=before)
-            if peaks and (diagnosis.findings or roofline):
+            peaks = peaks_by_gpu[gpu]
+            explanation, diagnosis = explain_trace(trace, title, peaks, before=before)
+            if peaks and (diagnosis.findings or explanation.roofline):
                 explanation = _with_note(explanation, _peaks_note(peaks, gpu))
             explanations.append(explanation)
             diagnoses.append(diagnosis)
@@ -223,30 +238,6 @@ def _titles(paths: list[str]) -> list[str]:
         name if names.count(name) == 1 else str(Path(path).parent / name)
         for path, name in zip(paths, names, strict=True)
     ]
-
-
-def _about_record(record: Record) -> About:
-    case, step = record.case, gross(record)
-    return About(
-        title=f"{case.workload} {case.mode} {case.precision} batch {case.batch} on {case.rung}",
-        gross=round(step.mid * 1e9) if step else None,
-        case=case.key,
-        workload=case.workload,
-        mode=case.mode,
-        domain=get_workload(case.workload).domain,
-        rung=case.rung,
-    )
-
-
-def _about_trace(trace: Trace, info: RecordingInfo | None, title: str) -> About:
-    """`info` is what a trace of tare's own states about itself."""
-    about = About(title=title, gross=recorded_gross(trace))
-    if info is None:
-        return about
-    workload = all_workloads().get(info.workload)
-    domain = workload.domain if workload else None
-    fields = {name: getattr(info, name) for name in ("case", "workload", "mode", "rung")}
-    return msgspec.structs.replace(about, domain=domain, **fields)
 
 
 def _with_note(explanation: Explanation, note: str) -> Explanation:

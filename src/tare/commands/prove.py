@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from tare.cases.grid import Skip
 from tare.cases.options import Options
-from tare.cases.plan import make_plan
+from tare.cases.plan import Skip, make_plan
 from tare.errors import unknown
 from tare.execute.curves import Curve, follow_curve
 from tare.execute.executor import OnStage

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tare.cases.case import Case
-from tare.cases.grid import Expansion, Skip, nothing_to_do
 from tare.cases.options import QUICK, Options, make_options
-from tare.cases.plan import Plan, expand_plan, fingerprint
+from tare.cases.plan import Expansion, Plan, Skip, expand_plan, fingerprint, nothing_to_do
 from tare.errors import Interrupted
 from tare.execute.batch_search import (
     choose_searching_case,

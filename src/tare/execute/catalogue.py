@@ -41,7 +41,7 @@ class NotBuilt(TareError):
 
 
 class LocalCatalogue:
-    """Answers a grid's questions about this machine (tare.cases.grid.Catalogue). `unwanted` says why a case that
+    """Answers a grid's questions about this machine (tare.cases.plan.Catalogue). `unwanted` says why a case that
     could be measured is of no use to the caller. Without `build`, rungs whose executable is not built are refused.
     """
 

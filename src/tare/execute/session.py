@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tare.cases.grid import Expansion, nothing_to_do
-from tare.cases.plan import Plan, expand_plan
+from tare.cases.plan import Expansion, Plan, expand_plan, nothing_to_do
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.launch import make_launcher

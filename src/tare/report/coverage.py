@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.protocol.messages import Covered, Registered
 from tare.records.record import Failure
 from tare.report.table import FittingTable

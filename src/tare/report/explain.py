@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.errors import Interrupted
 from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks

@@ -11,7 +11,7 @@ from tare.cases.plan import open_names
 from tare.errors import unknown
 from tare.findings.finding import all_rules, get_rule
 from tare.measure.work import is_heavy
-from tare.protocol.messages import Absent, Flops, Inspected, Probed
+from tare.protocol.messages import Flops, Inspected, Missing, Probed
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.report.formats import all_formats
@@ -115,13 +115,13 @@ def describe_rungs(probed: Probed) -> list[Entry]:
     return entries
 
 
-def _why_not(probed: Probed, rung: Rung, name: str, device: str) -> Absent | None:
+def _why_not(probed: Probed, rung: Rung, name: str, device: str) -> Missing | None:
     """Why a device cannot run a variant: what is missing, or what the rung says of a plain inference case."""
     missing = probed.absent[device].get(rung.name)
     if missing:
         return missing
     reason = rung.supports(Case(workload=PLAIN, rung=name, device=device, batch=1), get_workload(PLAIN))
-    return Absent(reason=reason, remedy="run on a machine that has one") if reason else None
+    return Missing(reason=reason, remedy="run on a machine that has one") if reason else None
 
 
 def describe_findings(names: Sequence[str]) -> list[Entry]:

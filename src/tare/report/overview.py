@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.records.figures import device_peak, gross, host_peak, latency
 from tare.records.record import Record
 from tare.report.ladder import make_ladders

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.cases.case import Case
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.records.record import Record
 from tare.report.ladder import Ladder, Row, make_ladders
 from tare.report.numbers import duration, ratio, short_size

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from tare.cases.case import Case
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.report.ladder import Ladder, Row
 from tare.report.numbers import duration, ratio, seconds, short_size
 from tare.report.table import FittingTable, Sized, fold

@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from tare.cases.case import Case
-from tare.cases.grid import Skip
+from tare.cases.plan import Skip
 from tare.errors import BadInput, quote
 from tare.records.codec import UNREADABLE, decode_round, encode
 from tare.records.record import Record, Round
