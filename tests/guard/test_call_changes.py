@@ -5,10 +5,11 @@ from typing import Any
 from builders import make_record, make_round
 
 from tare.guard.changes import CaseChange, compare_calls, counted_call_changes
-from tare.guard.compare import compare_pairs
+from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import METRICS
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record
+from tare.store.selection import Selection
 
 
 def record(**names: Any) -> Record:
@@ -36,7 +37,8 @@ def test_kernels_come_first_and_a_side_without_names_says_nothing() -> None:
 
 def test_a_comparison_names_them_with_the_records() -> None:
     before, now = record(operators={"mm": 1}), record(operators={"mm": 1, "clone": 1})
-    (case,) = compare_pairs([(before, now)], Thresholds(), METRICS, lambda *_: True)
+    a, b = (Selection(label, [record], frozenset()) for label, record in (("a", before), ("b", now)))
+    (case,) = compare_selections(a, b, Rules(Thresholds(), METRICS)).cases
     assert isinstance(case, CaseChange)
     assert [one.name for one in case.call_changes] == ["clone"]
     assert case.records == (before.id, now.id)

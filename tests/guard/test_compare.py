@@ -9,7 +9,7 @@ from builders import make_case, make_failure, make_record, make_round
 
 from tare.errors import BadInput
 from tare.guard.changes import MetricChange, Report
-from tare.guard.compare import compare_selections
+from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import METRICS, Metric, get_metric
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import Parity, Record
@@ -34,7 +34,7 @@ def compared(
     **options: Any,
 ) -> Report:
     sides = [Selection(name, [record], frozenset()) for name, record in (("a", a), ("b", b))]
-    return compare_selections(sides[0], sides[1], thresholds or Thresholds(), metrics, **options)
+    return compare_selections(sides[0], sides[1], Rules(thresholds or Thresholds(), metrics), **options)
 
 
 def change(report: Report, metric: str = "gross") -> MetricChange:
@@ -166,7 +166,7 @@ def test_other_machines_are_refused_and_forced_with_the_difference_said() -> Non
 def test_cases_of_one_side_only_are_listed() -> None:
     a = Selection("a", [timed(1.0), timed(1.0, case=make_case(batch=1))], frozenset())
     b = Selection("b", [timed(1.0), timed(1.0, case=make_case(batch=2))], frozenset())
-    report = compare_selections(a, b, Thresholds(), METRICS)
+    report = compare_selections(a, b, Rules(Thresholds(), METRICS))
     assert [case.case for case in report.cases] == [make_case().key]
     assert report.only_a == [make_case(batch=1).key]
     assert report.only_b == [make_case(batch=2).key]
@@ -201,10 +201,9 @@ def test_many_cases_ask_for_more_evidence() -> None:
     cases = [make_case(batch=n) for n in range(1, 41)]
     a = [timed(1.0, base, case=case) for case in cases]
     b = [timed(1.0, shifted if case.batch == 1 else base[::-1], case=case) for case in cases]
-    alone = compare_selections(
-        Selection("a", a[:1], frozenset()), Selection("b", b[:1], frozenset()), Thresholds(), gross
-    )
-    among = compare_selections(Selection("a", a, frozenset()), Selection("b", b, frozenset()), Thresholds(), gross)
+    rules = Rules(Thresholds(), gross)
+    alone = compare_selections(Selection("a", a[:1], frozenset()), Selection("b", b[:1], frozenset()), rules)
+    among = compare_selections(Selection("a", a, frozenset()), Selection("b", b, frozenset()), rules)
     assert alone.cases[0].changes[0].verdict == "slower"
     assert among.cases[0].changes[0].verdict == "undecided"
     assert among.cases[0].changes[0].p == alone.cases[0].changes[0].p
@@ -223,7 +222,7 @@ def test_one_slow_case_among_many_is_found_with_a_few_rounds(rounds: int) -> Non
         return [make_record(make_case(batch=n), each) for n, each in steps.items()]
 
     sides = [Selection(name, night(factor), frozenset()) for name, factor in (("a", 1.0), ("b", 2.0))]
-    report = compare_selections(sides[0], sides[1], Thresholds(), METRICS)
+    report = compare_selections(sides[0], sides[1], Rules(Thresholds(), METRICS))
     assert [case.case for case in report.bad] == [make_case(batch=1).key]
 
 
@@ -231,8 +230,8 @@ def test_a_change_that_all_cases_share_is_remarked_on() -> None:
     cases = [make_case(batch=n) for n in range(1, 13)]
     a = Selection("a", [timed(1.0, case=case) for case in cases], frozenset())
     b = Selection("b", [timed(1.04, case=case) for case in cases], frozenset())
-    assert any("together" in note for note in compare_selections(a, b, Thresholds(), METRICS).notes)
-    assert not any("together" in note for note in compare_selections(a, a, Thresholds(), METRICS).notes)
+    assert any("together" in note for note in compare_selections(a, b, Rules(Thresholds(), METRICS)).notes)
+    assert not any("together" in note for note in compare_selections(a, a, Rules(Thresholds(), METRICS)).notes)
 
 
 def test_a_threshold_for_no_case_is_remarked_on() -> None:

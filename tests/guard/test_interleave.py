@@ -14,7 +14,8 @@ from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.runner import Target
 from tare.guard.changes import Report
-from tare.guard.check import RegressionCheck, Rules
+from tare.guard.check import RegressionCheck
+from tare.guard.compare import Rules
 from tare.guard.interleave import RestartServers, measure_interleaved
 from tare.guard.metrics import get_metrics
 from tare.guard.thresholds import Thresholds

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tare.guard.changes import CaseChange, Report
-from tare.guard.compare import compare_selections
+from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import METRICS
 from tare.guard.thresholds import make_thresholds
 from tare.records.codec import read_records
@@ -25,7 +25,7 @@ def report(request: pytest.FixtureRequest) -> Report:
         Selection(name, [record for record in records if record.run == name], frozenset())
         for name in SIDES[request.param]
     )
-    return compare_selections(before, now, make_thresholds(NARROW, "here"), METRICS)
+    return compare_selections(before, now, Rules(make_thresholds(NARROW, "here"), METRICS))
 
 
 def of(report: Report, workload: str) -> CaseChange:

@@ -13,7 +13,8 @@ from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.runner import Listener, Target
 from tare.guard.changes import Report
-from tare.guard.check import RegressionCheck, Rules
+from tare.guard.check import RegressionCheck
+from tare.guard.compare import Rules
 from tare.guard.metrics import METRICS, get_metric
 from tare.guard.thresholds import Thresholds, make_thresholds
 from tare.records.record import HostMemory, Record, Round

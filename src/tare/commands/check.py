@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tare.cases.case import Case
+from tare.cases.case import Case, key_matches
 from tare.cases.options import Options, make_options
 from tare.cases.plan import Plan, expand_plan, fingerprint, nothing_to_do
 from tare.commands.check_profiles import add_profiles
@@ -21,16 +21,15 @@ from tare.execute.preload import preload_of_cases
 from tare.execute.runner import Target
 from tare.execute.session import open_executor, renew_launchers
 from tare.guard.changes import Report
-from tare.guard.check import CheckStage, RegressionCheck, Rules
+from tare.guard.check import CheckStage, RegressionCheck
 from tare.guard.comparable import (
     baseline_differences,
     baseline_records,
     refuse_differences,
     version_differences,
 )
-from tare.guard.compare import compare_selections
+from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import require_possible
-from tare.guard.thresholds import key_matches
 from tare.protocol.messages import Probed
 from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.record import Record
@@ -74,7 +73,7 @@ def compare_stored(
             raise BadInput(f"no record of '{side.label}' matches --rung and --case (one of them is {example})")
     if not {r.case.key for r in chosen[0].records} & {r.case.key for r in chosen[1].records}:
         raise BadInput(f"'{a}' and '{b}' have no case in common")
-    return compare_selections(*chosen, rules.thresholds, rules.metrics, force)
+    return compare_selections(*chosen, rules, force)
 
 
 class CheckSession:

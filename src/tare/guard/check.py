@@ -1,8 +1,7 @@
 """A regression check: measure, suspect, measure the suspects again in fresh processes, and only then report."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -10,26 +9,28 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
 from tare.execute.runner import Listener, Target, make_record
-from tare.guard.changes import CaseChange, MetricChange, Report
+from tare.guard.changes import CaseChange, MetricChange, Report, Stage
 from tare.guard.compare import (
+    Changes,
     MetricTest,
+    RecordPair,
+    Rules,
+    Tests,
     case_change,
-    environment_summary,
     failed_rounds_text,
+    failure_text,
     is_comparable,
     is_newly_failing,
     judge_tests,
+    make_report,
     match_cases,
     metric_change,
     round_failures,
     run_tests,
-    separate_runs_note,
-    shared_change_note,
+    usable_pairs,
 )
 from tare.guard.interleave import IsFutile, RestartServers, measure_interleaved
 from tare.guard.leak import leaks
-from tare.guard.metrics import Metric, require_common, uncompared_metrics
-from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
 from tare.stats.comparison import RANK_TEST_P, Comparison, adjust_p_values
 from tare.stats.power import detectable_change, process_noise
@@ -45,14 +46,6 @@ from tare.stats.two_stage import (
 CheckStage = Literal["first", "confirmation"]
 # Gives, for a stage, the version to check and, if it can be run, the baseline's version.
 OpenVersions = Callable[[CheckStage], Sequence[Target[Executor]]]
-RecordPair = tuple[Record, Record]
-
-
-class Rules(NamedTuple):
-    thresholds: Thresholds
-    metrics: Sequence[Metric]
-    # Rounds of a confirmation; None chooses by the noise, 0 skips the confirmation.
-    confirm_rounds: int | None = None
 
 
 class RegressionCheck:
@@ -71,34 +64,34 @@ class RegressionCheck:
         self._interleaved = False
 
     def run(self, cases: Sequence[Case]) -> Report:
-        metrics, thresholds = self._rules.metrics, self._rules.thresholds
         pairs, only_a, only_b = self._measure(dict.fromkeys(cases, self._options), "first")
-        usable = [pair for pair in pairs if is_comparable(*pair)]
-        require_common(usable, metrics)
-        tests = {b.case: self._test(a, b) for a, b in usable}
-        suspects: dict[Case, list[MetricTest]] = {}
-        confirmations: list[RecordPair] = []
+        tests = {b.case: self._test(a, b) for a, b in usable_pairs(pairs, self._rules)}
+        changes = judge_tests(tests, LEVEL)
+        confirmed: dict[str, RecordPair] = {}
         if self._rules.confirm_rounds != 0:
             failing = self._failing_or_leaking(tests, pairs)
-            suspects = {case: suspected for case in tests if (suspected := self._suspected(tests[case]))}
-            suspects = {**suspects, **{case: [] for case in failing if case not in suspects}}
+            suspects = {case: self._suspected(tests.get(case, [])) for case in (*tests, *failing)}
+            suspects = {case: suspects[case] for case in suspects if suspects[case] or case in failing}
             if suspects:
                 confirmations = self._confirm(suspects, tests, failing)
-        changes = self._conclude(pairs, tests, suspects, confirmations)
-        return Report(
+                self._replace_suspects(changes, suspects, confirmations, sum(map(len, tests.values())))
+                confirmed = {b.case.key: (a, b) for a, b in confirmations}
+        results = [case_change(a, b, changes, self._rules.thresholds) for a, b in pairs]
+        for result in results:
+            if result.case in confirmed:
+                a, b = confirmed[result.case]
+                _update_failure(result, a, b)
+                # A leak must show again in new processes.
+                result.leaks = leaks(a, b, self._rules.thresholds) if result.leaks else []
+        return make_report(
+            pairs,
+            results,
+            self._rules,
+            side_by_side=self._interleaved,
             a="baseline",
             b="now",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            cases=changes,
-            notes=[
-                *shared_change_note(changes),
-                *([] if self._interleaved else separate_runs_note(pairs)),
-                *uncompared_metrics(usable, metrics),
-                *thresholds.unused_patterns(cases),
-            ],
             only_a=only_a,
             only_b=only_b,
-            environment=environment_summary(pairs[0][1]) if pairs else {},
             level=LEVEL,
             runs={"b": ", ".join(dict.fromkeys(b.run for _, b in pairs))},
         )
@@ -117,11 +110,9 @@ class RegressionCheck:
         return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
 
     def _test(self, a: Record, b: Record, required_p: float = RANK_TEST_P) -> list[MetricTest]:
-        return run_tests(a, b, self._rules.thresholds, self._rules.metrics, self._interleaved, required_p)
+        return run_tests(a, b, self._rules, self._interleaved, required_p)
 
-    def _failing_or_leaking(
-        self, tests: Mapping[Case, list[MetricTest]], pairs: Sequence[RecordPair]
-    ) -> dict[Case, int]:
+    def _failing_or_leaking(self, tests: Tests, pairs: Sequence[RecordPair]) -> dict[Case, int]:
         """The cases that fail or leak and did not before, with the number of rounds to see it again."""
         rounds = {}
         for a, b in pairs:
@@ -143,15 +134,9 @@ class RegressionCheck:
             return False
         return is_suspect(test.a, test.b, test.comparison, test.limits.margin)
 
-    def _confirm(
-        self,
-        suspects: Mapping[Case, list[MetricTest]],
-        tests: Mapping[Case, list[MetricTest]],
-        failing: Mapping[Case, int],
-    ) -> list[RecordPair]:
+    def _confirm(self, suspects: Tests, tests: Tests, failing: Mapping[Case, int]) -> list[RecordPair]:
         """Measures the suspects again in fresh processes, each in as many rounds as its noise or failure needs."""
-        family = suspects if self._interleaved else tests
-        count = sum(map(len, family.values()))
+        count = sum(map(len, (suspects if self._interleaved else tests).values()))
         cases: dict[Case, Options] = {}
         for case, suspected in suspects.items():
             wanted = [
@@ -178,72 +163,44 @@ class RegressionCheck:
 
         return self._measure(cases, "confirmation", futile)[0]
 
-    def _conclude(
-        self,
-        pairs: Sequence[RecordPair],
-        tests: dict[Case, list[MetricTest]],
-        suspects: Mapping[Case, list[MetricTest]],
-        confirmations: Sequence[RecordPair],
-    ) -> list[CaseChange]:
-        changes = judge_tests(tests, LEVEL)
-        self._replace_suspects(changes, suspects, confirmations, sum(map(len, tests.values())))
-        results = [case_change(a, b, changes.get(b.case, []), self._rules.thresholds) for a, b in pairs]
-        confirmed = {b.case.key: (a, b) for a, b in confirmations}
-        for result in results:
-            if result.case in confirmed:
-                a, b = confirmed[result.case]
-                _update_failure(result, a, b)
-                # A leak must show again in new processes.
-                result.leaks = leaks(a, b, self._rules.thresholds) if result.leaks else []
-        return results
-
     def _replace_suspects(
-        self,
-        changes: dict[Case, list[MetricChange]],
-        suspects: Mapping[Case, list[MetricTest]],
-        confirmations: Sequence[RecordPair],
-        tests: int,
+        self, changes: Changes, suspects: Tests, confirmations: Sequence[RecordPair], tests: int
     ) -> None:
         """Replaces the change of each suspected metric by the confirmation's, with a note of the first one."""
-        confirmed: list[tuple[Case, int, MetricTest, Comparison]] = []
+        confirmed: list[tuple[MetricTest, Comparison]] = []
         for a, b in confirmations:
             usable = is_comparable(a, b)
             # Even a stored baseline of few rounds must be able to reach significance among all tests.
             new_tests = {test.metric.name: test for test in self._test(a, b, LEVEL / tests)} if usable else {}
-            positions = {change.metric: i for i, change in enumerate(changes.get(b.case, []))}
-            for suspect in suspects[b.case]:
-                test = new_tests.get(suspect.metric.name)
-                position = positions[suspect.metric.name]
+            for name in (suspect.metric.name for suspect in suspects[b.case]):
+                test = new_tests.get(name)
                 if test and test.comparison:
-                    confirmed.append((b.case, position, test, test.comparison))
+                    confirmed.append((test, test.comparison))
                 else:
                     reason = "the new rounds do not have it" if usable else "a side failed"
-                    _withdraw(changes[b.case][position], reason)
-        comparisons = [comparison for *_, comparison in confirmed]
+                    _withdraw(changes[b.case][name], reason)
+        comparisons = [comparison for _, comparison in confirmed]
         family = None if self._interleaved else tests
-        verdicts = confirm(comparisons, [test.limits.margin for _, _, test, _ in confirmed], family)
+        verdicts = confirm(comparisons, [test.limits.margin for test, _ in confirmed], family)
         p_values = adjust_p_values([comparison.p_higher for comparison in comparisons], family)
-        for (case, position, test, comparison), verdict, p in zip(confirmed, verdicts, p_values, strict=True):
-            change = metric_change(
-                test, p, LEVEL, verdict, "confirmed" if verdict == "higher" else "not confirmed"
-            )
-            first = changes[case][position].ratio
+        for (test, comparison), verdict, p in zip(confirmed, verdicts, p_values, strict=True):
+            stage: Stage = "confirmed" if verdict == "higher" else "not confirmed"
+            change = metric_change(test, p, LEVEL, verdict, stage)
+            first = changes[test.case][test.metric.name].ratio
             notes = [f"first seen as {first - 1:+.1%}"] if first else []
             notes += _resolution_note(test, comparison, len(p_values)) if verdict == "undecided" else []
             change.note = ", ".join(notes)
-            changes[case][position] = change
+            changes[test.case][test.metric.name] = change
 
 
 def _update_failure(result: CaseChange, a: Record, b: Record) -> None:
     """A failure counts if it occurs again in the confirmation: a single process may fail by chance."""
     again = failed_rounds_text(a, b)
-    if not b.ok and b.failure:
-        result.state, result.reason = "broken", f"{b.failure.cause}: {b.failure.message}"
-        result.newly_failing = False
+    if b.failure:
+        result.state, result.reason, result.newly_failing = "broken", failure_text(b.failure), False
     elif result.state == "broken":
-        result.newly_failing = is_newly_failing(a, b)
+        result.state, result.newly_failing = "compared", is_newly_failing(a, b)
         first = result.reason
-        result.state = "compared"
         result.reason = (
             f"failed at first ({first}), then {again}" if again else f"failed once and not again ({first})"
         )

@@ -28,13 +28,9 @@ def split_differences(
 
     `subjects` names further fields whose difference is intended, such as machine.gpu.
     """
-    intended: dict[Difference, None] = {}
-    blocking: dict[Difference, None] = {}
-    for a, b in pairs:
-        for difference in environment_differences(a, b):
-            is_subject = difference.field in SUBJECTS or difference.field in subjects
-            (intended if is_subject else blocking)[difference] = None
-    return list(intended), list(blocking)
+    differences = dict.fromkeys(d for a, b in pairs for d in environment_differences(a, b))
+    intended = [d for d in differences if d.field in SUBJECTS or d.field in subjects]
+    return intended, [d for d in differences if d not in intended]
 
 
 def blocking_differences(a: Environment, b: Environment) -> list[Difference]:
@@ -93,21 +89,14 @@ def baseline_differences(
     """What differs between any of a baseline's records and this machine, split as `split_differences` does. A
     baseline may hold records of several machines; one of another machine is enough to prevent a comparison."""
     here = _without_pinned_flags(environment)
-    return split_differences((before, here) for before in _environments(records))
+    distinct = {record.environment.base_id: record.environment for record in records}
+    return split_differences((_without_pinned_flags(before), here) for before in distinct.values())
 
 
 def version_differences(records: Sequence[Record], environment: Environment) -> list[Difference]:
     """Software of the interpreter given for the baseline that differs from what the baseline was measured with."""
-    here = _without_pinned_flags(environment)
-    differences: dict[Difference, None] = {}
-    for before in _environments(records):
-        differences |= {d: None for d in environment_differences(before, here) if d.group == "software"}
-    return list(differences)
-
-
-def _environments(records: Sequence[Record]) -> list[Environment]:
-    distinct = {record.environment.base_id: record.environment for record in records}
-    return [_without_pinned_flags(environment) for environment in distinct.values()]
+    subjects, blocking = baseline_differences(records, environment)
+    return [difference for difference in (*subjects, *blocking) if difference.group == "software"]
 
 
 def _without_pinned_flags(environment: Environment) -> Environment:

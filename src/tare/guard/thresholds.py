@@ -15,12 +15,11 @@ metric.energy.ignore = true
 host = 1024                    # bytes a step
 """
 
-import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tare.cases.case import Case
+from tare.cases.case import Case, key_matches
 from tare.cases.tables import read_toml
 from tare.errors import BadInput, quote, unknown
 from tare.guard.metrics import MARGIN, NAMES, THRESHOLD, Metric
@@ -69,9 +68,9 @@ class Thresholds:
         margin = settings.get("margin", min(metric.margin, threshold * MARGIN / THRESHOLD))
         return MetricLimits(threshold, min(margin, threshold), settings.get("ignore", False))
 
-    def unused_patterns(self, cases: Iterable[Case]) -> list[str]:
+    def unused_patterns(self, keys: Iterable[str]) -> list[str]:
         """A note for every pattern that matches no case: it may be misspelt."""
-        keys = [case.key for case in cases]
+        keys = list(keys)
         patterns = dict.fromkeys(rule.match for rule in self._rules if rule.match != "*")
         unused = [pattern for pattern in patterns if not any(key_matches(key, pattern) for key in keys)]
         return [f"no case matches '{pattern}' of the thresholds" for pattern in unused]
@@ -87,69 +86,48 @@ def read_thresholds(path: Path) -> Thresholds:
 
 
 def make_thresholds(document: Mapping[str, Any], where: str) -> Thresholds:
-    for name in document:
-        if name not in TABLES:
-            raise unknown("key", name, TABLES, where)
-    rules = _rules(document, "*", where)
+    rules = _rules(document, "*", TABLES, where)
     cases = document.get("case", [])
-    if not isinstance(cases, list) or not all(isinstance(entry, dict) for entry in cases):
+    if not isinstance(cases, list):
         raise BadInput(f"{where}: 'case' is not a [[case]] table")
     for number, entry in enumerate(cases, 1):
         place = f"{where}, case {number}"
-        for name in entry:
-            if name not in ("match", "metric", *KEYS):
-                raise unknown("key", name, ("match", "metric", *KEYS), place)
-        match = entry.get("match")
+        match = entry.get("match") if isinstance(entry, dict) else None
         if not isinstance(match, str) or not match:
             raise BadInput(f"{place}: 'match' is a case's key, its beginning, or a pattern with *")
-        rules += _rules({name: value for name, value in entry.items() if name != "match"}, match, place)
-    return Thresholds(rules, _leak(document.get("leak", {}), where))
+        rules += _rules(entry, match, ("match", "metric", *KEYS), place)
+    leak = _table(document.get("leak", {}), LEAKS, f"{where}, leak")
+    for name, value in leak.items():
+        if not _is_number(value) or not 0 <= value <= 1e15:
+            raise BadInput(f"{where}, leak: '{name}' is a number of bytes a step, not {quote(value)}")
+    return Thresholds(rules, {name: float(value) for name, value in leak.items()})
 
 
-def _rules(table: Mapping[str, Any], match: str, where: str) -> list[_Rule]:
-    settings = {name: table[name] for name in KEYS if name in table}
-    rules = [_Rule(match, None, _checked(settings, where))] if settings else []
-    metrics = table.get("metric", {})
-    if not isinstance(metrics, dict):
-        raise BadInput(f"{where}: 'metric' is not a table")
-    for name, values in metrics.items():
-        place = f"{where}, metric {name}"
-        if name not in NAMES:
-            raise unknown("metric", name, NAMES, where)
-        if not isinstance(values, dict):
-            raise BadInput(f"{place} is not a table")
-        rules.append(_Rule(match, name, _checked(values, place)))
+def _rules(table: Mapping[str, Any], match: str, keys: Sequence[str], where: str) -> list[_Rule]:
+    settings = {name: value for name, value in _table(table, keys, where).items() if name in KEYS}
+    rules = [_Rule(match, None, settings)] if settings else []
+    metrics = _table(table.get("metric", {}), NAMES, f"{where}, metric", "metric")
+    rules += [_Rule(match, name, _table(metrics[name], KEYS, f"{where}, metric {name}")) for name in metrics]
+    for rule in rules:
+        place = f"{where}, metric {rule.metric}" if rule.metric else where
+        for name, value in rule.values.items():
+            if name == "ignore":
+                if not isinstance(value, bool):
+                    raise BadInput(f"{place}: 'ignore' is true or false, not {quote(value)}")
+            # A 7 most likely means 7 %: as 700 % it would silently pass nearly everything.
+            elif not _is_number(value) or not 0 <= value <= 1:
+                raise BadInput(f"{place}: '{name}' is a share such as 0.07 (at most 1), not {quote(value)}")
     return rules
 
 
-def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    for name, value in values.items():
-        if name not in KEYS:
-            raise unknown("key", name, KEYS, where)
-        if name == "ignore":
-            if not isinstance(value, bool):
-                raise BadInput(f"{where}: 'ignore' is true or false, not {quote(value)}")
-        # A 7 most likely means 7 %: as 700 % it would silently pass nearly everything.
-        elif not _is_number(value) or not 0 <= value <= 1:
-            raise BadInput(f"{where}: '{name}' is a share such as 0.07 (at most 1), not {quote(value)}")
-    return dict(values)
-
-
-def _leak(table: Any, where: str) -> dict[str, float]:
-    if not isinstance(table, dict):
-        raise BadInput(f"{where}: 'leak' is not a table")
-    for name, value in table.items():
-        if name not in LEAKS:
-            raise unknown("key", name, LEAKS, f"{where}, leak")
-        if not _is_number(value) or not 0 <= value <= 1e15:
-            raise BadInput(f"{where}, leak: '{name}' is a number of bytes a step, not {quote(value)}")
-    return {name: float(value) for name, value in table.items()}
+def _table(value: Any, keys: Sequence[str], where: str, kind: str = "key") -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput(f"{where} is not a table")
+    for name in value:
+        if name not in keys:
+            raise unknown(kind, name, keys, where)
+    return value
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-
-
-def key_matches(key: str, match: str) -> bool:
-    """Whether a case's key is the given one, begins with it, or matches it as a pattern."""
-    return match == "*" or key == match or key.startswith(match.rstrip("/") + "/") or fnmatch.fnmatch(key, match)
