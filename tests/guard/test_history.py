@@ -137,7 +137,7 @@ def made(count: int, ratio: float = 1.1) -> History:
         )
         for i in range(count)
     ]
-    return make_history("a/<name>&co", "pyperf", "time", "s", "here", points)
+    return make_history(points, name="a/<name>&co", source="pyperf", metric="time", unit="s", place="here")
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 30, 700])

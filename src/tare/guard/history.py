@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -79,64 +80,51 @@ def record_histories(records: Iterable[Record], metric: Metric) -> list[History]
     for (key, place), group in groups.items():
         points = [point for record in group if (point := _point(record, metric))]
         if points:
-            skipped = len(group) - len(points)
             exact = metric.exact and _is_exact(group, metric)
-            histories.append(make_history(key, "tare", metric.name, metric.unit, place, points, skipped, exact))
+            labels = {"name": key, "source": "tare", "metric": metric.name, "unit": metric.unit, "place": place}
+            histories.append(make_history(points, exact, skipped=len(group) - len(points), **labels))
     return histories
 
 
 def foreign_histories(foreign_points: Iterable[ForeignPoint], metric: Metric) -> list[History]:
     """Histories of imported benchmarks. They have one figure, which is shown for gross whatever it measures; one
     in bytes is also shown for host_peak."""
-    groups: dict[tuple[str, str, str, str], list[ForeignPoint]] = {}
-    for point in foreign_points:
-        if metric.name == "gross" or (metric.name, point.unit) == ("host_peak", "B"):
-            groups.setdefault((point.name, point.source, point.unit, point.place), []).append(point)
-    histories = []
-    for (name, source, unit, place), group in groups.items():
-        points = [
-            HistoryPoint(
-                created=point.created,
-                value=point.value,
-                label=point.commit or "",
-                id=point.id,
-                environment=Environment(
-                    machine=point.machine, software=point.software, flags={}, circumstances={}
-                ),
+    groups: dict[tuple[str, str, str, str], list[HistoryPoint]] = {}
+    for foreign in foreign_points:
+        if metric.name == "gross" or (metric.name, foreign.unit) == ("host_peak", "B"):
+            environment = Environment(
+                machine=foreign.machine, software=foreign.software, flags={}, circumstances={}
             )
-            for point in group
-        ]
-        histories.append(make_history(name, source, "time" if unit == "s" else "value", unit, place, points))
-    return histories
+            point = HistoryPoint(
+                created=foreign.created,
+                value=foreign.value,
+                label=foreign.commit or "",
+                id=foreign.id,
+                environment=environment,
+            )
+            groups.setdefault((foreign.name, foreign.source, foreign.unit, foreign.place), []).append(point)
+    return [
+        make_history(
+            points, name=name, source=source, metric="time" if unit == "s" else "value", unit=unit, place=place
+        )
+        for (name, source, unit, place), points in groups.items()
+    ]
 
 
-def make_history(
-    name: str,
-    source: str,
-    metric: str,
-    unit: str,
-    place: str,
-    points: Sequence[HistoryPoint],
-    skipped: int = 0,
-    exact: bool = False,
-) -> History:
-    """In an `exact` series every change is a change point, and two points are enough."""
+def make_history(points: Iterable[HistoryPoint], exact: bool = False, **labels: Any) -> History:
+    """In an `exact` series every change is a change point, and two points are enough. `labels` are the other
+    fields of the history."""
     ordered = sorted(points, key=lambda point: (point.created, point.id))
     figures = [point.value for point in ordered]
     segmentation = every_change(figures) if exact else find_change_points(figures)
     return History(
-        name=name,
-        source=source,
-        metric=metric,
-        unit=unit,
-        place=place,
         points=ordered,
         change_points=[_history_change(change, ordered) for change in segmentation.change_points],
         segments=segmentation.segments,
         noise=segmentation.noise,
         correlation=segmentation.correlation,
-        skipped=skipped,
         min_points=2 if exact else 2 * shortest_segment(len(ordered)),
+        **labels,
     )
 
 
@@ -153,17 +141,11 @@ def _history_change(change: ChangePoint, points: Sequence[HistoryPoint]) -> Hist
         lines = difference_lines(after.environment, until.environment)
     if len(lines) > MAX_LISTED_CHANGES:
         lines = [*lines[:MAX_LISTED_CHANGES], f"... and {len(lines) - MAX_LISTED_CHANGES} more"]
-    ratio, low, high = (
-        bound if math.isfinite(bound) else None
-        for bound in (change.ratio.mid, change.ratio.low, change.ratio.high)
-    )
     return HistoryChange(
         position=change.position,
         earliest=change.earliest,
         latest=change.latest,
-        ratio=ratio,
-        low=low,
-        high=high,
+        **change.ratio.ratio_fields(),
         before=change.before,
         now=change.after,
         after_date=after.created,

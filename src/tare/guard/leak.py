@@ -1,8 +1,9 @@
 """Leak check: does memory grow from step to step, in every process, for the whole round?"""
 
-from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
+
+import numpy as np
 
 from tare.guard.thresholds import Thresholds
 from tare.records.figures import good_rounds
@@ -18,22 +19,21 @@ def leaks(a: Record | None, b: Record, thresholds: Thresholds) -> list[str]:
     """A line for each memory of `b` that leaks and did not leak as much in `a`."""
     lines = []
     for memory, limit in thresholds.leak.items():
-        now = memory_growth(b, memory)
+        now, before = memory_growth(b, memory), memory_growth(a, memory) if a else None
         if now is None or not now.sound or now.low <= limit or now.mid * _steps(b) < MIN_GROWTH:
             continue
-        before = memory_growth(a, memory) if a else None
-        if before is not None and before.high >= now.low:
-            continue
-        lines.append(
-            f"{memory} memory grows by {now.mid / 1024:.1f} KiB a step "
-            f"(95 % interval {now.low / 1024:.1f} to {now.high / 1024:.1f}, {len(_slopes(b, memory))} rounds)"
-        )
+        if before is None or before.high < now.low:
+            lines.append(
+                f"{memory} memory grows by {now.mid / 1024:.1f} KiB a step "
+                f"(95 % interval {now.low / 1024:.1f} to {now.high / 1024:.1f}, {len(good_rounds(b))} rounds)"
+            )
     return lines
 
 
 def memory_growth(record: Record, memory: str) -> Interval | None:
     """Bytes a step over the rounds of a record; None where no round has enough readings."""
-    return growth_over_rounds(_slopes(record, memory))
+    slopes = [growth(*memory_over_steps(round_, memory)) for round_ in good_rounds(record)]
+    return growth_over_rounds([slope for slope in slopes if slope is not None])
 
 
 def memory_over_steps(round_: Round, memory: str) -> tuple[list[float], list[float]]:
@@ -48,23 +48,10 @@ def memory_over_steps(round_: Round, memory: str) -> tuple[list[float], list[flo
     )
     if trace is None or used is None or not blocks:
         return [], []
-    ends = [end for _, end, _ in blocks]
+    edges = [edge for begin, end, _ in blocks for edge in (begin, end)]
     completed = [0, *accumulate(steps for _, _, steps in blocks)]
-
-    def steps_at(at: int) -> float:
-        i = bisect_right(ends, at)
-        if i == len(blocks):
-            return float(completed[-1])
-        begin, end, steps = blocks[i]
-        share = min(max((at - begin) / (end - begin), 0.0), 1.0) if end > begin else 1.0
-        return completed[i] + share * steps
-
-    return [steps_at(at) for at in trace.at_ns], [float(size) for size in used]
-
-
-def _slopes(record: Record, memory: str) -> list[float]:
-    slopes = [growth(*memory_over_steps(round_, memory)) for round_ in good_rounds(record)]
-    return [slope for slope in slopes if slope is not None]
+    steps = np.interp(trace.at_ns, edges, [count for pair in pairwise(completed) for count in pair])
+    return steps.tolist(), [float(size) for size in used]
 
 
 def _steps(record: Record) -> float:
