@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 
 from tare.cases.case import Case
-from tare.rungs.base import Missing, learning_rate
+from tare.protocol.messages import Missing
+from tare.rungs.base import learning_rate
 from tare.rungs.native.build import executable, missing_tools
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import rung, split_name

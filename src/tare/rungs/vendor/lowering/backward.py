@@ -13,8 +13,6 @@ from tare.rungs.vendor.lowering.plan import ExecutionPlan, Op, Value
 
 # The executables keep the position of a maximum in its window in one byte.
 MAX_WINDOW = 256
-# What a copied block says about each of its two sides.
-SIDE_FIELDS = ("pitch", "offset")
 
 Rule = Callable[["Backward", Op], None]
 RULES: dict[str, Rule] = {}
@@ -48,38 +46,32 @@ class Backward:
 
     def __init__(self, plan: ExecutionPlan) -> None:
         self.plan = plan
-        self._summands: dict[int, list[Value]] = {}
-        self._parameters = {id(p.value): p for p in plan.parameters if p.trained}
-        self._views: dict[int, list[Value]] = {}
+        self._summands: dict[Value, list[Value]] = {}
+        self.parameters = {p.value: p for p in plan.parameters if p.trained}
+        self._views: dict[Value, list[Value]] = {}
         for value in plan.values():
             if value.base is not None:
-                self._views.setdefault(id(value.base), []).append(value)
-        self._dependent = set(self._parameters)
+                self._views.setdefault(value.base, []).append(value)
+        self._dependent = set(self.parameters)
         for op in plan.ops:
-            if any(id(v) in self._dependent or id(v.owner) in self._dependent for v in op.inputs.values()):
-                self._dependent |= {id(v) for v in op.outputs.values()}
+            if any(v in self._dependent or v.owner in self._dependent for v in op.inputs.values()):
+                self._dependent.update(op.outputs.values())
 
     def requires_gradient(self, value: Value) -> bool:
         """Whether a trained parameter was used to compute a value, or the value that it is a view of."""
-        return id(value) in self._dependent or id(value.owner) in self._dependent
-
-    def is_parameter(self, value: Value) -> bool:
-        return id(value) in self._parameters
+        return value in self._dependent or value.owner in self._dependent
 
     def summands(self, value: Value, at_most: int = 1) -> list[Value]:
         """The gradient of a value as at most this many summands; more are added up by calls of the plan."""
-        summands = self._summands.get(id(value), [])
+        summands = self._summands.get(value, [])
         # Popped, so that the views' gradients are added only once.
-        for view in self._views.pop(id(value), []):
-            for gradient in self.summands(view):
-                summands.append(
-                    Value("", value.shape, value.dtype, channels_last=value.channels_last, base=gradient)
-                )
+        for view in self._views.pop(value, []):
+            summands += [value.like(base=gradient) for gradient in self.summands(view)]
         while len(summands) > at_most:
-            total = Value("", value.shape, value.dtype, channels_last=value.channels_last)
+            total = value.like()
             self.plan.emit("add", {"x": summands.pop(0), "z": summands.pop(0)}, {"y": total})
             summands.append(total)
-        self._summands[id(value)] = summands
+        self._summands[value] = summands
         return summands
 
     def gradients(self, value: Value, at_most: int = 1) -> list[Value]:
@@ -92,36 +84,27 @@ class Backward:
         return self.gradients(value)[0]
 
     def add(self, value: Value, gradient: Value) -> None:
-        self._summands.setdefault(id(value), []).append(gradient)
+        self._summands.setdefault(value, []).append(gradient)
 
     def call(self, kind: str, inputs: dict[str, Value], x: Value, role: str = "dx", **attributes: Any) -> None:
         """Emits a call whose result, named by `role`, is a new summand of the gradient of x."""
-        gradient = self.plan.make(x.shape, x.dtype)
+        gradient = x.like()
         self.plan.emit(kind, inputs, {role: gradient}, **attributes)
         self.add(x, gradient)
 
-    def parameter_gradient(self, value: Value, dtype: str = "") -> Value:
-        parameter = self._parameters[id(value)]
+    def weight_gradient(self, weight: Value, dtype: str = "") -> Value:
+        """Where a layer writes the gradient of its weight, which may itself be computed in the step. Nothing reads
+        that of a frozen weight, but a call that computes several gradients writes it."""
+        parameter = self.parameters.get(weight)
+        if parameter is None:
+            gradient = self.plan.make(weight.shape, dtype)
+            if self.requires_gradient(weight):
+                self.add(weight, gradient)
+            return gradient
         if parameter.gradient is not None:
             raise Unsupported(f"a weight that is used twice ({parameter.name})")
-        parameter.gradient = self.plan.make(value.shape, dtype, f"gradient of {parameter.name}", "gradient")
+        parameter.gradient = self.plan.make(weight.shape, dtype, f"gradient of {parameter.name}", "gradient")
         return parameter.gradient
-
-    def weight_gradient(self, weight: Value) -> Value:
-        """Where a layer writes the gradient of its weight, which may itself be computed in the step."""
-        if self.is_parameter(weight):
-            return self.parameter_gradient(weight)
-        gradient = self.plan.make(weight.shape)
-        self.add(weight, gradient)
-        return gradient
-
-    def norm_gradient(self, value: Value) -> Value:
-        """Of a batch norm's weight. One call computes both gradients, so a frozen weight has one as well."""
-        if self.requires_gradient(value) and not self.is_parameter(value):
-            raise Unsupported("the gradient of a batch norm whose weights are computed")
-        if self.is_parameter(value):
-            return self.parameter_gradient(value, "f32")
-        return self.plan.make(value.shape, "f32")
 
     def bias(self, op: Op, dy: Value) -> None:
         bias = op.inputs.get("b")
@@ -192,8 +175,8 @@ def batch_norm(backward: Backward, op: Op) -> None:
     }
     outputs = {
         "dx": plan.make(x.shape),
-        "dscale": backward.norm_gradient(op.inputs["scale"]),
-        "dshift": backward.norm_gradient(op.inputs["shift"]),
+        "dscale": backward.weight_gradient(op.inputs["scale"], "f32"),
+        "dshift": backward.weight_gradient(op.inputs["shift"], "f32"),
     }
     if from_result:
         outputs["dz"] = plan.make(x.shape)
@@ -223,9 +206,9 @@ def multiply(backward: Backward, op: Op) -> None:
 @differentiates("scale_channels")
 def scale_channels(backward: Backward, op: Op) -> None:
     x, s = op.inputs["x"], op.inputs["s"]
-    dy = backward.gradient(op.outputs["y"])
-    dx, ds = backward.plan.make(x.shape), backward.plan.make(s.shape)
-    backward.plan.emit("scale_channels_backward", {"x": x, "s": s, "dy": dy}, {"dx": dx, "ds": ds})
+    dx, ds = x.like(), s.like()
+    inputs = {"x": x, "s": s, "dy": backward.gradient(op.outputs["y"])}
+    backward.plan.emit("scale_channels_backward", inputs, {"dx": dx, "ds": ds})
     backward.add(x, dx)
     backward.add(s, ds)
 
@@ -236,8 +219,8 @@ def copy_block(backward: Backward, op: Op) -> None:
     x, forward = op.inputs["x"], op.attributes
     if not backward.requires_gradient(x):
         return
-    swapped = {"from": "to", "to": "from"}
-    sides = {f"{side}_{field}": forward[f"{swapped[side]}_{field}"] for side in swapped for field in SIDE_FIELDS}
+    sides = {f"from_{field}": forward[f"to_{field}"] for field in ("pitch", "offset")}
+    sides |= {f"to_{field}": forward[f"from_{field}"] for field in ("pitch", "offset")}
     rows, width = forward["rows"], forward["width"]
     dy = backward.gradient(op.outputs["y"])
     backward.call("copy_block", {"x": dy}, x, "y", rows=rows, width=width, clear=rows * width < x.size, **sides)
@@ -261,18 +244,14 @@ def average_pool(backward: Backward, op: Op) -> None:
 
 @differentiates("permute")
 def permute(backward: Backward, op: Op) -> None:
-    x, order = op.inputs["x"], op.attributes["order"]
-    # In the layout of x itself: a view's layout may differ from the plan's.
-    dx = Value("", x.shape, x.dtype, channels_last=x.channels_last)
+    order, dy = op.attributes["order"], backward.gradient(op.outputs["y"])
     inverse = [order.index(d) for d in range(len(order))]
-    backward.plan.emit("permute", {"x": backward.gradient(op.outputs["y"])}, {"y": dx}, order=inverse)
-    backward.add(x, dx)
+    backward.call("permute", {"x": dy}, op.inputs["x"], "y", order=inverse)
 
 
 @differentiates("space_to_depth")
 def space_to_depth(backward: Backward, op: Op) -> None:
-    x = op.inputs["x"]
-    dx = backward.weight_gradient(x)
+    dx = backward.weight_gradient(op.inputs["x"])
     backward.plan.emit("depth_to_space", {"x": backward.gradient(op.outputs["y"])}, {"y": dx}, **op.attributes)
 
 
@@ -292,11 +271,11 @@ def loss(backward: Backward, op: Op) -> None:
 def lstm(backward: Backward, op: Op) -> None:
     x = op.inputs["x"]
     weights = {role: value for role, value in op.inputs.items() if role != "x"}
-    if not all(backward.is_parameter(value) for value in weights.values()):
+    if not all(value in backward.parameters for value in weights.values()):
         raise Unsupported("the gradient of an lstm with frozen weights")
     if any(backward.summands(op.outputs[role]) for role in ("h", "c")):
         raise Unsupported("the gradient of an lstm's last state")
-    outputs = {f"d{role}": backward.parameter_gradient(value) for role, value in weights.items()}
+    outputs = {f"d{role}": backward.weight_gradient(value) for role, value in weights.items()}
     inputs = {"x": x, "y": op.outputs["y"], "dy": backward.gradient(op.outputs["y"]), **weights}
     op.attributes["training"] = True
     if backward.requires_gradient(x):

@@ -136,8 +136,8 @@ def capture(
 
 def _drop_unread_softmax(plan: ExecutionPlan) -> None:
     """A loss of a log-softmax computes the softmax itself, so usually nothing else reads it."""
-    read = {id(v.owner) for op in plan.ops for v in op.inputs.values()} | {id(v.owner) for v in plan.outputs}
-    plan.ops = [op for op in plan.ops if op.kind != "log_softmax" or id(op.outputs["y"]) in read]
+    read = {v.owner for op in plan.ops for v in op.inputs.values()} | {v.owner for v in plan.outputs}
+    plan.ops = [op for op in plan.ops if op.kind != "log_softmax" or op.outputs["y"] in read]
 
 
 def _parameter(plan: ExecutionPlan, name: str, tensor: Any) -> Value:

@@ -1,6 +1,7 @@
 """Rewrites of a captured plan that save calls and memory traffic: batch norms folded into convolutions, sums and
 activations fused into the op before them, and images with few channels rearranged for tensor cores."""
 
+from collections import Counter
 from typing import Any
 
 from tare.rungs.vendor.lowering.operators import DIFFERENTIABLE_FROM_RESULT
@@ -27,7 +28,7 @@ def fold_batch_norms(plan: ExecutionPlan) -> None:
         shift = op.inputs["shift"].content.double() if "shift" in op.inputs else torch.zeros_like(mean)
         offset = shift - mean * factor
         previous = plan.producer(op.inputs["x"])
-        if previous is not None and _has_known_weights(previous) and uses[id(op.inputs["x"])] == 1:
+        if previous is not None and _has_known_weights(previous) and uses[op.inputs["x"]] == 1:
             _fold(plan, previous, factor, offset)
             _merge_into(plan, previous, op)
         else:
@@ -64,7 +65,7 @@ def fuse(plan: ExecutionPlan, training: bool) -> None:
         _fuse_sum(plan, op, CAN_ADD[training])
     for op in [op for op in plan.ops if op.kind == "activation"]:
         previous = plan.producer(op.inputs["x"])
-        only_use = _count_uses(plan)[id(op.inputs["x"])] == 1
+        only_use = _count_uses(plan)[op.inputs["x"]] == 1
         if previous and only_use and _can_activate(previous, op.attributes["activation"], training):
             previous.attributes |= op.attributes
             _merge_into(plan, previous, op)
@@ -80,22 +81,21 @@ def _can_activate(op: Op, activation: str, training: bool) -> bool:
 
 
 def _fuse_sum(plan: ExecutionPlan, op: Op, can_add: set[str]) -> None:
-    uses, position = _count_uses(plan), {id(o): i for i, o in enumerate(plan.ops)}
+    uses = _count_uses(plan)
     candidates = []
     for role, other in (("x", "z"), ("z", "x")):
         previous = plan.producer(op.inputs[role])
-        if previous is None or previous.kind not in can_add or uses[id(op.inputs[role])] != 1:
+        if previous is None or previous.kind not in can_add or uses[op.inputs[role]] != 1:
             continue
-        if "z" in previous.inputs or "activation" in previous.attributes:
-            continue
-        candidates.append((position[id(previous)], previous, op.inputs[other]))
+        if "z" not in previous.inputs and "activation" not in previous.attributes:
+            candidates.append((plan.ops.index(previous), previous, op.inputs[other]))
     if not candidates:
         return
     # The later of the two summands adds the earlier one, which then exists already. A view exists once the value
     # that it is a view of exists.
     at, previous, z = max(candidates, key=lambda candidate: candidate[0])
     producer = plan.producer(z.owner)
-    if producer is None or position[id(producer)] < at:
+    if producer is None or plan.ops.index(producer) < at:
         previous.inputs["z"] = z
         _merge_into(plan, previous, op)
 
@@ -105,12 +105,9 @@ def _merge_into(plan: ExecutionPlan, previous: Op, op: Op) -> None:
     plan.ops.remove(op)
 
 
-def _count_uses(plan: ExecutionPlan) -> dict[int, int]:
-    counts: dict[int, int] = {}
+def _count_uses(plan: ExecutionPlan) -> Counter[Value]:
     bases = [v.base for v in plan.values() if v.base is not None]
-    for value in [v for op in plan.ops for v in op.inputs.values()] + plan.outputs + bases:
-        counts[id(value)] = counts.get(id(value), 0) + 1
-    return counts
+    return Counter([v for op in plan.ops for v in op.inputs.values()] + plan.outputs + bases)
 
 
 def pad_channels(plan: ExecutionPlan) -> None:

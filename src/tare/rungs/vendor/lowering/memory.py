@@ -4,7 +4,7 @@ short-lived in one arena, where values that live at the same time never overlap.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tare.rungs.vendor.lowering.plan import BYTES, ExecutionPlan, Parameter, Value
+from tare.rungs.vendor.lowering.plan import BYTES, ExecutionPlan, Value
 
 # Bytes: what the widest vector loads and cuDNN's kernels want.
 ALIGNMENT = 256
@@ -50,12 +50,10 @@ def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_
     """Appends SGD with momentum over flat buffers, as one call. All buffers have the parameters in the same order,
     those with gradients in the plan's half type first. The masters are float32; where weights are stored in a half
     type, the masters are rounded to it after every update."""
-    trained = [p for p in plan.parameters if p.gradient is not None]
-    half = [p for p in trained if p.gradient and p.gradient.dtype != "f32"]
-    full = [p for p in trained if p.gradient and p.gradient.dtype == "f32"]
-    half_offsets, half_count = _parameter_offsets(plan, half, 0)
-    full_offsets, count = _parameter_offsets(plan, full, half_count)
-    offsets = {**half_offsets, **full_offsets}
+    trained = {p.value: p for p in plan.parameters if p.gradient is not None}
+    half = [v for v, p in trained.items() if p.gradient and p.gradient.dtype != "f32"]
+    half_offsets, half_count = _element_offsets(plan, half, 0)
+    full_offsets, count = _element_offsets(plan, [v for v in trained if v not in half_offsets], half_count)
     buffers = {
         "master": Value("master", (count,), "f32", "master"),
         "momentum": Value("momentum", (count,), "f32", "momentum"),
@@ -64,9 +62,9 @@ def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_
     if half:
         buffers["weights"] = Value("weights", (half_count,), plan.dtype, "weights")
         buffers["gradient_half"] = Value("gradient_half", (half_count,), plan.dtype, "gradient_half")
-    for p in trained:
+    for value, offset in (half_offsets | full_offsets).items():
+        p = trained[value]
         assert p.gradient is not None
-        offset, value = offsets[p.name], p.value
         p.master = Value(
             p.name, value.shape, "f32", "master", 4 * offset, value.channels_last, content=value.content
         )
@@ -83,13 +81,12 @@ def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_
         plan.regions[value.region] = align(value.nbytes)
 
 
-def _parameter_offsets(plan: ExecutionPlan, parameters: list[Parameter], start: int) -> tuple[dict[str, int], int]:
-    """Offsets in elements, and the end of the last parameter."""
-    names = {id(p.value): p.name for p in parameters}
+def _element_offsets(plan: ExecutionPlan, weights: list[Value], start: int) -> tuple[dict[Value, int], int]:
+    """Offsets in elements, and the end of the last weight."""
     end, offsets = start, {}
-    for group in _groups(plan, [p.value for p in parameters]):
+    for group in _groups(plan, weights):
         for value in group:
-            offsets[names[id(value)]] = end
+            offsets[value] = end
             end += value.size
         end = -(-end // PARAMETER_ALIGNMENT) * PARAMETER_ALIGNMENT
     return offsets, end
@@ -104,9 +101,8 @@ def _groups(plan: ExecutionPlan, values: list[Value]) -> list[list[Value]]:
             matrices = [op.inputs[f"w{4 * layer + i}"] for layer in layers for i in (0, 1)]
             biases = [op.inputs[f"w{4 * layer + i}"] for layer in layers for i in (2, 3)]
             lstms.append(matrices + biases)
-    of_lstms = {id(v) for group in lstms for v in group}
-    wanted = {id(v) for v in values}
-    return [[v] for v in values if id(v) not in of_lstms] + [group for group in lstms if id(group[0]) in wanted]
+    of_lstms = {v for group in lstms for v in group}
+    return [[v] for v in values if v not in of_lstms] + [group for group in lstms if group[0] in values]
 
 
 def lay_out(plan: ExecutionPlan) -> None:
@@ -125,13 +121,13 @@ def lay_out(plan: ExecutionPlan) -> None:
 def _lay_out_constants(plan: ExecutionPlan) -> None:
     """Weights that no update changes: all of them in inference, the frozen and unused ones in training. Those have
     a region of their own in training, where the other weights are in flat buffers."""
-    trained = {id(p.value) for p in plan.parameters if p.gradient is not None}
+    trained = {p.value for p in plan.parameters if p.gradient is not None}
     # The update's names for whole buffers are not weights.
-    buffers = {id(v) for op in plan.ops if op.kind == "sgd" for v in op.values()}
+    buffers = {v for op in plan.ops if op.kind == "sgd" for v in op.values()}
     constants = [
         v
         for v in plan.values()
-        if v.region == "weights" and v.base is None and id(v) not in trained and id(v) not in buffers
+        if v.region == "weights" and v.base is None and v not in trained and v not in buffers
     ]
     region = "fixed" if trained else "weights"
     end = 0
@@ -145,20 +141,13 @@ def _lay_out_constants(plan: ExecutionPlan) -> None:
 
 
 def _lay_out_arena(plan: ExecutionPlan) -> None:
-    spans: dict[int, tuple[Value, int, int]] = {}
-
-    def extend(owner: Value, call: int) -> None:
-        if owner.region == "arena":
-            _, first, _ = spans.get(id(owner), (owner, call, call))
-            spans[id(owner)] = (owner, first, call)
-
-    for i, op in enumerate(plan.ops):
-        for value in op.values():
-            extend(value.owner, i)
-    for value in plan.outputs:
-        if id(value.owner) in spans:
-            extend(value.owner, len(plan.ops))
-    lifetimes = [Lifetime(owner.nbytes, first, last) for owner, first, last in spans.values()]
-    offsets, plan.regions["arena"] = place(lifetimes)
-    for (owner, _, _), offset in zip(spans.values(), offsets, strict=True):
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    for call, op in enumerate(plan.ops):
+        for owner in [value.owner for value in op.values() if value.owner.region == "arena"]:
+            first.setdefault(owner, call)
+            last[owner] = call
+    last |= {value.owner: len(plan.ops) for value in plan.outputs if value.owner in last}
+    offsets, plan.regions["arena"] = place([Lifetime(v.nbytes, first[v], last[v]) for v in first])
+    for owner, offset in zip(first, offsets, strict=True):
         owner.offset = offset

@@ -17,7 +17,7 @@ VERSION = 1
 @dataclass(eq=False)
 class Value:
     """A tensor in one of the step's memory regions. The `arena` is planned by lifetimes; in the other regions a
-    value keeps its memory for as long as the program runs."""
+    value keeps its memory for as long as the program runs. Values are compared by identity."""
 
     name: str
     shape: tuple[int, ...]
@@ -51,6 +51,10 @@ class Value:
             strides[axis] = stride
             stride *= self.shape[axis]
         return tuple(strides)
+
+    def like(self, base: "Value | None" = None) -> "Value":
+        """A value of the same shape, type and layout."""
+        return Value("", self.shape, self.dtype, channels_last=self.channels_last, base=base)
 
     def describe(self) -> dict[str, Any]:
         fields = ("name", "shape", "strides", "channels_last", "dtype", "region", "offset")
@@ -128,13 +132,10 @@ class ExecutionPlan:
 
     def values(self) -> list[Value]:
         """Every value once, in the order of its first use, together with the owners of views."""
-        values: dict[int, Value] = {}
         of_ops = [v for op in self.ops for v in op.values()]
         of_parameters = [v for p in self.parameters for v in (p.value, p.master, p.gradient) if v is not None]
-        for value in [*self.inputs, *of_ops, *self.outputs, *of_parameters]:
-            values.setdefault(id(value), value)
-            values.setdefault(id(value.owner), value.owner)
-        return list(values.values())
+        used = [*self.inputs, *of_ops, *self.outputs, *of_parameters]
+        return list(dict.fromkeys(v for value in used for v in (value, value.owner)))
 
     def producer(self, value: Value) -> Op | None:
         return next((op for op in self.ops if value in op.outputs.values()), None)
@@ -142,12 +143,12 @@ class ExecutionPlan:
     def write(self, folder: Path) -> None:
         """Writes `plan.json`, and the initial contents of the values to `data.bin`."""
         values = self.values()
-        index = {id(value): i for i, value in enumerate(values)}
+        index = {value: i for i, value in enumerate(values)}
         contents = []
         with (folder / "data.bin").open("wb") as file:
             for value in values:
                 if value.content is not None:
-                    contents.append({"value": index[id(value)], "at": file.tell()})
+                    contents.append({"value": index[value], "at": file.tell()})
                     file.write(value.initial_bytes())
         document = {
             "version": VERSION,
@@ -159,20 +160,20 @@ class ExecutionPlan:
             "ops": [
                 {
                     "kind": op.kind,
-                    "in": {role: index[id(v)] for role, v in op.inputs.items()},
-                    "out": {role: index[id(v)] for role, v in op.outputs.items()},
+                    "in": {role: index[v] for role, v in op.inputs.items()},
+                    "out": {role: index[v] for role, v in op.outputs.items()},
                     "attributes": op.attributes,
                 }
                 for op in self.ops
             ],
-            "inputs": [index[id(v)] for v in self.inputs],
-            "outputs": [index[id(v)] for v in self.outputs],
+            "inputs": [index[v] for v in self.inputs],
+            "outputs": [index[v] for v in self.outputs],
             "parameters": [
-                {"name": p.name, "master": index[id(p.master)], "gradient": index[id(p.gradient)]}
+                {"name": p.name, "master": index[p.master], "gradient": index[p.gradient]}
                 for p in self.parameters
                 if p.master is not None
             ],
-            "fixed": [{"name": p.name, "value": index[id(p.value)]} for p in self.parameters if p.master is None],
+            "fixed": [{"name": p.name, "value": index[p.value]} for p in self.parameters if p.master is None],
             "contents": contents,
         }
         (folder / "plan.json").write_text(json.dumps(document))
