@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from tare.records.work import Peaks
-from tare.report.explain import percent
 from tare.report.formats.markdown import table
-from tare.report.numbers import seconds
+from tare.report.numbers import percent, seconds
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, DomainShares, WorkloadShares, group_breakdowns
 from tare.workloads import get_workload

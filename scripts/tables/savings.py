@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from tare.records.codec import read_records
 from tare.records.figures import gross
 from tare.records.record import Record
-from tare.report.explain import percent
 from tare.report.formats.markdown import table
-from tare.report.numbers import seconds
+from tare.report.numbers import percent, seconds
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "zoo-savings.md"

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from tare.bisect.journal import SkippedCandidate
 from tare.bisect.loop import BisectResult, FoundCulprit
-from tare.report.bisect import bisect_view, change_text, short
+from tare.report.bisect import bisect_view, short
+from tare.report.numbers import change_text
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 

@@ -11,13 +11,12 @@ from rich.console import Console
 from traces import RECORDED
 
 from tare.commands.explain import explain_files
-from tare.commands.traces import names_trace
 from tare.measure.peak_store import save_peaks
 from tare.records.environment import Environment
 from tare.records.work import Peak, Peaks
-from tare.report.charts import breakdown_svg, ladder_svg, overviews, waterfall_svg, write_svg
-from tare.report.explain import ExplainReport, bar, explanation_view, percent, print_report
-from tare.report.page import write_html
+from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
+from tare.report.explain import ExplainReport, bar, explanation_view, print_report, write_html, write_svg
+from tare.report.numbers import percent
 from tare.system.text import ending
 from tare.trace.group import WorkloadShares
 from tare.trace.names import short_name
@@ -55,8 +54,9 @@ def test_the_picture_holds_every_segment_to_scale() -> None:
 def test_a_ladder_stands_on_one_scale() -> None:
     other = Waterfall(title="x", gross=500, segments=[WaterfallSegment(name="kernels", ns=500)], notes=[])
     root = ElementTree.fromstring(ladder_svg([FALL, other], ["eager", "compile:reduce-overhead"], "both"))
-    heights = [float(box.get("height", 0)) for box in root.iter(f"{SVG}rect")][1:5]
-    assert heights == pytest.approx([90, 252, 18, 180], abs=0.2)
+    widths = [float(box.get("width", 0)) for box in root.iter(f"{SVG}rect")][1:5]
+    gross = sum(widths[:3])
+    assert widths == pytest.approx([gross / 4, gross * 0.7, gross / 20, gross / 2], abs=0.2)
 
 
 def test_long_names_stay_in_the_picture() -> None:
@@ -93,7 +93,6 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     explained = explain_files([str(RECORDED / f"{name}.json.gz") for name in names])
     print_report(explained)
     assert "resnet50-infer-b1-cudagraph" in capsys.readouterr().out
-    assert len(overviews(explained)) == 2
     write_html(explained, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 4
@@ -105,7 +104,7 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             assert escape(finding.remedy) in page
         assert diagnosis.operators[0].name in page
         assert short_name(diagnosis.kernels[0].name) in page
-    assert page.count("Why the device was idle") == 2
+    assert page.count("why idle") == 2
     write_svg(explained, tmp_path / "one.svg")
     ElementTree.parse(tmp_path / "one.svg")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.svg", "page.html"]
@@ -151,13 +150,14 @@ def test_every_workload_has_its_picture(tmp_path: Path) -> None:
     assert write_svg(ExplainReport(explanations=[], diagnoses=[]), tmp_path / "i.svg") == []
 
 
-def test_a_rung_that_differs_is_shown_as_different(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rung_that_differs_is_shown_as_different(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
     explained.explanations[1] = msgspec.structs.replace(explained.explanations[1], differs="different")
     print_report(explained)
     shown = capsys.readouterr().out
     assert re.search(r"^segment +eager +compile \(different\)", shown, re.MULTILINE)
-    assert "compile (different)" in overviews(explained)[0]
+    write_html(explained, tmp_path / "page.html")
+    assert "compile (different)" in (tmp_path / "page.html").read_text().partition("</svg>")[0]
 
 
 def test_bars_of_several_rungs_name_them() -> None:
@@ -217,4 +217,3 @@ def test_savings_use_the_peaks_of_the_gpu_of_the_trace(
 def test_short_texts() -> None:
     assert [percent(share) for share in (0.0, 0.0001, 0.123, 0.99999)] == ["0.0 %", "<0.1 %", "12.3 %", "100 %"]
     assert ending("abcdef", 4) == "…def"
-    assert [names_trace(name) for name in ("a.json", "b.json.gz", "resnet50")] == [True, True, False]

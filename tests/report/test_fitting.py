@@ -10,13 +10,12 @@ from builders import make_case, make_record, make_round
 from rich.console import Console, RenderableType
 
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
-from tare.report.ladder import make_ladders
+from tare.report.ladder import ladder_view, make_ladders
 from tare.report.lists import describe_groups, describe_workloads, list_view
 from tare.report.overview import table_view
 from tare.report.record import record_view
 from tare.report.suite import make_suites, suite_view
-from tare.report.table import FittingTable, fold
-from tare.report.terminal import ladder_view
+from tare.report.view import FittingTable, fold
 from tare.rungs.registry import every_name
 
 WIDTHS = (40, 50, 60, 80, 100)
@@ -109,20 +108,18 @@ def test_a_list_folds_names_at_their_joints_and_nothing_into_a_thread(width: int
         ("short", 10, ["short"]),
         ("compile:reduce-overhead", 16, ["compile:", "reduce-overhead"]),
         ("compile:reduce-overhead", 10, ["compile:", "reduce-", "overhead"]),
-        ("a value of at most 1 KiB", 12, ["a value of", "at most 1", "KiB"]),
+        ("a value of at most 1 KiB", 12, ["a value of", "at most", "1 KiB"]),
         ("resolution=224 classes=1000", 14, ["resolution=224", "classes=1000"]),
         ("J" * 9, 4, ["JJJJ", "JJJJ", "J"]),
         ("two\nlines here", 5, ["two", "lines", "here"]),
     ],
 )
 def test_a_text_is_folded_where_a_reader_would(text: str, width: int, lines: Sequence[str]) -> None:
-    assert fold(text, width).split("\n") == list(lines)
+    assert fold(text, width).plain.split("\n") == list(lines)
 
 
 def test_a_console_that_is_too_narrow_for_what_must_stay_folds_the_names() -> None:
-    table = FittingTable(
-        ("rung", "gross"), [("reduceoverhead", "80.8 ±0.9 µs")], right=("gross",), folds={"rung": 0}
-    )
+    table = FittingTable([{"rung": "reduceoverhead", "gross": "80.8 ±0.9 µs"}], folds={"rung": 0})
     text = shown(table, 20)
     assert "80.8 ±0.9 µs" in text
     assert "".join(re.findall(r"^(\w+)", text, re.MULTILINE)) == "rungreduceoverhead"

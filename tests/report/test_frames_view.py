@@ -45,11 +45,9 @@ def test_the_ladder_of_depths_fits_and_names_what_is_missing() -> None:
     assert "not watched: sgemm_: why" in shown
 
 
-def test_a_stack_has_python_and_c_apart_from_the_user_s_call_down() -> None:
+def test_a_stack_goes_from_the_users_call_down() -> None:
     lines = text(stack_view(full("eager"))).splitlines()
-    assert lines[1].strip() == "Python"
-    assert lines.index("  C and C++") == 11
-    assert [line.split()[0] for line in lines[-3:]] == ["interpreter", "framework", "vendor"]
+    assert [line.split()[0] for line in lines[1:]] == ["python"] * 9 + ["interpreter", "framework", "vendor"]
     assert "at::native::f<>" in lines[-2]
 
 

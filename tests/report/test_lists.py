@@ -6,11 +6,11 @@ import pytest
 from builders import ENVIRONMENT
 
 from tare.errors import BadInput
-from tare.protocol.messages import Absent, Probed
+from tare.protocol.messages import Missing, Probed
 from tare.report.lists import describe_rungs, describe_workloads
 
 
-def rungs(devices: list[str], absent: dict[str, dict[str, Absent]]) -> dict[str, dict[str, Any]]:
+def rungs(devices: list[str], absent: dict[str, dict[str, Missing]]) -> dict[str, dict[str, Any]]:
     probed = Probed(devices=devices, absent=absent, missing_packages={}, gpus={}, environment=ENVIRONMENT)
     return {entry["rung"]: entry for entry in describe_rungs(probed)}
 
@@ -23,7 +23,7 @@ def test_a_variant_that_needs_a_gpu_is_not_available_without_one() -> None:
 
 
 def test_a_rung_is_available_where_one_device_has_it() -> None:
-    missing = Absent(reason="no compiler", remedy="install one")
+    missing = Missing(reason="no compiler", remedy="install one")
     found = rungs(["cuda", "cpu"], {"cuda": {}, "cpu": {"compile": missing}})
     assert found["compile"]["available"] == "on cuda"
     assert found["compile"]["reason"] is None
@@ -32,7 +32,7 @@ def test_a_rung_is_available_where_one_device_has_it() -> None:
 
 
 def test_what_is_missing_everywhere_says_why_and_how_to_get_it() -> None:
-    missing = Absent(reason="no compiler", remedy="install one")
+    missing = Missing(reason="no compiler", remedy="install one")
     found = rungs(["cpu"], {"cpu": {"libtorch": missing}})
     for name in ("libtorch", "libtorch:script"):
         assert (found[name]["reason"], found[name]["remedy"]) == ("no compiler", "install one")

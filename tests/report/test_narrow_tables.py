@@ -37,7 +37,7 @@ from tare.report.health import health_view
 from tare.report.history import histories_view
 from tare.report.noise import noise_view
 from tare.report.peaks import peaks_view
-from tare.report.terminal import key_text
+from tare.report.view import View
 from tare.stats.intervals import Interval
 from tare.trace.read import read
 
@@ -202,7 +202,7 @@ def test_no_figure_is_cut_or_broken_and_no_line_is_too_long(make: Callable[[], R
         (tables, ("276 µs", "185 µs", "24.3%")),
         (two_traces, ("42.2 µs", "23.7 µs", "539 µs", "vanished")),
         (two_records, ("1.0 ms", "2.0 ms", "a clear", "difference")),
-        (compared, ("1.23 ms", "1.34 ms", "+9.0 %", "(+8.1 .. +10.1)", "slower", "over 7%", "confirmed")),
+        (compared, ("1.23 ms", "1.34 ms", "+9.0 %", "(+8.1 to +10.1 %)", "slower", "over 7%", "confirmed")),
         (histories, ("+20.0 %", "(+19.8 to +20.2 %)", "1.000 ms", "1.200 ms", "2026-02-02", "2026-02-03")),
         (frames, ("12 ±1 µs", "123.4 ±1.0 µs", "2 ±1 µs", "10 ±1 µs", "same")),
         (ceilings, ("123 GFLOP/s", "12.3 GB/s")),
@@ -228,6 +228,6 @@ def test_columns_go_and_are_named_where_there_is_no_room() -> None:
 def test_a_key_is_broken_where_its_parts_meet() -> None:
     key = make_case(workload="a_workload_with_a_long_name").key
     for width in WIDTHS:
-        lines = shown(key_text(key), width).splitlines()
+        lines = shown(View().add("key", key), width).splitlines()
         assert "".join(line.strip() for line in lines) == key
         assert all(line[-1] in "/,=" for line in lines[:-1])

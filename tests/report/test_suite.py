@@ -10,7 +10,7 @@ from suite_records import failed, record, records
 from tare.cases.plan import Skip
 from tare.records.codec import encode
 from tare.report.formats import get_record_format
-from tare.report.overview import overview, table_cells
+from tare.report.overview import overview, table_rows
 from tare.report.suite import Suite, make_suites, suite_lines, suite_view
 from tare.report.terminal import make_console
 from tare.workloads import all_workloads
@@ -92,8 +92,7 @@ def test_a_workload_at_two_batches_is_two_entries() -> None:
 
 def test_the_terminal_and_the_documents_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     console = make_console()
-    for part in overview(records()):
-        console.print(part)
+    console.print(overview(records()))
     texts = [
         capsys.readouterr().out,
         get_record_format("markdown")(records()),
@@ -107,29 +106,28 @@ def test_the_terminal_and_the_documents_show_it(capsys: pytest.CaptureFixture[st
 
 
 def test_many_records_are_a_table() -> None:
-    heads, rows = table_cells(records())
+    rows = table_rows(records())
     # All on one device in one precision: no columns for those.
-    assert heads == ["workload", "rung", "batch", "gross", "latency", "host", "device memory", "status"]
+    assert list(rows[0]) == ["workload", "rung", "batch", "gross", "latency", "host", "device memory", "status"]
     assert len(rows) == len(records())
-    status = {(row[0], row[1]): row[-1] for row in rows}
+    status = {(row["workload"], row["rung"]): row["status"] for row in rows}
     assert status["a", "eager"] == "same"
     assert status["c", "compile"] == "device-oom"
     assert status["d", "compile"] == "DIFFERENT"
-    assert rows[5][3] == "-"
+    assert rows[5]["gross"] == "-"
 
 
 def test_rows_of_one_workload_say_in_which_sizes_they_differ() -> None:
     sizes = ({"hidden": 256, "steps": 25}, {"hidden": 512, "steps": 25})
     several = [record("w", "eager", 1e-3, case=make_case(workload="w", sizes=each)) for each in sizes]
-    heads, rows = table_cells([*several, record("v", "eager", 1e-3)])
-    assert [row[heads.index("sizes")] for row in rows] == ["hidden=256", "hidden=512", "-"]
+    rows = table_rows([*several, record("v", "eager", 1e-3)])
+    assert [row["sizes"] for row in rows] == ["hidden=256", "hidden=512", "-"]
 
 
 def test_few_ladders_are_shown_whole_and_many_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     def shown(count: int, table: bool = False) -> str:
         console = make_console()
-        for part in overview([record(f"w{i}", "eager", 1e-3) for i in range(count)], table=table):
-            console.print(part)
+        console.print(overview([record(f"w{i}", "eager", 1e-3) for i in range(count)], table=table))
         return capsys.readouterr().out
 
     assert shown(8).count("x eager") == 8

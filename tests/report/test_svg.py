@@ -9,7 +9,8 @@ from suite_records import failed, record, records
 from tare.errors import BadInput
 from tare.records.record import Net, Record
 from tare.report.formats import get_record_format
-from tare.report.formats.svg import BETTER, LONGEST_LINE, WORSE
+from tare.report.formats.svg import BETTER, WORSE
+from tare.report.svg import LONGEST_LINE
 
 SVG = "{http://www.w3.org/2000/svg}"
 Bar = tuple[float, float, str]

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tare.cases.plan import Skip
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
-from tare.report.ladder import make_ladders
-from tare.report.overview import table_view
-from tare.report.terminal import WIDTH, ladder_view, make_console, plain_text, skipped_view, title
+from tare.report.ladder import ladder_view, make_ladders, title
+from tare.report.overview import skipped_view, table_view
+from tare.report.terminal import WIDTH, make_console, plain_text
 from tare.rungs.registry import every_name
 
 GIB = 2**30

@@ -57,8 +57,7 @@ def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = Fa
     """Show the ladders of a baseline."""
     from rich.console import Group
 
-    from tare.report.ladder import make_ladders
-    from tare.report.terminal import ladder_view
+    from tare.report.ladder import ladder_view, make_ladders
     from tare.store.baselines import get_baseline
     from tare.store.database import Store
 

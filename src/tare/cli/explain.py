@@ -108,10 +108,9 @@ def explain(
 
 
 def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
-    from tare.report.charts import case_parts, write_svg
+    from tare.report.explain import case_parts, write_html, write_svg
     from tare.report.files import several_files
     from tare.report.formats.annotated_trace import write_annotated
-    from tare.report.page import write_html
     from tare.trace.read import read
 
     if not report.explanations and (html or svg or annotate):
@@ -181,7 +180,8 @@ def frames(
     from tare.cases.options import make_options
     from tare.commands.frames import count_call_depths
     from tare.report.frames import cost_view, depth_view, stack_view
-    from tare.report.terminal import make_console, skipped_view
+    from tare.report.overview import skipped_view
+    from tare.report.terminal import make_console
 
     options = make_options(measuring, "the command line")
     with make_console(stderr=True).status("") as status:

@@ -78,7 +78,8 @@ def prove(
     from tare.cases.options import make_options
     from tare.commands.prove import prove_curves
     from tare.report.curves import curves_view
-    from tare.report.terminal import make_console, skipped_view
+    from tare.report.overview import skipped_view
+    from tare.report.terminal import make_console
 
     if not 1 <= steps <= 10_000:
         raise BadInput(f"--steps is between 1 and 10000, not {steps}")

@@ -48,8 +48,7 @@ def show(
     if not records:
         raise BadInput("the store is empty")
     console = make_console()
-    for part in [record_view(records[0])] if len(records) == 1 and not table else overview(records, table=table):
-        console.print(part)
+    console.print(record_view(records[0]) if len(records) == 1 and not table else overview(records, table=table))
 
 
 def _show_workload(names: list[str], as_json: bool) -> None:
@@ -174,8 +173,7 @@ def history(
     from tare.guard.history import foreign_histories, record_histories
     from tare.guard.metrics import get_metric
     from tare.report.files import write_whole
-    from tare.report.history import histories_view
-    from tare.report.history_chart import chart_html, chart_svg
+    from tare.report.history import chart_html, chart_svg, histories_view
 
     wanted = get_metric(metric)
     if chart is not None and chart.suffix not in (".svg", ".html"):

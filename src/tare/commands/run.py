@@ -29,10 +29,10 @@ from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import make_ladders
 from tare.report.numbers import several, stretch
-from tare.report.overview import ReusedRecords, overview, reused_line
+from tare.report.overview import ReusedRecords, overview, planned_view, reused_line, skipped_view
 from tare.report.progress import Progress
 from tare.report.suite import make_suites
-from tare.report.terminal import make_console, planned_view, skipped_view
+from tare.report.terminal import make_console
 from tare.rungs.registry import every_name, excluded_by_default
 from tare.store import schema
 from tare.store.database import Store
@@ -70,8 +70,7 @@ class RunResult(msgspec.Struct, kw_only=True):
 
     def render(self) -> None:
         console = make_console()
-        for part in overview(self.records, self.skipped):
-            console.print(part)
+        console.print(overview(self.records, self.skipped))
         if self.skipped or self.excluded_rungs:
             console.print(skipped_view(self.skipped, self.excluded_rungs))
         good = sum(record.ok for record in self.records)

@@ -1,11 +1,9 @@
 """A bisection for the terminal."""
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from tare.bisect.loop import BisectResult, FoundCulprit
 from tare.errors import Interrupted
-from tare.report.table import simple_table
+from tare.report.numbers import change_text
+from tare.report.view import FittingTable, View
 
 HEADLINES = {
     "no-difference": "the two ends do not differ by more than the noise: there is nothing to find",
@@ -14,28 +12,20 @@ HEADLINES = {
     "ends-failed": "an end could not be measured, so there is nothing to compare with",
 }
 
-# A larger change is printed with an exponent: a command or another tool may print any number.
-MAX_PERCENT = 1e6
 
-
-def bisect_view(result: BisectResult) -> RenderableType:
-    parts: list[RenderableType] = []
+def bisect_view(result: BisectResult) -> View:
+    view = View()
     if result.interrupted:
-        parts.append(Text(str(Interrupted()), style="yellow"))
+        view.add("warning", str(Interrupted()))
     elif result.verdict == "found":
-        parts += [part for culprit in result.culprits for part in _culprit(culprit)]
+        for culprit in result.culprits:
+            _add_culprit(view, culprit)
     else:
-        parts.append(Text(HEADLINES[result.verdict], style="yellow"))
-    if result.probable:
-        table = simple_table("most suspect", "probability")
-        for label, probability in result.probable.items():
-            table.add_row(short(label), f"{probability:.0%}")
-        parts.append(table)
-    parts += [
-        Text(f"  skipped {short(s.label)}: cannot {s.stage}: {s.reason}", style="dim") for s in result.skipped
-    ]
-    parts.append(Text(_summary(result), style="dim"))
-    return Group(*parts)
+        view.add("warning", HEADLINES[result.verdict])
+    probable = [{"most suspect": short(name), "probability": f"{p:.0%}"} for name, p in result.probable.items()]
+    view.put(FittingTable(probable, words=("most suspect", "probability")))
+    view.add("aside", *(f"skipped {short(s.label)}: cannot {s.stage}: {s.reason}" for s in result.skipped))
+    return view.add("faint", _summary(result))
 
 
 def short(label: str) -> str:
@@ -44,36 +34,20 @@ def short(label: str) -> str:
     return label[:12] if is_commit else label
 
 
-def change_text(ratio: float | None, low: float | None, high: float | None) -> str:
-    """+5.2 % (+4.8 to +5.6 %); just +5.2 % for a count"""
-    if ratio is None:
-        return "from nothing"
-    text = f"{_percent(ratio)} %"
-    if low is None or high is None or low == high:
-        return text
-    return f"{text} ({_percent(low)} to {_percent(high)} %)"
-
-
-def _percent(ratio: float) -> str:
-    value = (ratio - 1) * 100
-    return f"{value:+.1f}" if abs(value) < MAX_PERCENT else f"{value:+.2g}"
-
-
-def _culprit(culprit: FoundCulprit) -> list[RenderableType]:
-    style = "bold red" if culprit.after > culprit.before else "bold green"
+def _add_culprit(view: View, culprit: FoundCulprit) -> None:
     change = change_text(culprit.ratio, culprit.low, culprit.high)
-    lines: list[RenderableType] = [
-        Text(f"{short(culprit.culprit)} {culprit.title}".strip(), style="bold"),
-        Text(f"  {change} against {short(culprit.parent)}", style=style),
-        Text(
-            f"  {culprit.before:.5g} to {culprit.after:.5g}, {culprit.runs[0]} and {culprit.runs[1]} runs; "
-            f"a change entered here with probability {culprit.probability:.1%}"
-        ),
-    ]
+    view.add("title", f"{short(culprit.culprit)} {culprit.title}")
+    is_worse = culprit.after > culprit.before
+    view.add("failure" if is_worse else "good", f"{change} against {short(culprit.parent)}")
+    view.add(
+        "item",
+        f"{culprit.before:.5g} to {culprit.after:.5g}, {culprit.runs[0]} and {culprit.runs[1]} runs; "
+        f"a change entered here with probability {culprit.probability:.1%}",
+    )
     if len(culprit.suspects) > 1:
         others = ", ".join(short(label) for label in culprit.suspects[:-1])
-        lines.append(Text(f"  or in one that could not be measured: {others}", style="yellow"))
-    return [*lines, *(Text(f"  changed: {line}") for line in culprit.changes)]
+        view.add("warning", f"or in one that could not be measured: {others}")
+    view.add("item", *(f"changed: {line}" for line in culprit.changes))
 
 
 def _summary(result: BisectResult) -> str:

@@ -1,32 +1,28 @@
 """A comparison for the terminal: changed figures in full, the rest in one line."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.changes import CaseChange, MetricChange, Report
-from tare.report.figures import before_and_now
-from tare.report.numbers import seconds, size
-from tare.report.table import FittingTable, Sized
-from tare.report.terminal import key_text, note_text
+from tare.report.numbers import change_text, decimals, scale_of, seconds, several, size, value
+from tare.report.view import FittingTable, View
 from tare.system.text import beginning
 
 STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
-# From this width on remarks have a column of their own.
-MIN_REMARK_WIDTH = 90
 MAX_CALL_CHANGES = 6
 MAX_KEYS = 5
-# From this ratio on a change is printed as a factor instead of per cent.
-MIN_FACTOR = 10.0
+# Digits of a difference that are worth seeing, and the most of a figure.
+DIGITS_OF_DIFFERENCE, MOST_DIGITS = 2, 5
 STATES = {
     "broken": "fails now",
     "different": "computes something else now",
     "failed": "fails on both sides",
     "fixed": "works now, and failed before",
 }
-
 NEWLY_FAILING = "fails in some rounds now, and did not before"
 
 
@@ -37,47 +33,63 @@ def wrong_with(case: CaseChange) -> str:
     return f"{NEWLY_FAILING}: {case.reason}" if case.newly_failing else ""
 
 
-def changes_view(report: Report, everything: bool = False) -> RenderableType:
+def state_of(case: CaseChange) -> str:
+    """What is to be said of a case apart from its figures; empty if there is nothing."""
+    if wrong := wrong_with(case):
+        return wrong
+    return case.reason if case.state == "compared" else f"{STATES[case.state]}: {case.reason}"
+
+
+def changes_view(report: Report, everything: bool = False) -> View:
     """`everything` also shows metrics that did not change."""
-    parts: list[RenderableType] = [Text(f"{report.b} against {report.a}", style="bold")]
-    parts += [Text(f"  {line}", style="dim") for line in report.compared]
-    parts += [Text(f"  not comparable, and forced: {line}", style="bold yellow") for line in report.forced]
+    view = View(f"{report.b} against {report.a}").add("aside", *report.compared)
+    view.add("warning", *(f"not comparable, and forced: {line}" for line in report.forced))
     for case in report.cases:
-        parts += _case(case, everything)
-    parts += [note_text(note) for note in report.notes]
-    for label, keys in _only(report):
-        parts.append(Text(f"not compared, only in {label}:", style="yellow"))
-        parts += [key_text(key) for key in keys[:MAX_KEYS]]
-        parts += [Text(f"  and {len(keys) - MAX_KEYS} more")] if len(keys) > MAX_KEYS else []
-    parts.append(Text(summary_line(report), style="bold red" if report.bad else "bold"))
-    return Group(*parts)
+        _add_case(view, case, everything)
+    view.add("note", *report.notes)
+    for label, keys in only_in(report).items():
+        view.add("warning", f"not compared, only in {label}:").add("key", *keys[:MAX_KEYS])
+        view.add("item", _more(len(keys) - MAX_KEYS))
+    return view.add("bad" if report.bad else "title", summary_line(report))
 
 
-def uncompared(report: Report) -> list[tuple[str, str]]:
-    """The cases that only one side has, each with that side's name: a reader must not take them for compared."""
-    return [(key, label) for label, keys in _only(report) for key in keys]
+def only_in(report: Report) -> dict[str, list[str]]:
+    """The cases that only one side has, by that side's name: a reader must not take them for compared."""
+    sides = ((report.b, report.only_b), (report.a, report.only_a))
+    return {label: keys for label, keys in sides if keys}
 
 
-def uncompared_lines(report: Report) -> list[str]:
-    """A line for each side, with the first few of its cases."""
-    lines = []
-    for label, keys in _only(report):
-        more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
-        lines.append(f"not compared, only in {label}: {', '.join(keys[:MAX_KEYS])}{more}")
-    return lines
+class Problem(NamedTuple):
+    """What a CI must show of a comparison. `change` is the figure that got worse, where it is one."""
+
+    level: Literal["error", "warning"]
+    rule: str
+    case: str
+    text: str
+    change: MetricChange | None = None
 
 
-def _only(report: Report) -> list[tuple[str, list[str]]]:
-    return [(label, keys) for label, keys in ((report.b, report.only_b), (report.a, report.only_a)) if keys]
+def problems(report: Report) -> Iterator[Problem]:
+    for case in report.cases:
+        if state := wrong_with(case) or (case.reason if case.state == "compared" else ""):
+            rule = "failed-rounds" if case.state == "compared" else case.state
+            yield Problem("error" if wrong_with(case) else "warning", rule, case.case, state)
+        for leak in case.leaks:
+            yield Problem("error", "leak", case.case, f"leak: {leak}")
+        for change in case.changes:
+            if change.worse:
+                text = f"{change.metric} is {change.verdict}: {change_of(change)}; {remark(change)}"
+                yield Problem("error" if change.regression else "warning", change.metric, case.case, text, change)
+    for line in report.forced:
+        yield Problem("warning", "not-comparable", "environment", f"not comparable, and forced: {line}")
 
 
 def summary_line(report: Report) -> str:
     """`2 regressions in 1 of 12 cases, 1 not compared; gross: 9 same, 2 undecided, 1 slower`"""
     count = sum(len(case.regressions) + len(case.leaks) + bool(wrong_with(case)) for case in report.bad)
-    if not count:
-        head = f"no regression in {len(report.cases)} {_plural('case', len(report.cases))}"
-    else:
-        head = f"{count} {_plural('regression', count)} in {len(report.bad)} of {len(report.cases)} cases"
+    head = f"no regression in {several(len(report.cases), 'case')}"
+    if count:
+        head = f"{several(count, 'regression')} in {len(report.bad)} of {len(report.cases)} cases"
     if report.only_b:
         head += f", {len(report.only_b)} not compared"
     verdicts = Counter(c.verdict for case in report.cases for c in case.changes if c.metric == "gross")
@@ -86,23 +98,30 @@ def summary_line(report: Report) -> str:
 
 
 def change_of(change: MetricChange) -> str:
-    """`+5.2 % (+3.9 .. +6.4)`, `65x (5.8x .. 180x)`, or the counts of an exact metric."""
-    if change.exact or change.ratio is None:
-        return f"{change.b - change.a:+g}" if change.unit != "B" else _signed_size(change.b - change.a)
-    numbers = [number for number in (change.ratio, change.low, change.high) if number is not None]
-    show, unit = (_times, "") if max(numbers) >= MIN_FACTOR else (percent, " %")
-    if change.low is None or change.high is None:
-        return f"{show(change.ratio)}{unit}"
-    return f"{show(change.ratio)}{unit} ({show(change.low)} .. {show(change.high)})"
+    """The relative change with its interval, or the difference of an exact metric."""
+    if not change.exact and change.ratio is not None:
+        return change_text(change.ratio, change.low, change.high)
+    difference = change.b - change.a
+    if change.unit != "B":
+        return f"{difference:+g}"
+    return f"{'-' if difference < 0 else '+'}{size(round(abs(difference)))}"
 
 
-def percent(ratio: float) -> str:
-    value = (ratio - 1) * 100
-    return f"{value:+.1f}" if abs(value) < 1000 else f"{value:+.2g}"
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.3g}x"
+def before_and_now(change: MetricChange) -> tuple[str, str]:
+    """Both figures with digits enough to see the change, and no more than the noise leaves. They have one unit
+    where they are near each other: of 993 µs and 1.0 ms nobody sees which is larger."""
+    small, large = sorted((change.a, change.b))
+    if not change.unit or small <= 0 or small == large or large > 10 * small:
+        return value(change.a, change.unit), value(change.b, change.unit)
+    scale, unit = scale_of(small, change.unit)
+    shown = small / scale
+    places = DIGITS_OF_DIFFERENCE - 1 - math.floor(math.log10((large - small) / scale))
+    if change.low is not None and change.high is not None and change.high > change.low:
+        # Up to the first digit that is uncertain.
+        places = min(places, -math.floor(math.log10(shown * (change.high - change.low) / 2)))
+    places = min(places, MOST_DIGITS - 1 - math.floor(math.log10(shown)))
+    places = max(decimals(shown, 0, 2 if shown < 10 else 3), places, 0)
+    return f"{change.a / scale:.{places}f} {unit}", f"{change.b / scale:.{places}f} {unit}"
 
 
 def share(number: float) -> str:
@@ -120,9 +139,9 @@ def remark(change: MetricChange) -> str:
     if change.stage != "first":
         parts.append(f"{change.stage} in {change.rounds_b} fresh rounds")
     if change.more_rounds is not None:
-        parts.append(f"{change.more_rounds} more {_plural('round', change.more_rounds)} would probably decide")
+        parts.append(f"{several(change.more_rounds, 'more round')} would probably decide")
     if change.outliers:
-        parts.append(f"{change.outliers} {_plural('outlier', change.outliers)} excluded")
+        parts.append(f"{several(change.outliers, 'outlier')} excluded")
     if change.note:
         parts.append(change.note)
     return ", ".join(parts)
@@ -137,58 +156,35 @@ def _over(change: MetricChange) -> str:
     return f"{'over' if sure else 'perhaps over'} {share(change.threshold)}"
 
 
-def _case(case: CaseChange, everything: bool) -> list[RenderableType]:
-    shown = [c for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
-             or c.stage != "first" or c.metric == "gross"]  # fmt: skip
-    parts: list[RenderableType] = [key_text(case.case, "bold red" if case.bad else "")]
-    if wrong := wrong_with(case):
-        parts.append(Text(f"  {wrong}", style="red"))
-    elif case.state != "compared":
-        parts.append(Text(f"  {STATES[case.state]}: {case.reason}", style="dim"))
-    elif case.reason:
-        parts.append(Text(f"  {case.reason}", style="yellow"))
-    parts += [Text(f"  leak: {leak}", style="bold red") for leak in case.leaks]
-    if shown:
-        parts.append(Sized(lambda width: _table(shown, width)))
-    return [*parts, *_call_changes(case)]
+def _add_case(view: View, case: CaseChange, everything: bool) -> None:
+    view.add("bad" if case.bad else "key", case.case)
+    view.add("failure" if wrong_with(case) else "warning", state_of(case))
+    view.add("failure", *(f"leak: {leak}" for leak in case.leaks))
+    rows = [_cells(c) for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
+            or c.stage != "first" or c.metric == "gross"]  # fmt: skip
+    words, folds = ("metric", "verdict"), {"change": 0, "remark": 0}
+    view.put(FittingTable(rows, words=words, folds=folds, spare=("before", "now"), heads={"remark": ""}))
+    if case.bad:
+        # What differs in the step of a regressed case, in a few lines.
+        for call in case.call_changes[:MAX_CALL_CHANGES]:
+            calls = f"{call.before_calls:g} to {call.after_calls:g} calls a step"
+            if call.before_s and call.after_s and call.before_calls == call.after_calls:
+                calls = f"{seconds(call.before_s)} to {seconds(call.after_s)} a step"
+            view.add("aside", f"{call.status}: {call.kind} {beginning(call.name, 60)}, {calls}")
+        view.add("aside", _more(len(case.call_changes) - MAX_CALL_CHANGES, " (--format markdown)"))
 
 
-def _table(changes: Sequence[MetricChange], width: int) -> RenderableType:
-    """On a narrow terminal the interval is under the change, and the remarks are under the table."""
-    wide = width >= MIN_REMARK_WIDTH
-    rows: list[tuple[str | Text, ...]] = []
-    for change in changes:
-        verdict = Text(change.verdict, style=STYLE.get(change.verdict, ""))
-        text = change_of(change) if wide else change_of(change).replace(" (", "\n(")
-        rows.append(
-            (f"  {change.metric}", *before_and_now(change), text, verdict, *([remark(change)] if wide else []))
-        )
-    heads = ("  metric", "before", "now", "change", "verdict", *([""] if wide else []))
-    folds = {"": 12} if wide else {"  metric": 0}
-    table = FittingTable(heads, rows, right=heads[1:3], folds=folds, spare=("before", "now"))
-    if wide:
-        return table
-    remarks = [Text(f"  {change.metric}: {remark(change)}") for change in changes if remark(change)]
-    return Group(table, *remarks)
+def _cells(change: MetricChange) -> dict[str, str | Text]:
+    before, now = before_and_now(change)
+    return {
+        "metric": change.metric,
+        "before": before,
+        "now": now,
+        "change": change_of(change),
+        "verdict": Text(change.verdict, style=STYLE.get(change.verdict, "")),
+        "remark": remark(change),
+    }
 
 
-def _call_changes(case: CaseChange) -> list[RenderableType]:
-    """What differs in the step of a regressed case, in a few lines."""
-    if not case.bad or not case.call_changes:
-        return []
-    lines: list[RenderableType] = []
-    for change in case.call_changes[:MAX_CALL_CHANGES]:
-        calls = f"{change.before_calls:g} to {change.after_calls:g} calls a step"
-        if change.before_s and change.after_s and change.before_calls == change.after_calls:
-            calls = f"{seconds(change.before_s)} to {seconds(change.after_s)} a step"
-        lines.append(Text(f"  {change.status}: {change.kind} {beginning(change.name, 60)}, {calls}", style="dim"))
-    more = len(case.call_changes) - MAX_CALL_CHANGES
-    return [*lines, Text(f"  and {more} more (--format markdown)", style="dim")] if more > 0 else lines
-
-
-def _signed_size(number: float) -> str:
-    return f"{'-' if number < 0 else '+'}{size(round(abs(number)))}"
-
-
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"
+def _more(hidden: int, where: str = "") -> str:
+    return f"and {hidden} more{where}" if hidden > 0 else ""

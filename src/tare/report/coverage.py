@@ -4,16 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from tare.cases.plan import Skip
 from tare.protocol.messages import Covered, Registered
 from tare.records.record import Failure
-from tare.report.table import FittingTable
+from tare.report.view import FittingTable, View
 
 # The registries, in the order in which they are shown.
 REGISTRIES = {"api": "Python API", "aten": "ATen", "core": "core ATen"}
+SHORT_TITLES = {"api": "API", "aten": "ATen", "core": "core"}
 # The TorchBench paper, section 2.3: TorchBench covers this many times as much of the Python API as MLPerf.
 PUBLISHED_RATIO = 2.3
 RATIO_OF, RATIO_TO = "zoo", "mlperf"
@@ -139,47 +138,42 @@ def _ratio(groups: Mapping[str, GroupCoverage]) -> dict[str, float] | None:
     return {registry: of[registry] / to[registry] for registry in REGISTRIES if to[registry]}
 
 
-def coverage_view(coverage: Coverage) -> RenderableType:
+def coverage_view(coverage: Coverage) -> View:
     """The groups, the ratio, and a line per workload with what it alone covers."""
-    parts: list[RenderableType] = [_groups_view(coverage), Text("")]
+    view = View().put(_groups_table(coverage))
     if ratios := coverage.ratio:
         shown = ", ".join(f"{title} {ratios[name]:.2f}" for name, title in REGISTRIES.items() if name in ratios)
         paper = f"(the TorchBench paper has {PUBLISHED_RATIO} for the Python API)"
-        parts += [Text(f"@{RATIO_OF} over @{RATIO_TO}: {shown} {paper}"), Text("")]
-    parts.append(_workloads_view(coverage))
+        view.show(View().add("plain", f"@{RATIO_OF} over @{RATIO_TO}: {shown} {paper}"))
+    rows = [_workload_cells(entry) for entry in coverage.workloads if entry.modes]
+    view.show(View().put(FittingTable(rows, folds={"workload": 0, "of which": 0})))
     reasons: dict[str, list[str]] = {}
     for entry in coverage.workloads:
-        parts += [Text(f"  {entry.workload} {m} failed: {why}", style="red") for m, why in entry.failures.items()]
+        view.add("failure", *(f"{entry.workload} {mode} failed: {why}" for mode, why in entry.failures.items()))
         for mode, why in entry.skipped.items():
             reasons.setdefault(f"{mode}: {why}", []).append(entry.workload)
-    parts += [Text(f"  {', '.join(names)} not run for {why}", style="dim") for why, names in reasons.items()]
-    return Group(*parts)
+    return view.add("aside", *(f"{', '.join(names)} not run for {why}" for why, names in reasons.items()))
 
 
-def _groups_view(coverage: Coverage) -> RenderableType:
-    def shares(counts: Counts) -> list[str]:
-        pairs = [(counts[registry], coverage.registries[registry]) for registry in REGISTRIES]
-        return [f"{count} {count / total:6.1%}" if total else str(count) for count, total in pairs]
+def _groups_table(coverage: Coverage) -> FittingTable:
+    def cells(name: str, counts: Counts, ran: str) -> dict[str, str]:
+        shares = {}
+        for registry, title in REGISTRIES.items():
+            total = coverage.registries[registry] if ran else 0
+            shares[title] = str(counts[registry]) + (f" {counts[registry] / total:6.1%}" if total else "")
+        return {"covered": name, **shares, "ran": ran}
 
-    heads = ("covered", *REGISTRIES.values(), "ran")
-    rows = [
-        [f"@{group.group}", *shares(group.covered), f"{group.ran} of {group.workloads}"]
-        for group in coverage.groups
-    ]
+    rows = [cells(f"@{each.group}", each.covered, f"{each.ran} of {each.workloads}") for each in coverage.groups]
     ran = sum(bool(entry.modes) for entry in coverage.workloads)
-    rows.append(["all asked for", *shares(coverage.total), f"{ran} of {len(coverage.workloads)}"])
-    rows.append([f"in torch {coverage.torch}", *(str(coverage.registries[name]) for name in REGISTRIES), ""])
-    return FittingTable(heads, rows, right=heads[1:], folds={"covered": 8})
+    rows.append(cells("all asked for", coverage.total, f"{ran} of {len(coverage.workloads)}"))
+    rows.append(cells(f"in torch {coverage.torch}", coverage.registries, ""))
+    return FittingTable(rows, folds={"covered": 8})
 
 
-def _workloads_view(coverage: Coverage) -> RenderableType:
-    heads = ("workload", "API", "ATen", "core", "alone", "of which")
-    rows = []
-    for entry in coverage.workloads:
-        # A core operator is an ATen operator, and counts once.
-        names = [*(name.removeprefix("torch.") for name in entry.alone["api"]), *entry.alone["aten"]]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        counts = map(str, _counts(entry.covered).values())
-        rows.append([entry.workload, *counts, str(len(names)), ", ".join(names[:SHOWN]) + more])
-    ran = [row for row, entry in zip(rows, coverage.workloads, strict=True) if entry.modes]
-    return FittingTable(heads, ran, right=heads[1:5], folds={"workload": 0, "of which": 0})
+def _workload_cells(entry: WorkloadCoverage) -> dict[str, str]:
+    # A core operator is an ATen operator, and counts once.
+    names = [*(name.removeprefix("torch.") for name in entry.alone["api"]), *entry.alone["aten"]]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    counts = {title: str(len(entry.covered[name])) for name, title in SHORT_TITLES.items()}
+    shown = ", ".join(names[:SHOWN]) + more
+    return {"workload": entry.workload, **counts, "alone": str(len(names)), "of which": shown}

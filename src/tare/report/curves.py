@@ -1,53 +1,45 @@
 """Curves of losses as a table: first and last loss of each rung, its largest deviation for what is allowed at that
 step, and how many steps decide anything."""
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from tare.execute.curves import Curve
-from tare.report.table import Cell, FittingTable
-from tare.report.terminal import PARITY, STYLE, title
+from tare.report.ladder import PARITY, parity_text, title
+from tare.report.view import Cell, FittingTable, View
 
-HEADS = ("rung", "first loss", "last loss", "deviation", "at step", "allowed", "decided", "parity")
+NOISE = "from some step on eager itself is rounding noise beside float64: those steps decide nothing"
 
 
-def curves_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
+def curves_view(curves: list[Curve], data: str, steps: int) -> View:
     """One table per ladder."""
     ladders: dict[str, list[Curve]] = {}
     for curve in curves:
         ladders.setdefault(curve.case.ladder, []).append(curve)
-    return Group(*(_ladder_view(ladder, data, steps) for ladder in ladders.values()))
+    view = View()
+    for ladder in ladders.values():
+        view.add("title", title(ladder[0].case))
+        view.add("faint", f"{steps} training steps on {data}, every loss against eager in float64")
+        rows = [_cells(curve) for curve in ladder if not curve.failure]
+        spare = ("first loss", "at step")
+        view.put(FittingTable(rows, words=("parity",), folds={"rung": 0}, spare=spare))
+        view.add("warning", NOISE if any(curve.parity.undecided for curve in ladder) else "")
+        for curve in ladder:
+            if curve.failure:
+                view.add("failure", f"{curve.case.rung} failed: {curve.failure.cause}, {curve.failure.message}")
+            elif curve.parity.reason:
+                view.add("warning", f"{curve.case.rung}: {curve.parity.reason}")
+    return view
 
 
-def _ladder_view(curves: list[Curve], data: str, steps: int) -> RenderableType:
-    rows: list[list[Cell]] = [
-        [*_cells(curve), Text(PARITY[curve.parity.status], style=STYLE[curve.parity.status])]
-        for curve in curves
-        if not curve.failure
-    ]
-    head = f"{steps} training steps on {data}, every loss against eager in float64"
-    parts: list[RenderableType] = [
-        Text(title(curves[0].case), style="bold"),
-        Text(head, style="dim"),
-        FittingTable(HEADS, rows, right=HEADS[1:-1], folds={"rung": 0}, spare=("first loss", "at step")),
-    ]
-    if any(curve.parity.undecided for curve in curves):
-        note = "  from some step on eager itself is rounding noise beside float64: those steps decide nothing"
-        parts.append(Text(note, style="yellow"))
-    for curve in curves:
-        if curve.failure:
-            text = f"  {curve.case.rung} failed: {curve.failure.cause}, {curve.failure.message}"
-            parts.append(Text(text, style="red"))
-        elif curve.parity.reason:
-            parts.append(Text(f"  {curve.case.rung}: {curve.parity.reason}", style="yellow"))
-    return Group(*parts)
-
-
-def _cells(curve: Curve) -> list[str]:
+def _cells(curve: Curve) -> dict[str, Cell]:
     parity = curve.parity
-    ends = [f"{loss:.4g}" for loss in (curve.losses[0], curve.losses[-1])] if curve.losses else ["-", "-"]
-    decided = f"{parity.compared} of {len(curve.reference)}"
-    if parity.error is None or parity.worst is None:
-        return [curve.case.rung, *ends, "-", "-", "-", decided]
-    step = parity.worst.partition("/")[2]
-    return [curve.case.rung, *ends, f"{parity.error:.1e}", step, f"{parity.tolerance:.1e}", decided]
+    first, last = (f"{curve.losses[i]:.4g}" if curve.losses else "-" for i in (0, -1))
+    is_known = parity.error is not None and parity.worst is not None
+    return {
+        "rung": curve.case.rung,
+        "first loss": first,
+        "last loss": last,
+        "deviation": f"{parity.error:.1e}" if is_known else "-",
+        "at step": (parity.worst or "").partition("/")[2] if is_known else "-",
+        "allowed": f"{parity.tolerance:.1e}" if is_known else "-",
+        "decided": f"{parity.compared} of {len(curve.reference)}",
+        "parity": parity_text(PARITY[parity.status]),
+    }

@@ -1,23 +1,25 @@
-"""What `tare explain` found: the report, and its views for the terminal."""
+"""What `tare explain` found: the report, its views, and its files."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.cases.plan import Skip
 from tare.errors import Interrupted
 from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks
+from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
+from tare.report.files import several_files, write_whole
 from tare.report.findings import diagnosis_view, findings_view
-from tare.report.numbers import seconds, several, size
-from tare.report.overview import ReusedRecords, reused_line
+from tare.report.numbers import percent, seconds, several, size
+from tare.report.overview import ReusedRecords, reused_line, skipped_view
+from tare.report.page import render_page
 from tare.report.svg import colour
-from tare.report.table import Cell, FittingTable, Sized, fold
-from tare.report.terminal import make_console, skipped_view
-from tare.system.text import ending
+from tare.report.terminal import make_console
+from tare.report.view import Cell, Drawing, FittingTable, View
 from tare.trace.breakdown import Breakdown, ShareRange
 from tare.trace.explanation import Explanation
 from tare.trace.group import PARTS, UNKNOWN, DomainShares, GroupBreakdown, WorkloadShares, group_breakdowns
@@ -25,15 +27,15 @@ from tare.trace.host_time import HostTime
 from tare.trace.idle import IdleTime
 from tare.trace.waterfall import ORDER, Waterfall, WaterfallDifference
 
-# The widths of the longest and the shortest bar of a waterfall, and of the columns beside it.
-MAX_BAR, MIN_BAR, BESIDE_BAR = 34, 4, 44
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_OPERATORS = 12
 MAX_PLACES = 3
-WHERE_WIDTH = 58
 # This many rungs fit side by side; the others follow in further tables.
 MAX_RUNGS = 6
-IDLE_HEADS = ("why idle", "of idle", "most of it", "at")
+# The rows of each table of a page.
+PAGE_ROWS = 10
+# The longest place on a terminal. Its end says most.
+WHERE = -58
 # Letters of the segments that share their first letter with another.
 LETTERS = {"roofline": "R", "kernel inefficiency": "i", "data loading": "D"}
 # Prefixes that autograd adds to every name of its own.
@@ -84,40 +86,97 @@ class ExplainReport(msgspec.Struct, kw_only=True):
 
 def print_report(report: ExplainReport, rows: int = 0, sort: str | None = None) -> None:
     """`rows` of the tables of operators and kernels, which are long and not shown by default."""
-    console = make_console()
-    views: list[RenderableType] = []
+    views = [*_case_views(report, rows, sort), *_overviews(report), _outcome(report)]
+    make_console().print(View().show(*views))
+
+
+def write_html(report: ExplainReport, path: Path) -> None:
+    title = ", ".join(dict.fromkeys(one.title for one in report.explanations))
+    views = [*_overviews(report), *_case_views(report, PAGE_ROWS), _outcome(report)]
+    write_whole(path, render_page(f"tare explain: {title}", View().show(*views)))
+
+
+def _case_views(report: ExplainReport, rows: int, sort: str | None = None) -> Iterator[View]:
     for explanation, diagnosis in zip(report.explanations, report.diagnoses, strict=True):
-        views.append(explanation_view(explanation))
-        views.append(diagnosis_view(diagnosis, rows, sort) if rows else findings_view(diagnosis))
-    views += [ladder_view(rungs) for rungs in report.ladders]
+        yield explanation_view(explanation)
+        yield diagnosis_view(diagnosis, rows, sort) if rows else findings_view(diagnosis)
+
+
+def _overviews(report: ExplainReport) -> list[View]:
+    """What several cases have in common: ladders, differences and breakdowns."""
+    views = [ladder_view(rungs) for rungs in report.ladders]
     views += [against_view(difference) for difference in report.against]
-    for view in views:
-        console.print(view)
-        console.print()
-    if report.breakdowns:
-        console.print(group_view(report.breakdowns))
-    for key, reason in report.failed.items():
-        console.print(Text(f"{key} has no explanation: {reason}", style="red"))
-    if report.skipped:
-        console.print(skipped_view(report.skipped))
-    if report.recorded:
-        console.print(Text(reused_line(report.recorded), style="dim"))
-    if report.interrupted:
-        console.print(str(Interrupted()), style="yellow")
+    return [*views, group_view(report.breakdowns)] if report.breakdowns else views
 
 
-def explanation_view(one: Explanation) -> RenderableType:
-    title = one.title + (f" · {one.device}" if one.device else "")
-    parts: list[RenderableType] = [Text(title, style="bold"), Text(summary(one), style="dim"), Text("")]
-    parts.append(waterfall_view(one.waterfall))
+def _outcome(report: ExplainReport) -> View:
+    view = View().add("failure", *(f"{key} has no explanation: {why}" for key, why in report.failed.items()))
+    view.parts += skipped_view(report.skipped).parts
+    view.add("faint", reused_line(report.recorded) if report.recorded else "")
+    return view.add("warning", str(Interrupted()) if report.interrupted else "")
+
+
+class Picture(NamedTuple):
+    """`name_parts` tell it from the others in the name of its file, the most specific first."""
+
+    name_parts: list[str]
+    svg: str
+
+
+def write_svg(report: ExplainReport, path: Path) -> list[Path]:
+    """Writes a ladder for several rungs of a workload and a waterfall for each other case; where these are
+    several, also the breakdowns of the group. Returns the written files: none where nothing was explained."""
+    in_ladders = {id(one) for rungs in report.ladders for one in rungs}
+    pictures = [
+        Picture(case_parts(rungs[0], rung=False) if rungs[0].case else ["ladder"], _ladder_svg(rungs))
+        for rungs in report.ladders
+    ]
+    pictures += [
+        Picture(case_parts(one), waterfall_svg(one.waterfall, on_host=one.breakdown is None))
+        for one in report.explanations
+        if id(one) not in in_ladders
+    ]
+    if len(pictures) > 1 and report.breakdowns:
+        pictures += [Picture(["breakdown", mode], svg) for mode, svg in _breakdown_svgs(report.breakdowns).items()]
+    paths = several_files(path, [picture.name_parts for picture in pictures]) if pictures else []
+    for target, picture in zip(paths, pictures, strict=True):
+        write_whole(target, picture.svg)
+    return paths
+
+
+def case_parts(one: Explanation, rung: bool = True) -> list[str]:
+    """What tells a case from others in the name of a file; a foreign trace has only its title."""
+    if not one.case:
+        return [one.title]
+    workload, rung_name, *rest = one.case.split("/")
+    return [workload, *rest, *([rung_name] if rung else [])]
+
+
+def _ladder_svg(rungs: Sequence[Explanation]) -> str:
+    title = rungs[0].title.rpartition(" on ")[0] or "one step"
+    on_host = all(one.breakdown is None for one in rungs)
+    return ladder_svg([one.waterfall for one in rungs], [rung_label(one) for one in rungs], title, on_host)
+
+
+def _breakdown_svgs(breakdown: GroupBreakdown) -> dict[str, str]:
+    """One for each mode: inference and training have no common means."""
+    modes = dict.fromkeys(bar.mode for bar in breakdown.bars)
+    titles = {mode: f"active, movement, idle{f': {mode}' if mode else ''}" for mode in modes}
+    return {
+        mode: breakdown_svg([bar for bar in breakdown.bars if bar.mode == mode], title)
+        for mode, title in titles.items()
+    }
+
+
+def explanation_view(one: Explanation) -> View:
+    view = View(one.title + (f" · {one.device}" if one.device else ""), summary(one))
+    view.show(waterfall_view(one.waterfall, on_host=one.breakdown is None))
     if one.breakdown and one.idle:
-        parts += [Text(""), device_view(one.breakdown, one.waterfall), Text(""), idle_view(one.idle, one.places)]
+        view.show(device_view(one.breakdown, one.waterfall), idle_view(one.idle, one.places))
     else:
-        parts += [Text(""), host_view(one.host)]
-    parts += [Text(f"  note: {note}", style="yellow") for note in (*one.notes, *one.waterfall.notes)]
-    if one.case:
-        parts.append(Text(f"trace kept in {one.trace}", style="dim"))
-    return Group(*parts)
+        view.show(host_view(one.host))
+    view.add("note", *one.notes, *one.waterfall.notes)
+    return view.add("faint", f"trace kept in {one.trace}" if one.case else "")
 
 
 def summary(one: Explanation) -> str:
@@ -132,27 +191,31 @@ def summary(one: Explanation) -> str:
     return text
 
 
-def waterfall_view(waterfall: Waterfall) -> RenderableType:
+def waterfall_view(waterfall: Waterfall, on_host: bool = False) -> View:
     """One row a segment; each bar starts where the previous one ended."""
-    return Sized(lambda width: _waterfall(waterfall, max(min(MAX_BAR, width - BESIDE_BAR), MIN_BAR)))
-
-
-def _waterfall(waterfall: Waterfall, width: int) -> FittingTable:
-    gross = waterfall.gross
-    rows: list[tuple[str, Text, str, str]] = []
+    rows: list[dict[str, Cell]] = []
     start = 0
     for segment in waterfall.segments:
-        time = "" if waterfall.profiled else seconds(segment.ns / 1e9)
-        segment_bar = bar(start, segment.ns, gross, colour(segment.name), width)
-        rows.append((segment.name, segment_bar, time, percent(segment.ns / gross)))
+        rows.append(_waterfall_row(waterfall, segment.name, start, segment.ns, colour(segment.name)))
         start += segment.ns
-    name, time = ("the profiled step", "") if waterfall.profiled else ("gross", seconds(gross / 1e9))
-    rows.append((name, bar(0, gross, gross, "white", width), time, "100 %"))
-    heads = ("where a step goes", "", " " if waterfall.profiled else "time", "share")
-    return FittingTable(heads, rows, right=heads[2:], folds={heads[0]: 0}, spare=("",))
+    name = "the profiled step" if waterfall.profiled else "gross"
+    rows.append(_waterfall_row(waterfall, name, 0, waterfall.gross, "white"))
+    head = "where a step goes"
+    drawn = FittingTable(rows, folds={head: 0}, spare=("",), svg=lambda: waterfall_svg(waterfall, on_host))
+    return View().put(drawn)
 
 
-def bar(start: int, length: int, total: int, style: str, width: int = MAX_BAR) -> Text:
+def _waterfall_row(waterfall: Waterfall, name: str, start: int, ns: int, style: str) -> dict[str, Cell]:
+    gross = waterfall.gross
+    return {
+        "where a step goes": name,
+        "": Drawing(lambda width: bar(start, ns, gross, style, width), most=34, least=4),
+        **({} if waterfall.profiled else {"time": seconds(ns / 1e9)}),
+        "share": percent(ns / gross) if gross else "",
+    }
+
+
+def bar(start: int, length: int, total: int, style: str, width: int) -> Text:
     """A bar with a resolution of an eighth of a character; a length above zero shows at least one eighth."""
     if not total:
         return Text()
@@ -162,23 +225,23 @@ def bar(start: int, length: int, total: int, style: str, width: int = MAX_BAR) -
     return Text(" " * before).append("█" * full + EIGHTHS[rest].strip(), style)
 
 
-def device_view(parts: Breakdown, waterfall: Waterfall) -> RenderableType:
+def device_view(parts: Breakdown, waterfall: Waterfall) -> View:
     steps = len(parts.steps)
     scope = several(steps, "step")
     if not waterfall.profiled:
         scope += f"; the profiler made it {parts.window / steps / waterfall.gross:.2f}x as long"
-    lines = [Text(f"the device, in shares of the profiled step ({scope})", style="dim")]
-    lines += [Text(f"{name:<10}{share_range(parts.share(name))}") for name in PARTS]
+    view = View().add("faint", f"the device, in shares of the profiled step ({scope})")
+    view.facts({name: share_range(parts.share(name)) for name in PARTS})
     kernels, launches = (sum(getattr(step, name) for step in parts.steps) for name in ("kernels", "launches"))
     text = f"{several(kernels / steps, 'kernel')} and {several(launches / steps, 'launch', 'launches')} a step"
     text += f" on {several(len(parts.streams), 'stream')}"
     text += f"; the host is in launch calls {percent(parts.launching / parts.window)} of the time"
     if parts.overlapped:
         text += f"; {percent(parts.overlapped / parts.window)} on more than one stream at once"
-    lines.append(Text(text))
+    view.add("plain", text)
     if parts.graph_launches:
         launched = several(parts.graph_launches, "CUDA graph launch", "CUDA graph launches")
-        lines.append(Text(f"{launched} with {several(parts.graph_kernels / parts.graph_launches, 'kernel')} each"))
+        view.add("plain", f"{launched} with {several(parts.graph_kernels / parts.graph_launches, 'kernel')} each")
     for copies in parts.copies:
         rate = copies.bytes / copies.busy if copies.busy else 0.0
         memory = f" ({copies.memory})" if copies.memory else ""
@@ -186,71 +249,61 @@ def device_view(parts: Breakdown, waterfall: Waterfall) -> RenderableType:
         text += f"{size(copies.bytes // steps)} at {rate:.3g} GB/s"
         if copies.direction != "device to device":
             text += f", {percent(copies.exposed / copies.busy) if copies.busy else '0 %'} of it exposed"
-        lines.append(Text(text))
-    return Group(*lines)
+        view.add("plain", text)
+    return view
 
 
-def idle_view(idle: IdleTime, located: IdleTime | None = None) -> RenderableType:
-    rows = [(*row[:3], ending(row[3], WHERE_WIDTH)) for row in idle_rows(idle, located)]
-    return FittingTable(IDLE_HEADS, rows, right=IDLE_HEADS[1:3], folds={"why idle": 0, "at": 16})
-
-
-def idle_rows(idle: IdleTime, located: IdleTime | None = None) -> list[tuple[str, str, str, str]]:
+def idle_view(idle: IdleTime, located: IdleTime | None = None) -> View:
     """The causes with the places that hold most of each; the places come from `located`, a trace with stacks,
     where it has the same cause."""
     rows = []
     for cause in sorted(idle.causes, key=lambda cause: -cause.idle):
-        if not cause.idle:
-            continue
         candidates = located.causes if located else []
         source = next((other for other in candidates if other.cause == cause.cause and other.idle), cause)
-        for i, place in enumerate(source.places[:MAX_PLACES]):
-            first = (cause.cause, percent(cause.idle / idle.idle)) if i == 0 else ("", "")
+        for i, place in enumerate(source.places[:MAX_PLACES] if cause.idle else ()):
             where = place.where
             for prefix in _AUTOGRAD_PREFIXES:
                 where = where.replace(prefix, "")
-            rows.append((*first, percent(place.idle / source.idle), where))
-    return rows
+            rows.append(
+                {
+                    "why idle": cause.cause if i == 0 else "",
+                    "of idle": percent(cause.idle / idle.idle) if i == 0 else "",
+                    "most of it": percent(place.idle / source.idle),
+                    "at": where,
+                }
+            )
+    return View().put(FittingTable(rows, folds={"why idle": 0, "at": 16}, cuts={"at": WHERE}))
 
 
-def host_view(time: HostTime) -> RenderableType:
-    rows = []
-    for operator in time.operators[:MAX_OPERATORS]:
-        calls = f"{operator.calls / time.steps:.3g}" if operator.calls else ""
-        rows.append((ending(operator.name, WHERE_WIDTH), percent(operator.self_time / time.window), calls))
-    others = time.operators[MAX_OPERATORS:]
-    if others:
-        share = percent(sum(operator.self_time for operator in others) / time.window)
-        calls = f"{sum(operator.calls for operator in others) / time.steps:.3g}"
-        rows.append((f"{len(others)} others", share, calls))
-    heads = ("the host, by operator", "self", "calls a step")
-    return FittingTable(heads, rows, right=heads[1:], folds={heads[0]: 12})
+def host_view(time: HostTime) -> View:
+    shown = [(each.name, each.self_time, each.calls) for each in time.operators[:MAX_OPERATORS]]
+    if others := time.operators[MAX_OPERATORS:]:
+        self_time, calls = (sum(getattr(each, name) for each in others) for name in ("self_time", "calls"))
+        shown.append((f"{len(others)} others", self_time, calls))
+    head = "the host, by operator"
+    rows = [
+        {
+            head: name,
+            "self": percent(self_time / time.window),
+            "calls a step": f"{calls / time.steps:.3g}" if calls else "",
+        }
+        for name, self_time, calls in shown
+    ]
+    return View().put(FittingTable(rows, folds={head: 12}, cuts={head: WHERE}))
 
 
-def against_view(difference: WaterfallDifference) -> RenderableType:
+def against_view(difference: WaterfallDifference) -> View:
     """What the second step removed, segment by segment."""
-    return Sized(lambda width: _against(difference, max((width - 38) // 2, 8)))
-
-
-def _against(difference: WaterfallDifference, widest: int) -> FittingTable:
-    heads, cells = against_cells(difference)
-    one, other = (fold(ending(name, 30), widest) for name in heads[1:3])
-    rows: list[tuple[str | Text, ...]] = [*cells[:-1], tuple(Text(text, style="bold") for text in cells[-1])]
-    fitting = (heads[0], one, other, heads[3])
-    return FittingTable(fitting, rows, right=fitting[1:], folds={heads[0]: 0})
-
-
-def against_cells(difference: WaterfallDifference) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The heads of the columns, and the rows: the segments of both steps, and gross as the last."""
-    rows = [(part.name, *_times(part.ns, part.against, part.removed)) for part in difference.parts]
-    total = [sum(getattr(part, field) for part in difference.parts) for field in ("ns", "against", "removed")]
-    heads = ("what the second removed", difference.one, difference.other, "removed")
-    return heads, [*rows, ("gross", *_times(*total))]
-
-
-def _times(ns: int, against: int, removed: int) -> tuple[str, str, str]:
-    one, other, less = (seconds(abs(time) / 1e9) if time else "-" for time in (ns, against, removed))
-    return one, other, f"-{less}" if removed < 0 else less
+    parts = [(part.name, part.ns, part.against, part.removed) for part in difference.parts]
+    parts.append(("gross", *(sum(part[i] for part in parts) for i in (1, 2, 3))))  # type: ignore[misc]
+    head = "what the second removed"
+    rows: list[dict[str, Cell]] = []
+    for name, *times in parts:
+        one, other, removed = (seconds(abs(time) / 1e9) if time else "-" for time in times)
+        cells = {head: name, "one": one, "other": other, "removed": f"-{removed}" if times[2] < 0 else removed}
+        rows.append({key: Text(cell, style="bold" if name == "gross" else "") for key, cell in cells.items()})
+    heads = {"one": difference.one, "other": difference.other}
+    return View().put(FittingTable(rows, folds={head: 0}, heads=heads))
 
 
 def rung_label(one: Explanation) -> str:
@@ -259,101 +312,88 @@ def rung_label(one: Explanation) -> str:
     return f"{name} ({one.differs})" if one.differs else name
 
 
-def ladder_view(rungs: Sequence[Explanation]) -> RenderableType:
+def ladder_view(rungs: Sequence[Explanation]) -> View:
     """One stacked bar a rung on one scale, and the segments of all side by side."""
-    return Sized(lambda width: _ladder(rungs, width))
-
-
-def _ladder(rungs: Sequence[Explanation], width: int) -> RenderableType:
     longest = max(one.waterfall.gross for one in rungs)
-    names = [ending(rung_label(one), 34) for one in rungs]
-    bar_width = max(min(50, width - min(max(map(len, names)), 34) - 13), 8)
-    rows = []
-    for name, one in zip(names, rungs, strict=True):
+    rows: list[dict[str, Cell]] = []
+    for one in rungs:
         parts = {segment.name: segment.ns / longest for segment in one.waterfall.segments}
-        rows.append((name, stacked_bar(parts, bar_width), seconds(one.waterfall.gross / 1e9)))
-    views: list[RenderableType] = [
-        FittingTable(("rung", "", "gross"), rows, folds={"rung": 0}, spare=("",)),
-    ]
-    columns = max(min(MAX_RUNGS, (width - 21) // 10), 1)
-    for start in range(0, len(rungs), columns):
-        views += [Text(""), _segments(rungs[start : start + columns], width)]
-    return Group(*views)
+        rows.append(
+            {"rung": rung_label(one), "": stacked_bar(parts, 50), "gross": seconds(one.waterfall.gross / 1e9)}
+        )
+    folds, cuts = {"rung": 0}, {"rung": -34}
+    view = View().put(FittingTable(rows, folds=folds, spare=("",), cuts=cuts, svg=lambda: _ladder_svg(rungs)))
+    for start in range(0, len(rungs), MAX_RUNGS):
+        view.show(View().put(_segments(rungs[start : start + MAX_RUNGS])))
+    return view
 
 
-def _segments(rungs: Sequence[Explanation], width: int) -> RenderableType:
-    column_width = max((width - 21) // len(rungs) - 2, 8)
-    rows: list[tuple[Text | str, ...]] = []
+def _segments(rungs: Sequence[Explanation]) -> FittingTable:
+    falls = {str(i): one.waterfall for i, one in enumerate(rungs)}
+    rows: list[dict[str, Cell]] = []
     for name in ORDER:
-        times = [one.waterfall.find(name) for one in rungs]
-        if any(times):
-            rows.append((Text(name, style=colour(name)), *(seconds(ns / 1e9) if ns else "-" for ns in times)))
-    totals = [seconds(one.waterfall.gross / 1e9) for one in rungs]
-    rows.append(tuple(Text(text, style="bold") for text in ("gross", *totals)))
-    heads = ("segment", *(fold(rung_label(one), column_width) for one in rungs))
-    return FittingTable(heads, rows, right=heads[1:])
+        times = {i: fall.find(name) for i, fall in falls.items()}
+        if any(times.values()):
+            cells = {i: seconds(ns / 1e9) if ns else "-" for i, ns in times.items()}
+            rows.append({"segment": Text(name, style=colour(name)), **cells})
+    totals = {"segment": "gross"} | {i: seconds(fall.gross / 1e9) for i, fall in falls.items()}
+    rows.append({name: Text(text, style="bold") for name, text in totals.items()})
+    return FittingTable(rows, folds={"segment": 0}, heads={str(i): rung_label(one) for i, one in enumerate(rungs)})
 
 
-def stacked_bar(parts: Mapping[str, float], width: int) -> Text:
-    """Shares of `width` side by side; each cell has the letter of its part, for prints without colours."""
-    line, start = Text(), 0.0
-    for name, share in parts.items():
-        cells = round((start + share) * width) - round(start * width)
-        line.append(LETTERS.get(name, name[0]) * cells, f"black on {colour(name)}")
-        start += share
-    return line
+def stacked_bar(parts: Mapping[str, float], most: int) -> Drawing:
+    """Shares of the width side by side; each cell has the letter of its part, for prints without colours."""
+
+    def draw(width: int) -> Text:
+        line, start = Text(), 0.0
+        for name, share in parts.items():
+            cells = round((start + share) * width) - round(start * width)
+            line.append(LETTERS.get(name, name[0]) * cells, f"black on {colour(name)}")
+            start += share
+        return line
+
+    return Drawing(draw, most)
 
 
-def group_view(breakdown: GroupBreakdown) -> RenderableType:
+def group_view(breakdown: GroupBreakdown) -> View:
     """The shares of each workload, and their means by domain."""
-    return Sized(lambda width: _group(breakdown, max(min(24, width - 72), 8)))
-
-
-def _group(breakdown: GroupBreakdown, bar_width: int) -> RenderableType:
     # Traces that tare did not record have neither.
     known = [name for name in ("rung", "mode") if any(getattr(row, name) for row in breakdown.bars)]
 
-    def labels(row: WorkloadShares | DomainShares) -> list[str]:
-        return [getattr(row, name) for name in known]
+    def cells(row: WorkloadShares | DomainShares, after: Mapping[str, Cell]) -> dict[str, Cell]:
+        labels = {name: getattr(row, name) for name in known}
+        return labels | dict(after) | {part: percent(getattr(row, part)) for part in PARTS}
 
-    def shares(row: WorkloadShares | DomainShares) -> list[str]:
-        return [percent(getattr(row, part)) for part in PARTS]
-
-    rows: list[list[Cell]] = [
-        [
-            ending(row.workload, 34),
-            *labels(row),
-            stacked_bar({part: getattr(row, part) for part in PARTS}, bar_width),
-            *shares(row),
-        ]
+    rows = [
+        {
+            "workload": row.workload,
+            **cells(row, {"": stacked_bar({part: getattr(row, part) for part in PARTS}, 24)}),
+        }
         for row in breakdown.bars
     ]
-    heads = ("workload", *known, "", *PARTS)
-    workloads = FittingTable(heads, rows, folds={"workload": 8, "rung": 0}, spare=("", "movement"))
-    means = FittingTable(
-        ("domain", *known, "workloads", *PARTS),
-        [
-            [mean.domain, *labels(mean), str(mean.workloads), *shares(mean)]
-            for mean in (*breakdown.domains, *breakdown.overall)
-            if mean.domain != UNKNOWN
-        ],
-        folds={"domain": 0, "rung": 0},
-        spare=("movement",),
+    means = [
+        {"domain": mean.domain, **cells(mean, {"workloads": str(mean.workloads)})}
+        for mean in (*breakdown.domains, *breakdown.overall)
+        if mean.domain != UNKNOWN
+    ]
+    view = View().put(
+        FittingTable(
+            rows,
+            words=("mode",),
+            folds={"workload": 8, "rung": 0},
+            spare=("", "movement"),
+            cuts={"workload": -34},
+            svg=lambda: "".join(_breakdown_svgs(breakdown).values()),
+        )
     )
-    parts: list[RenderableType] = [workloads, Text(""), means]
-    if breakdown.missing:
-        parts.append(Text(f"not in the means: {', '.join(breakdown.missing)}", style="yellow"))
-    return Group(*parts)
+    view.show(
+        View().put(FittingTable(means, words=("mode",), folds={"domain": 0, "rung": 0}, spare=("movement",)))
+    )
+    missing = f"not in the means: {', '.join(breakdown.missing)}"
+    return view.add("warning", missing if breakdown.missing else "")
 
 
 def share_range(shares: ShareRange) -> str:
     if shares.most - shares.least < 0.0005:
         return percent(shares.median)
     return f"{percent(shares.median)} ({percent(shares.least)} to {percent(shares.most)})"
-
-
-def percent(share: float) -> str:
-    shown = 100 * share
-    if 0 < shown < 0.05:
-        return "<0.1 %"
-    return f"{shown:.1f} %" if shown < 99.95 else "100 %"

@@ -1,20 +1,19 @@
-"""Findings, the tables of operators and kernels, and memory, for the terminal."""
+"""Findings, the tables of operators and kernels, and memory."""
 
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import attrgetter
 from typing import Any, TypeVar
 
-from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tare.errors import unknown
 from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding
-from tare.report.numbers import seconds, several, short_size, size
+from tare.report.numbers import prefixed, seconds, several, short_size, signed, size
 from tare.report.plot import sparkline
-from tare.report.table import FittingTable, Sized
-from tare.system.text import beginning, ending
+from tare.report.view import Cell, Drawing, FittingTable, View
+from tare.system.text import ending
 from tare.trace.kernel_table import Kernel
 from tare.trace.memory import HOST, MemoryUse
 from tare.trace.names import short_name
@@ -26,55 +25,48 @@ MAX_ROWS = 15
 MAX_LOCATIONS, LOCATION_WIDTH = 3, 68
 MAX_OWNERS = 5
 NO_MEMORY = "memory: the trace has no allocations in it (profile_memory=True records them)"
-UNKNOWN_OWNER = "  no trace says whose memory that is: tare explain WORKLOAD knows its own weights by module"
+UNKNOWN_OWNER = "no trace says whose memory that is: tare explain WORKLOAD knows its own weights by module"
 TENSOR_CORES = {True: "yes", False: "no", None: "-"}
 Row = TypeVar("Row", Operator, Kernel)
-Heads = tuple[str, ...]
 
 
-def diagnosis_view(diagnosis: Diagnosis, rows: int = MAX_ROWS, sort: str | None = None) -> RenderableType:
+def diagnosis_view(diagnosis: Diagnosis, rows: int = MAX_ROWS, sort: str | None = None) -> View:
     """`sort` is a column of the table of operators or of kernels, or of both."""
     check_column(sort)
     steps = diagnosis.recorded_steps
-    parts: list[RenderableType] = [findings_view(diagnosis), Text("")]
-    parts += [operators_view(sorted_by(diagnosis.operators, sort), steps, rows), Text("")]
+    view = findings_view(diagnosis).show(operators_view(sorted_by(diagnosis.operators, sort), steps, rows))
     if diagnosis.kernels:
-        parts += [kernels_view(sorted_by(diagnosis.kernels, sort), steps, rows), Text("")]
-    parts.append(memory_view(diagnosis.memory) if diagnosis.memory else Text(NO_MEMORY, style="dim"))
-    return Group(*parts)
+        view.show(kernels_view(sorted_by(diagnosis.kernels, sort), steps, rows))
+    return view.show(memory_view(diagnosis.memory) if diagnosis.memory else View().add("faint", NO_MEMORY))
 
 
-def findings_view(diagnosis: Diagnosis) -> RenderableType:
+def findings_view(diagnosis: Diagnosis) -> View:
     if not diagnosis.findings:
-        return Text("no findings", style="green")
-    return Group(Text(findings_title(diagnosis), style="dim"), finding_rows(diagnosis.findings))
-
-
-def findings_title(diagnosis: Diagnosis) -> str:
+        return View().add("good", "no findings")
     step = f"a {'profiled step' if diagnosis.profiled else 'step'} of {seconds(diagnosis.step_s)}"
-    return f"findings: what each fix saves of {step} (savings overlap, do not add them)"
+    title = f"findings: what each fix saves of {step} (savings overlap, do not add them)"
+    return View().add("faint", title).put(findings_table(diagnosis.findings))
 
 
-def finding_rows(findings: Sequence[Finding]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column()
-    for finding in findings:
-        severity = Text(finding.severity, style=STYLE[finding.severity])
-        table.add_row(severity, saving_text(finding), Group(*_finding_lines(finding)))
-    return table
+def findings_table(findings: Sequence[Finding]) -> FittingTable:
+    rows: list[dict[str, Cell]] = [
+        {
+            "": Text(finding.severity, style=STYLE[finding.severity]),
+            "saves": saving_text(finding),
+            "finding": _finding_text(finding),
+        }
+        for finding in findings
+    ]
+    return FittingTable(rows, words=("",), folds={"finding": 24})
 
 
-def _finding_lines(finding: Finding) -> list[Text]:
-    lines = [Text(finding.rule, style="bold").append(f": {finding.summary}", style="not bold")]
-    lines.append(Text(f"→ {finding.remedy}"))
+def _finding_text(finding: Finding) -> Text:
+    text = Text(finding.rule, style="bold").append(f": {finding.summary}\n→ {finding.remedy}", style="not bold")
     for location in finding.locations[:MAX_LOCATIONS]:
         count = f" ({location.count:.3g} a step)" if location.count else ""
-        lines.append(Text(f"at {ending(location.where, LOCATION_WIDTH - len(count))}{count}", style="dim"))
-    if len(finding.locations) > MAX_LOCATIONS:
-        lines.append(Text(f"and {len(finding.locations) - MAX_LOCATIONS} more places", style="dim"))
-    return lines
+        text.append(f"\nat {ending(location.where, LOCATION_WIDTH - len(count))}{count}", style="not bold dim")
+    hidden = len(finding.locations) - MAX_LOCATIONS
+    return text.append(f"\nand {hidden} more places", style="not bold dim") if hidden > 0 else text
 
 
 def saving_text(finding: Finding) -> str:
@@ -83,34 +75,25 @@ def saving_text(finding: Finding) -> str:
     return f"{BOUNDS[finding.bound]}{seconds(finding.saving_s)} {finding.saving_share:.0%}"
 
 
-def operators_view(operators: Sequence[Operator], steps: int, rows: int = MAX_ROWS) -> RenderableType:
-    heads, cells = operator_cells(operators, steps, rows)
-    cells = [(ending(row[0], 38), *row[1:]) for row in cells]
-    spare = ("memory", "host total", "device total", "calls")
-    table = FittingTable(heads, cells, right=heads[1:], folds={"operator": 12}, spare=spare, paddings=(1,))
-    title = Text(f"operators, a step of the profiled run ({len(operators)} in all)", style="dim")
-    return Group(title, table)
-
-
-def operator_cells(operators: Sequence[Operator], steps: int, rows: int) -> tuple[Heads, list[tuple[str, ...]]]:
+def operators_view(operators: Sequence[Operator], steps: int, rows: int = MAX_ROWS) -> View:
     clocks = ["host_self", "host_total"]
     if any(operator.device_total for operator in operators):
         clocks += ["device_self", "device_total"]
-    heads = ("operator", "calls", *(clock.replace("_", " ") for clock in clocks), "memory")
     cells = []
     for operator in operators[:rows]:
-        times = [getattr(operator, clock) for clock in clocks]
+        times = {clock.replace("_", " "): getattr(operator, clock) for clock in clocks}
         bytes_ = memory_of(operator) // steps
-        sign = "-" if bytes_ < 0 else ""
         cells.append(
-            (
-                operator.name,
-                f"{operator.calls / steps:.3g}",
-                *(seconds(ns / 1e9 / steps) if ns else "-" for ns in times),
-                f"{sign}{short_size(abs(bytes_))}" if bytes_ else "-",
-            )
+            {
+                "operator": operator.name,
+                "calls": f"{operator.calls / steps:.3g}",
+                **{head: seconds(ns / 1e9 / steps) if ns else "-" for head, ns in times.items()},
+                "memory": signed(bytes_, short_size) if bytes_ else "-",
+            }
         )
-    return heads, cells
+    spare = ("memory", "host total", "device total", "calls")
+    view = View().add("faint", f"operators, a step of the profiled run ({len(operators)} in all)")
+    return view.put(FittingTable(cells, folds={"operator": 12}, spare=spare, cuts={"operator": -38}))
 
 
 def memory_of(operator: Operator) -> int:
@@ -118,32 +101,26 @@ def memory_of(operator: Operator) -> int:
     return operator.device_memory_self or operator.host_memory_self
 
 
-def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MAX_ROWS) -> RenderableType:
-    heads, cells = kernel_cells(kernels, steps, rows)
-    cells = [(beginning(row[0], 32), *row[1:]) for row in cells]
-    spare = ("smem", "regs", "tensor", "block", "grid", "achieved", "calls")
-    table = FittingTable(heads, cells, right=heads[1:], folds={"kernel": 12}, spare=spare, paddings=(1,))
-    note = "tensor cores by the kernel's name, achieved by the operator's shapes"
-    return Group(Text(f"kernels, a step ({len(kernels)} in all); {note}", style="dim"), table)
-
-
-def kernel_cells(kernels: Sequence[Kernel], steps: int, rows: int) -> tuple[Heads, list[tuple[str, ...]]]:
-    heads = ("kernel", "calls", "time", "share", "grid", "block", "regs", "smem", "tensor", "achieved")
-    return heads, [
-        (
-            short_name(kernel.name),
-            f"{kernel.calls / steps:.3g}",
-            seconds(kernel.total / 1e9 / steps),
-            f"{kernel.share:.1%}",
-            _dimensions(kernel.grid),
-            _dimensions(kernel.block),
-            str(kernel.registers) if kernel.registers is not None else "-",
-            short_size(kernel.shared) if kernel.shared else "-",
-            TENSOR_CORES[kernel.tensor_cores],
-            _achieved(kernel),
-        )
+def kernels_view(kernels: Sequence[Kernel], steps: int, rows: int = MAX_ROWS) -> View:
+    cells = [
+        {
+            "kernel": short_name(kernel.name),
+            "calls": f"{kernel.calls / steps:.3g}",
+            "time": seconds(kernel.total / 1e9 / steps),
+            "share": f"{kernel.share:.1%}",
+            "grid": _dimensions(kernel.grid),
+            "block": _dimensions(kernel.block),
+            "regs": str(kernel.registers) if kernel.registers is not None else "-",
+            "smem": short_size(kernel.shared) if kernel.shared else "-",
+            "tensor": TENSOR_CORES[kernel.tensor_cores],
+            "achieved": _achieved(kernel),
+        }
         for kernel in kernels[:rows]
     ]
+    spare = ("smem", "regs", "tensor", "block", "grid", "achieved", "calls")
+    note = "tensor cores by the kernel's name, achieved by the operator's shapes"
+    view = View().add("faint", f"kernels, a step ({len(kernels)} in all); {note}")
+    return view.put(FittingTable(cells, folds={"kernel": 12}, spare=spare, cuts={"kernel": 32}))
 
 
 def _dimensions(numbers: tuple[int, int, int] | None) -> str:
@@ -156,46 +133,38 @@ def _dimensions(numbers: tuple[int, int, int] | None) -> str:
 
 
 def _achieved(kernel: Kernel) -> str:
-    value, unit = (kernel.flops_per_s, "FLOP/s") if kernel.flops_per_s else (kernel.bytes_per_s, "B/s")
-    if not value:
-        return "-"
-    scale, prefix = next(((s, p) for s, p in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= s), (1.0, ""))
-    return f"{value / scale:.3g} {prefix}{unit}"
+    if kernel.flops_per_s:
+        return prefixed(kernel.flops_per_s, "FLOP/s")
+    return prefixed(kernel.bytes_per_s, "B/s") if kernel.bytes_per_s else "-"
 
 
-def memory_view(use: MemoryUse) -> RenderableType:
-    lines: list[RenderableType] = [Text(_peak(use), style="dim")]
+def memory_view(use: MemoryUse) -> View:
+    view = View().add("faint", _peak(use))
     held = [bytes_ for _, bytes_ in use.timeline]
     if held:
-        lines.append(Sized(lambda width: _memory_line(held, width)))
-    lines.append(Text(f"at the peak: {kinds_at_peak(use)}"))
-    for owner in use.owners[:MAX_OWNERS]:
-        blocks = f" in {several(owner.blocks, 'block')}" if owner.blocks else ""
-        lines.append(Text(f"  {size(owner.bytes):>9}  {owner.kind:<15} {ending(owner.where, 50)}{blocks}"))
-    if not use.by_kind["weights"] and use.by_kind["resident"]:
-        lines.append(Text(UNKNOWN_OWNER, style="dim"))
-    if use.growth is not None:
-        growth = use.growth
-        caveat = "" if growth.sound else " (too few steps for a sound interval)"
-        bounds = (growth.low, growth.mid, growth.high)
-        low, mid, high = (f"{'-' if n < 0 else ''}{size(abs(round(n)))}" for n in bounds)
-        lines.append(Text(f"growth: {mid} a step, {low} to {high}{caveat}"))
-    if use.garbage:
-        lines.append(Text(f"garbage in cycles after the last step: {size(use.garbage)}"))
-    return Group(*lines)
-
-
-def kinds_at_peak(use: MemoryUse) -> str:
+        # From the least to the most, not from zero: what a step holds for a while is little beside the weights.
+        # Many points share a column by their maximum, so that the peak is visible.
+        line = Drawing(lambda width: Text(sparkline(held, width, max)), most=66)
+        extent = f"from {size(min(held))} to {size(max(held))}"
+        view.put(FittingTable([{"": line, " ": extent}] if min(held) < max(held) else [{"": extent}], words=("",)))
     kinds = sorted(((n, kind) for kind, n in use.by_kind.items() if n), reverse=True)
-    return ", ".join(f"{kind} {size(n)}" for n, kind in kinds)
-
-
-def _memory_line(held: Sequence[int], width: int) -> Text:
-    """From the least to the most, not from zero: what a step holds for a while is little beside the weights."""
-    extent = f"from {size(min(held))} to {size(max(held))}"
-    # Many points share a column by their maximum, so that the peak is visible.
-    line = sparkline(held, max(min(66, width - len(extent) - 2), 8), max) if min(held) < max(held) else ""
-    return Text(f"{line}  {extent}")
+    view.add("plain", f"at the peak: {', '.join(f'{kind} {size(n)}' for n, kind in kinds)}")
+    owners = [
+        {
+            "": f"  {size(owner.bytes)}",
+            " ": owner.kind,
+            "  ": owner.where + (f" in {several(owner.blocks, 'block')}" if owner.blocks else ""),
+        }
+        for owner in use.owners[:MAX_OWNERS]
+    ]
+    view.put(FittingTable(owners, words=(" ",), folds={"  ": 0}, cuts={"  ": -62}))
+    view.add("aside", UNKNOWN_OWNER if not use.by_kind["weights"] and use.by_kind["resident"] else "")
+    if growth := use.growth:
+        caveat = "" if growth.sound else " (too few steps for a sound interval)"
+        low, mid, high = (signed(round(n), size) for n in (growth.low, growth.mid, growth.high))
+        view.add("plain", f"growth: {mid} a step, {low} to {high}{caveat}")
+    garbage = f"garbage in cycles after the last step: {size(use.garbage)}"
+    return view.add("plain", garbage if use.garbage else "")
 
 
 def _peak(use: MemoryUse) -> str:
@@ -206,43 +175,46 @@ def _peak(use: MemoryUse) -> str:
     return f"host memory: peak {size(use.peak_bytes)} allocated by torch{caveat}"
 
 
-# Columns by their printed heads, where those are not the names of the rows' fields.
-_FIELDS = {
-    Operator: {"operator": "name"},
-    Kernel: {"kernel": "name", "time": "total", "regs": "registers", "smem": "shared", "tensor": "tensor_cores"},
-}
-_COMPUTED: dict[type, dict[str, Callable[[Any], Any]]] = {
-    Operator: {"memory": memory_of},
-    # FLOP/s and bytes/s do not compare: first the kernels whose operations are counted, then the others.
-    Kernel: {"achieved": lambda kernel: (kernel.flops_per_s or 0.0, kernel.bytes_per_s or 0.0)},
+def _blocks(field: str) -> Callable[[Any], Any]:
+    """Grids and blocks sort by the number of blocks and threads."""
+    return lambda kernel: prod(getattr(kernel, field) or (0,))
+
+
+# What the printed columns sort by, where that is not the field of the same name.
+_SORT_KEYS: dict[type, dict[str, Callable[[Any], Any]]] = {
+    Operator: {"operator": attrgetter("name"), "memory": memory_of},
+    Kernel: {
+        "kernel": attrgetter("name"),
+        "time": attrgetter("total"),
+        "grid": _blocks("grid"),
+        "block": _blocks("block"),
+        "regs": attrgetter("registers"),
+        "smem": attrgetter("shared"),
+        "tensor": attrgetter("tensor_cores"),
+        # FLOP/s and bytes/s do not compare: first the kernels whose operations are counted, then the others.
+        "achieved": lambda kernel: (kernel.flops_per_s or 0.0, kernel.bytes_per_s or 0.0),
+    },
 }
 
 
 def check_column(sort: str | None) -> None:
-    known = {*_columns(Operator), *_columns(Kernel)}
+    known = {*_sort_keys(Operator), *_sort_keys(Kernel)}
     if sort is not None and _column(sort) not in known:
         raise unknown("column", sort, sorted(known), "the tables of operators and kernels")
 
 
 def sorted_by(rows: Sequence[Row], sort: str | None) -> Sequence[Row]:
     """By the column, the greatest first and names from A to Z; unchanged where the table has no such column."""
-    if sort is None or not rows or _column(sort) not in _columns(type(rows[0])):
+    key = _sort_keys(type(rows[0])).get(_column(sort)) if sort and rows else None
+    if key is None:
         return rows
-    column, table = _column(sort), type(rows[0])
-    field = _FIELDS[table].get(column, column)
-    if field == "name":
-        return sorted(rows, key=lambda row: row.name)
-
-    def key(row: Row) -> tuple[bool, Any]:
-        value = _COMPUTED[table][column](row) if column in _COMPUTED[table] else getattr(row, field)
-        # Grids and blocks by the number of blocks and threads.
-        return value is not None, prod(value) if column in ("grid", "block") and value else value or 0
-
-    return sorted(rows, key=key, reverse=True)
+    if isinstance(key(rows[0]), str):
+        return sorted(rows, key=key)
+    return sorted(rows, key=lambda row: (key(row) is not None, key(row) or 0), reverse=True)
 
 
-def _columns(table: Any) -> set[str]:
-    return {*table.__struct_fields__, *_FIELDS[table], *_COMPUTED[table]}
+def _sort_keys(table: Any) -> dict[str, Callable[[Any], Any]]:
+    return {field: attrgetter(field) for field in table.__struct_fields__} | _SORT_KEYS[table]
 
 
 def _column(name: str) -> str:

@@ -1,56 +1,84 @@
-"""Histories for the terminal."""
+"""Histories: on the terminal, and as charts."""
 
 import math
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tare.guard.history import History, HistoryChange
-from tare.report.bisect import change_text, short
-from tare.report.figures import scale_of
-from tare.report.numbers import decimals, size, unit_of
+from tare.report.bisect import short
+from tare.report.numbers import change_text, decimals, scale_of, size, unit_of
+from tare.report.page import render_page
 from tare.report.plot import is_flat, plot, shown_range, sparkline
-from tare.report.table import FittingTable, Sized
-from tare.report.terminal import key_text
+from tare.report.svg import FAINT, GRID, INK, box, circle, heading, line, svg, text
+from tare.report.view import Cell, Drawing, FittingTable, View
 
-HEIGHT = 11
-# From this width on the interval of a change is on the same line.
-MIN_INTERVAL_WIDTH = 80
-# Room for the axis in front of a plot.
-AXIS = 12
+# The lines of a plot, and the width of the axis before it.
+LINES, AXIS = 11, 12
 # Figures beyond these are printed with an exponent: their digits would fill lines.
 MIN_SECONDS, MAX_SECONDS, MAX_BYTES = 1e-12, 1e7, 1e18
 
-
-def histories_view(histories: Sequence[History]) -> RenderableType:
-    if len(histories) == 1:
-        return history_view(histories[0])
-    parts: list[RenderableType] = []
-    for history in histories:
-        parts += [*_head(history), _line(history), *_change_points(history), Text("")]
-    return Group(*parts)
-
-
-def _line(history: History) -> RenderableType:
-    values = [point.value for point in history.points]
-    return Sized(lambda width: Text("  " + sparkline(values, max(min(80, width - 2), 1))))
+# The size of a chart, and its margins.
+WIDTH, HEIGHT = 960, 320
+LEFT, RIGHT, TOP, BOTTOM = 90, 20, 62, 44
+TICKS = 5
+LONGEST_NAME = 130
+# Series of more than MANY points are drawn with smaller dots.
+DOT, SMALL_DOT, MANY = 2.4, 1.1, 600
+POINTS, SLOWER, FASTER = "#5b7aa6", "#c0392b", "#1e8449"
 
 
-def history_view(history: History) -> RenderableType:
-    return Group(*_head(history), Sized(lambda width: _plot(history, width)), *_change_points(history))
+def histories_view(histories: Sequence[History]) -> View:
+    """A plot of one history, a line of each of several; a page has the chart of each."""
+    return View().show(*(_history(history, is_alone=len(histories) == 1) for history in histories))
 
 
-def _plot(history: History, width: int) -> RenderableType:
+def _history(history: History, is_alone: bool) -> View:
+    facts = [history.metric, *extent(history)]
+    if history.correlation >= 0.1:
+        facts.append(f"correlation {history.correlation:.1f}")
+    if history.source != "tare":
+        facts.append(f"from {history.source}")
+    if history.skipped:
+        facts.append(f"{history.skipped} records skipped (failed, or different)")
+    view = View().add("key", history.name).add("faint", " · ".join(facts))
+
+    def draw(width: int) -> Text:
+        if is_alone:
+            return _plot(history, width)
+        return Text("  " + sparkline([point.value for point in history.points], max(min(80, width - 2), 1)))
+
+    view.put(Drawing(draw, svg=lambda: chart_svg(history)))
+    if not history.long_enough:
+        return view.add("warning", f"too short to judge: a change point needs {history.min_points} points")
+    view.add("good", "" if history.change_points else "no change point")
+    rows = [_change_cells(history, change) for change in history.change_points]
+    view.put(FittingTable(rows, words=("", "from", "to"), folds={"change": 0, "when": 12}))
+    for change in history.change_points:
+        changed = f"changed at {_minute(change.until_date)}"
+        view.add("aside", *(f"{changed}: {difference}" for difference in change.environment_changes))
+    return view
+
+
+def _plot(history: History, width: int) -> Text:
     values = [point.value for point in history.points]
     fitted = fitted_values(history)
-    low, high = shown_range(values, fitted)
-    labels = axis(low, high, HEIGHT, history.unit)
+    labels = axis(*shown_range(values, fitted), LINES, history.unit)
     lines = plot(values, fitted, [change.position for change in history.change_points], labels, width)
     first, last = history.points[0].created[:10], history.points[-1].created[:10]
     gap = " " * max(len(lines[-1]) - AXIS - len(last) - 10, 1)
-    foot = Text(f"{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")
-    return Group(*(Text(line) for line in lines), foot)
+    return Text("\n".join(lines)).append(f"\n{'':>{AXIS - 1}}{first}{gap}{last}", style="dim")
+
+
+def _change_cells(history: History, change: HistoryChange) -> dict[str, Cell]:
+    style = "red" if change.now > change.before else "green"
+    return {
+        "": "▲",
+        "change": Text(change_text(change.ratio, change.low, change.high), style=style),
+        "from": figure(change.before, history.unit),
+        "to": figure(change.now, history.unit),
+        "when": date_range(change),
+    }
 
 
 def fitted_values(history: History) -> list[float]:
@@ -99,41 +127,47 @@ def extent(history: History) -> list[str]:
     return [f"{count} points", f"noise {history.noise:.1%}"] if count > 1 else [f"{count} point"]
 
 
-def _head(history: History) -> list[RenderableType]:
-    facts = [history.metric, *extent(history)]
-    if history.correlation >= 0.1:
-        facts.append(f"correlation {history.correlation:.1f}")
-    if history.source != "tare":
-        facts.append(f"from {history.source}")
-    if history.skipped:
-        facts.append(f"{history.skipped} records skipped (failed, or different)")
-    return [key_text(history.name, "bold"), Text(" · ".join(facts), style="dim")]
+def chart_html(histories: Sequence[History]) -> str:
+    """A page with every history and its change points in words."""
+    return render_page("tare history", histories_view(histories))
 
 
-def _change_points(history: History) -> list[RenderableType]:
-    if not history.long_enough:
-        return [Text(f"  too short to judge: a change point needs {history.min_points} points", style="yellow")]
-    if not history.change_points:
-        return [Text("  no change point", style="green")]
-    parts: list[RenderableType] = [Sized(lambda width: _table(history, width))]
+def chart_svg(history: History) -> str:
+    values = [point.value for point in history.points]
+    low, high = shown_range(values, fitted_values(history))
+    pad = (high * 0.05 or 1.0) if is_flat(low, high) else (high - low) * 0.08
+    low, high = low - pad, high + pad
+    n, bottom = len(values), HEIGHT - BOTTOM
+
+    def x(index: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (index + 0.5) / n
+
+    def y(value: float) -> float:
+        return TOP + (bottom - TOP) * (high - min(max(value, low), high)) / (high - low)
+
+    body = heading(history.name[:LONGEST_NAME], " · ".join([history.metric, *extent(history)]))
+    for i, label in enumerate(reversed(axis(low, high, TICKS, history.unit))):
+        height = y(low + (high - low) * i / (TICKS - 1))
+        body.append(line(LEFT, height, WIDTH - RIGHT, height, GRID))
+        body.append(text(LEFT - 8, height + 4, label, anchor="end", size=12, fill=FAINT))
     for change in history.change_points:
-        parts += [
-            Text(f"  changed at {_minute(change.until_date)}: {line}", style="dim")
-            for line in change.environment_changes
-        ]
-    return parts
-
-
-def _table(history: History, width: int) -> FittingTable:
-    """On a narrow terminal an interval is under its change."""
-    rows = []
-    for change in history.change_points:
-        text = change_text(change.ratio, change.low, change.high)
-        text = text if width >= MIN_INTERVAL_WIDTH else text.replace(" (", "\n(")
-        style = "red" if change.now > change.before else "green"
-        figures = (figure(change.before, history.unit), figure(change.now, history.unit))
-        rows.append(("▲", Text(text, style=style), *figures, date_range(change)))
-    return FittingTable(("", "change", "from", "to", "when"), rows, folds={"when": 12})
+        start, end = x(change.earliest - 1), x(change.latest)
+        fill = SLOWER if change.now > change.before else FASTER
+        shade = box(start, TOP, max(end - start, 3), bottom - TOP, fill, date_range(change))
+        body.append(f"<g fill-opacity='.16'>{shade}</g>")
+        # Near the right edge the text is left of its change.
+        place, anchor = (start - 6, "end") if start > WIDTH * 0.8 else (end + 6, "start")
+        body.append(text(place, TOP + 12, change_text(change.ratio), anchor=anchor, size=12, weight="600"))
+    for i, point in enumerate(history.points):
+        # A tip for every one of many points would make the file ten times as large.
+        tip = "" if n > MANY else f"{point.created[:16]} {point.label[:40]} {figure(point.value, history.unit)}"
+        body.append(circle(x(i), y(point.value), SMALL_DOT if n > MANY else DOT, POINTS, tip))
+    for start, stop, first, last in history.segments:
+        body.append(line(x(start), y(first), x(stop - 1), y(last), INK, width=2))
+    first_day, last_day = (point.created[:10] for point in (history.points[0], history.points[-1]))
+    body.append(text(LEFT, HEIGHT - 18, first_day, size=12, fill=FAINT))
+    body.append(text(WIDTH - RIGHT, HEIGHT - 18, last_day, anchor="end", size=12, fill=FAINT))
+    return svg(WIDTH, HEIGHT, body)
 
 
 def _minute(date: str) -> str:

@@ -1,9 +1,10 @@
-"""A ladder: the figures of the rungs of one workload side by side, for every renderer."""
+"""A ladder: the figures of the rungs of one workload side by side, and its view."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
+from rich.text import Text
 
 from tare.cases.case import Case
 from tare.records.environment import Environment
@@ -22,8 +23,18 @@ from tare.records.figures import (
 )
 from tare.records.record import Record
 from tare.report.notes import make_notes, other_environment
+from tare.report.numbers import duration, ratio, seconds, short_size
+from tare.report.view import FittingTable, View
 from tare.rungs.registry import every_name, optimisations_of
 from tare.stats.intervals import Interval
+from tare.system.text import one_line
+
+PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
+PARITY_STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
+# Dropped first on a narrow terminal. The parity stays: no figure may be read without it.
+SPARE = ("warm", "x best", "host", "prepare", "device", "latency", "net", "x eager")
+# The longest name of a rung of ours, which is folded only if dropping columns is not enough.
+RUNG_WIDTH = len("compile:reduce-overhead")
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -114,7 +125,7 @@ def make_ladders(records: Iterable[Record]) -> list[Ladder]:
 
 
 def _ladder(key: str, records: list[Record]) -> Ladder:
-    rows = [_row(record) for record in records]
+    rows = [make_row(record) for record in records]
     # An imported record can hold a time of zero, which has no ratio.
     comparable = [
         row for row in rows if row.gross and row.gross.mid > 0 and row.parity not in ("different", "nan")
@@ -144,7 +155,7 @@ def _ratio(reference: Interval, step: Interval) -> tuple[float, float | None]:
     return value, noise if math.isfinite(noise) else None
 
 
-def _row(record: Record) -> Row:
+def make_row(record: Record) -> Row:
     cold, warm = preparation(record)
     good = len(good_rounds(record))
     step, stack, profiled = gross(record), tare(record), net_profile(record)
@@ -177,3 +188,76 @@ def _failure(record: Record) -> str | None:
     if record.failure is None or record.refused:
         return record.failure.message if record.failure else None
     return f"{record.failure.cause} in {record.failure.stage or 'start'}: {record.failure.message}"
+
+
+def title(case: Case, batch: str = "") -> str:
+    """What a ladder is of. `batch` stands for one that is not known yet."""
+    size = (batch or f"batch {case.batch}", sizes(case.sizes))
+    parts = (case.workload, case.mode, case.device, case.precision, *size, case.optimizer, *case_settings(case))
+    return " · ".join(part for part in parts if part)
+
+
+def sizes(values: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def case_settings(case: Case) -> list[str]:
+    """Layout, feed and threads, where they are not the default."""
+    settings: list[str] = [case.layout] if case.layout != "contiguous" else []
+    settings += [f"feed {case.feed}"] if case.feed != "device" else []
+    return [*settings, f"{case.threads} threads"] if case.threads else settings
+
+
+def where(ladder: Ladder) -> str:
+    """The machine and the software that a ladder was measured with."""
+    machine, software = ladder.environment.machine, ladder.environment.software
+    chip = machine.get("gpu") if ladder.case.device_type == "cuda" else None
+    chip = chip or f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores"
+    return one_line(f"{chip}, torch {software.get('torch', '?')}, python {software.get('python', '?')}")
+
+
+def ladder_view(ladder: Ladder) -> View:
+    rows = known_columns([row_cells(row) for row in ladder.rows if row.gross], ("rung",))
+    styled = [{**row, "parity": parity_text(row["parity"])} for row in rows]
+    view = View(title(ladder.case), where(ladder))
+    view.put(FittingTable(styled, words=("parity",), folds={"rung": RUNG_WIDTH}, spare=SPARE))
+    for row in ladder.rows:
+        view.add("aside" if row.refused else "failure", row.trouble or "")
+    return view.add("note", *ladder.notes).add("aside", ladder.optimised)
+
+
+def row_cells(row: Row) -> dict[str, str]:
+    """The cells of a table by their heads; a dash for a figure that is not known."""
+    return {
+        "rung": row.rung,
+        "gross": duration(row.gross) if row.gross else "-",
+        "net": ("<" if row.net_is_upper_bound and row.net_s is not None else "") + _part(row.gross, row.net_s),
+        "tare": _part(row.gross, row.tare_s) + (f" {row.tare_share:.0%}" if row.tare_share is not None else ""),
+        "latency": duration(row.latency._replace(sound=False)) if row.latency else "-",
+        "x eager": ratio(row.speedup_over_eager, row.speedup_noise),
+        "x best": ratio(row.speed_of_best, row.best_noise),
+        "prepare": seconds(row.prepare_cold_s),
+        "warm": seconds(row.prepare_warm_s),
+        "host": short_size(row.host_bytes),
+        "device": short_size(row.device_bytes),
+        "parity": PARITY[row.parity],
+    }
+
+
+def known_columns(rows: Sequence[Mapping[str, str]], kept: Collection[str] = ()) -> list[dict[str, str]]:
+    """The rows without the columns that have a dash in all of them."""
+    known = {name for row in rows for name, cell in row.items() if cell != "-" or name in kept}
+    return [{name: cell for name, cell in row.items() if name in known} for row in rows]
+
+
+def parity_text(status: str) -> Text:
+    """Whether a rung computes the same, or the cause of its failure."""
+    return Text(status, style=PARITY_STYLE.get(status.lower(), "red"))
+
+
+def _part(step: Interval | None, value: float | None) -> str:
+    """A part of a step, with as many digits as the step's own noise allows."""
+    if step is None or value is None:
+        return "-"
+    half = (step.high - step.low) / 2
+    return duration(step._replace(low=value - half, mid=value, high=value + half, sound=False))

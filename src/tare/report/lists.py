@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from tare.cases.case import Case
 from tare.cases.plan import open_names
 from tare.errors import unknown
@@ -15,8 +12,9 @@ from tare.protocol.messages import Flops, Inspected, Missing, Probed
 from tare.records.figures import gross
 from tare.records.record import Failure, Record
 from tare.report.formats import all_formats
-from tare.report.numbers import duration, size
-from tare.report.table import FittingTable, fact_table
+from tare.report.ladder import sizes
+from tare.report.numbers import duration, prefixed, size
+from tare.report.view import FittingTable, View
 from tare.rungs import Rung, all_rungs
 from tare.rungs.registry import excluded_by_default
 from tare.workloads import Workload, all_workloads, get_workload
@@ -25,13 +23,13 @@ from tare.workloads.groups import all_groups
 
 Entry = dict[str, Any]
 
-# Columns that may be folded, with the width they keep, and those dropped first on a narrow terminal.
-FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0, "group": 0} | dict.fromkeys(
-    ("case", "available", "sizes", "summary", "sees", "remedy", "task", "workloads"), 16
+# Columns that may be folded, with the width they keep, those of other words, and those dropped first on a narrow
+# terminal.
+FOLDED = {"workload": 0, "rung": 0, "finding": 0, "name": 0, "group": 0, "sizes": 30} | dict.fromkeys(
+    ("case", "available", "summary", "sees", "remedy", "task", "workloads"), 16
 )
+WORDS = ("id", "created", "format", "of", "status")
 SPARE = ("created", "sizes", "task", "remedy", "batch")
-# So many members of a group are named in a table; `tare list workloads @GROUP` has all.
-SHOWN_MEMBERS = 6
 SHOWN_OPERATORS = 6
 # A workload that every rung knows.
 PLAIN = "resnet50"
@@ -158,31 +156,28 @@ def describe_record(record: Record) -> Entry:
     }
 
 
-def list_view(entries: list[Entry], heads: tuple[str, ...]) -> RenderableType:
+def list_view(entries: list[Entry], heads: tuple[str, ...]) -> View:
     if not entries:
-        return Text("none")
-    rows = [[_cell(entry, head) for head in heads] for entry in entries]
-    parts: list[RenderableType] = [FittingTable(heads, rows, folds=FOLDED, spare=SPARE, paddings=(2,))]
+        return View().add("plain", "none")
+    rows = [{head: _cell(entry[head], head) for head in heads} for entry in entries]
+    view = View().put(FittingTable(rows, words=WORDS, folds=FOLDED, spare=SPARE))
     for entry in entries:
         if entry.get("reason"):
-            why = f"{entry['reason']}; {entry['remedy']}"
-            parts.append(Text(f"  {entry['rung']} is not available: {why}", "yellow"))
+            view.add("warning", f"{entry['rung']} is not available: {entry['reason']}; {entry['remedy']}")
         if entry.get("skipped_by_default"):
-            parts.append(Text(f"  {entry['rung']} is in no default ladder: {entry['skipped_by_default']}", "dim"))
-    return Group(*parts)
+            view.add("aside", f"{entry['rung']} is in no default ladder: {entry['skipped_by_default']}")
+    return view
 
 
-def _cell(entry: Entry, head: str) -> str:
-    value = entry[head]
+def _cell(value: Any, head: str) -> str:
     if isinstance(value, tuple):
-        more = f", and {len(value) - SHOWN_MEMBERS} more" if len(value) > SHOWN_MEMBERS else ""
-        return ", ".join(value[:SHOWN_MEMBERS]) + more
+        return ", ".join(value)
     if head == "created":
         return str(value)[:16].replace("T", " ")
-    return _sizes(value) if isinstance(value, dict) else str(value)
+    return sizes(value) if isinstance(value, dict) else str(value)
 
 
-def workload_view(entry: Entry) -> RenderableType:
+def workload_view(entry: Entry) -> View:
     """One workload: where it comes from, what it holds, what a step computes, what it cannot do and why."""
     facts = {
         "task": f"{entry['domain']}, {entry['task']}",
@@ -191,21 +186,17 @@ def workload_view(entry: Entry) -> RenderableType:
         "stands for": ", ".join(entry["counterpart"]),
         "groups": " ".join(entry["groups"]),
         "needs": ", ".join(entry["requires"]),
-        "full size": _sizes({"batch": entry["batch"], **entry["sizes"]}),
-        "smoke size": _sizes(entry["smoke"]),
+        "full size": sizes({"batch": entry["batch"], **entry["sizes"]}),
+        "smoke size": sizes(entry["smoke"]),
         "layouts": ", ".join(entry["layouts"]),
         "training": f"with {entry['optimizer']}" if entry["trains"] else "no",
     }
     if entry["inspected"]:
         facts |= _inspected_facts(entry["inspected"])
     facts |= {f"not {mode}": reason for mode, reason in entry["unsupported"].items()}
-    table = fact_table({name: fact for name, fact in facts.items() if fact})
-    parts: list[RenderableType] = [Text(entry["workload"], style="bold"), table]
-    if entry["remedy"]:
-        parts.append(Text(f"  not available here: {entry['remedy']}", style="yellow"))
-    if entry["failure"]:
-        parts.append(Text(f"  could not be built here: {entry['failure']}", style="red"))
-    return Group(*parts)
+    view = View(entry["workload"]).facts(facts)
+    view.add("warning", f"not available here: {entry['remedy']}" if entry["remedy"] else "")
+    return view.add("failure", f"could not be built here: {entry['failure']}" if entry["failure"] else "")
 
 
 def _inspected_facts(inspected: Inspected) -> dict[str, str]:
@@ -228,17 +219,4 @@ def flops_text(flops: Flops) -> str:
     bound = "at least " if flops.total and uncounted and is_heavy(uncounted[0].operator) else ""
     shown = ", ".join(f"{each.operator} ({each.calls})" for each in uncounted[:SHOWN_OPERATORS])
     more = f" and {len(uncounted) - SHOWN_OPERATORS} more" if len(uncounted) > SHOWN_OPERATORS else ""
-    return f"{bound}{_count(flops.total)}FLOP, {flops.how}; not counted: {shown or 'nothing'}{more}"
-
-
-def _count(number: float) -> str:
-    """Three digits and a prefix: 4.09 G."""
-    for prefix in ("", "k", "M", "G", "T"):
-        if number < 1000:
-            return f"{number:.3g} {prefix}"
-        number /= 1000
-    return f"{number:.3g} P"
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in sizes.items())
+    return f"{bound}{prefixed(flops.total, 'FLOP')}, {flops.how}; not counted: {shown or 'nothing'}{more}"

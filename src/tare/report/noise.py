@@ -2,46 +2,36 @@
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from tare.guard.calibrate import ROUNDS, CaseNoise
 from tare.records.record import Record
-from tare.report.figures import value
+from tare.report.numbers import value
 from tare.report.overview import failure_lines
-from tare.report.table import FittingTable
-from tare.report.terminal import key_text
+from tare.report.view import FittingTable, View
+
+LEGEND = (
+    "noise: between processes; sees: the change found 95 % of the time with that many rounds a side;",
+    "for threshold: rounds that find a change as large as the threshold; cost: their time, both sides",
+)
+SPARE = (*(f"sees in {rounds}" for rounds in ROUNDS), "A/A", "cost")
 
 
-def noise_view(lines: Sequence[CaseNoise], records: Sequence[Record] = ()) -> RenderableType:
+def noise_view(noises: Sequence[CaseNoise], records: Sequence[Record] = ()) -> View:
     """`records` are those that were examined: what failed has no noise, and is named with its cause."""
-    sees = tuple(f"sees in {n}" for n in ROUNDS)
-    heads = ("  metric", "typical", "noise", *sees, "for threshold", "cost", "A/A")
-    parts: list[RenderableType] = []
-    for case in dict.fromkeys(line.case for line in lines):
-        rows = [[f"  {line.metric}", *_cells(line)] for line in lines if line.case == case]
-        spare = (*sees, "A/A", "cost")
-        parts += [key_text(case, "bold"), FittingTable(heads, rows, right=heads[1:], spare=spare, paddings=(1,))]
-    parts += [Text(line, style="red") for line in failure_lines(records)]
-    if not lines:
-        return Group(*parts)
-    parts.append(
-        Text(
-            "noise: between processes; sees: the change found 95 % of the time with that many rounds a side;\n"
-            "for threshold: rounds that find a change as large as the threshold; cost: their time, both sides",
-            style="dim",
-        )
-    )
-    return Group(*parts)
+    view = View()
+    for case in dict.fromkeys(noise.case for noise in noises):
+        rows = [_cells(noise) for noise in noises if noise.case == case]
+        view.add("key", case).put(FittingTable(rows, words=("metric",), spare=SPARE))
+    return view.add("failure", *failure_lines(records)).add("faint", *(LEGEND if noises else ()))
 
 
-def _cells(line: CaseNoise) -> list[str]:
-    found = [line.detectable[n] for n in ROUNDS]
-    return [
-        value(line.typical, line.unit),
-        f"{line.noise:.2%}",
-        *(f"{change:.1%}" if change is not None else "-" for change in found),
-        str(line.rounds_for_threshold or "over 1000"),
-        f"{line.seconds_for_threshold:.0f} s" if line.seconds_for_threshold else "-",
-        line.aa_verdict,
-    ]
+def _cells(noise: CaseNoise) -> dict[str, str]:
+    detectable = {f"sees in {rounds}": noise.detectable[rounds] for rounds in ROUNDS}
+    return {
+        "metric": noise.metric,
+        "typical": value(noise.typical, noise.unit),
+        "noise": f"{noise.noise:.2%}",
+        **{head: f"{change:.1%}" if change is not None else "-" for head, change in detectable.items()},
+        "for threshold": str(noise.rounds_for_threshold or "over 1000"),
+        "cost": f"{noise.seconds_for_threshold:.0f} s" if noise.seconds_for_threshold else "-",
+        "A/A": noise.aa_verdict,
+    }

@@ -1,11 +1,15 @@
 """Numbers with units, and with no more digits than their noise allows."""
 
 import math
+from collections.abc import Callable
 
 from tare.stats.intervals import Interval
 
 # The noise of a single process is not known: a ratio of its figures shows two digits.
 UNKNOWN_NOISE = 0.05
+# From this ratio on a change is printed as a factor instead of per cent.
+MIN_FACTOR = 10.0
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -101,6 +105,51 @@ def size(bytes_: int | None) -> str:
 def short_size(bytes_: int | None) -> str:
     """As `ls -h` writes it: 812M, 1.05G."""
     return size(bytes_).replace(" ", "").replace("iB", "")
+
+
+def scale_of(number: float, unit: str) -> tuple[float, str]:
+    if unit == "s":
+        return unit_of(number)
+    return size_unit(number) if unit == "B" else (1.0, unit)
+
+
+def value(number: float, unit: str) -> str:
+    """A figure of any metric."""
+    if unit == "s":
+        return seconds(number)
+    if unit == "B":
+        return size(round(number))
+    return f"{number:.3g} {unit}" if unit else f"{number:g}"
+
+
+def signed(number: float, show: Callable[[float], str]) -> str:
+    return f"{'-' if number < 0 else ''}{show(abs(number))}"
+
+
+def prefixed(number: float, unit: str) -> str:
+    """Three digits with a decimal prefix: '4.09 GFLOP'."""
+    scale, prefix = next((each for each in PREFIXES if number >= each[0]), PREFIXES[-1])
+    return f"{number / scale:.3g} {prefix}{unit}"
+
+
+def percent(share: float) -> str:
+    shown = 100 * share
+    if 0 < shown < 0.05:
+        return "<0.1 %"
+    return f"{shown:.1f} %" if shown < 99.95 else "100 %"
+
+
+def change_text(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A relative change with its interval: '+5.2 % (+4.8 to +5.6 %)', '65x (5.8x to 180x)'."""
+    if ratio is None:
+        return "from nothing"
+    if max(ratio, low or 0, high or 0) >= MIN_FACTOR:
+        middle, first, last = (f"{number or 0:.3g}x" for number in (ratio, low, high))
+    else:
+        middle, first, last = (f"{((number or 0) - 1) * 100:+.1f} %" for number in (ratio, low, high))
+    if low is None or high is None or low == high:
+        return middle
+    return f"{middle} ({first.removesuffix(' %')} to {last})"
 
 
 def _half_width(half: float, places: int) -> str:

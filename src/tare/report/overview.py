@@ -1,44 +1,44 @@
-"""The records of a run at a glance: ladders where they are few, a line per record where they are many, suites."""
+"""The records of a run at a glance: ladders where they are few, a line per record where they are many, suites; and
+what a run would measure, skipped and took from the store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
+from tare.cases.case import Case
 from tare.cases.plan import Skip
-from tare.records.figures import device_peak, gross, host_peak, latency
 from tare.records.record import Record
-from tare.report.ladder import make_ladders
-from tare.report.numbers import age, duration, several, short_size
+from tare.report.ladder import (
+    known_columns,
+    ladder_view,
+    make_ladders,
+    make_row,
+    parity_text,
+    row_cells,
+    sizes,
+    title,
+    where,
+)
+from tare.report.numbers import age, several
 from tare.report.suite import make_suites, suite_view
-from tare.report.table import Cell, FittingTable
-from tare.report.terminal import PARITY, STYLE, ladder_view, where
-from tare.system.text import one_line
+from tare.report.view import FittingTable, View
 
 # More ladders than this are shown as a table. `tare show WORKLOAD` still shows each.
 MOST_LADDERS = 8
 # Fields of a case that become a column where the records differ in them, and part of the title otherwise.
 SHARED = ("mode", "rung", "device", "precision")
-HEADS = ("workload", *SHARED, "sizes", "batch", "gross", "latency", "host", "device memory", "status")
-LEFT = ("workload", *SHARED, "sizes", "status")
-FOLDED = {"workload": 0, "rung": 0, "sizes": 12}
 # Dropped first on a narrow terminal: figures, before what tells records apart.
 SPARE = ("host", "device memory", "latency", "precision", "device", "mode", "sizes", "batch")
 
 
-def overview(
-    records: Sequence[Record], skipped: Sequence[Skip] = (), table: bool = False
-) -> Iterator[RenderableType]:
-    """What to print, part by part. `table` asks for the table however few the records are."""
+def overview(records: Sequence[Record], skipped: Sequence[Skip] = (), table: bool = False) -> View:
+    """`table` asks for the table however few the records are."""
     ladders = make_ladders(records)
     if records and (table or len(ladders) > MOST_LADDERS):
-        parts = [table_view(records)]
+        views = [table_view(records)]
     else:
-        parts = [ladder_view(ladder) for ladder in ladders]
-    for part in (*parts, *(suite_view(suite) for suite in make_suites(records, skipped))):
-        yield part
-        yield Text("")
+        views = [ladder_view(ladder) for ladder in ladders]
+    return View().show(*views, *(suite_view(suite) for suite in make_suites(records, skipped)))
 
 
 class ReusedRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,48 +60,49 @@ def reused_line(reused: ReusedRecords) -> str:
     return f"{line}; {several(reused.failed, 'failure')} among them" if reused.failed else line
 
 
-def table_view(records: Sequence[Record]) -> RenderableType:
-    heads, rows = table_cells(records)
-    parts: list[RenderableType] = [Text(table_title(records), style="bold")]
-    parts += [Text(environment, style="dim") for environment in table_environments(records)]
-    lines: list[list[Cell]] = [[*row[:-1], Text(row[-1], style=STYLE.get(row[-1].lower(), "red"))] for row in rows]
-    right = [head for head in heads if head not in LEFT]
-    parts.append(FittingTable(heads, lines, right=right, folds=FOLDED, spare=SPARE, paddings=(1,)))
-    parts += [Text(f"  {line}", style="red") for line in failure_lines(records)]
-    return Group(*parts)
+def planned_view(ladder: Sequence[Case], batch: str = "") -> View:
+    """A ladder that has not been measured: what it is of, and its rungs."""
+    return View(title(ladder[0], batch)).add("item", ", ".join(case.rung for case in ladder))
 
 
-def table_title(records: Sequence[Record]) -> str:
-    """What all the records share, and how many were measured."""
+def skipped_view(skipped: Iterable[Skip], by_default: Mapping[str, str] | None = None) -> View:
+    """What a run does not measure: skipped cases by reason, and rungs that a ladder holds only if named."""
+    rungs: dict[str, list[str]] = {}
+    for skip in skipped:
+        rungs.setdefault(f"{skip.cause}: {skip.reason}", []).append(skip.key.split("/")[1])
+    view = View().add("faint", f"{sum(map(len, rungs.values()))} skipped" if rungs else "")
+    view.add("aside", *(f"{', '.join(sorted(set(names)))}: {reason}" for reason, names in rungs.items()))
+    return view.add("aside", *(f"{name} skipped: {reason}" for name, reason in (by_default or {}).items()))
+
+
+def table_view(records: Sequence[Record]) -> View:
+    """A line per record. What all of them share is in the title, with how many were measured."""
     values = [{str(getattr(record.case, name)) for record in records} for name in SHARED]
-    good = sum(record.ok for record in records)
     shared = [value.pop() for value in values if len(value) == 1]
-    return " · ".join((*shared, f"{good} of {len(records)} measured"))
-
-
-def table_environments(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(where(ladder) for ladder in make_ladders(records)))
+    measured = f"{sum(record.ok for record in records)} of {len(records)} measured"
+    view = View(" · ".join((*shared, measured)))
+    view.add("faint", *dict.fromkeys(where(ladder) for ladder in make_ladders(records)))
+    rows = [{**row, "status": parity_text(row["status"])} for row in table_rows(records)]
+    folds = {"workload": 0, "rung": 0, "sizes": 12}
+    view.put(FittingTable(rows, words=(*SHARED, "status"), folds=folds, spare=SPARE))
+    return view.add("failure", *failure_lines(records))
 
 
 def failure_lines(records: Sequence[Record]) -> list[str]:
     return [
         f"{r.case.workload} on {r.case.rung} ({r.case.mode}): {r.failure.cause} in {r.failure.stage or 'start'}: "
-        f"{one_line(r.failure.message)}"
+        f"{r.failure.message}"
         for r in records
         if r.failure
     ]
 
 
-def table_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows, without the columns that hold the same in every row, or nothing."""
-    sizes = _varying_sizes(records)
-    rows = [_row(record, sizes[record.case.workload]) for record in records]
-    kept = [
-        i
-        for i, head in enumerate(HEADS)
-        if (len({row[i] for row in rows}) > 1 if head in SHARED else any(row[i] != "-" for row in rows))
-    ]
-    return [HEADS[i] for i in kept], [[row[i] for i in kept] for row in rows]
+def table_rows(records: Sequence[Record]) -> list[dict[str, str]]:
+    """Without the columns that hold the same in every row, or nothing."""
+    varying = _varying_sizes(records)
+    rows = [_row(record, varying[record.case.workload]) for record in records]
+    same = [name for name in SHARED if len({row[name] for row in rows}) == 1]
+    return known_columns([{name: cell for name, cell in row.items() if name not in same} for row in rows])
 
 
 def _varying_sizes(records: Sequence[Record]) -> dict[str, list[str]]:
@@ -114,17 +115,16 @@ def _varying_sizes(records: Sequence[Record]) -> dict[str, list[str]]:
     return {workload: [n for n, seen in by_name.items() if len(seen) > 1] for workload, by_name in values.items()}
 
 
-def _row(record: Record, sizes: Sequence[str]) -> list[str]:
-    case = record.case
-    step, delay = gross(record), latency(record)
-    return [
-        case.workload,
-        *(str(getattr(case, name)) for name in SHARED),
-        " ".join(f"{name}={case.sizes[name]}" for name in sizes if name in case.sizes) or "-",
-        str(case.batch),
-        duration(step) if step and record.ok else "-",
-        duration(delay._replace(sound=False)) if delay and record.ok else "-",
-        short_size(host_peak(record)),
-        short_size(device_peak(record)),
-        record.failure.cause if record.failure else PARITY[record.parity.status],
-    ]
+def _row(record: Record, varying: Sequence[str]) -> dict[str, str]:
+    case, cells = record.case, row_cells(make_row(record))
+    return {
+        "workload": case.workload,
+        **{name: str(getattr(case, name)) for name in SHARED},
+        "sizes": sizes({name: case.sizes[name] for name in varying if name in case.sizes}) or "-",
+        "batch": str(case.batch),
+        "gross": cells["gross"] if record.ok else "-",
+        "latency": cells["latency"] if record.ok else "-",
+        "host": cells["host"],
+        "device memory": cells["device"],
+        "status": record.failure.cause if record.failure else cells["parity"],
+    }

@@ -10,15 +10,15 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
-from rich.text import Text
 
 from tare.cases.case import Case
 from tare.execute.runner import Journal
 from tare.records.figures import gross, round_median
 from tare.records.record import Record, Round
+from tare.report.ladder import PARITY, title
 from tare.report.numbers import duration, ratio, seconds
-from tare.report.table import FittingTable
-from tare.report.terminal import PARITY, make_console, title
+from tare.report.terminal import make_console
+from tare.report.view import FittingTable, View
 from tare.system.text import one_line
 
 # Seconds since the last line of a log after which a stage, and a step of a worker, is told.
@@ -176,13 +176,13 @@ class Progress:
         """The ladder that is being measured, above the progress bar."""
         if self._case is None or not self._rounds:
             return self._bar
-        rows = [
-            [case.rung, *self._figures(case), f"{len(self._rounds[case])} of {self._count(case)}"]
-            for case in self._ladder(self._case)
-        ]
-        heads = ("rung", "gross", "x eager", "rounds")
-        table = FittingTable(heads, rows, right=heads[1:], folds={"rung": 0})
-        return Group(Text(title(self._case), style="bold"), table, Text(""), self._bar)
+        rows = []
+        for case in self._ladder(self._case):
+            step, against_eager = self._figures(case)
+            rounds = f"{len(self._rounds[case])} of {self._count(case)}"
+            rows.append({"rung": case.rung, "gross": step, "x eager": against_eager, "rounds": rounds})
+        view = View(title(self._case)).put(FittingTable(rows, folds={"rung": 0})).gap()
+        return Group(view, self._bar)
 
 
 def _sentence(gross_text: str, against_eager: str) -> str:

@@ -4,22 +4,17 @@ A mean is taken over the workloads that ran on both sides and computed the same,
 many of how many. The others are listed with their causes: a failure is never averaged away.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.plan import Skip
 from tare.records.record import Record
-from tare.report.ladder import Ladder, Row, make_ladders
+from tare.report.ladder import Ladder, Row, case_settings, known_columns, make_ladders, sizes, where
 from tare.report.numbers import duration, ratio, short_size
-from tare.report.table import FittingTable
-from tare.report.terminal import case_settings, where
-from tare.stats.intervals import Interval
+from tare.report.view import FittingTable, View
 from tare.system.text import one_line
 from tare.workloads import all_workloads
 
@@ -57,7 +52,7 @@ class SuiteMean(msgspec.Struct, kw_only=True):
 
 
 class Suite(msgspec.Struct, kw_only=True):
-    """`title` names what the workloads share: mode, device, precision and settings that are not the default."""
+    """`title` names what the workloads share: mode, device, precision and what is not the default."""
 
     rung: str
     title: str
@@ -69,8 +64,12 @@ class Suite(msgspec.Struct, kw_only=True):
     device_memory: SuiteMean | None
 
     @property
-    def planned(self) -> int:
-        return len(self.pairs) + len(self.missed)
+    def heading(self) -> str:
+        return f"{self.rung} against {BASELINE} · {self.title}"
+
+    @property
+    def missed_lines(self) -> list[str]:
+        return [one_line(f"{missed.label}: {missed.cause}") for missed in self.missed]
 
 
 def make_suites(records: Iterable[Record], skipped: Iterable[Skip] = ()) -> list[Suite]:
@@ -80,24 +79,24 @@ def make_suites(records: Iterable[Record], skipped: Iterable[Skip] = ()) -> list
     for ladder in make_ladders(records):
         case = ladder.case
         # Batch, sizes and optimizer are each workload's own.
-        title = " · ".join((case.mode, case.device, case.precision, *case_settings(case)))
-        settings.setdefault((title, ladder.environment.base_id), []).append(ladder)
+        setting = " · ".join((case.mode, case.device, case.precision, *case_settings(case)))
+        settings.setdefault((setting, ladder.environment.base_id), []).append(ladder)
     suites = []
-    for (title, _), ladders in settings.items():
+    for (setting, _), ladders in settings.items():
         rungs = dict.fromkeys(row.rung for ladder in ladders for row in ladder.rows if row.rung != BASELINE)
         if len({ladder.case.workload for ladder in ladders}) >= FEWEST:
-            suites += [_suite(rung, title, ladders, reasons) for rung in rungs]
+            suites += [_suite(rung, setting, ladders, reasons) for rung in rungs]
     return suites
 
 
-def _suite(rung: str, title: str, ladders: Sequence[Ladder], reasons: dict[str, str]) -> Suite:
+def _suite(rung: str, setting: str, ladders: Sequence[Ladder], reasons: dict[str, str]) -> Suite:
     pairs, missed = [], []
     names = [ladder.case.workload for ladder in ladders]
     for ladder in ladders:
         case = ladder.case
         # A workload that appears more than once is told apart by its batch and sizes.
-        sizes = " ".join(f"{name}={value}" for name, value in case.sizes.items())
-        label = case.workload if names.count(case.workload) == 1 else f"{case.workload} b{case.batch} {sizes}"
+        is_unique = names.count(case.workload) == 1
+        label = case.workload if is_unique else f"{case.workload} b{case.batch} {sizes(case.sizes)}"
         rows = {row.rung: row for row in ladder.rows}
         baseline, row = rows.get(BASELINE), rows.get(rung)
         key = case.ladder.replace("*", rung, 1)
@@ -108,13 +107,13 @@ def _suite(rung: str, title: str, ladders: Sequence[Ladder], reasons: dict[str, 
             pairs.append(_pair(label, key, baseline, row))
     return Suite(
         rung=rung,
-        title=title,
+        title=setting,
         environment=where(ladders[0]),
         pairs=pairs,
         missed=missed,
-        speedup=_mean(pairs, len(ladders), lambda pair: pair.speedup),
-        host_memory=_mean(pairs, len(ladders), lambda pair: pair.host_ratio),
-        device_memory=_mean(pairs, len(ladders), lambda pair: pair.device_ratio),
+        speedup=_mean([pair.speedup for pair in pairs], len(ladders)),
+        host_memory=_mean([pair.host_ratio for pair in pairs], len(ladders)),
+        device_memory=_mean([pair.device_ratio for pair in pairs], len(ladders)),
     )
 
 
@@ -153,79 +152,51 @@ def _ratio(value: int | None, baseline: int | None) -> float | None:
     return value / baseline if value and baseline else None
 
 
-def _mean(pairs: Sequence[Pair], planned: int, ratio: Callable[[Pair], float | None]) -> SuiteMean | None:
-    ratios = [value for pair in pairs if (value := ratio(pair))]
+def _mean(values: Sequence[float | None], planned: int) -> SuiteMean | None:
+    ratios = [value for value in values if value]
     if not ratios:
         return None
     return SuiteMean(value=geometric_mean(ratios), low=min(ratios), high=max(ratios), n=len(ratios), m=planned)
 
 
-def suite_cells(suite: Suite) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: time, host memory and device memory of both sides with their ratios."""
-    sides = (BASELINE, suite.rung)
-    heads = ["workload", *(f"gross {side}" for side in sides), "speed-up"]
-    for kind in ("host", "device"):
-        heads += [*(f"{kind} {side}" for side in sides), f"{kind} x"]
-    rows = [
-        [
-            pair.label,
-            _time(pair.baseline.gross),
-            _time(pair.row.gross),
-            ratio(pair.speedup, pair.row.speedup_noise),
-            *(short_size(row.host_bytes) for row in (pair.baseline, pair.row)),
-            ratio(pair.host_ratio, 0.0),
-            *(short_size(row.device_bytes) for row in (pair.baseline, pair.row)),
-            ratio(pair.device_ratio, 0.0),
-        ]
-        for pair in suite.pairs
-    ]
-    if all(row[7:] == ["-", "-", "-"] for row in rows):
-        # On a CPU there is no device memory.
-        return heads[:7], [row[:7] for row in rows]
-    return heads, rows
+def suite_view(suite: Suite) -> View:
+    """Time, host memory and device memory of both sides with their ratios; the means; what was skipped."""
+    rows = known_columns([_cells(suite.rung, pair) for pair in suite.pairs])
+    # Of the columns after the speed-up, the last is dropped first.
+    heads = list(rows[0]) if rows else []
+    view = View(suite.heading, suite.environment)
+    view.put(FittingTable(rows, folds={"workload": 0}, spare=[*heads[:3:-1], *heads[1:3]]))
+    return view.add("result", *suite_lines(suite)).add(
+        "failure", *(f"skipped: {line}" for line in suite.missed_lines)
+    )
 
 
 def suite_lines(suite: Suite) -> list[str]:
     """The means, each with its n of m."""
-    lines = [f"speed-up over {BASELINE}: {_mean_text(suite.speedup, suite.planned)}"]
-    if suite.host_memory:
-        lines.append(f"host memory against {BASELINE}: {_mean_text(suite.host_memory, suite.planned)}")
-    if suite.device_memory:
-        lines.append(f"device memory against {BASELINE}: {_mean_text(suite.device_memory, suite.planned)}")
-    return lines
-
-
-def missed_lines(suite: Suite) -> list[str]:
-    return [one_line(f"{missed.label}: {missed.cause}") for missed in suite.missed]
-
-
-def suite_title(suite: Suite) -> str:
-    return f"{suite.rung} against {BASELINE} · {suite.title}"
-
-
-def suite_view(suite: Suite) -> RenderableType:
-    heads, rows = suite_cells(suite)
-    parts: list[RenderableType] = [
-        Text(suite_title(suite), style="bold"),
-        Text(suite.environment, style="dim"),
+    means = {
+        f"speed-up over {BASELINE}": suite.speedup,
+        f"host memory against {BASELINE}": suite.host_memory,
+        f"device memory against {BASELINE}": suite.device_memory,
+    }
+    lines = [
+        f"{name}: {mean.value:.2f}x, geometric mean over {mean.n} of {mean.m} workloads "
+        f"({ratio(mean.low, 0.0)} to {ratio(mean.high, 0.0)})"
+        for name, mean in means.items()
+        if mean
     ]
-    if rows:
-        # A head takes several lines, so that the figures decide the width of a column.
-        heads = [head if head == "speed-up" else re.sub(r"(?<=[:-])|\s", "\n", head) for head in heads]
-        # Of the columns after the speed-up, the last is dropped first.
-        spare = [*heads[:3:-1], *heads[1:3]]
-        parts.append(FittingTable(heads, rows, right=heads[1:], folds={"workload": 0}, spare=spare, paddings=(1,)))
-    parts += [Text(f"  {line}", style="bold") for line in suite_lines(suite)]
-    parts += [Text(f"  skipped: {line}", style="red") for line in missed_lines(suite)]
-    return Group(*parts)
+    none = f"speed-up over {BASELINE}: none (0 of {len(suite.missed)} workloads ran on both sides)"
+    return lines if suite.pairs else [none]
 
 
-def _mean_text(mean: SuiteMean | None, planned: int) -> str:
-    if mean is None:
-        return f"none (0 of {planned} workloads ran on both sides)"
-    spread = f"{ratio(mean.low, 0.0)} to {ratio(mean.high, 0.0)}"
-    return f"{mean.value:.2f}x, geometric mean over {mean.n} of {mean.m} workloads ({spread})"
-
-
-def _time(step: Interval | None) -> str:
-    return duration(step._replace(sound=False)) if step else "-"
+def _cells(rung: str, pair: Pair) -> dict[str, str]:
+    sides = {BASELINE: pair.baseline, rung: pair.row}
+    times = {f"gross {name}": row.gross for name, row in sides.items()}
+    return {
+        "workload": pair.label,
+        **{name: duration(step._replace(sound=False)) if step else "-" for name, step in times.items()},
+        "speed-up": ratio(pair.speedup, pair.row.speedup_noise),
+        **{f"host {name}": short_size(row.host_bytes) for name, row in sides.items()},
+        "host x": ratio(pair.host_ratio, 0.0),
+        **{f"device {name}": short_size(row.device_bytes) for name, row in sides.items()},
+        "device x": ratio(pair.device_ratio, 0.0),
+    }

@@ -16,7 +16,7 @@ import numpy as np
 from tare.errors import BadInput
 from tare.findings.finding import Finding
 from tare.report.files import replacing
-from tare.trace.host import CAUSES, HostEvents
+from tare.trace.host import CAUSES, host_events
 from tare.trace.idle import cut_gaps, describe
 from tare.trace.tables import Trace
 from tare.trace.windows import main_device, windows
@@ -75,11 +75,11 @@ def _idle_events(trace: Trace) -> Iterator[dict[str, Any]]:
     device = main_device(trace)
     if device is None:
         return
-    host = HostEvents(trace)
+    host = host_events(trace)
     _, segments = cut_gaps(trace, device, windows(trace, device), host)
     texts, place = describe(trace, host, segments)
-    order = np.argsort(segments.start, kind="stable")
-    columns = (segments.start, segments.end, segments.cause, place, segments.gap)
+    order = np.argsort(segments["start"], kind="stable")
+    columns = (segments["start"], segments["end"], segments["cause"], place, segments["gap"])
     joined: list[list[int]] = []
     for start, end, *labels in zip(*(column[order].tolist() for column in columns), strict=True):
         if joined and joined[-1][1] == start and joined[-1][2:] == labels:

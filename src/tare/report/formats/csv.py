@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tare.records.figures import device_peak, device_time, gross, host_peak, latency, net, preparation, tare
 from tare.records.record import Record
 from tare.report.formats import record_format
+from tare.report.ladder import make_row, sizes
 
 HEAD = (
     "id", "run", "created", "workload", "rung", "mode", "device", "precision", "batch", "sizes", "feed", "layout",
@@ -30,28 +30,24 @@ def records_csv(records: Sequence[Record]) -> str:
 
 
 def _line(record: Record) -> dict[str, object]:
-    step, delay = gross(record), latency(record)
-    cold, warm = preparation(record)
-    case = msgspec.structs.asdict(record.case)
-    case["sizes"] = " ".join(f"{name}={value}" for name, value in record.case.sizes.items())
-    return case | {
-        "id": record.id,
-        "run": record.run,
-        "created": record.created,
-        "status": record.failure.cause if record.failure else "ok",
-        "parity": record.parity.status,
-        "parity_error": record.parity.error,
-        "rounds": len(record.rounds),
-        "gross_s": step and step.mid,
-        "gross_low_s": step and step.low,
-        "gross_high_s": step and step.high,
-        "net_s": net(record),
-        "tare_s": tare(record),
-        "latency_s": delay and delay.mid,
-        "device_s": device_time(record),
-        "prepare_cold_s": cold,
-        "prepare_warm_s": warm,
-        "host_peak_bytes": host_peak(record),
-        "device_peak_bytes": device_peak(record),
-        "environment": record.environment.id,
-    }
+    row = make_row(record)
+    figures = {name: value for name, value in msgspec.structs.asdict(row).items() if name in HEAD}
+    return (
+        msgspec.structs.asdict(record.case)
+        | figures
+        | {
+            "id": record.id,
+            "run": record.run,
+            "created": record.created,
+            "sizes": sizes(record.case.sizes),
+            "status": record.failure.cause if record.failure else "ok",
+            "rounds": len(record.rounds),
+            "gross_s": row.gross and row.gross.mid,
+            "gross_low_s": row.gross and row.gross.low,
+            "gross_high_s": row.gross and row.gross.high,
+            "latency_s": row.latency and row.latency.mid,
+            "host_peak_bytes": row.host_bytes,
+            "device_peak_bytes": row.device_bytes,
+            "environment": record.environment.id,
+        }
+    )

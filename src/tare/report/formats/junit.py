@@ -4,8 +4,7 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tare.guard.changes import CaseChange, Report
-from tare.report.changes import STATES, change_of, remark, uncompared, wrong_with
-from tare.report.figures import before_and_now
+from tare.report.changes import before_and_now, change_of, only_in, remark, state_of, wrong_with
 from tare.report.formats import comparison_format
 
 # Characters that XML 1.0 cannot hold, escaped or not.
@@ -17,11 +16,10 @@ def comparison_junit(report: Report) -> str:
     root = Element("testsuites", name="tare check")
     for case in report.cases:
         _suite(root, case)
-    for key, label in uncompared(report):
-        _add_skipped(_test(_element(root, "testsuite", name=key), "compared"), f"not compared, only in {label}")
-    for line in report.forced:
-        test = _test(_element(root, "testsuite", name="environment"), "comparable")
-        _add_skipped(test, f"not comparable, and forced: {line}")
+    skipped = [(key, f"not compared, only in {label}") for label, keys in only_in(report).items() for key in keys]
+    skipped += [("environment", f"not comparable, and forced: {line}") for line in report.forced]
+    for name, reason in skipped:
+        _element(_test(_element(root, "testsuite", name=name), "compared"), "skipped", message=reason)
     for each in (*root, root):
         each.set("tests", str(len(each.findall(".//testcase"))))
         each.set("failures", str(len(each.findall(".//failure"))))
@@ -35,7 +33,7 @@ def _suite(root: Element, case: CaseChange) -> None:
     if wrong := wrong_with(case):
         _add_failure(summary, wrong.partition(":")[0], wrong)
     elif case.state == "failed":
-        _add_skipped(summary, f"{STATES['failed']}: {case.reason}")
+        _element(summary, "skipped", message=state_of(case))
     elif case.reason:
         _add_output(summary, case.reason)
     for leak in case.leaks:
@@ -55,10 +53,6 @@ def _test(suite: Element, name: str) -> Element:
 
 def _add_failure(test: Element, kind: str, text: str) -> None:
     _element(test, "failure", type=kind, message=text).text = _clean(text)
-
-
-def _add_skipped(test: Element, reason: str) -> None:
-    _element(test, "skipped", message=reason)
 
 
 def _add_output(test: Element, text: str) -> None:

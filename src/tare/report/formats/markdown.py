@@ -1,23 +1,20 @@
 """Markdown: ladders and tables of records for a document, comparisons for an issue or a pull request."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
 from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.records.record import Record
-from tare.report.changes import STATES, change_of, remark, summary_line, uncompared, wrong_with
-from tare.report.figures import before_and_now
+from tare.report.changes import before_and_now, change_of, only_in, remark, state_of, summary_line
 from tare.report.formats import comparison_format, record_format
-from tare.report.ladder import Ladder, make_ladders
+from tare.report.ladder import ladder_view, make_ladders
 from tare.report.numbers import seconds, several
-from tare.report.overview import failure_lines, table_cells, table_environments, table_title
-from tare.report.suite import make_suites, missed_lines, suite_cells, suite_lines, suite_title
-from tare.report.terminal import row_texts, title, where
+from tare.report.overview import table_view
+from tare.report.suite import make_suites, suite_view
+from tare.report.view import Drawing, FittingTable, Line, View
 from tare.system.text import one_line
 
-# Columns of words are left-aligned; all others hold figures.
-WORDS = ("workload", "mode", "rung", "device", "precision", "parity", "status")
 CHANGE_HEADS = ("case", "metric", "before", "now", "change", "verdict", "")
 CHANGE_WORDS = ("case", "metric", "verdict", "")
 DIFFERENCE_HEADS = ("", "kind", "name", "calls", "before", "now")
@@ -34,56 +31,51 @@ MENTIONS = re.compile(r"@(?=\w)|#(?=\d)")
 
 @record_format("markdown", "ladders as Markdown tables")
 def records_markdown(records: Sequence[Record]) -> str:
-    parts = [*(_ladder(ladder) for ladder in make_ladders(records)), suites_markdown(records)]
-    return "\n".join(part for part in parts if part)
+    ladders = [markdown(ladder_view(ladder)) for ladder in make_ladders(records)]
+    return "\n".join(filter(None, [*ladders, suites_markdown(records)]))
 
 
 @record_format("table", "one Markdown table with a line per record, and the suites")
 def records_table(records: Sequence[Record]) -> str:
-    if not records:
-        return ""
-    lines = [f"### {escape(table_title(records))}", "", *map(escape, table_environments(records)), ""]
-    lines += [table(*table_cells(records)), bullets(failure_lines(records)), suites_markdown(records)]
-    return "\n".join(lines)
+    return "\n".join(filter(None, [markdown(table_view(records)), suites_markdown(records)])) if records else ""
 
 
 def suites_markdown(records: Sequence[Record]) -> str:
     """Each rung against eager over the workloads, with means of n of m and the workloads that were skipped."""
-    lines = []
-    for suite in make_suites(records):
-        heads, rows = suite_cells(suite)
-        lines += [f"### {escape(suite_title(suite))}", "", escape(suite.environment), ""]
-        lines += [table(heads, rows)] if rows else []
-        lines.append(bullets([*suite_lines(suite), *(f"skipped: {line}" for line in missed_lines(suite))]))
-    return "\n".join(lines)
+    return "\n".join(markdown(suite_view(suite)) for suite in make_suites(records))
 
 
-def _ladder(ladder: Ladder) -> str:
-    heads, rows = row_texts(ladder)
-    lines = [f"### {title(ladder.case)}", "", escape(where(ladder)), ""]
-    if rows:
-        lines.append(table(heads, rows))
-    failed = [row.trouble for row in ladder.rows if row.trouble]
-    return "\n".join(
-        [*lines, bullets([*failed, *ladder.notes, *([ladder.optimised] if ladder.optimised else [])])]
-    )
+def markdown(view: View) -> str:
+    """The view with its title as a heading and its notes as a list. Drawings are left out."""
+    text, was_item = "", False
+    for part in view.parts:
+        is_item = isinstance(part, Line) and part.role not in ("title", "faint")
+        if shown := _part(part):
+            text += ("\n" if text and not (is_item and was_item) else "") + shown
+            was_item = is_item
+    return text
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = WORDS) -> str:
+def _part(part: Line | FittingTable | Drawing) -> str:
+    if isinstance(part, FittingTable) and part.rows:
+        rows = [[str(cell) for cell in row.values()] for row in part.rows]
+        return table(list(part.heads.values()), rows, part.words)
+    if isinstance(part, Line) and part.text:
+        return {"title": "### ", "faint": ""}.get(part.role, "- ") + escape(part.text) + "\n"
+    return ""
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[str]) -> str:
     """A Markdown table; the columns in `words` are left-aligned."""
     return "\n".join((*_table_head(heads, words), *(_table_row(map(escape, row)) for row in rows))) + "\n"
 
 
-def _table_head(heads: Sequence[str], words: Sequence[str]) -> list[str]:
+def _table_head(heads: Sequence[str], words: Collection[str]) -> list[str]:
     return [_table_row(map(escape, heads)), _table_row("---" if head in words else "---:" for head in heads)]
 
 
 def _table_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def bullets(lines: Iterable[str]) -> str:
-    return "".join(f"- {escape(line)}\n" for line in lines)
 
 
 def escape(text: str) -> str:
@@ -110,7 +102,8 @@ def comparison_markdown(report: Report) -> str:
     lines += [f"- compared: {escape(line)}" for line in report.compared]
     if report.forced or report.compared:
         lines.append("")
-    lines += _first([f"- not compared, only in {escape(side)}: {code(key)}" for key, side in uncompared(report)])
+    for side, keys in only_in(report).items():
+        lines += _first([f"- not compared, only in {escape(side)}: {code(key)}" for key in keys])
     lines += _broken_cases(report)
     pairs = [(case, change) for case in report.cases for change in case.changes]
     if changed := [pair for pair in pairs if _is_change(pair[1])]:
@@ -151,12 +144,8 @@ def _broken_cases(report: Report) -> list[str]:
     """New failures first: cases that failed before as well must not push them off the page."""
     lines = []
     for case in sorted(report.cases, key=lambda case: not case.bad):
-        if wrong := wrong_with(case):
-            lines.append(f"- {code(case.case)} {escape(wrong)}")
-        elif case.state != "compared":
-            lines.append(f"- {code(case.case)} {STATES[case.state]}: {escape(case.reason)}")
-        elif case.reason:
-            lines.append(f"- {code(case.case)} {escape(case.reason)}")
+        if state := state_of(case):
+            lines.append(f"- {code(case.case)} {escape(state)}")
         lines += [f"- {code(case.case)} leaks: {escape(leak)}" for leak in case.leaks]
     return _first(lines)
 
