@@ -12,8 +12,8 @@ from tare.commands.traces import profile_case
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import SpawnLauncher, make_launcher
-from tare.protocol.jobs import CountJob, PeakJob, ProfileJob
-from tare.protocol.messages import Counted, Profiled
+from tare.protocol.jobs import PeakJob, ProfileJob
+from tare.protocol.messages import Profiled
 from tare.trace.memory import memory_use
 from tare.trace.metadata import recording_info
 from tare.trace.read import read
@@ -59,13 +59,10 @@ def test_a_profiling_worker_counts_the_work_on_the_way(tmp_path: Path, monkeypat
     assert not stacks.exists()
     info = recording_info(read(plain))
     assert info is not None
-    assert info.work == profiling.count(CountJob(case=CASE), ignore).work
-
-
-def test_counting_is_the_same_for_every_rung() -> None:
-    for rung in ("eager", "compile"):
-        counted = profiling.count(CountJob(case=make_case(rung=rung, batch=4, sizes=CASE.sizes)), ignore)
-        assert counted.work.flops == 2 * 4 * (16 * 32 + 32 * 32 + 32 * 10)
+    counted = profiling.profile(ProfileJob(case=CASE, count=True), ignore)
+    assert info.work == counted.work
+    assert info.work is not None
+    assert info.work.flops == 2 * 4 * (16 * 32 + 32 * 32 + 32 * 10)
 
 
 def test_a_peak_is_measured_by_the_sampler() -> None:
@@ -76,8 +73,8 @@ def test_a_peak_is_measured_by_the_sampler() -> None:
 def test_a_job_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
     executor = LocalExecutor(SpawnLauncher(), tmp_path)
-    with pytest.raises(TareError, match=r"count failed: exception, .*no_such"):
-        executor.request(CountJob(case=make_case(workload="no_such")), Counted, Options())
+    with pytest.raises(TareError, match=r"build failed: exception, .*no_such"):
+        executor.request(ProfileJob(case=make_case(workload="no_such"), count=True), Profiled, Options())
 
 
 def test_the_host_time_of_a_step_excludes_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tare.cases.case import Case
 from tare.errors import Unsupported
-from tare.rungs.base import Missing
+from tare.rungs import Missing
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import rung
 from tare.workloads.base import Batch, Workload

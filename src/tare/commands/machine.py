@@ -8,7 +8,6 @@ from tare.errors import BadInput, unknown
 from tare.execute.executor import LocalExecutor
 from tare.execute.peaks import measure_peaks
 from tare.execute.session import open_executor
-from tare.measure.nvml import Gpu
 from tare.measure.peak_store import save_peaks
 from tare.measure.telemetry import busy_now
 from tare.protocol.jobs import InspectJob
@@ -59,7 +58,7 @@ def find_peaks(device: str, rounds: int, threads: int | None, keep: bool, show_p
         known = (*probed.devices, *probed.gpus)
         if chosen not in known:
             raise BadInput(f"torch sees no {chosen} device here (there are: {', '.join(known)})")
-        busy = busy_now(_gpu(probed, chosen)) if keep else []
+        busy = busy_now(executor.gpu(chosen)) if keep else []
         if busy:
             raise BadInput(
                 f"this machine is too busy for peaks ({', '.join(busy)}): stop other programs, or use --no-keep, "
@@ -77,14 +76,7 @@ def measure_and_keep(
     keep: bool = True,
 ) -> Peaks:
     """Peaks with caveats are returned but never kept."""
-    gpu = _gpu(probed, device)
-    stage = lambda name: executor.on_stage(f"peaks: {name}")  # noqa: E731
-    peaks = measure_peaks(executor, device, probed.environment, rounds, threads, gpu, stage)
+    peaks = measure_peaks(executor, device, probed.environment, rounds, threads)
     if keep and not peaks.caveats:
         save_peaks(peaks)
     return peaks
-
-
-def _gpu(probed: Probed, device: str) -> Gpu | None:
-    address = probed.gpus.get(device if ":" in device else f"{device}:0")
-    return Gpu.open(address) if address else None

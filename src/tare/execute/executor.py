@@ -174,9 +174,9 @@ class LocalExecutor:
         staged_job = msgspec.structs.replace(job, stage=staging.folder)
         return LaunchableJob(staged_job, SpawnLauncher(command, "executable", variables))
 
-    def watch(self, device: str) -> Watch:
+    def gpu(self, device: str) -> Gpu | None:
         pci_address = self._gpus.get(device if ":" in device else f"{device}:0")
-        return Watch(Gpu.open(pci_address) if pci_address else None)
+        return Gpu.open(pci_address) if pci_address else None
 
     def reference_job(self, case: Case, options: Options) -> ReferenceJob:
         case = reference_case(case)
@@ -262,7 +262,7 @@ class LocalExecutor:
         )
 
     def _measure(self, job: RoundJob, index: int, options: Options, launcher: Launcher | None = None) -> Round:
-        watch = self.watch(job.case.device)
+        watch = Watch(self.gpu(job.case.device))
         return make_round(self._run(job, options, launcher, watch), watch, index)
 
     def _run(

@@ -36,6 +36,7 @@ from tare.execute.runner import (
     save_round,
 )
 from tare.execute.supervise import Supervision, WorkerExit, run_worker
+from tare.measure.telemetry import Watch
 from tare.protocol.jobs import Job, ReferenceJob, StageJob, reference_case
 from tare.protocol.messages import Message, Stage
 from tare.records.record import Round
@@ -173,7 +174,7 @@ class _GatedTasks:
         if job is None:
             return None
         job = msgspec.structs.replace(job, gate=str(gated.pipe), compile_threads=self._compile_threads)
-        watch = self._executor.watch(pending.case.device)
+        watch = Watch(self._executor.gpu(pending.case.device))
 
         def on_tick() -> None:
             check()

@@ -1,11 +1,9 @@
 """Measuring a machine's peaks: a fresh process each, through the sampler that measures every case."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tare.cases.options import Options
 from tare.execute.executor import LocalExecutor
-from tare.measure.nvml import Gpu
 from tare.measure.peaks import SECONDS, benchmarks
 from tare.measure.telemetry import busy_now
 from tare.protocol.jobs import PeakJob
@@ -19,22 +17,16 @@ TIMEOUT_S = 120.0
 
 
 def measure_peaks(
-    executor: LocalExecutor,
-    device: str,
-    environment: Environment,
-    rounds: int,
-    threads: int | None = None,
-    gpu: Gpu | None = None,
-    on_stage: Callable[[str], None] = lambda _: None,
+    executor: LocalExecutor, device: str, environment: Environment, rounds: int, threads: int | None = None
 ) -> Peaks:
     """All peaks of a device, the best of many. One that cannot be measured is an error: without it there is no
     roofline. A machine that was busy before or after a round makes a caveat."""
     values: dict[str, list[float]] = {}
-    all_benchmarks = benchmarks(device)
+    gpu, all_benchmarks = executor.gpu(device), benchmarks(device)
     busy = busy_now(gpu)
     for index in range(rounds):
         for benchmark in all_benchmarks:
-            on_stage(f"{benchmark.name} {index + 1}/{rounds}")
+            executor.on_stage(f"peaks: {benchmark.name} {index + 1}/{rounds}")
             job = PeakJob(name=benchmark.name, device=device, threads=threads, budget_s=BUDGET_S, width=WIDTH)
             value = executor.request(job, MeasuredPeak, Options(timeout=TIMEOUT_S)).value
             values.setdefault(benchmark.name, []).append(value)

@@ -96,21 +96,15 @@ class ProbeJob(Job, frozen=True, kw_only=True):
 
 class ProfileJob(Job, frozen=True, kw_only=True):
     """Record traces of a case: one for the figures; one with stacks, which slow the host, for names. `count` asks
-    for the work of a step as well, of a program that is eager. `gross_ns` is what a step took without a profiler:
-    the traces say so, and need nothing else to be explained anywhere."""
+    for the work of a step as well, of a program that is eager, with or without traces. `gross_ns` is what a step
+    took without a profiler: the traces say so, and need nothing else to be explained anywhere."""
 
     case: Case
-    trace: str
+    trace: str | None = None
     stacks: str | None = None
     cache: str | None = None
     count: bool = False
     gross_ns: int | None = None
-
-
-class CountJob(Job, frozen=True, kw_only=True):
-    """Count the operations and bytes of one eager step of a case."""
-
-    case: Case
 
 
 class RegistryJob(Job, frozen=True, kw_only=True):

@@ -35,9 +35,7 @@ class Message(msgspec.Struct, frozen=True, tag_field="kind", tag=_kind):
 class Stage(Message, frozen=True):
     """What the worker does now: if it dies, it died in this stage."""
 
-    name: Literal[
-        "start", "build", "prepare", "gate", "warm-up", "sample", "audit", "parity", "report", "profile", "count"
-    ]
+    name: Literal["start", "build", "prepare", "gate", "warm-up", "sample", "audit", "parity", "report", "profile"]
 
 
 class Prepared(Message, frozen=True, kw_only=True):
@@ -74,7 +72,9 @@ class Checked(Message, frozen=True):
     parity: Parity
 
 
-class Absent(msgspec.Struct, frozen=True, kw_only=True):
+class Missing(msgspec.Struct, frozen=True):
+    """Why a rung or a workload is not available here, and what would make it available."""
+
     reason: str
     remedy: str
 
@@ -83,18 +83,16 @@ class Probed(Message, frozen=True, kw_only=True):
     """`absent` maps device type, then rung, to why it is not available; `gpus` maps devices to PCI addresses."""
 
     devices: list[str]
-    absent: dict[str, dict[str, Absent]]
-    missing_packages: dict[str, Absent]
+    absent: dict[str, dict[str, Missing]]
+    missing_packages: dict[str, Missing]
     gpus: dict[str, str]
     environment: Environment
 
 
 class Profiled(Message, frozen=True):
-    """The traces are written."""
+    """The traces are written. `work` is that of a step, if it was to be counted and could be."""
 
-
-class Counted(Message, frozen=True):
-    work: Work
+    work: Work | None = None
 
 
 class MeasuredPeak(Message, frozen=True):

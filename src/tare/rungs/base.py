@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,19 +11,11 @@ from tare.cases.case import Case
 from tare.errors import Unsupported
 from tare.measure.clock import Clock, WallClock
 from tare.measure.memory import Allocator
-from tare.protocol.messages import StepProfile
+from tare.protocol.messages import Missing, StepProfile
 from tare.records.record import Net
 from tare.workloads.base import Batch, Workload
 
 Arrays = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Why a rung is not available here, and what would make it available."""
-
-    reason: str
-    remedy: str
 
 
 class Program:

@@ -7,7 +7,7 @@ from tare.measure.environment import collect
 from tare.measure.peaks import SECONDS, benchmarks
 from tare.measure.sampler import SamplingLimits, sample
 from tare.protocol.jobs import PeakJob, ProbeJob
-from tare.protocol.messages import Absent, MeasuredPeak, Probed, Send, Stage
+from tare.protocol.messages import MeasuredPeak, Missing, Probed, Send, Stage
 from tare.records.record import Series
 from tare.rungs import all_rungs
 from tare.workloads import all_workloads
@@ -15,25 +15,24 @@ from tare.workloads import all_workloads
 
 def probe(_: ProbeJob, __: Send) -> Probed:
     """In a process of its own, because asking a device initialises its driver, which a fork would break."""
-    devices = device_types()
-    absent: dict[str, dict[str, Absent]] = {}
-    for device in devices:
-        missing = {name: rung.available(device) for name, rung in all_rungs().items()}
-        absent[device] = {n: Absent(reason=m.reason, remedy=m.remedy) for n, m in missing.items() if m}
+    devices, rungs = device_types(), all_rungs().items()
     gpus = range(torch.cuda.device_count()) if "cuda" in devices else ()
     return Probed(
         devices=devices,
-        absent=absent,
+        absent={
+            device: {name: missing for name, rung in rungs if (missing := rung.available(device))}
+            for device in devices
+        },
         missing_packages=missing_packages(),
         gpus={f"cuda:{i}": pci_bus_id(i) for i in gpus},
         environment=collect(),
     )
 
 
-def missing_packages() -> dict[str, Absent]:
+def missing_packages() -> dict[str, Missing]:
     """The workloads that lack a package: which package, and the command that installs it."""
     return {
-        name: Absent(reason=f"needs {', '.join(workload.lacking())}", remedy=remedy)
+        name: Missing(f"needs {', '.join(workload.lacking())}", remedy)
         for name, workload in all_workloads().items()
         if (remedy := workload.remedy())
     }

@@ -22,7 +22,6 @@ HANDLERS = {
     jobs.FramesJob: "tare.worker.call_stack:count_frames",
     jobs.ProbeJob: "tare.worker.machine:probe",
     jobs.ProfileJob: "tare.worker.profiling:profile",
-    jobs.CountJob: "tare.worker.profiling:count",
     jobs.PeakJob: "tare.worker.machine:measure_peak",
     jobs.RegistryJob: "tare.worker.coverage:registries",
     jobs.CoverJob: "tare.worker.coverage:cover",

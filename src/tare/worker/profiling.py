@@ -17,9 +17,8 @@ from torch.profiler import ProfilerActivity, record_function
 from tare.errors import Unsupported
 from tare.measure.profiler import recording, write_trace
 from tare.measure.work import count_work
-from tare.protocol.jobs import CountJob, ProfileJob
-from tare.protocol.messages import Counted, Profiled, Send, Stage
-from tare.records.work import Work
+from tare.protocol.jobs import ProfileJob
+from tare.protocol.messages import Profiled, Send, Stage
 from tare.rungs.torch.program import TorchProgram
 from tare.worker.preparation import open_program
 
@@ -46,6 +45,13 @@ def profile(job: ProfileJob, send: Send) -> Profiled:
         clock = program.clock()
         send(Stage("prepare"))
         clock.time(program.step, 1)
+        work = None
+        if job.count:
+            # A step that cannot be counted is profiled all the same.
+            with suppress(Exception):
+                work = count_work(program.step)
+        if not job.trace:
+            return Profiled(work)
         send(Stage("warm-up"))
         step_s = clock.time(program.step, 2).wall_ns / 2e9
         clock.time(program.step, max(2, min(200, math.ceil(WARM_S / max(step_s, 1e-6)))))
@@ -53,7 +59,6 @@ def profile(job: ProfileJob, send: Send) -> Profiled:
         send(Stage("profile"))
         about = {"case": case.key, "workload": case.workload, "mode": case.mode, "precision": case.precision}
         marks: dict[str, Any] = {**about, "rung": case.rung, "resident": resident_bytes(program)}
-        work = _counted(program.step) if job.count else None
         if work:
             marks["work"] = msgspec.to_builtins(work)
         if clock.overlaps:
@@ -67,23 +72,7 @@ def profile(job: ProfileJob, send: Send) -> Profiled:
             if path:
                 kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
                 record(program.step, clock.synchronize, program.device.type, path, steps, stacks, kept, shapes)
-    return Profiled()
-
-
-def count(job: CountJob, send: Send) -> Counted:
-    """The work of one step. Every rung computes the same; it is counted on eager, which hides no operator."""
-    send(Stage("count"))
-    with open_program(msgspec.structs.replace(job.case, rung="eager")) as program:
-        # The first step creates what later steps only use, such as the optimizer's state.
-        program.step()
-        return Counted(count_work(program.step))
-
-
-def _counted(step: Callable[[], Any]) -> Work | None:
-    """None where the step cannot be counted: it is profiled all the same."""
-    with suppress(Exception):
-        return count_work(step)
-    return None
+    return Profiled(work)
 
 
 def host_time(step: Callable[[], Any], synchronize: Callable[[], None]) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
-from tare.rungs.base import Missing, Program, Rung, learning_rate
+from tare.protocol.messages import Missing
+from tare.rungs.base import Program, Rung, learning_rate
 from tare.rungs.native.build import executable, missing_tools
 from tare.workloads.base import Workload
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
-from tare.rungs.base import Missing, Program
+from tare.protocol.messages import Missing
+from tare.rungs.base import Program
 from tare.rungs.native.rung import NativeRung, stage_batch
 from tare.rungs.registry import get_rung, rung, split_name
 from tare.workloads.base import Workload

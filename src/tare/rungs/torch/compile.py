@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare.cases.case import Case
-from tare.rungs.base import Missing, Program, Rung
+from tare.protocol.messages import Missing
+from tare.rungs.base import Program, Rung
 from tare.rungs.native.toolchain import compiler
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload

@@ -7,7 +7,8 @@ from typing import Any
 
 from tare.cases.case import Case
 from tare.errors import Unsupported, first_line
-from tare.rungs.base import Missing, Program, Rung
+from tare.protocol.messages import Missing
+from tare.rungs.base import Program, Rung
 from tare.rungs.registry import rung
 from tare.workloads.base import Workload
 
