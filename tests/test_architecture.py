@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
         " system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard"
         " bisect report system",
-        "cli": "cases workloads measure rungs store trace guard bisect report commands system",
+        "cli": "cases records workloads measure rungs store trace guard bisect report commands system",
     }.items()
 }
 TOP_LEVEL = {"errors", "__init__"}

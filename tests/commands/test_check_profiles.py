@@ -1,7 +1,6 @@
 """Which profiles of a check are kept, and until when. They are planted; tests/faults profiles for real."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ class Profiler:
         if not path.exists():
             path.touch()
             self.made.append(name)
-        return SimpleNamespace(trace=path)
+        return path, path
 
     def kept(self) -> set[str]:
         return {path.name for path in self.folder.iterdir()}

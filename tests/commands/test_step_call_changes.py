@@ -7,8 +7,7 @@ from traces import TraceBuilder
 
 from tare.commands.check_profiles import slowed_operators, step_call_changes
 from tare.findings.context import Context
-from tare.findings.trace_diff import step_times_of
-from tare.guard.changes import CallChange
+from tare.findings.trace_diff import TraceChange, step_times_of
 from tare.trace.read import read
 from tare.trace.windows import select_steps
 
@@ -25,7 +24,7 @@ def made(**lengths: float) -> Context:
     return Context(trace.build())
 
 
-def both(before: Context, now: Context) -> list[CallChange]:
+def both(before: Context, now: Context) -> list[TraceChange]:
     return slowed_operators(*step_times_of([before], [now]))
 
 

@@ -30,10 +30,14 @@ def set_(
     as_json: JsonOption = False,
 ) -> None:
     """Name the records of a run (the newest run by default)."""
-    from tare.commands.records import name_baseline
     from tare.report.numbers import several
+    from tare.store.baselines import set_baseline
+    from tare.store.database import Store
+    from tare.store.selection import select_records
 
-    records, replaced = name_baseline(name, selector, store)
+    with Store(store, existing=True) as opened:
+        records = select_records(selector, opened).records
+        replaced = set_baseline(opened, name, records)
     if as_json:
         print_json({"baseline": name, "replaced": replaced, "records": [record.id for record in records]})
     else:

@@ -35,7 +35,7 @@ def bisect(
     budget: Annotated[float | None, typer.Option(help="Seconds of sampling per measurement (default 4).")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds after which a measurement is killed.")] = 900.0,
     confidence: Annotated[float, typer.Option(help="How certain a culprit must be.")] = 0.95,
-    runs: Annotated[int | None, typer.Option(help="Give up after this many measurements.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Give up after this many measurements.")] = None,
     resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -52,8 +52,6 @@ def bisect(
 
     if not 0.5 <= confidence < 1:
         raise BadInput(f"--confidence takes 0.5 to 1, not {confidence}")
-    if runs is not None and runs < 1:
-        raise BadInput(f"--runs takes a positive number, not {runs}")
     spec = make_spec(
         case=case, command=command, good=good, bad=bad, install=install or [],
         versions=split(versions, "--versions"), repo=repo, build=build or [], labels=labels, reading=measure,

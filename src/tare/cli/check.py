@@ -28,7 +28,7 @@ from tare.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
     from tare.guard.changes import Report
-    from tare.guard.check import Rules
+    from tare.guard.compare import Rules
 
 MetricOption = Annotated[list[str] | None, typer.Option("--metric", help="Only these metrics (default: all).")]
 ThresholdsOption = Annotated[
@@ -68,7 +68,9 @@ def check(
     ] = None,
     confirm: Annotated[
         int | None,
-        typer.Option(metavar="ROUNDS", help="Rounds to confirm a suspect (default: by the noise; 0: none)."),
+        typer.Option(
+            min=0, max=1000, metavar="ROUNDS", help="Rounds to confirm a suspect (default: by the noise; 0: none)."
+        ),
     ] = None,
     metric: MetricOption = None,
     thresholds: ThresholdsOption = None,
@@ -93,8 +95,6 @@ def check(
     format = _check_output("json" if as_json else format, output)
     if baseline is None and baseline_python is None and not baseline_env:
         raise BadInput("nothing to compare with: name --baseline, or --baseline-python for its version")
-    if confirm is not None and not 0 <= confirm <= 1000:
-        raise BadInput(f"--confirm takes 0 to 1000 rounds, not {confirm}")
     if baseline_python is not None and not baseline_python.is_file():
         raise BadInput(f"--baseline-python: there is no {baseline_python}")
     rules = _read_rules(metric, thresholds, plan, confirm)
@@ -205,7 +205,7 @@ def parse_variables(pairs: Sequence[str], option: str) -> dict[str, str]:
 def _read_rules(
     metric: list[str] | None, thresholds: Path | None, plan: Path | None = None, confirm_rounds: int | None = None
 ) -> "Rules":
-    from tare.guard.check import Rules
+    from tare.guard.compare import Rules
     from tare.guard.metrics import get_metrics
     from tare.guard.thresholds import Thresholds, read_thresholds, thresholds_path
 
@@ -236,14 +236,12 @@ def _write_report(report: "Report", format: str, output: Path | None, everything
     from tare.report.terminal import make_console, plain_text
 
     report.command = reproduce(sys.argv[1:])
+    view = changes_view(report, everything)
+    text = plain_text(view) if format == "terminal" else get_comparison_format(format)(report)
     if format == "terminal" or output is not None:
-        make_console(stderr=output is not None).print(changes_view(report, everything))
-    if format != "terminal":
-        text = get_comparison_format(format)(report)
-    else:
-        text = plain_text(changes_view(report, everything)) if output is not None else ""
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
+        make_console(stderr=output is not None).print(view)
+    if output is not None:
         write_whole(output, text)
+    elif format != "terminal":
+        typer.echo(text, nl=False)
     return report.exit_code

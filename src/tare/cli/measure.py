@@ -66,7 +66,7 @@ def run(
 def prove(
     workload: Annotated[str, target_argument("WORKLOAD")],
     grid: dict[str, Any],
-    steps: Annotated[int, typer.Option(help="Training steps, each with a batch of its own.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Training steps, each of its own batch.")] = 50,
     data: Annotated[str, typer.Option(help="digits (scikit-learn's handwritten digits).")] = "digits",
     timeout: Annotated[float, typer.Option(help="Seconds after which a worker is killed.")] = 900.0,
     as_json: JsonOption = False,
@@ -81,8 +81,6 @@ def prove(
     from tare.report.overview import skipped_view
     from tare.report.terminal import make_console
 
-    if not 1 <= steps <= 10_000:
-        raise BadInput(f"--steps is between 1 and 10000, not {steps}")
     options = make_options({"timeout": timeout})
     with make_console(stderr=True).status("") as status:
         proof = prove_curves(workload, make_table(grid), data, steps, options, status.update)

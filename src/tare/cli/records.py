@@ -31,17 +31,23 @@ def show(
     With nothing named, the newest run in the store. FILE is what tare export wrote (.json, .json.gz); other terms
     then choose among its records. `workload NAME` describes a workload. docs/records.md has all terms.
     """
-    from tare.commands.records import find_records, newest_run
+    from tare.commands.records import find_records
     from tare.report.ladder import make_ladders
     from tare.report.overview import overview
     from tare.report.record import record_view
     from tare.report.suite import make_suites
     from tare.report.terminal import make_console
+    from tare.store.database import Store
+    from tare.store.selection import newest_run
 
     if terms and terms[0] == "workload":
         _show_workload(terms[1:], as_json)
         return
-    records = find_records(terms, store, latest=True) if terms else newest_run(store)
+    if terms:
+        records = find_records(terms, store, latest=True)
+    else:
+        with Store(store, reading=True) as opened:
+            records = newest_run(opened)
     if as_json:
         print_json({"records": records, "ladders": make_ladders(records), "suites": make_suites(records)})
         return

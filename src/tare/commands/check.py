@@ -11,15 +11,15 @@ import msgspec
 
 from tare.cases.case import Case, key_matches
 from tare.cases.options import Options, make_options
-from tare.cases.plan import Plan, expand_plan, fingerprint, nothing_to_do
+from tare.cases.plan import Plan, fingerprint
 from tare.commands.check_profiles import add_profiles
 from tare.errors import BadInput, TareError, unknown
-from tare.execute.catalogue import LocalCatalogue, open_plan
+from tare.execute.catalogue import open_plan
 from tare.execute.executor import Executor, LocalExecutor
 from tare.execute.launch import make_launcher
 from tare.execute.preload import preload_of_cases
 from tare.execute.runner import Target
-from tare.execute.session import open_executor, renew_launchers
+from tare.execute.session import open_executor, open_plan_session, renew_launchers
 from tare.guard.changes import Report
 from tare.guard.check import CheckStage, RegressionCheck
 from tare.guard.comparable import (
@@ -30,7 +30,6 @@ from tare.guard.comparable import (
 )
 from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import require_possible
-from tare.protocol.messages import Probed
 from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.record import Record
 from tare.report.progress import Progress
@@ -95,19 +94,18 @@ class CheckSession:
             stored = get_baseline(store, baseline) if baseline is not None else []
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(interruptible())
-            versions = [Version(), *([version] if version else [])]
-            # These servers only answer the probe: every round starts one of its own with what it needs preloaded.
-            executors = [
-                stack.enter_context(
-                    open_executor(self._options.isolation, progress.stage_changed, (), v.python, v.variables)
-                )
-                for v in versions
-            ]
-            probed = _probe(executors[0], versions[0])
-            cases = self._cases(probed)
+            # The servers only answer the probe: every round starts one of its own with what it needs preloaded.
+            isolation, on_stage = self._options.isolation, progress.stage_changed
+            session = stack.enter_context(open_plan_session(self._plan, isolation, on_stage, preload=False))
+            cases = session.expansion.cases
+            if session.expansion.searched:
+                raise BadInput("a check needs fixed batch sizes: --batch auto would compare different work")
             require_possible(cases, self._rules.metrics)
-            environments = [probed.environment]
-            environments += [_probe(executors[1], version).environment] if version else []
+            executors, environments = [session.executor], [session.probed.environment]
+            if version is not None:
+                executor = open_executor(isolation, on_stage, (), version.python, version.variables)
+                executors.append(stack.enter_context(executor))
+                environments.append(_probe(executors[1], version))
             compared = stored if baseline is None or version else baseline_records(stored, cases, baseline)
             subjects, forced = _differences(compared, environments, version)
             refuse_differences([] if force else forced)
@@ -147,7 +145,7 @@ class CheckSession:
                     journal.finish()
                 progress.rounds_ended()
                 if version is not None and diff:
-                    launchers = [make_launcher("spawn", (), v.python, v.variables) for v in versions]
+                    launchers = [make_launcher("spawn", (), v.python, v.variables) for v in (Version(), version)]
                     add_profiles(report, list(zip(executors, launchers, strict=True)), progress.stage_changed)
             except KeyboardInterrupt:
                 report = Report(a="", b="", created="", cases=[], interrupted=True)
@@ -158,14 +156,6 @@ class CheckSession:
                 resumed = f"--resume shows a check that was complete, run {first} of {complete_since}"
                 report.notes.append(f"{resumed}: without it, everything is measured again")
             return report
-
-    def _cases(self, probed: Probed) -> list[Case]:
-        expansion = expand_plan(self._plan, LocalCatalogue(probed))
-        if expansion.searched:
-            raise BadInput("a check needs fixed batch sizes: --batch auto would compare different work")
-        if not expansion.cases:
-            raise nothing_to_do(expansion.skipped)
-        return expansion.cases
 
 
 def _differences(
@@ -195,12 +185,10 @@ def reproduce(arguments: Sequence[str]) -> str:
     return shlex.join(["tare", *kept])
 
 
-def _probe(executor: LocalExecutor, version: Version) -> Probed:
+def _probe(executor: LocalExecutor, version: Version) -> Environment:
     try:
-        return executor.probe("this machine" if version == Version() else "the baseline's version")
+        return executor.probe("the baseline's version").environment
     except (TareError, OSError) as error:
-        if version == Version():
-            raise
         remedy = f"install tare there, in its checkout: {version.python} -m pip install -c constraints.txt ."
         raise BadInput(f"cannot measure with {version.python}: {error} ({remedy})") from None
 

@@ -68,7 +68,7 @@ def _profile(case: CaseChange, profilers: Sequence[Profiler], temporary: list[Pa
         ):
             name = f"{record}-{number}" if number else record
             # A profile of an interrupted check is reused.
-            path = profile_case(executor, parsed, name, stacks=False, launcher=launcher, again=False).trace
+            path, _ = profile_case(executor, parsed, name, stacks=False, launcher=launcher, again=False)
             of_version.append(Context(select_steps(read(path)), seconds))
             if number:
                 temporary.append(path)
@@ -96,37 +96,33 @@ def step_call_changes(before: Sequence[Context], now: Sequence[Context], slower:
     ]
     if slower:
         others.sort(key=lambda change: change.difference_s <= 0)
-    return slowed + [_call_change(change) for change in others]
+    return [_call_change(change) for change in (*slowed, *others)]
 
 
-def slowed_operators(before: StepTimes, now: StepTimes) -> list[CallChange]:
+def slowed_operators(before: StepTimes, now: StepTimes) -> list[TraceChange]:
     """The outermost operators with unchanged calls that account for a good part of the additional time: on a GPU
     with all kernels that they launch, on a CPU with all operators that they call. A profile of a few steps is
     noisy, so an operator that grew less, or within its variation from step to step, is not named."""
     on_gpu = bool(now.kernels)
-    times_before = before.device_outermost if on_gpu else before.host_outermost
-    times_now = now.device_outermost if on_gpu else now.host_outermost
-    growth = {
-        name: times_now[name].seconds - time.seconds
-        for name, time in times_before.items()
-        if name in times_now and time.clearly_less(times_now[name])
-    }
+    times, times_now = (side.device_outermost if on_gpu else side.host_outermost for side in (before, now))
     share = MIN_DEVICE_SHARE if on_gpu else MIN_HOST_SHARE
     min_seconds = max(share * before.step_s, (now.step_s - before.step_s) / 3)
     changes = [
-        CallChange(
+        TraceChange(
             kind="operator",
             name=name,
             status="slower",
-            before_calls=_calls(times_before[name].calls),
+            clock="device" if on_gpu else "host",
+            before_calls=_calls(was.calls),
             after_calls=_calls(times_now[name].calls),
-            before_s=times_before[name].seconds,
+            before_s=was.seconds,
             after_s=times_now[name].seconds,
         )
-        for name in sorted(growth, key=lambda name: -growth[name])
-        if growth[name] >= min_seconds
+        for name, was in times.items()
+        if name in times_now and was.clearly_less(times_now[name])
     ]
-    return [change for change in changes if change.before_calls == change.after_calls]
+    slowed = [c for c in changes if c.before_calls == c.after_calls and c.difference_s >= min_seconds]
+    return sorted(slowed, key=lambda change: -change.difference_s)
 
 
 def _calls(number: float) -> float:
@@ -135,12 +131,5 @@ def _calls(number: float) -> float:
 
 
 def _call_change(change: TraceChange) -> CallChange:
-    return CallChange(
-        kind=change.kind,
-        name=change.name,
-        status=change.status,
-        before_calls=_calls(change.before_calls),
-        after_calls=_calls(change.after_calls),
-        before_s=change.before_s,
-        after_s=change.after_s,
-    )
+    calls = {"before_calls": _calls(change.before_calls), "after_calls": _calls(change.after_calls)}
+    return msgspec.structs.replace(msgspec.convert(change, CallChange, from_attributes=True), **calls)

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from tare.cases.options import DEFAULT_ISOLATION, Options
-from tare.cases.plan import expand_plan, make_plan, nothing_to_do, open_names
-from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.preload import preload_of_plan
-from tare.execute.session import open_executor
+from tare.cases.plan import make_plan, open_names
+from tare.execute.catalogue import open_plan
+from tare.execute.session import open_plan_session
 from tare.protocol.jobs import CoverJob, RegistryJob
 from tare.protocol.messages import Covered, Registered
 from tare.report.coverage import Coverage, make_coverage
@@ -24,11 +23,8 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
     options = Options(timeout=TIMEOUT_S, isolation=DEFAULT_ISOLATION)
     with (
         Progress(show_progress) as progress,
-        open_executor(options.isolation, progress.stage_changed, preload_of_plan(plan)) as executor,
+        open_plan_session(plan, options.isolation, progress.stage_changed) as (executor, _, _, expansion),
     ):
-        expansion = expand_plan(plan, LocalCatalogue(executor.probe()))
-        if not expansion.cases:
-            raise nothing_to_do(expansion.skipped)
         registered = executor.request(RegistryJob(), Registered, options)
         answers = []
         for number, case in enumerate(expansion.cases, 1):
@@ -37,11 +33,7 @@ def cover_workloads(targets: Sequence[str], device: str, show_progress: bool = T
             answers.append((case.workload, case.mode, answer))
     # The option may be "auto" or "all".
     devices = " and ".join(dict.fromkeys(case.device for case in expansion.cases))
-    return make_coverage(registered, devices, answers, expansion.skipped, _complete_groups(plan.grids[0].workload))
-
-
-def _complete_groups(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The groups whose workloads were all asked for: part of a group has no coverage to compare."""
-    asked = set(names)
-    groups = all_groups()
-    return {group: open_names([f"@{group}"], groups) for group, members in groups.items() if asked >= set(members)}
+    # Part of a group has no coverage to compare.
+    asked, groups = set(plan.grids[0].workload), all_groups()
+    complete = {group: open_names([f"@{group}"], groups) for group in groups if asked >= set(groups[group])}
+    return make_coverage(registered, devices, answers, expansion.skipped, complete)

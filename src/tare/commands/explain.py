@@ -58,11 +58,11 @@ def explain_plan(
 ) -> ExplainReport:
     """Measures the plan like `tare run`, or the part of it that is not recorded yet; then profiles and explains
     each case."""
-    session = Session(plan, measuring, quick, store, show_progress, unwanted=unseen)
-    with session.measured(options.resume, False, options.recorded) as (run, executor, probed):
+    plan_run = Session(plan, measuring, quick, store, show_progress, unwanted=unseen)
+    with plan_run.measured(options.resume, recorded=options.recorded) as (run, session):
         if run.interrupted:
             return ExplainReport(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
-        report = Explainer(executor, probed, options).explain(run.records)
+        report = Explainer(session.executor, session.probed, options).explain(run.records)
         report.recorded, report.skipped = run.recorded, [*run.skipped, *report.skipped]
         return report
 

@@ -10,7 +10,6 @@ from tare.cases.options import Options
 from tare.cases.plan import Skip, expand_plan, make_plan
 from tare.errors import BadInput
 from tare.execute.call_stacks import build_counter, count_frames
-from tare.execute.catalogue import LocalCatalogue
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.parallel import stage_ahead
 from tare.execute.runner import ladders
@@ -84,7 +83,7 @@ def _time_calls(
     kept = {name: grid[name] for name in ("rung", "device", "precision") if name in grid}
     plan = make_plan({"grid": [{"workload": [CHAIN], "threads": 1, **kept}]}, "the command line", CHAIN)
     depths: list[CallDepth] = []
-    _count(session, expand_plan(plan, LocalCatalogue(session.probed)).cases, counter, options, depths)
+    _count(session, expand_plan(plan, session.catalogue).cases, counter, options, depths)
     timing = CallTiming(depths)
     stage_ahead(session.executor, timing.cases, options)
     try:

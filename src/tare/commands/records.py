@@ -8,8 +8,6 @@ import msgspec
 from tare.errors import BadInput
 from tare.records.codec import decode_records, names_file, read_file
 from tare.records.record import Record
-from tare.store import selection
-from tare.store.baselines import set_baseline
 from tare.store.database import Store
 from tare.store.foreign import ForeignPoint, add_foreign, find_foreign
 from tare.store.importers import Imported, decode_foreign
@@ -19,7 +17,6 @@ from tare.store.selection import (
     find_in_store,
     may_be_field,
     newest_in_each_environment,
-    select_records,
 )
 
 
@@ -27,43 +24,27 @@ def find_records(terms: list[str], where: str | None, latest: bool = False) -> l
     """The stored records that match the terms (BadInput if none does), all of them for no terms; with `latest`,
     the newest of each case and environment. Where terms name exported files, the other terms choose among the
     records in those files."""
-    records, in_files = _find(terms, where)
+    in_files = find_in_files(terms)
+    if in_files is not None:
+        records = in_files.records
+    else:
+        with Store(where, reading=True) as store:
+            records = find_in_store(terms, store).records
+        records = newest_in_each_environment(records) if latest else records
     if terms and not records:
         raise BadInput(f"no record matches {' '.join(terms)}; tare list records")
-    return newest_in_each_environment(records) if latest and not in_files else records
+    return records
 
 
 def find_series(terms: list[str], where: str | None) -> list[Record]:
     """The records that make series over time: those of the runs that a user asked for. Files of records do not
     say what their runs were, and all of their records are taken."""
-    records, in_files = _find(terms, where)
-    if not records or in_files:
-        return records
-    with Store(where, reading=True) as store:
-        auxiliary = auxiliary_runs(store)
-    return [record for record in records if record.run not in auxiliary]
-
-
-def _find(terms: list[str], where: str | None) -> tuple[list[Record], bool]:
-    """The records, and whether they come from files."""
     in_files = find_in_files(terms)
     if in_files is not None:
-        return in_files.records, True
+        return in_files.records
     with Store(where, reading=True) as store:
-        return find_in_store(terms, store).records, False
-
-
-def newest_run(where: str | None) -> list[Record]:
-    """The records of the run that wrote last."""
-    with Store(where, reading=True) as store:
-        return selection.newest_run(store)
-
-
-def name_baseline(name: str, selector: str, where: str | None) -> tuple[list[Record], bool]:
-    """Names the records of a selector; returns them, and whether the name was in use before."""
-    with Store(where, existing=True) as store:
-        records = select_records(selector, store).records
-        return records, set_baseline(store, name, records)
+        auxiliary = auxiliary_runs(store)
+        return [record for record in find_in_store(terms, store).records if record.run not in auxiliary]
 
 
 def find_foreign_points(terms: list[str], where: str | None) -> list[ForeignPoint]:

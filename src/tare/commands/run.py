@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import QUICK, Options, make_options
-from tare.cases.plan import Expansion, Plan, Skip, expand_plan, fingerprint, nothing_to_do
+from tare.cases.plan import Expansion, Plan, Skip, fingerprint
 from tare.errors import Interrupted
 from tare.execute.batch_search import (
     choose_searching_case,
@@ -18,13 +18,10 @@ from tare.execute.batch_search import (
     search_options,
     with_batch,
 )
-from tare.execute.catalogue import LocalCatalogue, open_plan
-from tare.execute.executor import LocalExecutor
+from tare.execute.catalogue import open_plan
 from tare.execute.parallel import measure_cases
-from tare.execute.preload import preload_of_plan
 from tare.execute.runner import FirstFailure, Target, ladders
-from tare.execute.session import open_executor
-from tare.protocol.messages import Probed
+from tare.execute.session import PlanSession, open_plan_session
 from tare.records.environment import Environment
 from tare.records.record import BatchSearch, Record, Round
 from tare.report.ladder import make_ladders
@@ -125,14 +122,6 @@ class DryRun(msgspec.Struct, kw_only=True):
         console.print(f"{count}, {several(self.rounds, 'round')} each: {sampling}")
 
 
-class MeasuredRun(NamedTuple):
-    """A run that has ended, and what it was measured with."""
-
-    result: RunResult
-    executor: LocalExecutor
-    probed: Probed
-
-
 class Session:
     def __init__(
         self,
@@ -156,17 +145,15 @@ class Session:
             self._excluded = {name: reason for name in every_name() if (reason := excluded_by_default(name))}
 
     def run(self, resume: bool, fail_fast: bool = False, recorded: bool = False) -> RunResult:
-        with self.measured(resume, fail_fast, recorded) as measured:
-            return measured.result
+        with self.measured(resume, fail_fast, recorded) as (result, _):
+            return result
 
     def dry_run(self, recorded: bool = False) -> DryRun:
         """What `run` would measure."""
         with (
             Progress(self._show_progress) as progress,
-            open_executor(self._options.isolation, progress.stage_changed) as executor,
+            self._open(progress, preload=False) as (_, probed, _, expansion),
         ):
-            probed = executor.probe()
-            expansion = self._expand(self._catalogue(probed))
             reused: list[Record] = []
             if recorded:
                 with Store(self._store) as store:
@@ -184,7 +171,9 @@ class Session:
             )
 
     @contextlib.contextmanager
-    def measured(self, resume: bool, fail_fast: bool = False, recorded: bool = False) -> Iterator[MeasuredRun]:
+    def measured(
+        self, resume: bool, fail_fast: bool = False, recorded: bool = False
+    ) -> Iterator[tuple[RunResult, PlanSession]]:
         """Measures the plan. Ctrl-C and SIGTERM end it early with what has been measured. With `recorded`, only
         cases without a comparable record in the store are measured. The executor lives until the context ends, for
         callers that go on with the cases: another one would have to import torch and to compile again."""
@@ -192,11 +181,8 @@ class Session:
             store = stack.enter_context(Store(self._store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(interruptible())
-            preload = preload_of_plan(self._plan)
-            executor = stack.enter_context(open_executor(self._options.isolation, progress.stage_changed, preload))
-            probed = executor.probe()
-            catalogue = self._catalogue(probed)
-            expansion = self._expand(catalogue)
+            session = stack.enter_context(self._open(progress))
+            executor, probed, _, expansion = session
             planned = [*expansion.cases, *expansion.searched]
             if self._quick and {case.rung for case in planned} == {"eager"} and not self._parity_given:
                 # Eager is not compared with itself: the float64 reference would take longer than all the rest.
@@ -223,7 +209,7 @@ class Session:
             begun: list[Case] = []
             try:
                 with contextlib.suppress(FirstFailure):
-                    for cases in self._portions(expansion, catalogue, executor, journal, searches, progress):
+                    for cases in self._portions(session, journal, searches, progress):
                         begun += cases
                         measure_cases(cases, self._options, target, progress)
             except KeyboardInterrupt:
@@ -235,16 +221,11 @@ class Session:
                 reused = [record for record in result.records if record.id in earlier]
                 result.recorded = count_reused(reused, result.planned)
             progress.rounds_ended()
-            yield MeasuredRun(result, executor, probed)
+            yield result, session
 
-    def _catalogue(self, probed: Probed) -> LocalCatalogue:
-        return LocalCatalogue(probed, self._unwanted, build=not self._quick)
-
-    def _expand(self, catalogue: LocalCatalogue) -> Expansion:
-        expansion = expand_plan(self._plan, catalogue)
-        if not (expansion.cases or expansion.searched):
-            raise nothing_to_do(expansion.skipped)
-        return expansion
+    def _open(self, progress: Progress, preload: bool = True) -> contextlib.AbstractContextManager[PlanSession]:
+        isolation, build = self._options.isolation, not self._quick
+        return open_plan_session(self._plan, isolation, progress.stage_changed, self._unwanted, build, preload)
 
     def _identity(self, expansion: Expansion, environment: Environment, recorded: bool) -> str:
         """By which --resume finds an interrupted run: the same cases, options and environment."""
@@ -258,9 +239,7 @@ class Session:
 
     def _portions(
         self,
-        expansion: Expansion,
-        catalogue: LocalCatalogue,
-        executor: LocalExecutor,
+        session: PlanSession,
         journal: StoreJournal,
         searches: dict[Case, BatchSearch],
         progress: Progress,
@@ -272,18 +251,18 @@ class Session:
             point = journal.point(case)
             if point is None:
                 progress.search_started(case)
-                point = executor.run_round(case, 0, search_options(self._options), check=False)
+                point = session.executor.run_round(case, 0, search_options(self._options), check=False)
                 journal.add_point(case, point)
             return point
 
-        yield expansion.cases
-        for ladder in ladders(expansion.searched):
+        yield session.expansion.cases
+        for ladder in ladders(session.expansion.searched):
             first = choose_searching_case(ladder)
             search = find_earlier_search(first, journal.all_records()) or search_batch(first, measure_point)
             searches[with_batch(first, search.chosen)] = search
             cases = [with_batch(case, search.chosen) for case in ladder]
-            refusals = {case: refusal for case in cases if (refusal := catalogue.refusal(case))}
-            expansion.skipped.extend(Skip(case.key, *refusal) for case, refusal in refusals.items())
+            refusals = {case: refusal for case in cases if (refusal := session.catalogue.refusal(case))}
+            session.expansion.skipped.extend(Skip(case.key, *refusal) for case, refusal in refusals.items())
             yield [case for case in cases if case not in refusals]
 
 

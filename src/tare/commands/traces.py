@@ -3,7 +3,6 @@
 import gzip
 import zlib
 from pathlib import Path
-from typing import NamedTuple
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -12,13 +11,11 @@ from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Profiled
-from tare.records.codec import TRACE
-from tare.records.work import Work
+from tare.records.codec import TRACE, names_file
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
 from tare.system.home import make_folder, trace_paths
 
-ENDINGS = (".json", ".json.gz")
 # One of these is near the start of every trace, and of no file of records; all of those below are near its start.
 TRACE_KEYS = (TRACE, b'"schemaVersion"', b'"ph"')
 RECORD_KEYS = (b'"version"', b'"run"', b'"case"')
@@ -27,14 +24,9 @@ HEAD_BYTES = 1 << 16
 COMPARABLE = ("same", "unchecked")
 
 
-def names_trace(term: str) -> bool:
-    """Whether an argument is the name of a file rather than of a workload."""
-    return term.endswith(ENDINGS)
-
-
 def is_trace(term: str) -> bool:
     """Whether a file begins like a trace. A file of records is JSON too."""
-    return names_trace(term) and any(key in _read_head(term) for key in TRACE_KEYS)
+    return names_file(term) and any(key in _read_head(term) for key in TRACE_KEYS)
 
 
 def refuse_records(term: str) -> None:
@@ -67,14 +59,6 @@ def unseen(case: Case) -> str | None:
     return None
 
 
-class Profile(NamedTuple):
-    trace: Path
-    # A second trace, recorded with Python stacks.
-    stacks: Path
-    # The work of one step, if it was counted in the same process.
-    work: Work | None = None
-
-
 def profile_case(
     executor: LocalExecutor,
     case: Case,
@@ -84,18 +68,18 @@ def profile_case(
     again: bool = True,
     count: bool = False,
     gross_ns: int | None = None,
-) -> Profile:
-    """Records the traces of a case, with and without stacks, in TARE_HOME under the record's id.
+) -> tuple[Path, Path]:
+    """Records the traces of a case, without and with stacks, in TARE_HOME under the record's id.
 
     Existing traces are recorded again only if `again`. `launcher` starts the workers of another version. `count`
-    also counts the work of a step, on eager. `gross_ns` is written into the traces.
+    also counts the work of a step, on eager. It is written into the traces, and so is `gross_ns`.
     """
     if reason := unseen(case):
         raise TareError(reason)
     paths = trace_paths(name)
     recorded = paths if stacks else paths[:1]
     if not again and all(path.exists() for path in recorded):
-        return Profile(*paths)
+        return paths
     make_folder(paths[0].parent)
     # A trace of an interrupted recording must not look complete.
     partial = [path.with_name(f"partial-{path.name}") for path in recorded]
@@ -107,7 +91,7 @@ def profile_case(
         count=count and case.rung == "eager",
         gross_ns=gross_ns,
     )
-    profiled = executor.request(job, Profiled, Options(), launcher)
+    executor.request(job, Profiled, Options(), launcher)
     for path, written in zip(recorded, partial, strict=True):
         written.replace(path)
-    return Profile(*paths, profiled.work)
+    return paths

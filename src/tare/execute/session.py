@@ -1,15 +1,17 @@
 """An executor for as long as a verb needs it; and, for a verb that takes a plan, its cases on this machine."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from tare.cases.case import Case
 from tare.cases.plan import Expansion, Plan, expand_plan, nothing_to_do
 from tare.execute.catalogue import LocalCatalogue, open_plan
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.launch import make_launcher
+from tare.execute.preload import preload_of_plan
 from tare.protocol.messages import Probed
 from tare.system.home import home
 from tare.system.locks import machine_lock
@@ -42,17 +44,27 @@ def renew_launchers(executors: Sequence[LocalExecutor], preload: tuple[str, ...]
 
 class PlanSession(NamedTuple):
     executor: LocalExecutor
-    expansion: Expansion
     probed: Probed
+    catalogue: LocalCatalogue
+    expansion: Expansion
 
 
 @contextmanager
-def open_plan_session(plan: Plan, isolation: str, on_stage: OnStage = lambda _: None) -> Iterator[PlanSession]:
-    """Raises BadInput if nothing of the plan can run here."""
+def open_plan_session(
+    plan: Plan,
+    isolation: str,
+    on_stage: OnStage = lambda _: None,
+    unwanted: Callable[[Case], str | None] = lambda _: None,
+    build: bool = True,
+    preload: bool = True,
+) -> Iterator[PlanSession]:
+    """The cases of a plan on this machine, and an executor for them; BadInput if nothing of the plan can run here.
+    For `unwanted` and `build` see `LocalCatalogue`."""
     plan = open_plan(plan)
-    with open_executor(isolation, on_stage) as executor:
+    with open_executor(isolation, on_stage, preload_of_plan(plan) if preload else ()) as executor:
         probed = executor.probe()
-        expansion = expand_plan(plan, LocalCatalogue(probed))
-        if not expansion.cases:
+        catalogue = LocalCatalogue(probed, unwanted, build)
+        expansion = expand_plan(plan, catalogue)
+        if not (expansion.cases or expansion.searched):
             raise nothing_to_do(expansion.skipped)
-        yield PlanSession(executor, expansion, probed)
+        yield PlanSession(executor, probed, catalogue, expansion)
