@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tare.findings import Context, Location, Match, WhatIf, spans_of
-from tare.trace.nesting import inherit, self_times
 from tare.trace.tables import Integers, Trace
 
 # Autograd's nodes and the dispatcher's wrappers repeat the operators within them.
@@ -49,7 +48,7 @@ def shaped_operators(context: Context, outermost_only: bool = False) -> dict[tup
     trace, table = context.trace, context.trace.operators
     by_shape: dict[tuple[str, str], ShapedOperator] = {}
     owner = outermost(trace) if outermost_only else np.arange(len(table))
-    own = table.duration if outermost_only else self_times(table.start, table.end, table.parent)
+    own = table.duration if outermost_only else table.self_time
     of_row: dict[int, ShapedOperator] = {}
     for row in np.flatnonzero(context.inside(table) & (owner == np.arange(len(table)))).tolist():
         name = trace.name(table, row)
@@ -80,7 +79,7 @@ def outermost(trace: Trace) -> Integers:
     wrapping = np.array([name.startswith(WRAPPERS) for name in trace.names] or [False], dtype=bool)
     parent = table.parent
     free = (parent < 0) | wrapping[table.name[np.maximum(parent, 0)]] if len(table) else parent < 0
-    return inherit(np.where(free, np.arange(len(table)), -1), table.parent)
+    return table.inherit(np.where(free, np.arange(len(table)), -1))
 
 
 def kernel_times(context: Context) -> dict[str, tuple[float, float]]:

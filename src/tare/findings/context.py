@@ -10,10 +10,8 @@ import numpy as np
 
 from tare.findings.replay import Span, WhatIf, replay_of
 from tare.trace.counting import product
-from tare.trace.host import FrameIndex
 from tare.trace.intervals import Intervals, make, total, union
 from tare.trace.metadata import metadata_time
-from tare.trace.nesting import inherit
 from tare.trace.tables import DIRECTIONS, SYNC, Integers, Mask, Spans, Trace
 
 # A product that takes this long at the peak rate comes near it: on an H200 one of 4096 (0.2 ms in bfloat16) is
@@ -126,7 +124,7 @@ class Context:
         table = self.trace.operators
         own = np.full(len(table), -1, dtype=np.int64)
         own[rows] = rows
-        return inherit(own, table.parent)
+        return table.inherit(own)
 
     def under(self, rows: Integers) -> Mask:
         """The operators that are one of these or lie within one of them."""
@@ -247,7 +245,6 @@ class Locator:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._frames = FrameIndex(trace)
 
     def of_call(self, row: int) -> str:
         calls = self._trace.calls
@@ -275,7 +272,7 @@ class Locator:
         """The user's line that runs at a moment; empty without stacks."""
         if not self._trace.has_stacks:
             return ""
-        return self._text(int(self._frames.frame_at(np.array([thread]), np.array([moment]))[0]))
+        return self._text(int(self._trace.frames.innermost(np.array([thread]), np.array([moment]))[0]))
 
     def after_call(self, row: int) -> str:
         calls = self._trace.calls
@@ -292,13 +289,14 @@ class Locator:
 
     def _forward_frame(self, operator: int) -> int:
         """The frame of the forward operator that belongs to a backward one, or -1."""
-        return self._frames.forward_frame(operator) if operator >= 0 and self._trace.has_stacks else -1
+        return int(self._trace.forward_frame[operator]) if operator >= 0 and self._trace.has_stacks else -1
 
     def _text(self, frame: int) -> str:
         if frame < 0:
             return ""
-        rows = (int(self._frames.line[frame]), int(self._frames.module[frame]))
-        line, module = (self._trace.name(self._trace.frames, row) if row >= 0 else "" for row in rows)
+        frames = self._trace.frames
+        rows = (int(frames.line[frame]), int(frames.module[frame]))
+        line, module = (self._trace.name(frames, row) if row >= 0 else "" for row in rows)
         module = module.removeprefix(_MODULE)
         return f"{line} ({module})" if line and module else line or module
 

@@ -18,9 +18,9 @@ from tare.findings.compared import WRAPPERS, outermost
 from tare.findings.context import Context
 from tare.findings.finding import Finding, all_rules, find
 from tare.trace.explanation import About, Explanation, explain
-from tare.trace.host import HostEvents
+from tare.trace.host import HostEvents, host_events
 from tare.trace.host_time import host_segments
-from tare.trace.nesting import NO_OWNER, inherit
+from tare.trace.spans import pick
 from tare.trace.tables import Integers, Trace
 from tare.trace.windows import counted_step, select_steps
 
@@ -173,7 +173,7 @@ def step_times(trace: Trace, gross_s: float | None) -> StepTimes:
     user_called = named & (top == np.arange(len(table)))
     operator_step = counted_step(trace, table.start)
     launched = np.flatnonzero((launcher >= 0) & named[launcher]) if len(table) else launcher[:0]
-    host = HostEvents(trace)
+    host = host_events(trace)
     pieces = host_segments(trace, host)
     owner = _operator_of(host, pieces.owner)
     owned = np.flatnonzero((owner >= 0) & named[owner]) if len(table) else owner[:0]
@@ -237,11 +237,7 @@ def _scales(explanation: Explanation, lengths: Integers) -> tuple[Floats, float]
 def _operator_of(host: HostEvents, owner: Integers) -> Integers:
     """The operator (row of Trace.operators) that each piece of host time lies in, also through a runtime call; or
     -1."""
-    rows = inherit(np.where(host.operator >= 0, np.arange(len(host.operator)), -1), host.parent)
-    if len(rows) == 0:
-        return np.full(len(owner), -1, dtype=np.int64)
-    nearest = np.where(owner == NO_OWNER, -1, rows[owner])
-    return np.where(nearest >= 0, host.operator[nearest], -1)
+    return pick(host.inherit(host.operator), owner)
 
 
 def _compare_operators(before: StepTimes, after: StepTimes, step_s: float) -> list[TraceChange]:

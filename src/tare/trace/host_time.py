@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tare.trace.host import HostEvents
+from tare.trace.host import HostEvents, host_events
 from tare.trace.intervals import Integers, Mask
-from tare.trace.nesting import NO_OWNER
+from tare.trace.spans import NO_OWNER, sum_by
 from tare.trace.tables import Trace
 from tare.trace.windows import in_counted_steps
 
@@ -60,15 +60,11 @@ class HostSegments(NamedTuple):
 
 
 def host_segments(trace: Trace, host: HostEvents) -> HostSegments:
-    stepping = int(trace.steps.thread[0]) if len(trace.steps) else -1
-    threads = [int(thread) for thread in np.unique(host.thread)]
-    if stepping not in threads:
-        stepping = int(np.bincount(host.thread).argmax()) if threads else -1
     counted = trace.steps.counted == 1
     start, end = trace.steps.start[counted], trace.steps.end[counted]
     step = np.arange(len(start))
     parts = []
-    for thread in [stepping, *(thread for thread in threads if thread != stepping)]:
+    for thread in sorted(host.rows_by_thread, key=lambda thread: thread != host.stepping_thread):
         span, start, end, owner = host.timeline(thread).cut(start, end)
         step, owned = step[span], owner != NO_OWNER
         parts.append((step[owned], owner[owned], (end - start)[owned]))
@@ -81,25 +77,27 @@ def host_time(trace: Trace) -> HostTime | None:
     """None for a trace without steps."""
     if len(trace.steps) == 0:
         return None
-    host = HostEvents(trace)
+    host = host_events(trace)
     segments = host_segments(trace, host)
     owned = segments.owner != NO_OWNER
     owner, length = segments.owner[owned], segments.length[owned]
     window, outside = int(segments.length.sum()), int(segments.length[~owned].sum())
     computed = int(length[_computing(trace, host)[owner]].sum())
-    codes, inverse = np.unique(host.name[owner], return_inverse=True)
-    sums = _sum_by(inverse, length, len(codes)).tolist()
-    times = {trace.names[code]: time for code, time in zip(codes.tolist(), sums, strict=True)} | {OUTSIDE: outside}
-    codes, counts = np.unique(host.name[in_counted_steps(trace, host.start)], return_counts=True)
-    calls = {trace.names[code]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
-    ranked = sorted(times, key=lambda name: -times[name])
+    times = sum_by(host.name[owner], length, len(trace.names))
+    calls = np.bincount(host.name[in_counted_steps(trace, host.start)], minlength=len(trace.names))
+    operators = [
+        OperatorTime(name=trace.names[code], self_time=int(times[code]), calls=int(calls[code]))
+        for code in np.flatnonzero(times).tolist()
+    ]
+    if outside:
+        operators.append(OperatorTime(name=OUTSIDE, self_time=outside, calls=0))
     return HostTime(
         window=window,
-        steps=int((trace.steps.counted == 1).sum()),
+        steps=int(trace.steps.counted.sum()),
         computed=computed,
         dispatch=window - computed - outside,
         outside=outside,
-        operators=[OperatorTime(name=n, self_time=times[n], calls=calls.get(n, 0)) for n in ranked if times[n]],
+        operators=sorted(operators, key=lambda operator: -operator.self_time),
     )
 
 
@@ -110,36 +108,26 @@ def _computing(trace: Trace, host: HostEvents) -> Mask:
     it keeps more time than it passes on and than dispatch can cost: aten::lstm passes its time on to
     aten::mkldnn_rnn_layer, which computes although it calls aten::add for two biases.
     """
-
-    def named(pattern: re.Pattern[str]) -> Mask:
-        return np.isin(host.name, [code for code, name in enumerate(trace.names) if pattern.search(name)])
-
-    metadata, compiled = named(_METADATA), named(_COMPILED)
+    patterns = (_METADATA, _PREPARING, _WRAPPERS, _COMPILED)
+    metadata, preparing, wrapping, compiled = (trace.matching(host, pattern.search) for pattern in patterns)
     nested = host.parent >= 0
-    calling = np.zeros(len(host.start), dtype=bool)
-    calling[host.parent[nested & ~metadata & ~named(_PREPARING)]] = True
-    keeping = _keeping(host, metadata, nested)
-    return compiled | ~((calling & ~keeping) | metadata | named(_WRAPPERS))
+    calling = np.zeros(len(host), dtype=bool)
+    calling[host.parent[nested & ~metadata & ~preparing]] = True
+    return compiled | ~((calling & ~_keeping(host, metadata)) | metadata | wrapping)
 
 
-def _keeping(host: HostEvents, metadata: Mask, nested: Mask) -> Mask:
+def _keeping(host: HostEvents, metadata: Mask) -> Mask:
     """Events whose name keeps, over all its calls, more time than it passes on and than dispatch can cost.
 
     The cost of a dispatch is estimated from metadata operators, which do nothing else.
     """
-    length = host.end - host.start
-    callees = np.bincount(host.parent[nested], minlength=len(length))
-    passed_on = _sum_by(host.parent[nested], length[nested], len(length))
-    bare = length[metadata & (callees == 0)]
+    nested = host.parent >= 0
+    callees = np.bincount(host.parent[nested], minlength=len(host))
+    passed_on = sum_by(host.parent[nested], host.duration[nested], len(host))
+    bare = host.duration[metadata & (callees == 0)]
     dispatch = _DISPATCH_FACTOR * float(np.median(bare)) if len(bare) else 0.0
-    codes, name = np.unique(host.name, return_inverse=True)
+    names = int(host.name.max(initial=0)) + 1
     kept, passed, calls = (
-        _sum_by(name, values, len(codes)) for values in (length - passed_on, passed_on, callees + 1)
+        sum_by(host.name, values, names) for values in (host.duration - passed_on, passed_on, callees + 1)
     )
-    return np.asarray((kept > passed) & (kept > dispatch * calls), dtype=bool)[name]
-
-
-def _sum_by(group: Integers, values: Integers, count: int) -> Integers:
-    sums = np.zeros(count, dtype=np.int64)
-    np.add.at(sums, group, values)
-    return sums
+    return np.asarray((kept > passed) & (kept > dispatch * calls), dtype=bool)[host.name]

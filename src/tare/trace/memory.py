@@ -12,7 +12,6 @@ how much of it is weights and optimizer state, by module. Of the blocks that wer
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -20,11 +19,9 @@ import numpy as np
 
 from tare.stats.growth import slope_interval
 from tare.stats.intervals import Interval
-from tare.trace.host import MODULE_PREFIX, FrameIndex
-from tare.trace.intervals import Mask, contains, normal
-from tare.trace.names import COLLECTION
-from tare.trace.nesting import innermost
-from tare.trace.tables import Integers, Spans, Trace
+from tare.trace.intervals import Integers, Mask, contains, normal
+from tare.trace.names import COLLECTION, MODULE_PREFIX
+from tare.trace.tables import Spans, Trace
 
 MemoryKind = Literal[
     "resident", "weights", "optimizer state", "gradients", "activations", "workspace", "temporary"
@@ -221,10 +218,6 @@ class MemoryBlocks:
     frame: Integers
     within_operator: Mask
 
-    @cached_property
-    def _frames(self) -> FrameIndex:
-        return FrameIndex(self.trace)
-
     @property
     def unreleased(self) -> Mask:
         return np.equal(self.end, NEVER)
@@ -238,7 +231,7 @@ class MemoryBlocks:
         trace, row = self.trace, int(self.operator[block])
         module = self._module(int(self.frame[block]))
         if not module and trace.has_stacks and row >= 0:
-            module = self._module(self._frames.forward_frame(row))
+            module = self._module(int(trace.forward_frame[row]))
         if module:
             return module
         if row < 0:
@@ -249,7 +242,7 @@ class MemoryBlocks:
         return name(trace.operators, row)
 
     def _module(self, frame: int) -> str:
-        row = int(self._frames.module[frame]) if frame >= 0 else -1
+        row = int(self.trace.frames.module[frame]) if frame >= 0 else -1
         return self.trace.name(self.trace.frames, row).removeprefix(MODULE_PREFIX) if row >= 0 else ""
 
 
@@ -271,7 +264,7 @@ def _read_blocks(trace: Trace, rows: Integers) -> MemoryBlocks:
             blocks.append([at, NEVER, size, position, NEVER, thread])
     start, end, sizes, first, last, threads = np.array(blocks, dtype=np.int64).reshape(-1, 6).T
     operators, frames = trace.operators, trace.frames
-    operator, frame = (innermost(t.thread, t.start, t.end, t.parent, threads, start) for t in (operators, frames))
+    operator, frame = (around.innermost(threads, start) for around in (operators, frames))
     within = operator >= 0
     within[within] = end[within] <= operators.end[operator[within]]
     return MemoryBlocks(trace, start, end, sizes, first, last, operator, frame, within)

@@ -4,6 +4,7 @@ The profiler records none of this otherwise. Kernel names follow the vendors' ha
 """
 
 import re
+import sys
 from functools import lru_cache
 
 from tare.trace import tables
@@ -13,6 +14,11 @@ from tare.trace import tables
 STEP = "tare::step"
 COLLECTION = "tare::collection"
 _STEP = re.compile(r"(?:ProfilerStep|tare::step)#(\d{1,18})")
+MODULE_PREFIX = "nn.Module: "
+# Kinds of Python frames.
+USER_LINE, MODULE, LOADER, LIBRARY = range(4)
+_LINE = re.compile(r"(?P<file>.+)\(\d+\): .+")
+_LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "dist-packages")
 
 _CALLS = (
     (tables.GRAPH, re.compile(r"GraphLaunch")),
@@ -59,6 +65,25 @@ _FUNCTOR = re.compile(r"(\w*(?:[Ff]unctor|_kernel_cuda|Ops?|BinaryFunctor)\w*)")
 def step_number(name: str) -> int | None:
     match = _STEP.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def is_loader(name: str) -> bool:
+    return "DataLoader" in name or "torch/utils/data/" in name
+
+
+def frame_kind(name: str) -> int:
+    if name.startswith(MODULE_PREFIX):
+        return MODULE
+    if is_loader(name):
+        return LOADER
+    match = _LINE.fullmatch(name)
+    if not match or name.startswith("<"):
+        return LIBRARY
+    parts = match["file"].replace("\\", "/").lstrip("/").split("/")
+    root = parts[0].removesuffix(".py")
+    installed = "lib" in parts and any(part.startswith("python3") for part in parts)
+    library = installed or root in sys.stdlib_module_names or any(part in _LIBRARIES for part in parts)
+    return LIBRARY if library else USER_LINE
 
 
 def call_kind(name: str) -> int:

@@ -9,10 +9,10 @@ time.
 import msgspec
 import numpy as np
 
-from tare.trace.intervals import Mask
+from tare.trace.intervals import Integers, Mask
 from tare.trace.names import step_number
-from tare.trace.nesting import innermost, self_times
-from tare.trace.tables import Integers, MergedSpans, Trace
+from tare.trace.spans import NestedSpans, merge, sum_by
+from tare.trace.tables import Trace
 from tare.trace.windows import in_counted_steps
 
 
@@ -36,91 +36,72 @@ def operator_table(trace: Trace, counted: bool = False) -> list[Operator]:
 
     The table covers the whole trace, as key_averages does; `counted` restricts it to the counted steps.
     """
-    tree = _CallTree(trace)
-    chosen = in_counted_steps(trace, tree.start) if counted else np.ones(len(tree.start), dtype=bool)
-    codes, group = np.unique(tree.name[chosen], return_inverse=True)
-
-    def add(values: Integers) -> list[int]:
-        sums = np.zeros(len(codes), dtype=np.int64)
-        np.add.at(sums, group, values[chosen])
-        return [int(value) for value in sums.tolist()]
-
+    tables = (trace.operators, trace.annotations.take(trace.annotations.device == 0), trace.calls)
+    columns, rows = merge(*tables)
+    steps = trace.matching(NestedSpans(**columns), lambda name: step_number(name) is not None)
+    # torch's table has one row for all steps.
+    step = int(columns["name"][steps].min(initial=len(trace.names)))
+    columns["name"][steps] = step
+    tree = NestedSpans(**columns)
+    chosen = in_counted_steps(trace, tree.start) if counted else np.ones(len(tree), dtype=bool)
     # The totals of a redispatch are part of its parent's totals.
-    once = (~tree.redispatches(chosen)).astype(np.int64)
-    host_memory, device_memory = tree.memory(cuda=0), tree.memory(cuda=1)
-    figures = {
-        "calls": add(once),
-        "host_self": add(self_times(tree.start, tree.end, tree.parent)),
-        "host_total": add((tree.end - tree.start) * once),
-        "device_self": add(tree.device),
-        "device_total": add(tree.sum_up(tree.device) * once),
-        "host_memory_self": add(host_memory),
-        "host_memory_total": add(tree.sum_up(host_memory) * once),
-        "device_memory_self": add(device_memory),
-        "device_memory_total": add(tree.sum_up(device_memory) * once),
+    once = (~_redispatches(tree, chosen)).astype(np.int64)
+    own = {
+        "host": tree.self_time,
+        "device": _device_time(trace, rows, len(tables[0]) + len(tables[1])),
+        "host_memory": _memory(trace, tree, cuda=0),
+        "device_memory": _memory(trace, tree, cuda=1),
+    }
+    figures = {"calls": once}
+    for kind, values in own.items():
+        figures[f"{kind}_self"] = values
+        figures[f"{kind}_total"] = once * (tree.duration if kind == "host" else _sum_up(tree, values))
+    sums = {
+        field: sum_by(tree.name[chosen], values[chosen], len(trace.names)) for field, values in figures.items()
     }
     table = [
-        Operator(name=tree.label(code), **{field: values[i] for field, values in figures.items()})
-        for i, code in enumerate(codes.tolist())
+        Operator(
+            name=trace.names[code] if code != step else trace.names[code].partition("#")[0] + "*",
+            **{field: int(values[code]) for field, values in sums.items()},
+        )
+        for code in np.unique(tree.name[chosen]).tolist()
     ]
     sort = "device_self" if trace.has_device else "host_self"
     return sorted(table, key=lambda row: (-getattr(row, sort), row.name))
 
 
-class _CallTree(MergedSpans):
-    """Operators, annotations and runtime calls in one stack per thread, as torch.profiler nests them."""
+def _redispatches(tree: NestedSpans, chosen: Mask) -> Mask:
+    """Only children with the name of their parent: overloads that call each other, which torch counts once.
 
-    def __init__(self, trace: Trace) -> None:
-        annotations = trace.annotations.take(trace.annotations.device == 0)
-        super().__init__(trace.operators, annotations, trace.calls)
-        self._trace = trace
-        # torch's table has one row for all steps.
-        steps = [code for code, name in enumerate(trace.names) if step_number(name) is not None]
-        self._step = steps[0] if steps else -1
-        self.name = np.where(np.isin(self.name, steps), self._step, self.name)
-        self.device = self._device_time(len(trace.operators) + len(annotations))
+    The parent must be chosen too: tare's step annotation lies in the profiler's.
+    """
+    inner = tree.parent >= 0
+    above = tree.parent[inner]
+    children = np.bincount(above, minlength=len(tree))
+    inner[inner] = chosen[above] & (tree.name[inner] == tree.name[above]) & (children[above] == 1)
+    return inner
 
-    def redispatches(self, chosen: Mask) -> Mask:
-        """Only children with the name of their parent: overloads that call each other, which torch counts once.
 
-        The parent must be chosen too: tare's step annotation lies in the profiler's.
-        """
-        inner = self.parent >= 0
-        inner[inner] = chosen[self.parent[inner]]
-        above = self.parent[inner]
-        children = np.bincount(self.parent[self.parent >= 0], minlength=len(self.start))
-        inner[inner] = (self.name[inner] == self.name[above]) & (children[above] == 1)
-        return inner
+def _device_time(trace: Trace, rows: Integers, calls_offset: int) -> Integers:
+    """Device time of the operator that launched it, or of the call where that is in no operator."""
+    launched = np.flatnonzero(trace.device.call >= 0)
+    call = trace.device.call[launched]
+    operator = trace.calls.operator[call]
+    owner = np.where(operator >= 0, operator, call + calls_offset)
+    return sum_by(owner, trace.device.duration[launched], len(rows))[rows]
 
-    def _device_time(self, calls_offset: int) -> Integers:
-        """Device time of the operator that launched it, or of the call where that is in no operator."""
-        device = self._trace.device
-        launched = np.flatnonzero(device.call >= 0)
-        call = device.call[launched]
-        operator = self._trace.calls.operator[call]
-        position = np.empty(len(self.rows), dtype=np.int64)
-        position[self.rows] = np.arange(len(self.rows))
-        sums = np.zeros(len(self.rows), dtype=np.int64)
-        row = position[np.where(operator >= 0, operator, call + calls_offset)]
-        np.add.at(sums, row, device.duration[launched])
-        return sums
 
-    def sum_up(self, values: Integers) -> Integers:
-        """The value of each row plus those of all its descendants."""
-        sums = values.copy()
-        for level in range(int(self.depth.max(initial=0)), 0, -1):
-            rows = np.flatnonzero(self.depth == level)
-            np.add.at(sums, self.parent[rows], sums[rows])
-        return sums
+def _memory(trace: Trace, tree: NestedSpans, cuda: int) -> Integers:
+    events = trace.memory
+    rows = np.flatnonzero(events.cuda == cuda)
+    owner = tree.innermost(events.thread[rows], events.start[rows])
+    return sum_by(owner[owner >= 0], events.bytes[rows][owner >= 0], len(tree))
 
-    def memory(self, cuda: int) -> Integers:
-        events = self._trace.memory
-        rows = np.flatnonzero(events.cuda == cuda)
-        owner = innermost(self.thread, self.start, self.end, self.parent, events.thread[rows], events.start[rows])
-        sums = np.zeros(len(self.start), dtype=np.int64)
-        np.add.at(sums, owner[owner >= 0], events.bytes[rows][owner >= 0])
-        return sums
 
-    def label(self, code: int) -> str:
-        name = self._trace.names[code]
-        return name.partition("#")[0] + "*" if code == self._step else name
+def _sum_up(tree: NestedSpans, values: Integers) -> Integers:
+    """The value of each row plus those of all its descendants."""
+    sums = values.copy()
+    for level in range(int(tree.depth.max(initial=0)), 0, -1):
+        rows = np.flatnonzero(tree.depth == level)
+        np.add.at(sums, tree.parent[rows], sums[rows])
+    return sums

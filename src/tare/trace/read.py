@@ -21,8 +21,18 @@ from tare.errors import BadInput, brief
 from tare.system.text import printable
 from tare.trace.events import ARGUMENTS, CATEGORIES, MEMORY, NO_ARGS, Event
 from tare.trace.intervals import Integers, Mask
-from tare.trace.names import STEP, call_kind, copy_direction, copy_memory, step_number
-from tare.trace.nesting import innermost, nest, order
+from tare.trace.names import (
+    LOADER,
+    MODULE,
+    STEP,
+    USER_LINE,
+    call_kind,
+    copy_direction,
+    copy_memory,
+    frame_kind,
+    step_number,
+)
+from tare.trace.spans import NestedSpans, Spans, nested, order
 from tare.trace.stream import EventStream
 from tare.trace.tables import (
     COPY,
@@ -33,9 +43,9 @@ from tare.trace.tables import (
     OperatorInputs,
     OperatorSpans,
     RuntimeCalls,
-    Spans,
     StepSpans,
     Trace,
+    lookup,
 )
 
 # Between JSON texts, which never contain this byte.
@@ -150,8 +160,9 @@ class Collector:
 
     def build(self, source: str, metadata: Mapping[str, Any]) -> Trace:
         names = [printable(str(name)) for name in self._names]
-        operators = OperatorSpans(**_nested(self._finish("operators")))
-        frames = FrameSpans(**_nested(self._finish("frames")))
+        # By time, since the profiler's parent ids are missing where it started within a frame.
+        operators = OperatorSpans(**nested(self._finish("operators")))
+        frames = _frames(self._finish("frames"), names)
         calls = _calls(self._finish("calls"), names, operators, frames)
         device = _device(self._finish("device"), self._shapes, names, calls)
         marks = self._finish("annotations")
@@ -227,15 +238,18 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> Integers:
     return integral.astype(np.int64) * 1000 + np.rint((microseconds - integral) * 1000).astype(np.int64)
 
 
-def _nested(table: Table) -> Table:
-    """Adds parents and depths by time: the profiler's parent ids are missing where it started within a frame."""
-    parent, depth = nest(table["thread"], table["start"], table["end"])
-    return table | {"parent": parent, "depth": depth}
+def _frames(table: Table, names: list[str]) -> FrameSpans:
+    kinds, rows = _by_name(table["name"], names, frame_kind), np.arange(len(table["name"]))
+    columns = nested(table)
+    spans = NestedSpans(**columns)
+    line, module, loader = (
+        spans.inherit(np.where(kinds == kind, rows, -1)) for kind in (USER_LINE, MODULE, LOADER)
+    )
+    return FrameSpans(**columns, line=line, module=module, loader=loader)
 
 
 def _calls(table: Table, names: list[str], operators: OperatorSpans, frames: FrameSpans) -> RuntimeCalls:
-    at = table["thread"], table["start"]
-    operator, frame = (innermost(t.thread, t.start, t.end, t.parent, *at) for t in (operators, frames))
+    operator, frame = (around.innermost(table["thread"], table["start"]) for around in (operators, frames))
     return RuntimeCalls(**table, kind=_by_name(table["name"], names, call_kind), operator=operator, frame=frame)
 
 
@@ -254,7 +268,8 @@ def _device(table: Table, shapes: Codes, names: list[str], calls: RuntimeCalls) 
     copies = np.flatnonzero(table["kind"] == COPY)
     direction[copies] = _by_name(table["name"][copies], names, copy_direction)
     memory[copies] = _by_name(table["name"][copies], names, copy_memory)
-    call = _launching_call(table["correlation"], calls)
+    launches = np.flatnonzero(calls.correlation > 0)
+    call = lookup(calls.correlation[launches], launches, table["correlation"])
     return DeviceSpans(**table, call=call, grid=grid, block=block, direction=direction, memory=memory)
 
 
@@ -262,16 +277,6 @@ def _triple(text: bytes) -> list[int]:
     """A kernel's grid or block."""
     numbers = _NUMBERS.decode(text) if text else None
     return numbers if numbers is not None and len(numbers) == 3 else [-1, -1, -1]
-
-
-def _launching_call(correlation: Integers, calls: RuntimeCalls) -> Integers:
-    """The row of the call with the same correlation id. The first of several such calls counts."""
-    rows = np.flatnonzero(calls.correlation > 0)
-    if len(rows) == 0:
-        return np.full(len(correlation), -1, dtype=np.int64)
-    ids, first = np.unique(calls.correlation[rows], return_index=True)
-    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
-    return np.where(ids[at] == correlation, rows[first[at]], -1)
 
 
 def _steps(

@@ -101,7 +101,7 @@ class EventStream:
     def _decode(self, text: bytes, end: int) -> list[Event]:
         while end and text[end - 1] in _BLANK:
             end -= 1
-        events = decode(b"[%b]" % memoryview(text)[:end])
+        events = decode(b"".join((b"[", memoryview(text)[:end], b"]")))
         self.events += len(events)
         if self.events > MOST_EVENTS:
             raise BadInput(f"the trace {self.path} has more than {MOST_EVENTS:,} events")

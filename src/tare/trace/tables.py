@@ -4,16 +4,17 @@ Row i of a table is entry i of each column, and rows are sorted by start. `name`
 In any other column -1 means that the profiler did not record the value.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tare.trace.intervals import Integers as Integers
-from tare.trace.intervals import Intervals, make
 from tare.trace.intervals import Mask as Mask
-from tare.trace.nesting import nest, order
+from tare.trace.spans import NestedSpans, pick
+from tare.trace.spans import Spans as Spans
 
 # Values of `DeviceSpans.kind`.
 KERNEL, COPY, MEMSET = 0, 1, 2
@@ -24,45 +25,6 @@ DIRECTIONS = ("host to device", "device to host", "device to device", "host to h
 PAGEABLE, PINNED = 0, 1
 # Values of `RuntimeCalls.kind`: what a call of the CUDA runtime or driver does.
 LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL, SYNC, ALLOCATE, OTHER = 0, 1, 2, 3, 4, 5, 6
-
-
-@dataclass(frozen=True)
-class Spans:
-    """The columns of every table."""
-
-    start: Integers
-    end: Integers
-    name: Integers
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @property
-    def duration(self) -> Integers:
-        return self.end - self.start
-
-    def intervals(self, where: Any = slice(None)) -> Intervals:
-        """The union of the rows selected by a mask or by indices."""
-        return make(self.start[where], self.end[where])
-
-    def take(self, rows: Any) -> "Spans":
-        """The table with these rows only. Columns that hold row numbers keep their values."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
-
-
-class MergedSpans:
-    """Several tables in one stack per thread. `rows` are positions in the tables, one after the other."""
-
-    def __init__(self, *tables: Any) -> None:
-        self.start, self.end, self.name, self.thread = (
-            np.concatenate([getattr(table, column) for table in tables])
-            for column in ("start", "end", "name", "thread")
-        )
-        self.rows = order(self.start, self.end)
-        self.start, self.end, self.name, self.thread = (
-            column.take(self.rows) for column in (self.start, self.end, self.name, self.thread)
-        )
-        self.parent, self.depth = nest(self.thread, self.start, self.end)
 
 
 @dataclass(frozen=True)
@@ -78,12 +40,9 @@ class StepSpans(Spans):
 
 
 @dataclass(frozen=True)
-class OperatorSpans(Spans):
-    """Host operators (cpu_op). `parent` is the row of the enclosing operator on the same thread, or -1."""
+class OperatorSpans(NestedSpans):
+    """Host operators (cpu_op)."""
 
-    thread: Integers
-    parent: Integers
-    depth: Integers
     sequence: Integers
     forward_thread: Integers
     # Indices into Trace.inputs.
@@ -108,12 +67,16 @@ class Annotations(Spans):
 
 
 @dataclass(frozen=True)
-class FrameSpans(Spans):
-    """Python frames, builtins and nn.Module forwards, recorded only with_stack. `parent` is a row here, or -1."""
+class FrameSpans(NestedSpans):
+    """Python frames, builtins and nn.Module forwards, recorded only with_stack.
 
-    thread: Integers
-    parent: Integers
-    depth: Integers
+    `line`, `module` and `loader` are the rows of the nearest frame that is, or lies in, a line of the user's code,
+    a module, a data loader; or -1.
+    """
+
+    line: Integers
+    module: Integers
+    loader: Integers
 
 
 @dataclass(frozen=True)
@@ -194,7 +157,25 @@ class Trace:
 
     def named(self, table: Spans, *names: str) -> Mask:
         """The rows with one of these names."""
-        return np.isin(table.name, [code for code, name in enumerate(self.names) if name in names])
+        return self.matching(table, lambda name: name in names)
+
+    def matching(self, table: Spans, predicate: Callable[[str], Any]) -> Mask:
+        """The rows with a name for which the predicate is true."""
+        return np.array([bool(predicate(name)) for name in self.names] or [False], dtype=bool)[table.name]
+
+    @cached_property
+    def forward_frame(self) -> Integers:
+        """For each operator of a backward pass the frame of the forward operator that it belongs to, else -1.
+
+        Autograd gives both the same sequence number.
+        """
+        operators = self.operators
+        forward = np.flatnonzero((operators.sequence >= 0) & (operators.forward_thread <= 0))
+        origin = lookup(operators.sequence[forward[::-1]], forward[::-1], operators.sequence)
+        origin[origin == np.arange(len(operators))] = -1
+        frame = np.full(len(operators), -1, dtype=np.int64)
+        frame[forward] = self.frames.innermost(operators.thread[forward], operators.start[forward])
+        return pick(frame, operators.inherit(origin))
 
     def inputs_of(self, operator: int) -> OperatorInputs:
         return self.inputs[int(self.operators.inputs[operator])]
@@ -206,3 +187,12 @@ class Trace:
     @property
     def has_stacks(self) -> bool:
         return len(self.frames) > 0
+
+
+def lookup(keys: Integers, rows: Integers, wanted: Integers) -> Integers:
+    """For each wanted key the row that has it, or -1. Of several rows with one key the first counts."""
+    if len(keys) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    keys, first = np.unique(keys, return_index=True)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, rows[first[at]], -1)

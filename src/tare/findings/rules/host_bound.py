@@ -5,7 +5,6 @@ import numpy as np
 
 from tare.findings import Context, Location, Match, WhatIf, as_spans, rule
 from tare.trace.intervals import Intervals, complement, covered_length, difference, make, union
-from tare.trace.nesting import inherit
 from tare.trace.tables import Integers, Mask
 
 SHORTEST_NS = 100_000
@@ -77,8 +76,7 @@ def _dispatching(context: Context) -> Intervals:
     """Outermost operators that launch something: their host time is the framework's, and launch-bound's."""
     table, calls = context.trace.operators, context.trace.calls
     launching = calls.operator[context.trace.device.call[context.trace.device.call >= 0]]
-    top = inherit(np.where(table.depth == 0, np.arange(len(table)), -1), table.parent)
-    rows = np.unique(top[launching[launching >= 0]])
+    rows = np.unique(table.top[launching[launching >= 0]])
     steps = context.matching(table, r"^(?:ProfilerStep|tare::step)#")
     return table.intervals(rows[~np.isin(rows, steps)])
 
