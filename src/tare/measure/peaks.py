@@ -5,6 +5,8 @@ They are measured, because data sheets lack devices, count sparsity, and ignore 
 
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 # Large enough to be limited by the unit that is measured, small enough for a second of sampling.
@@ -28,31 +30,32 @@ class Load(NamedTuple):
 
 
 class PeakBenchmark(NamedTuple):
-    """A peak to measure; `make` prepares its step on a device."""
+    """A peak to measure; `make` prepares its step."""
 
     name: str
     unit: str
-    make: Callable[[str], Load]
     meaning: str
+    make: Callable[[], Load]
 
 
 def benchmarks(device: str) -> list[PeakBenchmark]:
     """The peaks that a kind of device has."""
     kind = device.partition(":")[0]
+    precisions = DTYPES if kind == "cuda" else ("fp32", "bf16")
     peaks = [
-        PeakBenchmark(f"matrix:{precision}", FLOPS, _matrix(precision), f"square matrix product, {precision}")
-        for precision in DTYPES
-        if kind == "cuda" or precision in ("fp32", "bf16")
+        PeakBenchmark(f"matrix:{p}", FLOPS, f"square matrix product, {p}", partial(_matrix, device, p))
+        for p in precisions
     ]
-    peaks.append(PeakBenchmark("bandwidth", BYTES, _bandwidth, "copy within the device, read plus written"))
-    peaks.append(PeakBenchmark("dispatch", SECONDS, _dispatch, "one tiny eager operator, back to back"))
+    peaks += [
+        PeakBenchmark("bandwidth", BYTES, "copy within the device, read plus written", partial(_copy, device)),
+        PeakBenchmark("dispatch", SECONDS, "one tiny eager operator, back to back", partial(_dispatch, device)),
+    ]
     if kind != "cuda":
         return peaks
-    peaks.append(PeakBenchmark("launch", SECONDS, _launch, "one empty kernel from Python, back to back"))
-    for way in ("host-to-device", "device-to-host"):
-        for memory in ("pinned", "pageable"):
-            name = f"copy:{way}:{memory}"
-            peaks.append(PeakBenchmark(name, BYTES, _transfer(way, memory == "pinned"), f"{way}, {memory} memory"))
+    peaks.append(PeakBenchmark("launch", SECONDS, "one empty kernel from Python, back to back", _launch))
+    for way, memory in product(("host-to-device", "device-to-host"), ("pinned", "pageable")):
+        make = partial(_transfer, device, way, memory == "pinned")
+        peaks.append(PeakBenchmark(f"copy:{way}:{memory}", BYTES, f"{way}, {memory} memory", make))
     return peaks
 
 
@@ -61,28 +64,25 @@ def _kind(device: str) -> str:
     return kind if kind in MATRIX else "other"
 
 
-def _matrix(precision: str) -> Callable[[str], Load]:
-    def make(device: str) -> Load:
-        import torch
+def _matrix(device: str, precision: str) -> Load:
+    import torch
 
-        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-        dtype = getattr(torch, DTYPES[precision])
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    dtype = getattr(torch, DTYPES[precision])
 
-        def product(size: int) -> Load:
-            # Random numbers: zeros draw less power and so run at a higher clock.
-            left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-            out = torch.empty(size, size, device=device, dtype=dtype)
-            return Load(lambda: torch.mm(left, right, out=out), 2.0 * size**3)
+    def multiply(size: int) -> Load:
+        # Random numbers: zeros draw less power and so run at a higher clock.
+        left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        out = torch.empty(size, size, device=device, dtype=dtype)
+        return Load(lambda: torch.mm(left, right, out=out), 2.0 * size**3)
 
-        kind = _kind(device)
-        return affordable(product, MATRIX[kind]) if kind == "cpu" else product(MATRIX[kind])
-
-    return make
+    kind = _kind(device)
+    return affordable(multiply, MATRIX[kind]) if kind == "cpu" else multiply(MATRIX[kind])
 
 
-def affordable(product: Callable[[int], Load], size: int, now: Callable[[], float] = time.perf_counter) -> Load:
+def affordable(multiply: Callable[[int], Load], size: int, now: Callable[[], float] = time.perf_counter) -> Load:
     """The product of that size, or a small one where its time predicts that the other takes too long."""
-    small = product(SMALL_MATRIX)
+    small = multiply(SMALL_MATRIX)
     taken = []
     # The first call prepares and is not used.
     for _ in range(3):
@@ -90,10 +90,10 @@ def affordable(product: Callable[[int], Load], size: int, now: Callable[[], floa
         small.step()
         taken.append(now() - began)
     expected = min(taken[1:]) * (size / SMALL_MATRIX) ** 3
-    return small if expected > LONGEST_PRODUCT_S else product(size)
+    return small if expected > LONGEST_PRODUCT_S else multiply(size)
 
 
-def _bandwidth(device: str) -> Load:
+def _copy(device: str) -> Load:
     import torch
 
     count = COPIED[_kind(device)] // 4
@@ -104,24 +104,22 @@ def _bandwidth(device: str) -> Load:
 def _dispatch(device: str) -> Load:
     import torch
 
-    one = torch.zeros(1, device=device)
-    return Load(lambda: one.add_(1), 1.0)
+    number = torch.zeros(1, device=device)
+    return Load(lambda: number.add_(1), 1.0)
 
 
-def _launch(device: str) -> Load:  # noqa: ARG001 - on the current device
+def _launch() -> Load:
+    """On the current device."""
     import torch
 
     sleep = torch.cuda._sleep
     return Load(lambda: sleep(0), 1.0)
 
 
-def _transfer(way: str, pinned: bool) -> Callable[[str], Load]:
-    def make(device: str) -> Load:
-        import torch
+def _transfer(device: str, way: str, pinned: bool) -> Load:
+    import torch
 
-        host = torch.randn(TRANSFER // 4, pin_memory=pinned)
-        there = torch.empty(TRANSFER // 4, device=device)
-        source, target = (host, there) if way == "host-to-device" else (there, host)
-        return Load(lambda: target.copy_(source, non_blocking=pinned), float(TRANSFER))
-
-    return make
+    host = torch.randn(TRANSFER // 4, pin_memory=pinned)
+    there = torch.empty(TRANSFER // 4, device=device)
+    source, target = (host, there) if way == "host-to-device" else (there, host)
+    return Load(lambda: target.copy_(source, non_blocking=pinned), float(TRANSFER))

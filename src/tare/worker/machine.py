@@ -47,7 +47,7 @@ def measure_peak(job: PeakJob, send: Send) -> MeasuredPeak:
         torch.cuda.set_device(device)
     if job.threads:
         torch.set_num_threads(job.threads)
-    load = benchmark.make(job.device)
+    load = benchmark.make()
     send(Stage("sample"))
     clock = make_clock(device)
     series: list[Series] = []
