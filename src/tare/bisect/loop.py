@@ -15,7 +15,7 @@ from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import Workspaces
 from tare.errors import BadInput
 from tare.records.environment import Environment
-from tare.stats.search import Culprit, ExactSearch, Search, SearchVerdict
+from tare.stats.search import CandidateSearch, Culprit, ExactSearch, Search, SearchVerdict
 from tare.system.processes import interruptible
 
 # A run may fail by chance; a candidate is skipped if it fails twice.
@@ -81,6 +81,7 @@ def bisect(
     notify: Callable[[str], None] = lambda _: None,
 ) -> BisectResult:
     """Searches until a verdict. Ctrl-C ends it with what is known; `resume` continues from the journal."""
+    search: CandidateSearch
     search = ExactSearch(spec.last, max_runs) if spec.is_count else Search(spec.last, confidence, max_runs)
     workspaces = Workspaces(spec, folder / "workspaces", notify)
     with BisectJournal(folder, spec, machine, resume) as journal, interruptible():
@@ -99,7 +100,7 @@ def bisect(
         return _result(spec, search, journal, workspaces, verdict)
 
 
-def _add(search: Search | ExactSearch, entry: JournalEntry) -> None:
+def _add(search: CandidateSearch, entry: JournalEntry) -> None:
     if isinstance(entry, CandidateRun):
         search.add(entry.candidate, entry.value)
     else:
@@ -120,7 +121,7 @@ def _attempt(spec: BisectSpec, candidate: int, workspaces: Workspaces) -> Journa
     return SkippedCandidate(candidate=candidate, label=label, stage="run", reason=reason)
 
 
-def _progress_text(spec: BisectSpec, search: Search | ExactSearch, entry: JournalEntry) -> str:
+def _progress_text(spec: BisectSpec, search: CandidateSearch, entry: JournalEntry) -> str:
     if isinstance(entry, SkippedCandidate):
         return f"{_short(entry.label)} skipped, cannot {entry.stage}: {entry.reason[:200]}"
     text = f"run {search.spent}: {_short(entry.label)} {entry.value:.4g}"
@@ -133,7 +134,7 @@ def _progress_text(spec: BisectSpec, search: Search | ExactSearch, entry: Journa
 
 def _result(
     spec: BisectSpec,
-    search: Search | ExactSearch,
+    search: CandidateSearch,
     journal: BisectJournal,
     workspaces: Workspaces,
     verdict: SearchVerdict | None,

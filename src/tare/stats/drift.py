@@ -11,9 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from tare.stats.intervals import Values
 
 # The variance of one step of the walk, in variances of the noise.
 RATES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -28,11 +27,11 @@ SMALLEST = 1e-12
 class Drift(NamedTuple):
     """The offset of each run, zero on average, and the expected rate (see RATES)."""
 
-    offsets: Numbers
+    offsets: Values
     rate: float
 
 
-def estimate_drift(candidates: Sequence[int], values: Sequence[float]) -> Drift:
+def estimate_drift(candidates: Sequence[int], values: Sequence[float] | Values) -> Drift:
     """The drift at each run; `values` are logarithms in the order in which they were taken."""
     y = np.asarray(values, dtype=float)
     _, of_run = np.unique(np.asarray(candidates), return_inverse=True)
@@ -49,7 +48,7 @@ def estimate_drift(candidates: Sequence[int], values: Sequence[float]) -> Drift:
     return drift
 
 
-def _fit(y: Numbers, levels: Numbers) -> tuple[Drift, Numbers]:
+def _fit(y: Values, levels: Values) -> tuple[Drift, Values]:
     """The expected drift, averaged over the rates, and the residuals of drift and levels."""
     walk_covariance, inverse, log_determinant = _walks(y.size)
     priors = np.array([NO_DRIFT] + [(1 - NO_DRIFT) / (len(RATES) - 1)] * (len(RATES) - 1))
@@ -74,7 +73,7 @@ def _fit(y: Numbers, levels: Numbers) -> tuple[Drift, Numbers]:
 
 
 @lru_cache(maxsize=64)
-def _walks(runs: int) -> tuple[Numbers, Numbers, Numbers]:
+def _walks(runs: int) -> tuple[Values, Values, Values]:
     """For each rate, for so many runs: the covariance of the walk, and the inverse and the log determinant of the
     covariance of the runs. They are most of the work, and a search asks for them repeatedly."""
     times = np.arange(runs)

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from tare.stats.intervals import Values
 
 GRID = 8
 LEVELS = np.arange(-GRID // 2, GRID + GRID // 2 + 1) / GRID
@@ -29,8 +28,8 @@ class Posterior(NamedTuple):
     `scale` is the expected scale of the noise."""
 
     measured: list[int]
-    change: Numbers
-    joint: list[Numbers]
+    change: Values
+    joint: list[Values]
     scale: float
 
 
@@ -52,18 +51,18 @@ def level_posterior(runs: Mapping[int, Sequence[float]], rate: float) -> Posteri
     return Posterior(measured, np.clip(change, 0.0, 1.0), joint, float(weights @ SCALES))
 
 
-def information(posterior: Posterior, candidates: Sequence[int]) -> Numbers:
+def information(posterior: Posterior, candidates: Sequence[int]) -> Values:
     """The expected information, in nats, of one more run of each candidate about its level (Lindley, 1956)."""
     density = _student(RESULTS[None, :] - LEVELS[:, None], posterior.scale)
     density /= density.sum(axis=1, keepdims=True)
     beliefs = np.array([_belief(posterior, c) for c in candidates])
     mixture = beliefs @ density
     entropy = -np.sum(density * np.log(density), axis=1)
-    nats: Numbers = -np.sum(mixture * np.log(mixture), axis=1) - beliefs @ entropy
+    nats: Values = -np.sum(mixture * np.log(mixture), axis=1) - beliefs @ entropy
     return nats
 
 
-def _belief(posterior: Posterior, candidate: int) -> Numbers:
+def _belief(posterior: Posterior, candidate: int) -> Values:
     """The posterior of the level of a candidate, measured or not, between two that are measured."""
     right = int(np.searchsorted(posterior.measured, candidate, side="left"))
     k = max(right - 1, 0)
@@ -71,29 +70,29 @@ def _belief(posterior: Posterior, candidate: int) -> Numbers:
     low, high = posterior.measured[k], posterior.measured[k + 1]
     share = (candidate - low) / (high - low)
     # Without a change both ends share the level; a change is equally likely anywhere between them.
-    belief: Numbers = (1 - share) * joint.sum(axis=1) + share * joint.sum(axis=0)
+    belief: Values = (1 - share) * joint.sum(axis=1) + share * joint.sum(axis=0)
     belief /= belief.sum()
     return belief
 
 
-def _likelihood(values: Numbers) -> Numbers:
+def _likelihood(values: Values) -> Values:
     """Log likelihood of a candidate's runs: a row for each scale of the noise, a column for each level."""
     residuals = values[None, None, :] - LEVELS[None, :, None]
-    likelihood: Numbers = np.log(_student(residuals, SCALES[:, None, None])).sum(axis=2)
+    likelihood: Values = np.log(_student(residuals, SCALES[:, None, None])).sum(axis=2)
     return likelihood
 
 
-def _student(residuals: Numbers, scale: Numbers | float) -> Numbers:
+def _student(residuals: Values, scale: Values | float) -> Values:
     """Student's density up to a constant."""
-    density: Numbers = (1 + (residuals / scale) ** 2 / FREEDOM) ** (-(FREEDOM + 1) / 2) / scale
+    density: Values = (1 + (residuals / scale) ** 2 / FREEDOM) ** (-(FREEDOM + 1) / 2) / scale
     return density
 
 
-def _forward_backward(log_likelihoods: list[Numbers], moves: list[Numbers]) -> tuple[Numbers, list[Numbers]]:
+def _forward_backward(log_likelihoods: list[Values], moves: list[Values]) -> tuple[Values, list[Values]]:
     """For each scale the log evidence, and for each pair of neighbours the joint posterior of their levels."""
     tops = [each.max(axis=1, keepdims=True) for each in log_likelihoods]
     likelihoods = [np.exp(each - top) for each, top in zip(log_likelihoods, tops, strict=True)]
-    total: Numbers = np.sum(tops, axis=0)[:, 0]
+    total: Values = np.sum(tops, axis=0)[:, 0]
     forward = [likelihoods[0] / LEVELS.size]
     for move, likelihood in zip(moves, likelihoods[1:], strict=True):
         step = (forward[-1] @ move) * likelihood
@@ -101,7 +100,7 @@ def _forward_backward(log_likelihoods: list[Numbers], moves: list[Numbers]) -> t
         total = total + np.log(scale[:, 0])
         forward.append(step / scale)
     backward = np.ones_like(forward[0])
-    joints: list[Numbers] = []
+    joints: list[Values] = []
     for k in range(len(moves) - 1, -1, -1):
         after = likelihoods[k + 1] * backward
         joint = forward[k][:, :, None] * moves[k][None] * after[:, None, :]

@@ -6,15 +6,15 @@ Candidates 0 to `last` are in order; 0 is good and `last` is bad. A culprit is t
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tare.stats.comparison import welch
-from tare.stats.drift import estimate_drift
-from tare.stats.intervals import Interval, student_interval
+from tare.stats.drift import NORMAL, OUTLYING, estimate_drift
+from tare.stats.intervals import Interval, Values, student_interval
 from tare.stats.levels import Posterior, information, level_posterior
 
 SearchVerdict = Literal["found", "no-difference", "undecided", "ends-failed", "not-exact"]
@@ -34,8 +34,6 @@ ANCHOR_EVERY, MAX_STEADY_RATE, ANCHOR_EVERY_IN_DRIFT = 3, 0.05, 2
 EXPECTED_CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
 NEGLIGIBLE = 0.002
-# Outliers are clipped at so many scales; NORMAL is the scale of a normal distribution over its median deviation.
-OUTLYING, NORMAL = 3.0, 1.4826
 # A gap of more candidates than this is not weighed candidate by candidate.
 MAX_WEIGHED = 400
 # Runs of a culprit and its parent in an exact search: a figure that differs in the second was not exact.
@@ -60,42 +58,31 @@ class SearchState(NamedTuple):
     """What is known so far: the ratio of the bad end to the good one, the culprits, for each candidate the
     probability that a change entered with it, and the noise of a run as a share."""
 
-    ratio: Interval | None
-    culprits: list[Culprit]
-    probabilities: list[float]
-    noise: float | None
+    ratio: Interval | None = None
+    culprits: Sequence[Culprit] = ()
+    probabilities: Sequence[float] = ()
+    noise: float | None = None
 
 
-class Search:
+class CandidateSearch(ABC):
     """Takes runs, names the next candidate. The same runs in the same order give the same search."""
 
-    def __init__(self, last: int, confidence: float = CONFIDENCE, max_runs: int | None = None) -> None:
+    zero_allowed = False
+
+    def __init__(self, last: int, max_runs: int) -> None:
         if last < 1:
             raise ValueError("a search needs two candidates")
-        self.last, self.confidence = last, confidence
-        self.max_runs = max_runs or 60 + 12 * math.ceil(math.log2(last + 1))
+        self.last, self.max_runs = last, max_runs
         self.skipped: set[int] = set()
-        # Candidates and logarithms, in the order in which they were measured.
+        # Candidates and figures, in the order in which they were measured.
         self._measured: list[tuple[int, float]] = []
         self._runs: dict[int, list[float]] | None = None
-        self._drift_rate = 0.0
-
-    @property
-    def runs(self) -> dict[int, list[float]]:
-        """The runs of each candidate, as logarithms, without the machine's drift."""
-        if self._runs is None:
-            self._runs = {}
-            candidates, values = [c for c, _ in self._measured], [value for _, value in self._measured]
-            offsets, self._drift_rate = estimate_drift(candidates, values)
-            for candidate, value, offset in zip(candidates, values, offsets, strict=True):
-                self._runs.setdefault(candidate, []).append(value - float(offset))
-        return self._runs
 
     def add(self, candidate: int, value: float) -> None:
-        """One run: a positive figure, such as seconds."""
-        if not (math.isfinite(value) and value > 0):
+        """One run: a positive figure, such as seconds; a count may be zero."""
+        if not (math.isfinite(value) and (value > 0 or (value == 0 and self.zero_allowed))):
             raise ValueError("a run is a positive, finite figure")
-        self._measured.append((candidate, math.log(value)))
+        self._measured.append((candidate, value))
         self._runs = None
 
     def skip(self, candidate: int) -> None:
@@ -105,6 +92,15 @@ class Search:
         self._runs = None
 
     @property
+    def runs(self) -> dict[int, list[float]]:
+        """The runs of each candidate."""
+        if self._runs is None:
+            self._runs = {}
+            for (candidate, _), value in zip(self._measured, self._values(), strict=True):
+                self._runs.setdefault(candidate, []).append(float(value))
+        return self._runs
+
+    @property
     def spent(self) -> int:
         return len(self._measured)
 
@@ -112,26 +108,49 @@ class Search:
         """The candidate whose run helps most, or the verdict."""
         if self.skipped & {0, self.last}:
             return "ends-failed"
-        if self.spent >= self.max_runs:
-            return "found" if self._is_found() else "undecided"
-        end = self._end_to_run()
-        if end is not None:
-            return end
-        if not _are_apart(self.runs[0], self.runs[self.last], END_LEVEL):
-            return "no-difference"
-        posterior = self.posterior()
-        culprits = self.culprits(posterior)
-        if self._is_settled(posterior, culprits):
-            return self._verify(culprits)
-        anchor = self._anchor()
-        return self._most_informative(posterior) if anchor is None else anchor
+        missing = [end for end in (0, self.last) if end not in self.runs]
+        step = missing[0] if missing else self._next_run()
+        return "undecided" if isinstance(step, int) and self.spent >= self.max_runs else step
 
     def state(self) -> SearchState:
-        if not self.runs.keys() >= {0, self.last}:
-            return SearchState(None, [], [], None)
+        return self._state() if self.runs.keys() >= {0, self.last} else SearchState()
+
+    def _values(self) -> Iterable[float]:
+        """The figures in the order in which they were measured, as the search compares them."""
+        return [value for _, value in self._measured]
+
+    @abstractmethod
+    def _next_run(self) -> int | SearchVerdict:
+        """The next candidate or the verdict, once both ends have been run."""
+
+    @abstractmethod
+    def _state(self) -> SearchState:
+        """What is known once both ends have been run."""
+
+    def _runnable_between(self, low: int, high: int) -> list[int]:
+        return [candidate for candidate in range(low + 1, high) if candidate not in self.skipped]
+
+    def _fewest_runs(self, pair: tuple[int, int]) -> int:
+        return min(pair, key=lambda candidate: len(self.runs[candidate]))
+
+
+class Search(CandidateSearch):
+    """Compares logarithms, without the machine's drift."""
+
+    def __init__(self, last: int, confidence: float = CONFIDENCE, max_runs: int | None = None) -> None:
+        super().__init__(last, max_runs or 60 + 12 * math.ceil(math.log2(last + 1)))
+        self.confidence = confidence
+        self._drift_rate = 0.0
+
+    def _values(self) -> Values:
+        logs = np.log([value for _, value in self._measured])
+        offsets, self._drift_rate = estimate_drift(self._order, logs)
+        return logs - offsets
+
+    def _state(self) -> SearchState:
         ratio = run_ratio(self.runs[0], self.runs[self.last], CONFIDENCE)
         if self._whole_change == 0:
-            return SearchState(ratio, [], [], None)
+            return SearchState(ratio)
         posterior = self.posterior()
         probabilities = [0.0] * (self.last + 1)
         for low, high, change in _gaps(posterior):
@@ -148,8 +167,12 @@ class Search:
         return [
             Culprit(low, high, change, run_ratio(self.runs[low], self.runs[high], CONFIDENCE))
             for low, high, change in _gaps(posterior)
-            if change >= self.confidence and not runnable_between(low, high, self.skipped)
+            if change >= self.confidence and not self._runnable_between(low, high)
         ]
+
+    @property
+    def _order(self) -> list[int]:
+        return [candidate for candidate, _ in self._measured]
 
     @property
     def _whole_change(self) -> float:
@@ -157,13 +180,20 @@ class Search:
         by_median = float(np.median(self.runs[self.last]) - np.median(self.runs[0]))
         return by_median or float(np.mean(self.runs[self.last]) - np.mean(self.runs[0]))
 
-    def _is_found(self) -> bool:
-        """Whether the last run allowed settled the search."""
-        if not self.runs.keys() >= {0, self.last} or self._end_to_run() is not None or self._whole_change == 0:
-            return False
+    def _next_run(self) -> int | SearchVerdict:
+        end = self._fewest_runs((0, self.last))
+        count = len(self.runs[end])
+        apart = self._are_apart(0, self.last, END_LEVEL)
+        if count < FIRST_RUNS or (not apart and count < MAX_END_RUNS):
+            return end
+        if not apart:
+            return "no-difference"
         posterior = self.posterior()
         culprits = self.culprits(posterior)
-        return self._is_settled(posterior, culprits) and self._verify(culprits) == "found"
+        if self._is_settled(posterior, culprits):
+            return self._verify(culprits)
+        anchor = self._anchor()
+        return self._most_informative(posterior) if anchor is None else anchor
 
     def _noise(self) -> float | None:
         """The standard deviation of a run about its candidate's mean, by the median of all, so that a disturbed
@@ -181,33 +211,21 @@ class Search:
         none_elsewhere = math.prod(1 - change for low, _, change in _gaps(posterior) if low not in parents)
         return bool(culprits) and 1 - none_elsewhere <= 1 - self.confidence
 
-    def _end_to_run(self) -> int | None:
-        for end in (0, self.last):
-            if end not in self.runs:
-                return end
-        fewest = min((0, self.last), key=lambda c: len(self.runs[c]))
-        count = len(self.runs[fewest])
-        if count < FIRST_RUNS:
-            return fewest
-        apart = _are_apart(self.runs[0], self.runs[self.last], END_LEVEL)
-        return None if apart or count >= MAX_END_RUNS else fewest
-
     def _anchor(self) -> int | None:
         """The end that has not been run for longest, if neither was run lately."""
-        order = [candidate for candidate, _ in self._measured]
         every = ANCHOR_EVERY if self._drift_rate < MAX_STEADY_RATE else ANCHOR_EVERY_IN_DRIFT
-        if {0, self.last} & set(order[-every + 1 :]):
+        if {0, self.last} & set(self._order[-every + 1 :]):
             return None
-        return min((0, self.last), key=lambda end: len(order) - order[::-1].index(end))
+        return max((0, self.last), key=self._order[::-1].index)
 
     def _most_informative(self, posterior: Posterior) -> int:
         candidates: set[int] = set()
         for low, high, change in _gaps(posterior):
             if change >= NEGLIGIBLE:
-                candidates |= {low, high, *runnable_between(low, high, self.skipped)}
+                candidates |= {low, high, *self._runnable_between(low, high)}
         if not candidates:
             # No gap is likely to hold a change any more: then the ends themselves are in doubt.
-            return min((0, self.last), key=lambda c: len(self.runs[c]))
+            return self._fewest_runs((0, self.last))
         choice = sorted(candidates)
         choice = choice[:: max(len(choice) // MAX_WEIGHED, 1)]
         return choice[int(np.argmax(information(posterior, choice)))]
@@ -215,78 +233,49 @@ class Search:
     def _verify(self, culprits: list[Culprit]) -> int | SearchVerdict:
         """Runs each culprit and its parent a few times more, alternately, before it is reported."""
         involved = {candidate for culprit in culprits for candidate in (culprit.parent, culprit.culprit)}
-        order = [candidate for candidate, _ in self._measured]
-        latest = list(itertools.takewhile(involved.__contains__, reversed(order)))
+        latest = list(itertools.takewhile(involved.__contains__, reversed(self._order)))
         for culprit in culprits:
             pair = (culprit.parent, culprit.culprit)
             rarest = min(pair, key=latest.count)
             if latest.count(rarest) < ALTERNATING_RUNS:
                 return rarest
-            fewest = min(pair, key=lambda c: len(self.runs[c]))
+            fewest = self._fewest_runs(pair)
             count = len(self.runs[fewest])
-            apart = _are_apart(self.runs[culprit.parent], self.runs[culprit.culprit], CONFIDENCE)
+            apart = self._are_apart(*pair, CONFIDENCE)
             if count < VERIFYING_RUNS or (not apart and count < MAX_VERIFYING_RUNS):
                 return fewest
             if not apart:
                 return "undecided"
         return "found"
 
+    def _are_apart(self, low: int, high: int, level: float) -> bool:
+        ratio = run_ratio(self.runs[low], self.runs[high], level)
+        return ratio.sound and not ratio.low <= 1 <= ratio.high
 
-class ExactSearch:
+
+class ExactSearch(CandidateSearch):
     """Finds every change between neighbours whose figures differ. Candidates between two equal ones are taken to
     be equal as well."""
 
+    zero_allowed = True
+
     def __init__(self, last: int, max_runs: int | None = None) -> None:
-        if last < 1:
-            raise ValueError("a search needs two candidates")
-        self.last = last
-        self.max_runs = max_runs or 4 * (last + 1)
-        self.runs: dict[int, list[float]] = {}
-        self.skipped: set[int] = set()
+        super().__init__(last, max_runs or 4 * (last + 1))
 
-    def add(self, candidate: int, value: float) -> None:
-        """One run: a count, zero included."""
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError("a count is a finite figure of at least zero")
-        self.runs.setdefault(candidate, []).append(value)
-
-    def skip(self, candidate: int) -> None:
-        """A candidate that cannot be built or run is neither requested again nor blamed."""
-        self.skipped.add(candidate)
-        self.runs.pop(candidate, None)
-
-    @property
-    def spent(self) -> int:
-        return sum(map(len, self.runs.values()))
-
-    def next(self) -> int | SearchVerdict:
-        if self.skipped & {0, self.last}:
-            return "ends-failed"
-        if any(len(set(values)) > 1 for values in self.runs.values()):
-            return "not-exact"
-        step = self._next_run()
-        return "undecided" if isinstance(step, int) and self.spent >= self.max_runs else step
-
-    def state(self) -> SearchState:
-        if not self.runs.keys() >= {0, self.last}:
-            return SearchState(None, [], [], None)
-        culprits = [
-            Culprit(low, high, 1.0, self._ratio(low, high))
-            for low, high in self._changes()
-            if not runnable_between(low, high, self.skipped)
-        ]
-        return SearchState(self._ratio(0, self.last), culprits, [], None)
+    def _state(self) -> SearchState:
+        changes = [pair for pair in self._changes() if not self._runnable_between(*pair)]
+        return SearchState(
+            self._ratio(0, self.last), [Culprit(*pair, 1.0, self._ratio(*pair)) for pair in changes]
+        )
 
     def _next_run(self) -> int | SearchVerdict:
-        for end in (0, self.last):
-            if end not in self.runs:
-                return end
+        if any(len(set(values)) > 1 for values in self.runs.values()):
+            return "not-exact"
         changes = self._changes()
         if not changes:
             return "no-difference"
         for low, high in changes:
-            inside = runnable_between(low, high, self.skipped)
-            if inside:
+            if inside := self._runnable_between(low, high):
                 return inside[len(inside) // 2]
         for candidate in itertools.chain.from_iterable(changes):
             if len(self.runs[candidate]) < EXACT_VERIFYING_RUNS:
@@ -303,10 +292,6 @@ class ExactSearch:
         return Interval(ratio, ratio, ratio)
 
 
-def runnable_between(low: int, high: int, skipped: set[int]) -> list[int]:
-    return [candidate for candidate in range(low + 1, high) if candidate not in skipped]
-
-
 def run_ratio(before: Sequence[float], after: Sequence[float], confidence: float) -> Interval:
     """The ratio of two sets of runs (given as logarithms), with Welch's interval; not sound for single runs.
 
@@ -319,24 +304,16 @@ def run_ratio(before: Sequence[float], after: Sequence[float], confidence: float
     return student_interval(*welch(a, b), confidence).exp()
 
 
-def _clip_outliers(*groups: Sequence[float]) -> list[NDArray[np.float64]]:
+def _clip_outliers(*groups: Sequence[float]) -> list[Values]:
     """Clips values to their group's median plus or minus `OUTLYING` times the scale of all groups together."""
     arrays = [np.asarray(group, dtype=float) for group in groups]
-    medians = [float(np.median(values)) for values in arrays]
+    deviations = [values - np.median(values) for values in arrays]
     # The smallest deviation of a group is that of its median itself and carries no information.
-    deviations = [np.sort(np.abs(v - m))[1:] for v, m in zip(arrays, medians, strict=True)]
-    pooled = np.concatenate(deviations)
+    pooled = np.concatenate([np.sort(np.abs(each))[1:] for each in deviations])
     limit = OUTLYING * NORMAL * float(np.median(pooled)) if pooled.size else 0.0
     if limit == 0:
         return arrays
-    return [
-        np.clip(values, median - limit, median + limit) for values, median in zip(arrays, medians, strict=True)
-    ]
-
-
-def _are_apart(before: Sequence[float], after: Sequence[float], level: float) -> bool:
-    ratio = run_ratio(before, after, level)
-    return ratio.sound and not ratio.low <= 1 <= ratio.high
+    return [v - d + np.clip(d, -limit, limit) for v, d in zip(arrays, deviations, strict=True)]
 
 
 def _gaps(posterior: Posterior) -> Iterator[tuple[int, int, float]]:
