@@ -13,18 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from tare.stats.intervals import Interval, student_interval
-from tare.stats.segments import (
-    CandidateCosts,
-    Numbers,
-    Segment,
-    SegmentCosts,
-    best_cuts,
-    candidate_costs,
-    curve_cost,
-)
+from tare.stats.intervals import Interval, Values, student_interval
+from tare.stats.segments import Positions, SegmentFits
 
 # The penalty of a change point, in variances, for a series of n points. Chosen by simulation so that a series
 # without a change raises an alarm about once in a hundred (docs/history.md has the rates).
@@ -84,10 +75,6 @@ class Noise(NamedTuple):
     correlation: float
     inflation: float
 
-    @property
-    def long_run(self) -> float:
-        return self.variance * self.inflation
-
 
 def shortest_segment(size: int) -> int:
     """Fewer points than this on one side of a change are outliers. Grows slowly with the series, because a longer
@@ -95,7 +82,7 @@ def shortest_segment(size: int) -> int:
     return max(math.ceil(math.log(max(size, 2))) + 1, SHORTEST)
 
 
-def find_change_points(values: Sequence[float] | Numbers) -> Segmentation:
+def find_change_points(values: Sequence[float] | Values) -> Segmentation:
     """The change points of a series of positive, finite figures, in order."""
     series = np.asarray(values, dtype=float)
     if not (np.isfinite(series).all() and (series > 0).all()):
@@ -107,8 +94,7 @@ def find_change_points(values: Sequence[float] | Numbers) -> Segmentation:
     if size < 2 * shortest or logs.min() == logs.max():
         level = math.exp(float(np.median(logs)))
         return Segmentation([], [(0, size, level, level)], float(logs.std()), 0.0)
-    search = _ChangePointSearch(logs, shortest)
-    return search.segmentation(search.refine(search.drop_drift(search.refine(search.first_cuts()))))
+    return _ChangePointSearch(logs, shortest).find()
 
 
 def every_change(values: Sequence[float]) -> Segmentation:
@@ -126,35 +112,43 @@ def every_change(values: Sequence[float]) -> Segmentation:
 
 
 class _ChangePointSearch:
-    """Works on logarithms in units of the long-run standard deviation."""
+    """Works on logarithms; its penalties are in units of their long-run variance."""
 
-    def __init__(self, logs: Numbers, shortest: int) -> None:
+    def __init__(self, logs: Values, shortest: int) -> None:
+        self._logs, self._shortest = logs, shortest
+        self._fits = SegmentFits(logs, shortest)
         penalty = BASE_PENALTY + LOG_PENALTY * math.log(logs.size)
-        slope_penalty = SLOPE_SHARE * penalty
-        costs = SegmentCosts(logs)
-        candidates = candidate_costs(costs, logs.size, shortest)
-        noise = self._noise = _series_noise(logs, costs, candidates, penalty, slope_penalty)
-        self._scaled = logs / math.sqrt(noise.long_run)
-        self._costs, self._slope_penalty, self._shortest = SegmentCosts(self._scaled), slope_penalty, shortest
-        self._first_cuts = best_cuts(candidates, noise.long_run * penalty, noise.long_run * slope_penalty)
+        self._noise = _series_noise(logs, self._fits, penalty)
+        self._unit = self._noise.variance * self._noise.inflation
+        self._penalty, self._slope_penalty = self._unit * penalty, self._unit * SLOPE_SHARE * penalty
 
-    def first_cuts(self) -> list[int]:
-        return self._first_cuts
+    def find(self) -> Segmentation:
+        cuts = self._refine(self._fits.best_cuts(self._penalty, self._slope_penalty))
+        cuts = self._refine(self._drop_drift(cuts))
+        segments = self._fits.segments(cuts, self._slope_penalty)
+        change_points = []
+        for i, (left, right) in enumerate(pairwise(segments)):
+            freedom = max((left.size + right.size) / self._noise.inflation - 2, 1.0)
+            variance = (left.variance + right.variance) * self._unit
+            ratio = student_interval(right.first - left.last, variance, freedom, CONFIDENCE).exp()
+            before, after = _exp(left.last), _exp(right.first)
+            change_points.append(ChangePoint(cuts[i], *self._range(cuts, i), before, after, ratio))
+        values = [(s.start, s.stop, _exp(s.first), _exp(s.last)) for s in segments]
+        return Segmentation(change_points, values, math.sqrt(self._noise.variance), self._noise.correlation)
 
-    def refine(self, cuts: list[int]) -> list[int]:
+    def _refine(self, cuts: list[int]) -> list[int]:
         """Moves each cut to its best position between its neighbours until none moves: in a long series the search
         considers only every second or third position."""
         for _ in range(MAX_REFINEMENTS):
             before = list(cuts)
             for i in range(len(cuts)):
-                low, high = self._window(cuts, i)
-                positions = self._positions(low, high)
-                cuts[i] = int(positions[np.argmin(self._profile(low, high, positions))])
+                positions, costs = self._profile(cuts, i)
+                cuts[i] = int(positions[np.argmin(costs)])
             if cuts == before:
                 break
         return cuts
 
-    def drop_drift(self, cuts: list[int]) -> list[int]:
+    def _drop_drift(self, cuts: list[int]) -> list[int]:
         """Drops, the weakest first, every cut whose surroundings a smooth curve explains about as well."""
         cuts = list(cuts)
         while cuts:
@@ -165,22 +159,6 @@ class _ChangePointSearch:
             del cuts[weakest]
         return cuts
 
-    def segmentation(self, cuts: list[int]) -> Segmentation:
-        edges = [0, *cuts, self._scaled.size]
-        segments = [self._costs.segment(a, b, self._slope_penalty) for a, b in pairwise(edges)]
-        change_points = [self._change_point(cuts, i, segments[i], segments[i + 1]) for i in range(len(cuts))]
-        values = [(s.start, s.stop, self._value(s.first), self._value(s.last)) for s in segments]
-        return Segmentation(change_points, values, math.sqrt(self._noise.variance), self._noise.correlation)
-
-    def _change_point(self, cuts: list[int], i: int, left: Segment, right: Segment) -> ChangePoint:
-        unit = math.sqrt(self._noise.long_run)
-        shift = (right.first - left.last) * unit
-        freedom = max((left.size + right.size) / self._noise.inflation - 2, 1.0)
-        variance = (left.variance + right.variance) * unit**2
-        ratio = student_interval(shift, variance, freedom, CONFIDENCE).exp()
-        earliest, latest = self._range(cuts, i)
-        return ChangePoint(cuts[i], earliest, latest, self._value(left.last), self._value(right.first), ratio)
-
     def _range(self, cuts: list[int], i: int) -> tuple[int, int]:
         """The positions whose likelihood is close enough to that of the best one.
 
@@ -188,39 +166,45 @@ class _ChangePointSearch:
         drift; each exceeds x with probability exp(-x) at most (Siegmund, Confidence sets in change-point problems,
         1988).
         """
-        low, high = self._window(cuts, i)
-        positions = self._positions(low, high)
-        profile = self._profile(low, high, positions)
+        positions, costs = self._profile(cuts, i)
         limit = -math.log(1 - math.sqrt(CONFIDENCE))
-        near = positions[profile <= profile.min() + 2 * limit]
+        near = positions[costs <= costs.min() + 2 * limit * self._unit]
         return int(near[0]), int(near[-1])
 
-    def _window(self, cuts: list[int], i: int) -> tuple[int, int]:
-        edges = [0, *cuts, self._scaled.size]
-        return edges[i], edges[i + 2]
-
-    def _positions(self, low: int, high: int) -> NDArray[np.intp]:
+    def _profile(self, cuts: list[int], i: int) -> tuple[Positions, Values]:
+        """The possible positions of a cut between its neighbours, and the cost at each."""
+        low, high = self._window(cuts, i)
         # Beside a cut that was moved a segment may be shorter than allowed; there must be a position all the same.
         shortest = max(min(self._shortest, (high - low) // 2), 1)
-        return np.arange(low + shortest, high - shortest + 1)
-
-    def _profile(self, low: int, high: int, positions: NDArray[np.intp]) -> Numbers:
-        flat, straight = self._costs.costs(np.full_like(positions, low), positions)
-        left = np.minimum(flat, straight + self._slope_penalty)
-        flat, straight = self._costs.costs(positions, high)
-        return left + np.minimum(flat, straight + self._slope_penalty)
+        positions = np.arange(low + shortest, high - shortest + 1)
+        return positions, self._cost_of_cut(low, positions, high)
 
     def _gain_over_curve(self, cuts: list[int], i: int) -> float:
+        """By how much the cut explains its window better than the best curve does, in units of the variance."""
         low, high = self._window(cuts, i)
-        stepped = float(self._profile(low, high, np.array([cuts[i]]))[0])
-        degrees = range(1, CURVE_DEGREE + 1)
-        return min(curve_cost(self._scaled[low:high], d) + CURVE_PENALTY * (d - 1) for d in degrees) - stepped
+        values = self._logs[low:high] / math.sqrt(self._unit)
+        curves = []
+        for degree in range(1, CURVE_DEGREE + 1):
+            basis, _ = np.linalg.qr(np.polynomial.legendre.legvander(np.linspace(-1, 1, values.size), degree))
+            residuals = values - basis @ (basis.T @ values)
+            curves.append(float(residuals @ residuals) + CURVE_PENALTY * (degree - 1))
+        return min(curves) - float(self._cost_of_cut(low, np.array(cuts[i]), high)) / self._unit
 
-    def _value(self, scaled: float) -> float:
-        return math.exp(min(scaled * math.sqrt(self._noise.long_run), 700.0))
+    def _window(self, cuts: list[int], i: int) -> tuple[int, int]:
+        edges = [0, *cuts, self._logs.size]
+        return edges[i], edges[i + 2]
+
+    def _cost_of_cut(self, low: int, positions: Positions, high: int) -> Values:
+        left = self._fits.cost(low, positions, self._slope_penalty)
+        return left + self._fits.cost(positions, high, self._slope_penalty)
 
 
-def _clip_outliers(values: Numbers, half: int) -> Numbers:
+def _exp(value: float) -> float:
+    """A fitted line may end a little above the largest float."""
+    return math.exp(min(value, 700.0))
+
+
+def _clip_outliers(values: Values, half: int) -> Values:
     """Clips values to their running median (Hampel's filter, clipping instead of replacing). A plateau of more
     than `half` points is not changed."""
     half = min(half, (values.size - 1) // 2)
@@ -235,13 +219,7 @@ def _clip_outliers(values: Numbers, half: int) -> Numbers:
     return medians + np.clip(residuals, -CLIP * scale, CLIP * scale)
 
 
-def _series_noise(
-    values: Numbers,
-    costs: SegmentCosts,
-    candidates: CandidateCosts,
-    penalty: float,
-    slope_penalty: float,
-) -> Noise:
+def _series_noise(values: Values, fits: SegmentFits, penalty: float) -> Noise:
     """Variance and correlation of autoregressive noise in a series that may hold changes and drift.
 
     A change looks like correlation and correlation looks like changes, so both are fitted: segmentations from many
@@ -250,25 +228,26 @@ def _series_noise(
     `penalty` a cut, gives the noise. The mean of correlated points is (1 + r) / (1 - r) times as uncertain as that
     of independent ones.
     """
-    white = _mean_square_difference(values) / 2
-    if white <= 0:
-        return Noise(0.0, 0.0, 1.0)
-    fits: dict[tuple[int, ...], tuple[float, Noise]] = {}
+    differences = np.diff(values)
+    if scale := NORMAL * float(np.median(np.abs(differences))):
+        # A few great differences between neighbours are changes.
+        differences = np.clip(differences, -CLIP_DIFFERENCE * scale, CLIP_DIFFERENCE * scale)
+    white = float(np.mean(differences**2)) / 2
+    scored: dict[tuple[int, ...], tuple[float, Noise]] = {}
     for factor in PENALTY_FACTORS:
-        scale = factor * white
-        cuts = best_cuts(candidates, scale * penalty, scale * slope_penalty)
-        if tuple(cuts) in fits:
+        unit = factor * white * penalty
+        cuts = fits.best_cuts(unit, SLOPE_SHARE * unit)
+        if tuple(cuts) in scored:
             continue
-        edges = [0, *cuts, values.size]
-        segments = [costs.segment(a, b, scale * slope_penalty) for a, b in pairwise(edges)]
+        segments = fits.segments(cuts, SLOPE_SHARE * unit)
         residuals = values - np.concatenate([np.linspace(s.first, s.last, s.size) for s in segments])
         parameters = sum(2 if s.first != s.last else 1 for s in segments)
         score, noise = _fit_autoregression(residuals, parameters)
-        fits[tuple(cuts)] = score + len(cuts) * NOISE_PENALTY * penalty, noise
-    return min(fits.values(), key=lambda fit: fit[0])[1]
+        scored[tuple(cuts)] = score + len(cuts) * NOISE_PENALTY * penalty, noise
+    return min(scored.values(), key=lambda fit: fit[0])[1]
 
 
-def _fit_autoregression(residuals: Numbers, parameters: int) -> tuple[float, Noise]:
+def _fit_autoregression(residuals: Values, parameters: int) -> tuple[float, Noise]:
     """Twice the negative log likelihood (up to a constant) of residuals as an AR(1) process, and its noise."""
     n = residuals.size
     power = float(residuals @ residuals)
@@ -282,12 +261,3 @@ def _fit_autoregression(residuals: Numbers, parameters: int) -> tuple[float, Noi
     margin = CORRELATION_MARGIN + correlation
     cautious = min(correlation + margin * math.sqrt((1 - correlation**2) / n), MAX_CORRELATION)
     return score, Noise(power / max(n - parameters, 1), correlation, (1 + cautious) / (1 - cautious))
-
-
-def _mean_square_difference(values: Numbers) -> float:
-    """The mean square of differences between neighbours. A few great ones are changes and are clipped."""
-    differences = np.diff(values)
-    scale = NORMAL * float(np.median(np.abs(differences)))
-    if scale > 0:
-        differences = np.clip(differences, -CLIP_DIFFERENCE * scale, CLIP_DIFFERENCE * scale)
-    return float(np.mean(differences**2))
