@@ -55,7 +55,8 @@ class LocalCatalogue:
             return self._probed.devices[:1]
         if name == "all":
             return list(self._probed.devices)
-        if name.partition(":")[0] not in DEVICE_TYPES or not _is_index(name):
+        kind, colon, index = name.partition(":")
+        if kind not in DEVICE_TYPES or (colon and not index.isdigit()):
             raise unknown("device", name, ("auto", "all", *DEVICE_TYPES, "cuda:0"))
         return [name]
 
@@ -136,8 +137,3 @@ def _device_refusal(case: Case) -> str | None:
     if case.precision == "fp16" and case.mode == "train":
         return "float16 weights do not train (gradients underflow): use amp-fp16"
     return None
-
-
-def _is_index(name: str) -> bool:
-    _, colon, index = name.partition(":")
-    return not colon or index.isdigit()

@@ -97,8 +97,7 @@ class _Loop:
         self._began = time.monotonic()
         self._last_tick = self._next_memory_check = self._began
         self._active_s = self._paused_s = 0.0
-        self._partial_line = bytearray()
-        self._log_tail = b""
+        self._partial_line = self._log_tail = b""
         self._exit = WorkerExit(pid=process.pid, timeout_s=supervision.timeout_s)
         self._oom = OomCounter(process.pid)
 
@@ -142,12 +141,8 @@ class _Loop:
         return True
 
     def _parse(self, data: bytes) -> None:
-        searched = len(self._partial_line)
-        self._partial_line += data
-        while (end := self._partial_line.find(b"\n", searched)) >= 0:
-            searched = 0
-            line = bytes(self._partial_line[:end])
-            del self._partial_line[: end + 1]
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        for line in lines:
             try:
                 message = read_message(line)
             except msgspec.DecodeError as error:

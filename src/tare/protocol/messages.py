@@ -20,7 +20,7 @@ from tare.records.work import Work
 # The environment variable that names the descriptor for a worker started as a program of its own.
 DESCRIPTOR = "TARE_FD"
 # A worker that sends a longer line is broken, and must not fill the memory of the parent.
-LONGEST_LINE = 256 * 2**20
+LONGEST_LINE = 16 * 2**20
 
 
 def _kind(name: str) -> str:

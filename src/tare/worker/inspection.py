@@ -1,8 +1,8 @@
 """For `tare show workload`: parameters, and the FLOPs of one step with the operators that were not counted."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -11,7 +11,7 @@ from tare.measure.flops import counted_calls
 from tare.measure.interception import OperatorCall
 from tare.protocol.jobs import InspectJob
 from tare.protocol.messages import Flops, Inspected, Send, Uncounted
-from tare.workloads import Workload, get_workload
+from tare.workloads import get_workload
 
 SHAPES, RUN = "from shapes, nothing was computed", "counted while it ran"
 
@@ -24,24 +24,23 @@ def inspect(job: InspectJob, _: Send) -> Inspected:
     parameters = list(model.parameters())
     tensors = [leaf for leaf in pytree.tree_leaves(batch.args) if isinstance(leaf, torch.Tensor)]
     trains = workload.refusal({"train", "fp32", "cpu", "eager"}) is None
+
+    def infer() -> None:
+        with torch.no_grad():
+            model.eval()(*batch.args)
+
+    def train() -> None:
+        workload.loss(model.train()(*batch.args), batch.target).backward()
+
     return Inspected(
         parameters=sum(p.numel() for p in parameters),
         trainable=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
         buffer_bytes=sum(b.numel() * b.element_size() for b in model.buffers()),
         inputs=[f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in tensors],
-        infer=_count(lambda: _infer(model.eval(), batch.args)),
-        train=_count(lambda: _train(workload, model.train(), batch)) if trains else None,
+        infer=_count(infer),
+        train=_count(train) if trains else None,
     )
-
-
-def _infer(model: Any, args: tuple[Any, ...]) -> None:
-    with torch.no_grad():
-        model(*args)
-
-
-def _train(workload: Workload, model: Any, batch: Any) -> None:
-    workload.loss(model(*batch.args), batch.target).backward()
 
 
 def _count(step: Callable[[], None]) -> Flops:
@@ -58,16 +57,16 @@ def _count(step: Callable[[], None]) -> Flops:
 
 def _counted(step: Callable[[], None], fake: bool) -> Flops:
     total = 0
-    calls: dict[str, list[int]] = {}
+    calls, elements = Counter[str](), Counter[str]()
 
     def note(call: OperatorCall, flops: int | None) -> None:
         nonlocal total
         total += flops or 0
-        if flops is not None or call.func.is_view:
-            return
-        entry = calls.setdefault(str(call.func._schema.name).removeprefix("aten::"), [0, 0])
-        entry[0] += 1
-        entry[1] += sum(t.numel() for t in pytree.tree_leaves(call.result) if isinstance(t, torch.Tensor))
+        if flops is None and not call.func.is_view:
+            name = str(call.func._schema.name).removeprefix("aten::")
+            tensors = (leaf for leaf in pytree.tree_leaves(call.result) if isinstance(leaf, torch.Tensor))
+            calls[name] += 1
+            elements[name] += sum(tensor.numel() for tensor in tensors)
 
     with ExitStack() as modes:
         if fake:
@@ -76,9 +75,5 @@ def _counted(step: Callable[[], None], fake: bool) -> Flops:
             modes.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         modes.enter_context(counted_calls(note))
         step()
-    uncounted = [Uncounted(operator=name, calls=n, elements=e) for name, (n, e) in calls.items()]
-    return Flops(
-        total=total,
-        how=SHAPES if fake else RUN,
-        uncounted=sorted(uncounted, key=lambda operator: -operator.elements),
-    )
+    uncounted = [Uncounted(operator=name, calls=calls[name], elements=n) for name, n in elements.most_common()]
+    return Flops(total=total, how=SHAPES if fake else RUN, uncounted=uncounted)

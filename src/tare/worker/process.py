@@ -18,7 +18,7 @@ HANDLERS = {
     jobs.ReferenceJob: "tare.worker.reference:run_reference_job",
     jobs.StageJob: "tare.worker.staging:stage",
     jobs.CheckJob: "tare.worker.reference:check_evidence",
-    jobs.CurveJob: "tare.worker.staging:follow_curve",
+    jobs.CurveJob: "tare.worker.staging:train_curve",
     jobs.FramesJob: "tare.worker.call_stack:count_frames",
     jobs.ProbeJob: "tare.worker.machine:probe",
     jobs.ProfileJob: "tare.worker.profiling:profile",

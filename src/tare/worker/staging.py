@@ -61,7 +61,7 @@ def stage(job: StageJob, _: Send) -> Prepared:
     return Prepared(build_s=0.0, prepare_s=time.perf_counter() - began, cache="cold", flags=flags)
 
 
-def follow_curve(job: CurveJob, _: Send) -> None:
+def train_curve(job: CurveJob, _: Send) -> None:
     """Trains a rung that runs in Python, and writes its losses as an executable would."""
     with open_program(job.case, job.cache) as program:
         write_evidence(Path(job.evidence), program.curve(batches_of(job.case, job.data, job.steps)))
