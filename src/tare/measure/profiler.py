@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tare.measure.work import FREE, is_view
+from tare.measure.work import FREE
 from tare.protocol.messages import StepProfile
 from tare.records.record import Net
 
@@ -180,4 +180,4 @@ def computes_nothing(name: str) -> bool:
     namespace, _, operator = name.partition("::")
     packet: Any = getattr(getattr(torch.ops, namespace, None), operator, None)
     overloads = packet.overloads() if hasattr(packet, "overloads") else []
-    return any(is_view(getattr(packet, overload)) for overload in overloads)
+    return any(getattr(packet, overload).is_view for overload in overloads)

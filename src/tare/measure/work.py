@@ -48,7 +48,7 @@ def count_work(step: Callable[[], Any]) -> Work:
 
     def note(call: "OperatorCall", flops: int | None) -> None:
         name = call.func._schema.name
-        if FREE.match(name) or is_view(call.func):
+        if FREE.match(name) or call.func.is_view:
             return
         before = {StorageWeakRef(t.untyped_storage()): t for t in tensors((call.args, call.kwargs))}
         after = {StorageWeakRef(t.untyped_storage()): t for t in tensors(call.result)}
@@ -95,12 +95,6 @@ def _bytes(tensor: Any) -> int:
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         elements *= size if stride or size == 0 else 1
     return int(elements * tensor.element_size())
-
-
-def is_view(func: Any) -> bool:
-    """An operator whose results are other names for its inputs."""
-    returns = func._schema.returns
-    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
 def _changed(call: "OperatorCall") -> list[Any]:
