@@ -263,7 +263,7 @@ def test_failed_build_fails_the_case_and_is_not_repeated(tmp_path: Path, monkeyp
         tried.append(name)
         raise TareError("cannot build the native rungs: planted")
 
-    monkeypatch.setattr("tare.rungs.libtorch.rung.executable", refuse)
+    monkeypatch.setattr("tare.rungs.native.rung.executable", refuse)
     executor = LocalExecutor(make_launcher("spawn"), tmp_path)
     for index in range(2):
         round_ = executor.run_round(make("lstm", "libtorch", "infer"), index, OPTIONS, check=False)

@@ -1,13 +1,12 @@
 """LibTorch: C++ programs on the frontend or on a TorchScript archive. No Python in the measured process."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
-from tare.rungs.native.build import executable
 from tare.rungs.native.rung import NativeRung, stage_batch
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
@@ -22,7 +21,6 @@ class LibTorch(NativeRung):
     name = "libtorch"
     summary = "the network written in C++ on the LibTorch frontend"
     variants = {"script": "its TorchScript archive, run by a C++ program"}
-    program = "tare-libtorch"
 
     def supports(self, case: Case, workload: Workload) -> str | None:
         if not _scripted(case) and workload.name not in WRITTEN:
@@ -35,8 +33,8 @@ class LibTorch(NativeRung):
     def optimisations(self, case: Case) -> Sequence[str]:
         return ("frozen, batch norm folded",) if _scripted(case) and case.mode == "infer" else ()
 
-    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
-        return (str(executable("tare-script" if _scripted(case) else self.program, on_build)),)
+    def program(self, case: Case) -> str:
+        return "tare-script" if _scripted(case) else "tare-libtorch"
 
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.rungs.torch.program import TorchProgram

@@ -14,22 +14,21 @@ from tare.workloads.base import Workload
 
 
 class NativeRung(Rung):
-    """`stage` runs once per case in a Python worker, and counts as preparation. `program` names the executable."""
-
-    program: str
+    """`stage` runs once per case in a Python worker, and counts as preparation."""
 
     def available(self, device_type: str) -> Missing | None:  # noqa: ARG002
-        lacking = missing_tools()
-        if lacking:
-            return Missing(f"it is built on first use, which needs {lacking}", "Debian: apt-get install g++ cmake")
-        return None
+        return missing_for("libtorch")
+
+    def program(self, case: Case) -> str:
+        """The name of the executable that runs a case."""
+        raise NotImplementedError
 
     def is_executable(self, case: Case) -> bool:  # noqa: ARG002
         """Whether this variant is an executable; the others are prepared in Python like any rung."""
         return True
 
-    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:  # noqa: ARG002
-        return (str(executable(self.program, on_build)),)
+    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
+        return (str(executable(self.program(case), on_build)),)
 
     def staged_as(self, case: Case) -> Case:
         """The case whose staged files this one uses; another case's, where both need the same files."""
@@ -41,6 +40,16 @@ class NativeRung(Rung):
 
     def prepare(self, workload: Workload, case: Case) -> Program:
         raise TypeError(f"{case.rung} of {workload.name} runs as an executable, not in Python")
+
+
+def missing_for(component: str) -> Missing | None:
+    """What keeps a component from being built here."""
+    lacking = missing_tools(component)
+    if lacking is None:
+        return None
+    cuda = "; a CUDA toolkit; pip install nvidia-cudnn-cu13 nvidia-cublas" if component == "vendor/cuda" else ""
+    reason = f"it is built on first use, which needs {lacking}"
+    return Missing(reason, f"Debian: apt-get install g++ cmake{cuda}")
 
 
 def stage_batch(program: Any, folder: Path, **settings: object) -> None:

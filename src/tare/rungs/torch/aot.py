@@ -22,7 +22,6 @@ class Aot(NativeRung):
     name = "aot"
     summary = "AOTInductor: exported, compiled ahead of time, run by a C++ program"
     variants = {"python": "the same package run from Python"}
-    program = "tare-aot"
     caches = True
 
     def available(self, device_type: str) -> Missing | None:
@@ -38,6 +37,9 @@ class Aot(NativeRung):
 
     def optimisations(self, case: Case) -> Sequence[str]:  # noqa: ARG002
         return ("operators fused by Inductor", "weights frozen")
+
+    def program(self, case: Case) -> str:  # noqa: ARG002
+        return "tare-aot"
 
     def is_executable(self, case: Case) -> bool:
         return split_name(case.rung)[1] != "python"

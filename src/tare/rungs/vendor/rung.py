@@ -1,6 +1,6 @@
 """The vendor rung: a step is a fixed list of cuDNN and cuBLAS calls (on a CPU: BLAS), without a framework."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,8 +8,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.protocol.messages import Missing
 from tare.rungs.base import learning_rate
-from tare.rungs.native.build import executable, missing_tools
-from tare.rungs.native.rung import NativeRung
+from tare.rungs.native.rung import NativeRung, missing_for
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
 
@@ -19,21 +18,14 @@ class Vendor(NativeRung):
     name = "vendor"
     summary = "cuDNN and cuBLAS on a GPU, BLAS on a CPU, called by a C++ program that walks a static plan"
     variants = {"graph": "the same step captured in a CUDA graph"}
-    program = "tare-vendor-cpu"
 
     def available(self, device_type: str) -> Missing | None:
         if device_type not in ("cpu", "cuda"):
             return Missing(f"it knows no library for {device_type}", "use --device cpu or cuda")
-        lacking = missing_tools("vendor/cuda" if device_type == "cuda" else "vendor/cpu")
-        if lacking is None:
-            return None
-        remedy = "Debian: apt-get install g++ cmake"
-        if device_type == "cuda":
-            remedy += "; a CUDA toolkit; pip install nvidia-cudnn-cu13 nvidia-cublas"
-        return Missing(f"it is built on first use, which needs {lacking}", remedy)
+        return missing_for(f"vendor/{device_type}")
 
     def supports(self, case: Case, workload: Workload) -> str | None:  # noqa: ARG002
-        on_cpu = case.device.partition(":")[0] == "cpu"
+        on_cpu = case.device_type == "cpu"
         if split_name(case.rung)[1] == "graph" and on_cpu:
             return "a CUDA graph needs a CUDA device"
         if on_cpu and case.precision != "fp32":
@@ -50,9 +42,8 @@ class Vendor(NativeRung):
         replayed = ["launches replayed"] if split_name(case.rung)[1] == "graph" else []
         return [*folded, "operators fused", *searched, "memory planned", *replayed]
 
-    def command(self, case: Case, on_build: Callable[[], None]) -> tuple[str, ...]:
-        on_cpu = case.device.partition(":")[0] == "cpu"
-        return (str(executable("tare-vendor-cpu" if on_cpu else "tare-vendor-cuda", on_build)),)
+    def program(self, case: Case) -> str:
+        return f"tare-vendor-{case.device_type}"
 
     def staged_as(self, case: Case) -> Case:
         # The executable captures the graph itself, so both variants read the same plan.

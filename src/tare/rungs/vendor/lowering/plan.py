@@ -171,7 +171,7 @@ class ExecutionPlan:
             "parameters": [
                 {"name": p.name, "master": index[p.master], "gradient": index[p.gradient]}
                 for p in self.parameters
-                if p.master is not None
+                if p.master is not None and p.gradient is not None
             ],
             "fixed": [{"name": p.name, "value": index[p.value]} for p in self.parameters if p.master is None],
             "contents": contents,
