@@ -11,30 +11,32 @@ how much of it is weights and optimizer state, by module. Of the blocks that wer
 - temporary: everything else.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
 from tare.stats.growth import slope_interval
 from tare.stats.intervals import Interval
-from tare.trace.intervals import Integers, Mask, contains, normal
+from tare.trace.intervals import Integers, Intervals, Mask, contains, make
 from tare.trace.names import COLLECTION, MODULE_PREFIX
-from tare.trace.tables import Spans, Trace
+from tare.trace.spans import pick, sum_by
+from tare.trace.tables import Trace
+from tare.trace.windows import step_at
 
 MemoryKind = Literal[
     "resident", "weights", "optimizer state", "gradients", "activations", "workspace", "temporary"
 ]
 KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
-RECORDED_KINDS: tuple[MemoryKind, ...] = ("weights", "optimizer state")
-BEFORE = "before the trace began"
+_, _, OPTIMIZER, GRADIENTS, ACTIVATIONS, WORKSPACE, TEMPORARY = range(len(KINDS))
+BEFORE, OUTSIDE = "before the trace began", "outside any operator"
 # `MemoryUse.device` for host memory.
 HOST = -1
 NEVER = 2**62
 # A timeline of more points is reduced to the peaks of as many stretches.
 MOST_POINTS = 400
 MOST_OWNERS = 12
+Bytes = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
 class MemoryOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,51 +73,36 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 class ResidentMemory(msgspec.Struct, frozen=True):
     """Memory that a program held before the first event (tare.worker.profiling), by kind and by module."""
 
-    sizes: dict[MemoryKind, int] = {}
-    modules: dict[MemoryKind, dict[str, int]] = {}
-
-    @property
-    def total(self) -> int:
-        return sum(self.sizes.values())
+    weights: Bytes = 0
+    optimizer_state: Bytes = msgspec.field(name="optimizer state", default=0)
+    modules: dict[str, dict[str, Bytes]] = {}
+    device: str = "cuda"
 
     def divide(self, by_kind: dict[MemoryKind, int]) -> list[MemoryOwner]:
         """Moves bytes from the kind "resident" to the kinds recorded here. Returns the owners of all of them."""
         owners = []
-        for kind, size in self.sizes.items():
+        sizes: dict[MemoryKind, int] = {"weights": self.weights, "optimizer state": self.optimizer_state}
+        for kind, size in sizes.items():
             part = min(size, by_kind["resident"])
             by_kind[kind] += part
             by_kind["resident"] -= part
             modules = self.modules.get(kind, {}) if part == size else {}
-            owners += [MemoryOwner(where=name, kind=kind, bytes=n, blocks=0) for name, n in modules.items()]
-            if (rest := part - sum(modules.values())) > 0:
-                where = "other modules" if modules else BEFORE
-                owners.append(MemoryOwner(where=where, kind=kind, bytes=rest, blocks=0))
-        if by_kind["resident"] > 0:
-            owners.append(MemoryOwner(where=BEFORE, kind="resident", bytes=by_kind["resident"], blocks=0))
-        return owners
+            rest = {"other modules" if modules else BEFORE: part - sum(modules.values())}
+            owners += [
+                MemoryOwner(where=where, kind=kind, bytes=n, blocks=0) for where, n in (modules | rest).items()
+            ]
+        owners.append(MemoryOwner(where=BEFORE, kind="resident", bytes=by_kind["resident"], blocks=0))
+        return [owner for owner in owners if owner.bytes > 0]
 
 
 def _resident_memory(trace: Trace, host: bool) -> ResidentMemory:
     """What the trace's metadata say, if the program ran where the question is about."""
     info = trace.metadata.get("tare_profiled")
-    resident = info.get("resident") if isinstance(info, dict) else None
-    if not isinstance(resident, dict) or (resident.get("device", "cuda") == "cpu") != host:
+    try:
+        resident = msgspec.convert(info.get("resident") if isinstance(info, dict) else None, ResidentMemory)
+    except msgspec.ValidationError:
         return ResidentMemory()
-    modules = resident.get("modules")
-    return ResidentMemory(
-        _valid_sizes({kind: resident.get(kind) for kind in RECORDED_KINDS}),
-        {kind: _valid_sizes(modules.get(kind)) for kind in RECORDED_KINDS} if isinstance(modules, dict) else {},
-    )
-
-
-def _valid_sizes(sizes: Any) -> dict[Any, int]:
-    if not isinstance(sizes, dict):
-        return {}
-    return {
-        name: size
-        for name, size in sizes.items()
-        if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 62
-    }
+    return resident if (resident.device == "cpu") == host else ResidentMemory()
 
 
 class _Held(NamedTuple):
@@ -134,23 +121,21 @@ def memory_use(trace: Trace) -> MemoryUse | None:
 
     None where the trace has no such memory events.
     """
-    held = _held_by_device(trace)
-    if held is None and not trace.has_device:
-        held = _held_by_host(trace)
+    held = _held_by_host(trace) if not trace.has_device and not trace.memory.cuda.any() else _held_by_device(trace)
     if held is None:
         return None
     top = int(np.argmax(held.bytes))
     peak = int(held.bytes[top])
     blocks = _read_blocks(trace, held.rows)
-    kinds = _kinds(trace, blocks)
-    alive = _fit(blocks, blocks.alive(top), peak)
-    by_kind: dict[MemoryKind, int] = dict.fromkeys(KINDS, 0)
-    for i in alive.tolist():
-        by_kind[kinds[i]] += int(blocks.bytes[i])
+    kind, where = _kinds(trace, blocks), _places(trace, blocks)
+    alive = _fit(blocks, top, peak)
+    sizes = sum_by(kind[alive], blocks.bytes[alive], len(KINDS)).tolist()
+    by_kind: dict[MemoryKind, int] = dict(zip(KINDS, sizes, strict=True))
     # What the profiler never saw being allocated was there before, so that the kinds add up to the peak.
-    by_kind["resident"] = peak - sum(by_kind.values())
+    by_kind["resident"] = peak - sum(sizes)
     resident = held.resident.divide(by_kind)
-    after = _after_steps(trace, held)
+    # Releases at the very moment when a step ends still count to the step.
+    after = np.append(held.start, held.bytes)[np.searchsorted(held.at, trace.steps.end, side="right")].tolist()
     return MemoryUse(
         device=held.device,
         peak_bytes=peak,
@@ -160,19 +145,13 @@ def memory_use(trace: Trace) -> MemoryUse | None:
         end_bytes=int(held.bytes[-1]),
         timeline=_timeline(held.at, held.bytes),
         by_kind=by_kind,
-        owners=_owners(blocks, kinds, alive, resident),
+        owners=_largest(_owners(trace, blocks, kind, where, alive) + resident),
         after_step=after,
         growth=slope_interval(after) if len(after) >= 3 else None,
         garbage=_garbage(trace, held),
-        unreleased=_owners(blocks, kinds, np.flatnonzero(blocks.unreleased), []),
+        unreleased=_largest(_owners(trace, blocks, kind, where, np.flatnonzero(blocks.unreleased))),
         events=len(held.rows),
     )
-
-
-def after_steps(trace: Trace) -> list[int]:
-    """What was allocated on the device that held most when each step ended."""
-    held = _held_by_device(trace)
-    return [] if held is None else _after_steps(trace, held)
 
 
 def _held_by_device(trace: Trace) -> _Held | None:
@@ -190,25 +169,20 @@ def _held_by_device(trace: Trace) -> _Held | None:
 def _held_by_host(trace: Trace) -> _Held | None:
     """The totals of the host's allocator include earlier recordings and cannot be used. The sum starts with the
     resident memory and with the releases of blocks that the trace did not see allocated."""
-    table = trace.memory
-    rows = np.flatnonzero(table.cuda == 0)
+    rows = np.arange(len(trace.memory))
     if len(rows) == 0:
         return None
     resident, blocks = _resident_memory(trace, host=True), _read_blocks(trace, rows)
-    sizes = table.bytes[rows]
+    sizes = trace.memory.bytes
     before = -int(sizes[sizes < 0].sum()) - int(blocks.bytes[~blocks.unreleased].sum())
-    start = resident.total + max(before, 0)
-    return _Held(HOST, rows, table.start[rows], start + np.cumsum(sizes), start, resident)
+    start = resident.weights + resident.optimizer_state + max(before, 0)
+    return _Held(HOST, rows, trace.memory.start, start + np.cumsum(sizes), start, resident)
 
 
-@dataclass(frozen=True)
-class MemoryBlocks:
-    """Blocks of memory: each allocation with its release, and with the operator and frame that allocated it.
+class _Blocks(NamedTuple):
+    """Blocks of memory: each allocation with its release. `first` and `last` are the positions of both among the
+    events. `operator` and `frame` allocated it."""
 
-    `first` and `last` are the positions of both among the events.
-    """
-
-    trace: Trace
     start: Integers
     end: Integers
     bytes: Integers
@@ -216,129 +190,103 @@ class MemoryBlocks:
     last: Integers
     operator: Integers
     frame: Integers
-    within_operator: Mask
 
     @property
     def unreleased(self) -> Mask:
         return np.equal(self.end, NEVER)
 
-    def alive(self, event: int) -> Integers:
-        """The blocks that existed right after this event."""
-        return np.flatnonzero((self.first <= event) & (self.last > event))
 
-    def owner(self, block: int) -> str:
-        """The module whose forward or backward allocated the block, else the outermost operator."""
-        trace, row = self.trace, int(self.operator[block])
-        module = self._module(int(self.frame[block]))
-        if not module and trace.has_stacks and row >= 0:
-            module = self._module(int(trace.forward_frame[row]))
-        if module:
-            return module
-        if row < 0:
-            return "outside any operator"
-        parent, name = trace.operators.parent, trace.name
-        while (above := int(parent[row])) >= 0 and "::engine::" not in name(trace.operators, above):
-            row = above
-        return name(trace.operators, row)
-
-    def _module(self, frame: int) -> str:
-        row = int(self.trace.frames.module[frame]) if frame >= 0 else -1
-        return self.trace.name(self.trace.frames, row).removeprefix(MODULE_PREFIX) if row >= 0 else ""
-
-
-def _read_blocks(trace: Trace, rows: Integers) -> MemoryBlocks:
+def _read_blocks(trace: Trace, rows: Integers) -> _Blocks:
     """The blocks of memory events in order. A release without an allocation makes no block."""
-    table = trace.memory
-    open_at: dict[int, int] = {}
-    # Start, end, bytes, first, last and thread of each block.
-    blocks: list[list[int]] = []
-    columns = (table.start[rows], table.address[rows], table.bytes[rows], table.thread[rows])
-    for position, (at, address, size, thread) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-        if size == 0:
-            continue
-        if (block := open_at.pop(address, -1)) >= 0:
-            # An allocation at the same address proves a release that was not recorded.
-            blocks[block][1], blocks[block][4] = at, position
-        if size > 0:
-            open_at[address] = len(blocks)
-            blocks.append([at, NEVER, size, position, NEVER, thread])
-    start, end, sizes, first, last, threads = np.array(blocks, dtype=np.int64).reshape(-1, 6).T
-    operators, frames = trace.operators, trace.frames
-    operator, frame = (around.innermost(threads, start) for around in (operators, frames))
-    within = operator >= 0
-    within[within] = end[within] <= operators.end[operator[within]]
-    return MemoryBlocks(trace, start, end, sizes, first, last, operator, frame, within)
+    table = trace.memory.take(rows[trace.memory.bytes[rows] != 0])
+    position = np.flatnonzero(trace.memory.bytes[rows])
+    # The next event at the same address ends a block. If it is an allocation, the release was not recorded.
+    by_address = np.argsort(table.address, kind="stable")
+    following = np.full(len(table), -1, dtype=np.int64)
+    same = np.diff(table.address[by_address]) == 0
+    following[by_address[:-1][same]] = by_address[1:][same]
+    following, first, block = (column[table.bytes > 0] for column in (following, position, np.arange(len(table))))
+    end, last = (np.where(following >= 0, pick(column, following), NEVER) for column in (table.start, position))
+    thread, start = table.thread[block], table.start[block]
+    around = (around.innermost(thread, start) for around in (trace.operators, trace.frames))
+    return _Blocks(start, end, table.bytes[block], first, last, *around)
 
 
-def _kinds(trace: Trace, blocks: MemoryBlocks) -> list[MemoryKind]:
-    by_optimizer = contains(_spans(trace, trace.annotations, "Optimizer.step#"), blocks.start)
+def _kinds(trace: Trace, blocks: _Blocks) -> Integers:
+    """The index of each block's kind in KINDS."""
+    optimizer = trace.matching(trace.annotations, lambda name: name.startswith("Optimizer.step#"))
+    by_optimizer = contains(trace.annotations.intervals(optimizer), blocks.start)
     backward = _backward_passes(trace)
-    allocated_in, released_in = contains(backward, blocks.start), contains(backward, blocks.end)
-    kinds: list[MemoryKind] = []
-    for i, unreleased in enumerate(blocks.unreleased.tolist()):
-        if blocks.within_operator[i]:
-            kinds.append("workspace")
-        elif by_optimizer[i]:
-            kinds.append("optimizer state" if unreleased else "temporary")
-        elif allocated_in[i]:
-            pass_end = int(backward[np.searchsorted(backward[:, 1], blocks.start[i], side="right"), 1])
-            kinds.append("gradients" if unreleased or blocks.end[i] >= pass_end else "temporary")
-        elif released_in[i] or (unreleased and len(backward) == 0):
-            kinds.append("activations")
-        else:
-            kinds.append("temporary")
-    return kinds
+    in_backward, released_in = contains(backward, blocks.start), contains(backward, blocks.end)
+    pass_end = pick(
+        backward[:, 1], np.where(in_backward, np.searchsorted(backward[:, 1], blocks.start, "right"), -1)
+    )
+    return np.select(
+        [
+            (blocks.operator >= 0) & (blocks.end <= pick(trace.operators.end, blocks.operator)),
+            by_optimizer & blocks.unreleased,
+            by_optimizer,
+            in_backward & (blocks.end >= pass_end),
+            ~in_backward & (released_in | (blocks.unreleased & (len(backward) == 0))),
+        ],
+        [WORKSPACE, OPTIMIZER, TEMPORARY, GRADIENTS, ACTIVATIONS],
+        TEMPORARY,
+    )
 
 
-def _backward_passes(trace: Trace) -> Integers:
+def _backward_passes(trace: Trace) -> Intervals:
     """In each step, from the first to the last operator of autograd's engine."""
-    engine = trace.operators.take(_named(trace, trace.operators, "autograd::engine::evaluate_function"))
-    passes = []
-    for start, end in zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True):
-        inside = (engine.start >= start) & (engine.start < end)
-        if inside.any():
-            passes.append((int(engine.start[inside].min()), int(engine.end[inside].max())))
-    return normal(np.array(passes, dtype=np.int64).reshape(-1, 2))
+    engine = trace.matching(trace.operators, lambda name: name.startswith("autograd::engine::evaluate_function"))
+    step = step_at(trace, trace.operators.start)
+    rows = np.flatnonzero(engine & (step >= 0))
+    _, first = np.unique(step[rows], return_index=True)
+    return make(trace.operators.start[rows[first]], np.maximum.reduceat(trace.operators.end[rows], first))
 
 
-def _named(trace: Trace, table: Spans, prefix: str) -> Mask:
-    return np.array([name.startswith(prefix) for name in trace.names] or [False], dtype=bool)[table.name]
+def _places(trace: Trace, blocks: _Blocks) -> Integers:
+    """The name of the module whose forward or backward allocated each block, else of the outermost operator."""
+    operators, frames = trace.operators, trace.frames
+    in_forward, in_backward = (
+        pick(frames.name, pick(frames.module, frame))
+        for frame in (blocks.frame, pick(trace.forward_frame, blocks.operator))
+    )
+    engine = trace.matching(operators, lambda name: "::engine::" in name).astype(np.int64)
+    is_outermost = (operators.parent < 0) | (pick(engine, operators.parent) == 1)
+    outermost = operators.inherit(np.where(is_outermost, np.arange(len(operators)), -1))
+    operator = pick(operators.name, pick(outermost, blocks.operator))
+    return np.select([in_forward >= 0, in_backward >= 0], [in_forward, in_backward], operator)
 
 
-def _spans(trace: Trace, table: Spans, prefix: str) -> Integers:
-    return table.intervals(_named(trace, table, prefix))
-
-
-def _fit(blocks: MemoryBlocks, alive: Integers, peak: int) -> Integers:
-    """The newest blocks that fit into the allocator's total. If there are more, releases were not recorded, most
-    likely those of the oldest blocks."""
-    newest = alive[np.argsort(-blocks.first[alive], kind="stable")]
-    return np.sort(newest[np.cumsum(blocks.bytes[newest]) <= peak])
-
-
-def _owners(
-    blocks: MemoryBlocks, kinds: list[MemoryKind], chosen: Integers, resident: list[MemoryOwner]
-) -> list[MemoryOwner]:
-    sizes: dict[tuple[str, MemoryKind], list[int]] = {}
-    for i in chosen.tolist():
-        sizes.setdefault((blocks.owner(i), kinds[i]), []).append(int(blocks.bytes[i]))
-    owners = [
-        MemoryOwner(where=where, kind=kind, bytes=sum(block_sizes), blocks=len(block_sizes))
-        for (where, kind), block_sizes in sizes.items()
+def _owners(trace: Trace, blocks: _Blocks, kind: Integers, where: Integers, chosen: Integers) -> list[MemoryOwner]:
+    pairs, group = np.unique(where[chosen] * len(KINDS) + kind[chosen], return_inverse=True)
+    sizes, counts = sum_by(group, blocks.bytes[chosen], len(pairs)), np.bincount(group, minlength=len(pairs))
+    return [
+        MemoryOwner(
+            where=trace.names[pair // len(KINDS)].removeprefix(MODULE_PREFIX) if pair >= 0 else OUTSIDE,
+            kind=KINDS[pair % len(KINDS)],
+            bytes=size,
+            blocks=count,
+        )
+        for pair, size, count in zip(pairs.tolist(), sizes.tolist(), counts.tolist(), strict=True)
     ]
-    return sorted(owners + resident, key=lambda owner: -owner.bytes)[:MOST_OWNERS]
 
 
-def _after_steps(trace: Trace, held: _Held) -> list[int]:
-    """What is allocated when each step ends; releases at that very moment still count to the step."""
-    index = np.searchsorted(held.at, trace.steps.end, side="right") - 1
-    return [int(held.bytes[i]) if i >= 0 else held.start for i in index.tolist()]
+def _largest(owners: list[MemoryOwner]) -> list[MemoryOwner]:
+    return sorted(owners, key=lambda owner: -owner.bytes)[:MOST_OWNERS]
+
+
+def _fit(blocks: _Blocks, event: int, held: int) -> Integers:
+    """The blocks that existed right after this event: the newest that fit into the allocator's total. If there are
+    more, releases were not recorded, most likely those of the oldest blocks."""
+    newest = np.flatnonzero((blocks.first <= event) & (blocks.last > event))[::-1]
+    return newest[np.cumsum(blocks.bytes[newest]) <= held]
 
 
 def _garbage(trace: Trace, held: _Held) -> int | None:
-    if not _named(trace, trace.annotations, COLLECTION).any():
+    collections = trace.matching(trace.annotations, lambda name: name.startswith(COLLECTION))
+    if not collections.any():
         return None
-    collected = contains(_spans(trace, trace.annotations, COLLECTION), held.at)
+    collected = contains(trace.annotations.intervals(collections), held.at)
     return -int(trace.memory.bytes[held.rows[collected]].sum())
 
 

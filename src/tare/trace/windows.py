@@ -11,6 +11,7 @@ import numpy as np
 from tare.errors import BadInput
 from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.names import step_number
+from tare.trace.spans import pick
 from tare.trace.tables import GRAPH, LAUNCH, Trace
 
 # An outlier takes more than this many times the median step. Of fewer steps than this, none is an outlier.
@@ -31,26 +32,25 @@ def _all_windows(trace: Trace, device: int | None) -> Integers:
     launched = work.call >= 0
     if device is not None:
         launched &= work.device == device
-    at = trace.calls.start[work.call[launched]]
-    step = np.searchsorted(steps.start, at, side="right") - 1
-    inside = (step >= 0) & (at < steps.end[np.maximum(step, 0)])
+    step = step_at(trace, trace.calls.start[work.call[launched]])
     finish = steps.end.copy()
-    np.maximum.at(finish, step[inside], work.end[launched][inside])
+    np.maximum.at(finish, step[step >= 0], work.end[launched][step >= 0])
     finish = np.maximum.accumulate(finish)
     begin = np.maximum(steps.start, np.concatenate([steps.start[:1], finish[:-1]]))
     rows: Integers = np.stack([steps.number, begin, np.maximum(begin, finish), np.arange(len(steps))], axis=1)
     return rows
 
 
+def step_at(trace: Trace, at: Integers) -> Integers:
+    """For each moment on the host, the row of the step that contains it, or -1."""
+    step = np.searchsorted(trace.steps.start, at, side="right") - 1
+    return np.where(at < pick(trace.steps.end, step), step, -1)
+
+
 def counted_step(trace: Trace, at: Integers) -> Integers:
     """For each moment on the host, the index of the counted step that contains it, or -1."""
-    steps = trace.steps
-    if len(steps) == 0:
-        return np.full(len(at), -1, dtype=np.int64)
-    step = np.searchsorted(steps.start, at, side="right") - 1
-    row = np.maximum(step, 0)
-    inside = (step >= 0) & (at < steps.end[row]) & (steps.counted[row] == 1)
-    return np.where(inside, np.cumsum(steps.counted)[row] - 1, -1)
+    counted = trace.steps.counted
+    return pick(np.where(counted == 1, np.cumsum(counted) - 1, -1), step_at(trace, at))
 
 
 def in_counted_steps(trace: Trace, at: Integers) -> Mask:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tare.findings import Context, Location, Match, rule
-from tare.trace.memory import after_steps, memory_use
+from tare.trace.memory import HOST, memory_use
 
 # So many steps in a row must each leave at least this many bytes more than the one before.
 FEWEST_STEPS = 4
@@ -14,20 +14,15 @@ CYCLES = (
 )
 
 
-@rule(
-    "memory-growth",
-    sees="Each of at least 4 steps leaves at least 1 KiB more device memory allocated than the one before.",
-    remedy="Let go of what a step made: detach what is kept (loss.item() or .detach()), clear lists and "
-    "workspaces.",
-)
-def look(context: Context) -> Match | None:
-    held = after_steps(context.trace)
+@rule("Let go of what a step made: detach what is kept (loss.item() or .detach()), clear lists and workspaces.")
+def memory_growth(context: Context) -> Match | None:
+    """Each of at least 4 steps leaves at least 1 KiB more device memory allocated than the one before."""
+    use = memory_use(context.trace)
+    if use is None or use.device == HOST or use.growth is None:
+        return None
+    held, growth = use.after_step, use.growth
     if len(held) < FEWEST_STEPS or np.diff(held).min() < LEAST_BYTES:
         return None
-    use = memory_use(context.trace)
-    if use is None or use.growth is None:
-        return None
-    growth = use.growth
     collectable = use.garbage is not None and use.garbage >= held[-1] - held[0]
     until = ", until Python's collector comes" if collectable else ""
     return Match(
@@ -36,12 +31,12 @@ def look(context: Context) -> Match | None:
             "bytes_per_step": growth.mid,
             "bytes_per_step_low": growth.low,
             "bytes_per_step_high": growth.high,
-            "steps": len(use.after_step),
+            "steps": len(held),
         },
         locations=[
             Location(
                 where=f"{owner.where} ({owner.kind}, {owner.bytes / 2**20:.3g} MiB)",
-                count=owner.blocks / len(use.after_step),
+                count=owner.blocks / len(held),
                 seconds=0.0,
             )
             for owner in use.unreleased
