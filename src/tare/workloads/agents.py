@@ -6,7 +6,7 @@ from tare.workloads.base import Batch
 from tare.workloads.kinds import NO_TRACED_TRAINING
 from tare.workloads.registry import workload
 
-TOGETHER = "all parts are updated together from the same step; target networks move at its beginning"
+TOGETHER = "all networks are updated in the same step; target networks are updated at its beginning"
 
 
 class Update:
@@ -21,7 +21,7 @@ class Update:
     domain="rl",
     task="continuous control",
     source="written here; Haarnoja et al., Soft Actor-Critic (2018)",
-    differs=f"{TOGETHER}; the noise of the actions comes with the batch",
+    differs=f"{TOGETHER}; the noise of the actions is part of the batch",
     batch=256,
     sizes={"state": 17, "action": 6, "hidden": 1024},
     smoke={"batch": 8, "hidden": 32},
@@ -53,8 +53,8 @@ class SoftActorCritic(Update):
     domain="rl",
     task="control from pixels",
     source="written here; Kostrikov et al., Image Augmentation Is All You Need (2020)",
-    differs=f"{TOGETHER}; shifts and the noise of the actions come with the batch; actor and critics share the "
-    "last layer of the encoder, too",
+    differs=f"{TOGETHER}; random shifts and the noise of the actions are part of the batch; actor and critics "
+    "also share the last layer of the encoder",
     batch=128,
     sizes={"resolution": 84, "action": 6, "hidden": 1024, "features": 50},
     smoke={"batch": 2, "resolution": 40, "hidden": 32, "features": 10},
@@ -85,7 +85,7 @@ class Drq(Update):
     domain="rl",
     task="game playing",
     source="written here; Mnih et al., Human-level control (2015)",
-    differs="the target network stays as it is within a step",
+    differs="the target network is not updated within a step",
     batch=32,
     sizes={"resolution": 84, "actions": 18, "width": 32},
     smoke={"batch": 2, "width": 4},
@@ -109,8 +109,8 @@ class Dqn(Update):
     domain="rl",
     task="painting",
     source="written here; Huang et al., Learning to Paint (2019), the baseline",
-    differs=f"{TOGETHER}; what strokes gain is the distance to the target image, not the verdict of a "
-    "discriminator; no episode ends",
+    differs=f"{TOGETHER}; the reward is the decrease of the distance to the target image instead of a "
+    "discriminator's score; episodes do not end",
     batch=96,
     sizes={"strokes": 5, "blocks": 2, "hidden": 512},
     smoke={"batch": 1, "strokes": 1, "blocks": 1, "hidden": 16},

@@ -75,8 +75,8 @@ class ConvTasNet:
     domain="speech",
     task="synthesis",
     source="written here; Kong et al., HiFi-GAN (2020), V1: the generator, discriminators of five periods and "
-    "three scales, and the losses of both, of features and of spectrograms",
-    differs=f"{TOGETHER}; biases of the generator start at zero",
+    "three scales, with adversarial, feature-matching and spectrogram losses",
+    differs=f"{TOGETHER}; biases of the generator are initialised to zero",
     batch=16,
     sizes={"frames": 32, "width": 512, "judges": 32},
     smoke={"batch": 1, "frames": 4, "width": 32, "judges": 4},

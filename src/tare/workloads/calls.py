@@ -5,8 +5,8 @@ from typing import Any
 from tare.workloads.base import Batch
 from tare.workloads.registry import workload
 
-EAGER_ONLY = "it measures frames of plain Python, which only eager runs one by one"
-NO_TRAINING = "it measures the cost of a call, and has nothing to learn"
+EAGER_ONLY = "it measures plain Python frames, which only eager executes"
+NO_TRAINING = "it measures the cost of a call and has nothing to train"
 
 
 @workload(

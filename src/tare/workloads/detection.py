@@ -7,8 +7,8 @@ from tare.workloads.base import Batch, Size
 from tare.workloads.registry import workload
 
 DIFFERS = (
-    "anchors and proposals for the loss are evenly spread instead of random ones; the scores of the random "
-    "weights are spread so that boxes survive, as in a trained network"
+    "the loss takes anchors and proposals at even intervals instead of at random; random weights are scaled so "
+    "that some boxes pass the score threshold, as in a trained network"
 )
 # TorchBench also has torchvision's own Mask R-CNN, with other numbers of classes and proposals.
 PLAIN = "vision_maskrcnn"
@@ -30,12 +30,13 @@ MODELS = {
 
 # torchvision's non-maximum suppression and box pooling lack these kernels; under autocast they run in float32.
 NO_HALF = {
-    "bf16": "torchvision's non-maximum suppression has no bfloat16: use amp-bf16",
-    "fp16/cpu": "torchvision's non-maximum suppression has no float16 on the CPU",
+    "bf16": "torchvision's non-maximum suppression does not support bfloat16: use amp-bf16",
+    "fp16/cpu": "torchvision's non-maximum suppression does not support float16 on the CPU",
 }
 
 NO_TRACED_TRAINING = {
-    "torchscript/train": "how many boxes a step learns from is counted in Python: a trace keeps one batch's number"
+    "torchscript/train": "the number of boxes in the loss is counted in Python: a trace would keep that of one "
+    "batch"
 }
 
 

@@ -38,7 +38,7 @@ class StableDiffusion(Regressor):
     domain="vision",
     task="generation",
     source="written here; Rombach et al., Latent Diffusion (2022), the autoencoder of Stable Diffusion",
-    differs="reconstruction and divergence only: no perceptual or adversarial loss",
+    differs="only the reconstruction loss and the KL divergence, no perceptual or adversarial loss",
     batch=1,
     sizes={"resolution": 512, "width": 128},
     smoke={"resolution": 16, "width": 8},
@@ -67,8 +67,8 @@ class LatentAutoencoder:
     domain="vision",
     task="generation",
     source="written here; Peebles and Xie, Scalable Diffusion Models with Transformers (2022), DiT-XL/2",
-    differs="adaptive norms start random instead of at zero, where the network would compute nothing; the "
-    "learned variance is not trained",
+    differs="adaptive norms are initialised at random instead of to zero, with which every block would be the "
+    "identity; the learned variance is not trained",
     batch=4,
     sizes={"resolution": 32, "width": 1152, "layers": 28, "heads": 16, "classes": 1000},
     smoke={"batch": 2, "resolution": 8, "width": 64, "layers": 2, "heads": 4, "classes": 10},
@@ -95,7 +95,7 @@ class DiffusionTransformer(Regressor):
     domain="multimodal",
     task="generation",
     source="written here; Ramesh et al., Hierarchical Text-Conditional Image Generation (2022)",
-    differs="prior and decoder in one step, in the sizes of lucidrains' example; CLIP's embeddings are given",
+    differs="prior and decoder in one step, in the sizes of lucidrains' example; the CLIP embeddings are inputs",
     batch=1,
     sizes={"resolution": 64, "width": 512, "layers": 6, "heads": 8, "length": 77, "channels": 128},
     smoke={"resolution": 8, "width": 32, "layers": 1, "heads": 4, "length": 8, "channels": 8},

@@ -12,8 +12,8 @@ from tare.workloads.registry import workload
     domain="vision",
     task="text detection",
     source="written here on torchvision's ResNet-50; Liao et al., DBNet (2019)",
-    differs="all pixels count, without mining of hard negatives; the loss of the binary map is a squared error, "
-    "since autocast refuses cross entropy of probabilities",
+    differs="the loss covers all pixels, without hard-negative mining; the loss of the binary map is a squared "
+    "error, because autocast does not allow binary cross entropy on probabilities",
     batch=2,
     sizes={"resolution": 1024, "width": 256, "depth": Size(50, choices=(14, 50))},
     smoke={"batch": 1, "resolution": 64, "width": 16, "depth": 14},

@@ -12,7 +12,7 @@ from tare.workloads.registry import workload
     domain="vision",
     task="detection",
     source="written here on timm's efficientnet_b0; Tan et al., EfficientDet (2019), D0",
-    differs=f"D0, where TorchBench has D1; boxes are returned before non-maximum suppression; {SETTLED}",
+    differs=f"D0 instead of D1 as in TorchBench; boxes are returned before non-maximum suppression; {SETTLED}",
     batch=4,
     sizes={"resolution": 512, "classes": 90, "width": 64, "repeats": 3},
     smoke={"batch": 2, "resolution": 128, "classes": 5, "width": 16, "repeats": 1},

@@ -6,7 +6,7 @@ from tare.workloads.base import Batch
 from tare.workloads.kinds import NO_TRACED_TRAINING
 from tare.workloads.registry import workload
 
-TOGETHER = "generator and discriminator are updated together from the same step instead of in turn"
+TOGETHER = "generator and discriminator are updated in the same step instead of alternately"
 
 
 class Adversarial:
@@ -46,7 +46,7 @@ class Dcgan(Adversarial):
     domain="vision",
     task="generation",
     source="written here; Zhu et al., CycleGAN (2017), nine blocks",
-    differs=f"{TOGETHER}; no pool of earlier images, which is random",
+    differs=f"{TOGETHER}; no random pool of earlier images",
     batch=1,
     sizes={"resolution": 256, "width": 64, "blocks": 9},
     smoke={"resolution": 32, "width": 4, "blocks": 1},
@@ -72,14 +72,15 @@ class CycleGan(Adversarial):
     domain="vision",
     task="generation",
     source="written here; Choi et al., StarGAN (2018)",
-    differs=f"{TOGETHER}; the place of the gradient penalty between real and fake comes with the batch",
+    differs=f"{TOGETHER}; the random points between real and fake images of the gradient penalty are part of "
+    "the batch",
     batch=16,
     sizes={"resolution": 128, "width": 64, "blocks": 6, "domains": 5},
     smoke={"batch": 1, "resolution": 64, "width": 4, "blocks": 1},
     unsupported=NO_TRACED_TRAINING
     | {
-        "compile/train": "the gradient penalty is learned through a gradient, and torch.compile has none of a "
-        "compiled backward pass: torch 2.11 says so, 2.10 leaves the penalty out of the gradients",
+        "compile/train": "the gradient penalty needs a double backward pass, which torch.compile does not "
+        "support: torch 2.11 raises an error, 2.10 omits the penalty from the gradients",
     },
     optimizer="adam",
     learning_rate=0.001,

@@ -59,7 +59,7 @@ for _name, (_model, _paper) in MODELS.items():
         domain="graph",
         task="node classification",
         source=f"torch_geometric.nn.models.{_model}; {_paper}",
-        differs="edges drawn at random",
+        differs="random edges",
         batch=1,
         sizes=SIZES,
         smoke=SMOKE,
@@ -73,8 +73,9 @@ for _name, (_model, _paper) in MODELS.items():
     domain="graph",
     task="node classification",
     source="torch_geometric.nn.HeteroConv of GATConv; Busbridge et al., Relational Graph Attention (2019), with "
-    "the relations, the width and the fan-out (15, 10, 5) of MLPerf's on IGBH",
-    differs="no dropout; 64 papers a step instead of 1024, and no node around them is sampled twice: 236000 nodes",
+    "the relations, the width and the fan-out (15, 10, 5) of MLPerf's model for IGBH",
+    differs="no dropout; 64 papers a step instead of 1024; no neighbour is sampled twice, which gives 236,000 "
+    "nodes",
     batch=64,
     sizes={"features": 1024, "hidden": 512, "classes": 2983, "near": 15, "middle": 10, "far": 5},
     smoke={"batch": 2, "features": 8, "hidden": 16, "classes": 5, "near": 3, "middle": 2, "far": 2},

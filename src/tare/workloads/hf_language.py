@@ -75,9 +75,7 @@ def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 
     smoke = {key: value for key, value in SMOKE.items() if key == "batch" or key in sizes} | metadata.pop(
         "smoke", {}
     )
-    unmasked = (
-        "a word is asked for at every place, not at masked ones alone" if "Masked" in definition.model else ""
-    )
+    unmasked = "the loss covers all positions, not only masked ones" if "Masked" in definition.model else ""
     workload(
         name,
         domain="nlp",
@@ -188,6 +186,6 @@ _register(
     "Beltagy et al., Longformer (2020), base",
     batch=2,
     smoke={"length": 128},
-    differs="a window of 64 to each position instead of 512, as sequences are 1024 instead of 4096; the first "
-    "position sees and is seen by all",
+    differs="an attention window of 64 instead of 512, because sequences have 1024 tokens instead of 4096; the "
+    "first position has global attention",
 )

@@ -71,7 +71,7 @@ class Clip:
     sizes={"length": 77, "vocabulary": 49408, "layers": 12, "width": 768},
     smoke={"batch": 2, "length": 16, "vocabulary": 211, "layers": 2, "width": 64},
     requires=("transformers",),
-    unsupported={"train": "Stable Diffusion keeps its text encoder as it is"},
+    unsupported={"train": "Stable Diffusion does not train its text encoder"},
 )
 class ClipText:
     def build(self, length: int, vocabulary: int, layers: int, width: int) -> Any:
@@ -150,9 +150,9 @@ class Llava(LanguageModel):
     domain="vision",
     task="segmentation",
     source="transformers SamModel; Kirillov et al., Segment Anything (2023), ViT-B",
-    differs="ViT-B, where TorchBench has ViT-H; the image encoder starts with weights of 0.02 instead of "
-    "transformers' 1e-10, which leave nothing of the image; positions' frequencies of 1, where transformers "
-    "starts with half the width; the prediction of a mask's quality is not trained",
+    differs="ViT-B instead of ViT-H as in TorchBench; the image encoder is initialised with a deviation of 0.02 "
+    "instead of transformers' 1e-10, with which the image would not matter; positional frequencies have the "
+    "paper's scale of 1 instead of transformers' half width; the prediction of mask quality is not trained",
     batch=1,
     sizes={"resolution": 1024, "layers": 12, "width": 768},
     smoke={"resolution": 128, "layers": 2, "width": 96},

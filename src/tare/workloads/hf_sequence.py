@@ -54,7 +54,7 @@ for _name, (_hidden, _layers, _heads, _inner, _batch, _variant) in T5.items():
     domain="nlp",
     task="generation",
     source="transformers T5ForConditionalGeneration.generate; Raffel et al., T5 (2019), small",
-    differs="always writes the same number of tokens: the end of the text is never taken for one",
+    differs="always generates the same number of tokens: no token ends the text",
     batch=1,
     sizes={
         "vocabulary": 32128, "hidden": 512, "layers": 6, "heads": 8, "inner": 2048, "length": 128, "written": 32,
@@ -62,8 +62,8 @@ for _name, (_hidden, _layers, _heads, _inner, _batch, _variant) in T5.items():
     smoke={**SMOKE, "written": 4},
     requires=("transformers",),
     unsupported={
-        "train": "generation chooses tokens, through which no gradient passes",
-        "torchscript": "the loop over tokens is Python, and tracing would freeze one text",
+        "train": "generation selects tokens, which has no gradient",
+        "torchscript": "the loop over tokens is in Python: a trace would keep the tokens of one text",
     },
 )  # fmt: skip
 class T5Generate:
@@ -109,17 +109,17 @@ class Bart(Translator):
     "hf_Reformer",
     domain="nlp",
     task="language modelling",
-    source="transformers ReformerModelWithLMHead; Kitaev et al., Reformer (2020), the model of enwik8",
-    differs="no dropout; the rotations of the hashing are drawn once instead of in each step; texts of 1024 "
-    "instead of 65536 letters, in chunks of 64; every second layer looks at its neighbourhood only",
+    source="transformers ReformerModelWithLMHead; Kitaev et al., Reformer (2020), the model for enwik8",
+    differs="no dropout; the random rotations of the hashing are drawn once instead of in each step; texts of "
+    "1024 instead of 65536 characters, in chunks of 64; every second layer has local attention",
     batch=4,
     sizes={"vocabulary": 258, "hidden": 1024, "layers": 12, "heads": 8, "inner": 4096, "length": 1024},
     smoke={**SMOKE, "vocabulary": 211, "length": 128},
     requires=("transformers",),
     optimizer="adamw",
     unsupported={
-        "torchscript": "its reversible layers are an autograd function in Python, which cannot be traced",
-        "compile/infer": "a number of numpy's in it fails Dynamo's own guard under inference mode (torch 2.10)",
+        "torchscript": "its reversible layers are a Python autograd function, which cannot be traced",
+        "compile/infer": "a NumPy scalar in the model fails Dynamo's own guard in inference mode (torch 2.10)",
     },
 )
 class Reformer(Translator):

@@ -6,10 +6,10 @@ from tare.workloads.base import Batch
 
 # For workloads with a loss that passes through a network without training it (networks/frozen.py).
 NO_TRACED_TRAINING = {
-    "torchscript/train": "a loss passes through a network cut off from its parameters, which cannot be traced"
+    "torchscript/train": "a loss passes through a network with detached parameters, which cannot be traced"
 }
 # For workloads whose output at inference would otherwise not depend on the input (networks/still.py).
-SETTLED = "batch norms start with the statistics of a random batch"
+SETTLED = "batch-norm statistics are initialised from a random batch"
 
 
 class Classifier:

@@ -40,7 +40,7 @@ class NanoGpt(LanguageModel):
     domain="nlp",
     task="language modelling",
     source="written here; Dao and Gu, Mamba-2 (2024), 130M",
-    differs="plain operators in chunks, no fused kernel",
+    differs="the chunked algorithm in plain operators, without a fused kernel",
     batch=4,
     sizes={"vocabulary": 50288, "width": 768, "layers": 24, "state": 128, "head": 64, "chunk": 64, "length": 512},
     smoke={
@@ -70,7 +70,8 @@ class Segmented:
     "BERT_pytorch",
     domain="nlp",
     task="language modelling",
-    source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), pre-norm as in codertimo's",
+    source="written here on torch.nn.TransformerEncoder; Devlin et al., BERT (2018), pre-norm as in codertimo's "
+    "implementation",
     differs="no dropout",
     batch=16,
     sizes=BERT,

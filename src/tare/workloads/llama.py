@@ -13,7 +13,7 @@ SIZES = {
 SMOKE = {
     "batch": 2, "vocabulary": 211, "width": 64, "layers": 2, "heads": 4, "groups": 2, "inner": 128, "length": 16,
 }  # fmt: skip
-DECODES = {"train": "decoding writes one token after another; training is the prefill's workload"}
+DECODES = {"train": "decoding generates one token at a time; train llama_prefill instead"}
 
 
 def _llama(
@@ -64,7 +64,7 @@ class Decoding:
     domain="nlp",
     task="generation",
     source=SOURCE,
-    differs="one token at the end of a full cache, whose keys and values are random",
+    differs="decodes one token at the end of a full cache of random keys and values",
     batch=1,
     sizes=SIZES,
     smoke=SMOKE,
@@ -82,8 +82,8 @@ class Decode(Decoding):
     "llama_decode_int8",
     domain="nlp",
     task="generation",
-    source=f"{SOURCE}, weights of linear layers in int8 with one scale a row",
-    differs="rounded to the nearest, not calibrated on data; the embedding stays as it is",
+    source=f"{SOURCE}, weights of linear layers in int8 with one scale per row",
+    differs="weights are rounded to the nearest value without calibration; the embedding is not quantised",
     batch=1,
     sizes=SIZES,
     smoke=SMOKE,
@@ -102,7 +102,7 @@ class DecodeInt8(Decoding):
     domain="nlp",
     task="language modelling",
     source="written here; the sizes of IBM's Granite 3.0 1B-A400M (2024): 32 experts, 8 for each token",
-    differs="an expert has places for one and a half times its share of tokens, what comes later is dropped",
+    differs="an expert has a capacity of 1.5 times its share of the tokens; tokens beyond that are dropped",
     batch=1,
     sizes={
         "vocabulary": 49155, "width": 1024, "layers": 24, "heads": 16, "groups": 8, "inner": 512, "length": 512,

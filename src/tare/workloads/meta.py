@@ -16,7 +16,7 @@ MODELS = {
     "functorch_maml_omniglot": ("vmap", 5, "all tasks at once through torch.func"),
 }
 
-HOOKED = "gradients of every layer's output are taken inside the step, and a compiled graph keeps those to itself"
+HOOKED = "the step needs the gradient of every layer's output, which a compiled graph does not expose"
 
 
 class Episodes:
@@ -55,8 +55,8 @@ for _name, (_kind, _steps, _how) in MODELS.items():
         smoke=SMALL,
         optimizer="adam",
         unsupported={
-            "torchscript": "the gradient inside the step is taken by autograd, which tracing does not record",
-            "aot": "the gradient inside the step is taken by autograd, which torch.export does not follow",
+            "torchscript": "the model computes a gradient by autograd, which tracing does not record",
+            "aot": "the model computes a gradient by autograd, which torch.export does not support",
         },
     )(Episodes(f"{_kind}{'' if _name == 'maml' else '-norm'}"))
 
@@ -86,13 +86,14 @@ for _name, _how in (("functorch_dp_cifar10", "vmap"), ("opacus_cifar10", "hooks"
         domain="other",
         task="differential privacy",
         source="written here; Abadi et al., Deep Learning with Differential Privacy (2016), ResNet-18 with group "
-        f"norm; gradients by {'torch.func.vmap' if _how == 'vmap' else 'an outer product a layer, as in Opacus'}",
-        differs="the noise comes from a buffer made once, so that steps can be repeated",
+        "norm; per-sample gradients by "
+        + ("torch.func.vmap" if _how == "vmap" else "one outer product per layer, as in Opacus"),
+        differs="the noise is generated once and reused, so that steps can be repeated",
         batch=64,
         sizes={"resolution": 32, "classes": 10, "depth": Size(18, choices=(10, 18)), "width": 64},
         smoke={"batch": 2, "resolution": 16, "depth": 10, "width": 8},
         unsupported={
-            "torchscript/train": "gradients inside the step are taken by autograd, which tracing does not record",
+            "torchscript/train": "the model computes gradients by autograd, which tracing does not record",
         }
         | ({"compile/train": HOOKED} if _how == "hooks" else {}),
     )(Private(_how))

@@ -11,13 +11,13 @@ from tare.workloads.registry import workload
     domain="other",
     task="self-supervised learning",
     source="written here on torchvision's ResNet-50; He et al., Momentum Contrast (2019)",
-    differs="one device, so batch norm is not shuffled between devices; both views come with the batch",
+    differs="one device, so there is no shuffled batch norm; both views are part of the batch",
     batch=32,
     sizes={"resolution": 224, "width": 128, "queue": 65536, "depth": Size(50, choices=(14, 50))},
     smoke={"batch": 2, "resolution": 64, "width": 16, "queue": 64, "depth": 14},
     requires=("torchvision",),
     unsupported={
-        "compile/train": "Inductor takes the copy of the queue, which the gradient needs, for the queue itself, "
+        "compile/train": "the backward pass needs a copy of the queue, but Inductor reads the queue itself, "
         "which the step has overwritten by then: its gradients are wrong (torch 2.10)",
     },
 )

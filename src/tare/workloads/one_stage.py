@@ -29,7 +29,7 @@ for _name, (_model, _resolution, _paper) in MODELS.items():
         domain="vision",
         task="detection",
         source=f"torchvision.models.detection.{_model}; {_paper}",
-        differs="the scores of the random weights are spread so that boxes survive, as in a trained network",
+        differs="random weights are scaled so that some boxes pass the score threshold, as in a trained network",
         batch=1,
         sizes={"resolution": _resolution, "classes": 81},
         smoke={"batch": 1, "resolution": 128, "classes": 5},

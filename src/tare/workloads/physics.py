@@ -6,8 +6,8 @@ from tare.workloads.base import Batch
 from tare.workloads.registry import workload
 
 OCEAN = "written here; {} of the ocean model Veros (Hafner et al., 2018), as in pyhpc-benchmarks; {}"
-SIMPLER = "a density of 25 terms and its slopes, where Veros has those of the dynamic enthalpy, with 48; "
-NO_LOSS = {"train": "a kernel of a simulation: nothing in it is learned"}
+SIMPLER = "the density (25 terms) and its slopes instead of Veros' dynamic enthalpy (48 terms) and its slopes; "
+NO_LOSS = {"train": "a simulation kernel without trainable parameters"}
 NO_HALF = {"fp16": "densities and pressures exceed float16"}
 
 
@@ -15,12 +15,12 @@ NO_HALF = {"fp16": "densities and pressures exceed float16"}
     "lennard_jones",
     domain="other",
     task="molecular dynamics",
-    source="written here; a network that learns Lennard-Jones' potential (1924) with its forces, as in functorch",
+    source="written here; a network that learns Lennard-Jones' potential (1924) and its forces, as in functorch",
     batch=1000,
     sizes={"hidden": 16, "layers": 5},
     smoke={"batch": 16},
     optimizer="adam",
-    unsupported={"torchscript": "forces are a derivative taken inside the step, which a trace does not follow"},
+    unsupported={"torchscript": "the step computes forces as a gradient, which tracing does not record"},
 )
 class LennardJones:
     def build(self, hidden: int, layers: int) -> Any:
@@ -66,7 +66,7 @@ def _ocean(name: str, kernel: str, title: str, formula: str, differs: str = "") 
         domain="other",
         task="ocean simulation",
         source=OCEAN.format(title, formula),
-        differs=f"{differs}fields are random within their physical ranges; a batch is that many boxes in a row",
+        differs=f"{differs}fields are random within their physical ranges; a batch of N is N boxes side by side",
         batch=1,
         sizes={"side": 200, "levels": 26},
         smoke={"side": 12, "levels": 5},

@@ -35,8 +35,8 @@ for _model, _depth in (("mobilenet_v2", 0), ("resnet50", 50)):
         domain="vision",
         task="classification",
         source=f"torchvision.models.{_model} prepared by torch.ao.quantization (x86 configuration)",
-        differs="no dropout; inference runs the network with its simulated quantisation, not converted to int8; "
-        "torch has this simulation in float32 alone, so the reference computes in float32, too",
+        differs="no dropout; inference runs the network with fake quantisation, not converted to int8; torch "
+        "implements fake quantisation only in float32, so the reference also computes in float32",
         batch=32,
         sizes={"resolution": 224, "classes": 1000}
         | ({"depth": Size(_depth, choices=(14, _depth))} if _depth else {}),

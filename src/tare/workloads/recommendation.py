@@ -29,7 +29,7 @@ class Clicks:
     domain="recommendation",
     task="click prediction",
     source="written here; Naumov et al., DLRM (2019), layers as in MLPerf on Criteo",
-    differs="tables of 100,000 rows each instead of up to 40 million, with dense gradients; one index a table",
+    differs="tables of 100,000 rows each instead of up to 40 million, with dense gradients; one index per table",
     batch=2048,
     sizes={"rows": 100000, "width": 128, "tables": SPARSE, "dense": 13},
     smoke={"batch": 16, "rows": 100, "width": 16, "tables": 4},
@@ -64,7 +64,8 @@ class DeepFm(Clicks):
     "ncf",
     domain="recommendation",
     task="ranking",
-    source="written here; He et al., Neural Collaborative Filtering (2017), on the counts of MovieLens 20M",
+    source="written here; He et al., Neural Collaborative Filtering (2017), with the numbers of users and items "
+    "of MovieLens 20M",
     batch=2048,
     sizes={"users": 138493, "items": 26744, "width": 64},
     smoke={"batch": 16, "users": 50, "items": 40, "width": 8},

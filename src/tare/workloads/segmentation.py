@@ -29,8 +29,9 @@ class UNet2d(DenseClassifier):
     "unet3d",
     domain="vision",
     task="segmentation",
-    source="written here; Cicek et al., 3D U-Net (2016), in the depth and the widths of MLPerf's on KiTS19",
-    differs="pools instead of strided convolutions",
+    source="written here; Cicek et al., 3D U-Net (2016), with the depth and the widths of MLPerf's model for "
+    "KiTS19",
+    differs="max pooling instead of strided convolutions",
     batch=2,
     # The network halves the resolution five times, and instance norm needs more than one voxel.
     sizes={"resolution": Size(128, minimum=64), "classes": 3, "width": 32},

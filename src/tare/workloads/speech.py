@@ -12,8 +12,8 @@ from tare.workloads.registry import workload
     domain="speech",
     task="synthesis",
     source="torchaudio.models.Tacotron2; Shen et al., Natural TTS Synthesis (2017)",
-    differs="no dropout, also where the paper keeps it at inference; inference is fed the spectrogram, too; all "
-    "texts of a batch are equally long",
+    differs="no dropout, not even where the paper keeps it at inference; inference also receives the target "
+    "spectrogram; all texts of a batch have the same length",
     batch=32,
     sizes={"length": 128, "frames": 400, "symbols": 148, "width": 512, "recurrent": 1024},
     smoke={"batch": 2, "length": 10, "frames": 12, "symbols": 30, "width": 32, "recurrent": 32},
@@ -79,8 +79,8 @@ class Wav2Vec:
     domain="speech",
     task="recognition",
     source="torchaudio.models.Conformer; Gulati et al., Conformer (2020), medium, with CTC",
-    differs="no dropout; subsampled features are given; no relative positions; scores of letters instead of the "
-    "LSTM decoder: 24.6 instead of 30.7 million parameters",
+    differs="no dropout; inputs are already subsampled; no relative positional encoding; a linear layer instead "
+    "of the LSTM decoder: 24.6 instead of 30.7 million parameters",
     batch=8,
     sizes={"frames": 400, "width": 256, "layers": 16, "heads": 4, "letters": 1024},
     smoke={"batch": 2, "frames": 20, "width": 32, "layers": 2, "letters": 10},
@@ -104,9 +104,9 @@ class Conformer(Wav2Vec):
     domain="speech",
     task="recognition",
     source="written here in the sizes of MLPerf's RNN-T; Graves, Sequence Transduction (2012)",
-    differs="no dropout; biases start at zero; all texts of a batch are equally long; the blank is word 0; the "
-    "transducer loss is computed in torch's operators, a place in the text at a time (torchaudio's kernel is "
-    "float32 only)",
+    differs="no dropout; biases are initialised to zero; all texts of a batch have the same length; the blank "
+    "is token 0; the transducer loss is computed by torch operators, one position of the text at a time "
+    "(torchaudio's kernel supports only float32)",
     batch=16,
     sizes={"frames": 400, "length": 40, "vocabulary": 1024, "encoder": 1024, "prediction": 512, "joint": 512},
     smoke={
@@ -138,7 +138,8 @@ class RnnTransducer:
     "speech_transformer",
     domain="speech",
     task="recognition",
-    source="written here on torch.nn.Transformer; Dong et al., Speech-Transformer (2018), as kaituoxu has it",
+    source="written here on torch.nn.Transformer; Dong et al., Speech-Transformer (2018), as in kaituoxu's "
+    "implementation",
     differs="no dropout; no padding",
     batch=16,
     sizes={"frames": 400, "length": 24, "vocabulary": 4233, "width": 512, "layers": 6, "heads": 8},

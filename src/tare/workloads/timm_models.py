@@ -87,9 +87,9 @@ for _name, (_model, (_width, _depth), (_narrow, _short), _shape, _paper) in MODE
         domain="vision",
         task="classification",
         source=f"timm {_model}; {_paper}",
-        differs="no dropout or drop path; weights that start at zero start small"
+        differs="no dropout or drop path; weights that timm initialises to zero get small random values"
         + ("" if _width else f"; {SETTLED}")
-        + ("; TorchBench has the giant of patch 14" if _name.endswith("_large") else ""),
+        + ("; TorchBench has ViT-giant with patches of 14" if _name.endswith("_large") else ""),
         batch=16 if _name.endswith("_large") else 32,
         sizes={"resolution": Size(224, choices=(224,) if _name in FIXED else ()), "classes": 1000, **_sizes},
         smoke={"batch": 2, "resolution": 224 if _name in FIXED else 64, "classes": 10, **_smoke},

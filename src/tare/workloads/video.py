@@ -41,7 +41,7 @@ class VideoMae(Classifier):
     domain="vision",
     task="video interpolation",
     source="written here; Jiang et al., Super SloMo (2018)",
-    differs="the perceptual loss on VGG features is left out: no pretrained weights here",
+    differs="no perceptual loss on VGG features, because there are no pretrained weights",
     batch=6,
     sizes={"resolution": 352, "width": 32},
     smoke={"batch": 1, "resolution": 64, "width": 4},
@@ -72,8 +72,9 @@ class SuperSloMo:
     domain="vision",
     task="matting",
     source="written here; Sengupta et al., Background Matting (2020)",
-    differs="the supervised stage, without the adversarial fine-tuning on unlabelled video, and without its loss "
-    f"of the foreground alone; the decoder of the foreground does not see the image again; {SETTLED}",
+    differs="only the supervised stage, without the adversarial fine-tuning on unlabelled video and without the "
+    "separate loss of the foreground; the decoder of the foreground has no skip connection from the image; "
+    f"{SETTLED}",
     batch=1,
     sizes={"resolution": 512, "width": 64, "blocks": 7},
     smoke={"resolution": 64, "width": 8, "blocks": 1},

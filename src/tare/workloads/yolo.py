@@ -12,7 +12,8 @@ from tare.workloads.registry import workload
     domain="vision",
     task="detection",
     source="written here; Redmon and Farhadi, YOLOv3 (2018)",
-    differs=f"boxes are returned before non-maximum suppression; objects are assigned by cell alone; {SETTLED}",
+    differs="boxes are returned before non-maximum suppression; the anchor of each object is random instead of "
+    f"the best fitting one; {SETTLED}",
     batch=8,
     sizes={"resolution": 416, "classes": 80, "width": 32, "depth": 8},
     smoke={"batch": 1, "resolution": 64, "classes": 5, "width": 4, "depth": 1},
