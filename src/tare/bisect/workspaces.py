@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 import tomllib
-import venv
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import requires
@@ -141,11 +140,8 @@ class _Interpreter(msgspec.Struct):
 
 def make_environment(folder: Path, python: str, timeout: float, pip: bool = True) -> None:
     """An empty virtual environment."""
-    if python == sys.executable:
-        venv.create(folder, with_pip=pip, symlinks=True)
-    else:
-        options = [] if pip else ["--without-pip"]
-        run_command([python, "-m", "venv", *options, str(folder)], folder.parent, os.environ, timeout)
+    options = [] if pip else ["--without-pip"]
+    run_command([python, "-m", "venv", *options, str(folder)], folder.parent, os.environ, timeout)
 
 
 def make_layered_environment(folder: Path, python: str, timeout: float) -> None:

@@ -72,7 +72,7 @@ def compare_stored(
             raise BadInput(f"no record of '{side.label}' matches --rung and --case (one of them is {example})")
     if not {r.case.key for r in chosen[0].records} & {r.case.key for r in chosen[1].records}:
         raise BadInput(f"'{a}' and '{b}' have no case in common")
-    return compare_selections(*chosen, rules, force)
+    return compare_selections(chosen[0], chosen[1], rules, force)
 
 
 class CheckSession:

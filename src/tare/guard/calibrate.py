@@ -12,7 +12,7 @@ import numpy as np
 
 from tare.errors import BadInput
 from tare.guard.metrics import METRICS, Metric, values
-from tare.guard.thresholds import Thresholds
+from tare.guard.thresholds import MetricLimits, Thresholds
 from tare.records.figures import good_rounds
 from tare.records.record import Record
 from tare.stats.comparison import compare, judge
@@ -54,11 +54,10 @@ def calibrate(records: Sequence[Record], thresholds: Thresholds, metrics: Sequen
     lines = []
     for record in records:
         for metric in metrics:
-            figures = list(values(record, metric).values())
-            if metric.exact or thresholds.of(record.case, metric).ignore:
-                continue
-            if len(figures) >= MIN_ROUNDS and min(figures) > 0:
-                lines.append(_case_noise(record, metric, figures, thresholds))
+            figures, limits = list(values(record, metric).values()), thresholds.of(record.case, metric)
+            noisy = not metric.exact and not limits.ignore
+            if noisy and len(figures) >= MIN_ROUNDS and min(figures) > 0:
+                lines.append(_case_noise(record, metric, figures, limits))
     return lines
 
 
@@ -74,8 +73,7 @@ def refuse_empty(lines: Sequence[CaseNoise], records: Sequence[Record], metrics:
     )
 
 
-def _case_noise(record: Record, metric: Metric, figures: list[float], thresholds: Thresholds) -> CaseNoise:
-    limits = thresholds.of(record.case, metric)
+def _case_noise(record: Record, metric: Metric, figures: list[float], limits: MetricLimits) -> CaseNoise:
     logs = np.log(np.asarray(figures))
     noise = float(logs.std(ddof=1))
     seconds = median(round_.seconds for round_ in good_rounds(record))

@@ -140,9 +140,7 @@ class RegressionCheck:
         cases: dict[Case, Options] = {}
         for case, suspected in suspects.items():
             wanted = [
-                rounds_to_confirm(
-                    process_noise(t.comparison), count, t.limits.margin, resolution=t.limits.resolution
-                )
+                rounds_to_confirm(process_noise(t.comparison), count, t.limits.margin, t.limits.resolution)
                 for t in suspected
                 if t.comparison and self._is_suspect(t)
             ]

@@ -60,11 +60,7 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    a: Sequence[float],
-    b: Sequence[float],
-    paired: bool = False,
-    confidence: float = CONFIDENCE,
-    required_p: float = RANK_TEST_P,
+    a: Sequence[float], b: Sequence[float], paired: bool = False, required_p: float = RANK_TEST_P
 ) -> Comparison:
     """Compares the process medians of two versions. Paired values must have equal counts, in order.
 
@@ -76,7 +72,7 @@ def compare(
     if min(*a, *b) <= 0:
         return _without_logarithms(a, b, paired)
     x, y = np.log(np.asarray(a, dtype=float)), np.log(np.asarray(b, dtype=float))
-    return _compare_pairs(x, y, confidence) if paired else _compare_samples(x, y, confidence, required_p)
+    return _compare_pairs(x, y) if paired else _compare_samples(x, y, required_p)
 
 
 def judge(comparison: Comparison, margin: float, p: float | None = None, level: float = 1 - CONFIDENCE) -> Verdict:
@@ -127,40 +123,40 @@ def outlying_pairs(x: Values, y: Values) -> NDArray[np.bool_]:
     return far
 
 
-def _compare_pairs(x: Values, y: Values, confidence: float) -> Comparison:
+def _compare_pairs(x: Values, y: Values) -> Comparison:
     if x.size != y.size:
         raise ValueError("pairs need as many values on either side")
     far = outlying_pairs(x, y)
     kept = (y - x)[~far] if np.count_nonzero(~far) >= 2 else y - x
     counts = (x.size, y.size, True)
     if smallest_p(kept.size, kept.size, paired=True) <= RANK_TEST_P:
-        tested = Comparison(*_signed_rank_tests(kept, confidence), *counts, "ranks")
+        tested = Comparison(*_signed_rank_tests(kept), *counts, "ranks")
     elif kept.size > 1:
-        tested = _student(kept.mean(), kept.var(ddof=1) / kept.size, kept.size - 1, confidence, counts)
+        tested = _student(kept.mean(), kept.var(ddof=1) / kept.size, kept.size - 1, counts)
     else:
         tested = _untested(kept.mean(), counts)
     return tested._replace(outliers=x.size - kept.size)
 
 
-def _signed_rank_tests(kept: Values, confidence: float) -> tuple[Interval, float, float]:
+def _signed_rank_tests(kept: Values) -> tuple[Interval, float, float]:
     """The ratio, and the p-values for "higher" and "lower"."""
     tests = ONE_TEST if kept.size < TWO_TESTS_FROM else TWO_TESTS
-    bounds = [signed_rank_interval(kept, 1 - share * (1 - confidence), cap) for cap, share in tests]
+    bounds = [signed_rank_interval(kept, 1 - share * (1 - CONFIDENCE), cap) for cap, share in tests]
     low, high = max(low for low, _, _ in bounds), min(high for _, _, high in bounds)
     middle = min(max(bounds[0][1], low), high)
     if low > high:
         # The intervals of the two do not overlap: only the plain test remains usable.
-        low, middle, high = signed_rank_interval(kept, confidence)
+        low, middle, high = signed_rank_interval(kept, CONFIDENCE)
     higher, lower = (
         min(1.0, *(signed_rank_p(signed, cap) / share for cap, share in tests)) for signed in (kept, -kept)
     )
     return Interval(low, middle, high).exp(), higher, lower
 
 
-def _compare_samples(x: Values, y: Values, confidence: float, required_p: float) -> Comparison:
+def _compare_samples(x: Values, y: Values, required_p: float) -> Comparison:
     counts = (x.size, y.size, False)
     if smallest_p(*counts) <= min(required_p, RANK_TEST_P):
-        ratio = Interval(*rank_sum_interval(x, y, confidence)).exp()
+        ratio = Interval(*rank_sum_interval(x, y, CONFIDENCE)).exp()
         return Comparison(ratio, rank_sum_p(x, y), rank_sum_p(y, x), *counts, "ranks")
     if min(x.size, y.size) < 2:
         return _untested(y.mean() - x.mean(), counts)
@@ -169,11 +165,10 @@ def _compare_samples(x: Values, y: Values, confidence: float, required_p: float)
     # as often as stated, 150 times if the noise has two modes. The other test errs where the sides scatter
     # differently.
     shift, variance, freedom = welch(x, y)
-    pooled = (mean_and_variance(x)[1] * (x.size - 1) + mean_and_variance(y)[1] * (y.size - 1)) / (
-        x.size + y.size - 2
-    )
-    welchs = _student(shift, variance, freedom, confidence, counts)
-    common = _student(shift, pooled * (1 / x.size + 1 / y.size), x.size + y.size - 2, confidence, counts)
+    variances = np.array([mean_and_variance(x)[1], mean_and_variance(y)[1]])
+    pooled = float(np.average(variances, weights=(x.size - 1, y.size - 1)))
+    welchs = _student(shift, variance, freedom, counts)
+    common = _student(shift, pooled * (1 / x.size + 1 / y.size), x.size + y.size - 2, counts)
     low, high = min(welchs.ratio.low, common.ratio.low), max(welchs.ratio.high, common.ratio.high)
     return welchs._replace(
         ratio=Interval(low, welchs.ratio.mid, high, sound=welchs.ratio.sound and common.ratio.sound),
@@ -202,9 +197,7 @@ def mean_and_variance(values: Values) -> tuple[float, float]:
     return float(values.mean()), float(values.var(ddof=1))
 
 
-def _student(
-    shift: float, variance: float, freedom: float, confidence: float, counts: tuple[int, int, bool]
-) -> Comparison:
+def _student(shift: float, variance: float, freedom: float, counts: tuple[int, int, bool]) -> Comparison:
     """Student's test of a shift of logarithms with this variance."""
     from scipy.special import stdtr
 
@@ -212,7 +205,7 @@ def _student(
     certain = math.inf * shift if shift else 0.0
     statistic = shift / math.sqrt(variance) if variance else certain
     higher, lower = float(stdtr(freedom, -statistic)), float(stdtr(freedom, statistic))
-    ratio = student_interval(shift, variance, freedom, confidence).exp()
+    ratio = student_interval(shift, variance, freedom, CONFIDENCE).exp()
     return Comparison(ratio, higher, lower, *counts, "student")
 
 

@@ -49,6 +49,6 @@ def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:
     return 0.0 if first * second <= 0 else min(first, second, key=abs)
 
 
-def growth_over_rounds(slopes: Sequence[float], confidence: float = 0.95) -> Interval | None:
+def growth_over_rounds(slopes: Sequence[float]) -> Interval | None:
     """Growth per step over fresh processes, with Student's interval: a leak shows in all of them."""
-    return mean_interval(np.asarray(slopes, dtype=float), confidence) if slopes else None
+    return mean_interval(np.asarray(slopes, dtype=float)) if slopes else None

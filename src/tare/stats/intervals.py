@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,11 @@ class Interval(NamedTuple):
             low, mid, high = (float(np.exp(value)) for value in self[:3])
         return Interval(low, mid, high, self.sound and math.isfinite(high))
 
-    def ratio_fields(self) -> dict[str, float | None]:
+    def ratio_fields(self) -> dict[str, Any]:
         """`ratio`, `low` and `high` for a document: None for what is not finite, and for unsound bounds."""
-        values = {"ratio": self.mid, "low": self.low, "high": self.high} if self.sound else {"ratio": self.mid}
-        fields: dict[str, float | None] = {"ratio": None, "low": None, "high": None}
-        return fields | {name: value for name, value in values.items() if math.isfinite(value)}
+        known = {"ratio": True, "low": self.sound, "high": self.sound}
+        values = zip(known, (self.mid, self.low, self.high), strict=True)
+        return {name: value if known[name] and math.isfinite(value) else None for name, value in values}
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
