@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from builders import make_case, make_record, make_round
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report.ladder import ladder_view, make_ladders
@@ -115,7 +116,7 @@ def test_a_list_folds_names_at_their_joints_and_nothing_into_a_thread(width: int
     ],
 )
 def test_a_text_is_folded_where_a_reader_would(text: str, width: int, lines: Sequence[str]) -> None:
-    assert fold(text, width).plain.split("\n") == list(lines)
+    assert fold(Text(text), width).plain.split("\n") == list(lines)
 
 
 def test_a_console_that_is_too_narrow_for_what_must_stay_folds_the_names() -> None:

@@ -33,10 +33,9 @@ from tare.report.diff import diff_view
 from tare.report.explain import against_view, group_view, host_view, idle_view, ladder_view, waterfall_view
 from tare.report.findings import kernels_view, operators_view
 from tare.report.frames import cost_view, depth_view, stack_view
-from tare.report.health import health_view
 from tare.report.history import histories_view
+from tare.report.machine import health_view, peaks_view
 from tare.report.noise import noise_view
-from tare.report.peaks import peaks_view
 from tare.report.view import View
 from tare.stats.intervals import Interval
 from tare.trace.read import read

@@ -18,8 +18,8 @@ def doctor(as_json: JsonOption = False) -> None:
     """
     from tare.commands.machine import survey
     from tare.measure.health import examine
-    from tare.report.health import health_view
     from tare.report.lists import describe_rungs
+    from tare.report.machine import health_view
 
     probed = survey()
     checks = examine(probed.gpus)
@@ -69,7 +69,7 @@ def peaks(
     machine is refused unless --no-keep.
     """
     from tare.commands.machine import find_peaks
-    from tare.report.peaks import peaks_view
+    from tare.report.machine import peaks_view
 
     measured = find_peaks(device, rounds, threads, keep, show_progress=not as_json)
     print_result(as_json, measured, lambda: peaks_view(measured))

@@ -5,14 +5,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from rich.text import Text
-
 from tare.guard.changes import CaseChange, MetricChange, Report
 from tare.report.numbers import change_text, decimals, scale_of, seconds, several, size, value
 from tare.report.view import FittingTable, View
 from tare.system.text import beginning
 
-STYLE = {"slower": "bold red", "more": "bold red", "faster": "green", "less": "green", "undecided": "yellow"}
 MAX_CALL_CHANGES = 6
 MAX_KEYS = 5
 # Digits of a difference that are worth seeing, and the most of a figure.
@@ -174,14 +171,14 @@ def _add_case(view: View, case: CaseChange, everything: bool) -> None:
         view.add("aside", _more(len(case.call_changes) - MAX_CALL_CHANGES, " (--format markdown)"))
 
 
-def _cells(change: MetricChange) -> dict[str, str | Text]:
+def _cells(change: MetricChange) -> dict[str, str]:
     before, now = before_and_now(change)
     return {
         "metric": change.metric,
         "before": before,
         "now": now,
         "change": change_of(change),
-        "verdict": Text(change.verdict, style=STYLE.get(change.verdict, "")),
+        "verdict": change.verdict,
         "remark": remark(change),
     }
 

@@ -71,11 +71,23 @@ def make_coverage(
 ) -> Coverage:
     """An answer is of a workload in a mode; `groups` are those whose members were all asked for."""
     entries: dict[str, WorkloadCoverage] = {}
+
+    def entry_of(name: str) -> WorkloadCoverage:
+        return entries.setdefault(name, WorkloadCoverage(workload=name, covered=_union([]), alone=_union([])))
+
     for skip in skipped:
         name, _, mode = skip.key.split("/")[:3]
-        _entry(entries, name).skipped[mode] = skip.reason
+        entry_of(name).skipped[mode] = skip.reason
     for name, mode, answer in answers:
-        _add(_entry(entries, name), mode, answer)
+        entry = entry_of(name)
+        if isinstance(answer, Failure):
+            entry.failures[mode] = f"{answer.cause} in {answer.stage or 'start'}: {answer.message}"
+            continue
+        # On several devices a mode comes more than once.
+        entry.modes = list(dict.fromkeys([*entry.modes, mode]))
+        entry.others = sorted({*entry.others, *answer.others})
+        for registry in REGISTRIES:
+            entry.covered[registry] = sorted({*entry.covered[registry], *getattr(answer, registry)})
     workloads = sorted(entries.values(), key=lambda entry: entry.workload)
     for registry in REGISTRIES:
         users = Counter(name for entry in workloads for name in entry.covered[registry])
@@ -84,41 +96,25 @@ def make_coverage(
     union = _union(workloads)
     known = {registry: getattr(registered, registry) for registry in REGISTRIES}
     by_group = {name: _group(name, members, entries) for name, members in groups.items()}
+    ratio = None
+    if RATIO_OF in by_group and RATIO_TO in by_group:
+        of, to = by_group[RATIO_OF].covered, by_group[RATIO_TO].covered
+        ratio = {registry: of[registry] / to[registry] for registry in REGISTRIES if to[registry]}
     return Coverage(
         torch=registered.torch,
         device=device,
         registries=_counts(known),
         total=_counts(union),
         groups=list(by_group.values()),
-        ratio=_ratio(by_group),
+        ratio=ratio,
         workloads=workloads,
         missing={registry: sorted({*known[registry]} - {*union[registry]}) for registry in REGISTRIES},
     )
 
 
-def _entry(entries: dict[str, WorkloadCoverage], name: str) -> WorkloadCoverage:
-    if name not in entries:
-        covered: Names = {registry: [] for registry in REGISTRIES}
-        entries[name] = WorkloadCoverage(workload=name, covered=covered, alone=dict(covered))
-    return entries[name]
-
-
-def _add(entry: WorkloadCoverage, mode: str, answer: Covered | Failure) -> None:
-    if isinstance(answer, Failure):
-        entry.failures[mode] = f"{answer.cause} in {answer.stage or 'start'}: {answer.message}"
-        return
-    # On several devices a mode comes more than once.
-    entry.modes = list(dict.fromkeys([*entry.modes, mode]))
-    for registry in REGISTRIES:
-        entry.covered[registry] = sorted({*entry.covered[registry], *getattr(answer, registry)})
-    entry.others = sorted({*entry.others, *answer.others})
-
-
 def _union(entries: Sequence[WorkloadCoverage]) -> Names:
-    return {
-        registry: sorted({name for entry in entries for name in entry.covered[registry]})
-        for registry in REGISTRIES
-    }
+    names = {registry: {name for each in entries for name in each.covered[registry]} for registry in REGISTRIES}
+    return {registry: sorted(names[registry]) for registry in REGISTRIES}
 
 
 def _counts(names: Names) -> Counts:
@@ -129,13 +125,6 @@ def _group(name: str, members: Sequence[str], entries: Mapping[str, WorkloadCove
     measured = [entries[member] for member in members if member in entries]
     ran = sum(bool(entry.modes) for entry in measured)
     return GroupCoverage(group=name, workloads=len(members), ran=ran, covered=_counts(_union(measured)))
-
-
-def _ratio(groups: Mapping[str, GroupCoverage]) -> dict[str, float] | None:
-    if RATIO_OF not in groups or RATIO_TO not in groups:
-        return None
-    of, to = groups[RATIO_OF].covered, groups[RATIO_TO].covered
-    return {registry: of[registry] / to[registry] for registry in REGISTRIES if to[registry]}
 
 
 def coverage_view(coverage: Coverage) -> View:

@@ -2,8 +2,8 @@
 step, and how many steps decide anything."""
 
 from tare.execute.curves import Curve
-from tare.report.ladder import PARITY, parity_text, title
-from tare.report.view import Cell, FittingTable, View
+from tare.report.ladder import PARITY, title
+from tare.report.view import FittingTable, View
 
 NOISE = "from some step on eager itself is rounding noise beside float64: those steps decide nothing"
 
@@ -29,7 +29,7 @@ def curves_view(curves: list[Curve], data: str, steps: int) -> View:
     return view
 
 
-def _cells(curve: Curve) -> dict[str, Cell]:
+def _cells(curve: Curve) -> dict[str, str]:
     parity = curve.parity
     first, last = (f"{curve.losses[i]:.4g}" if curve.losses else "-" for i in (0, -1))
     is_known = parity.error is not None and parity.worst is not None
@@ -41,5 +41,5 @@ def _cells(curve: Curve) -> dict[str, Cell]:
         "at step": (parity.worst or "").partition("/")[2] if is_known else "-",
         "allowed": f"{parity.tolerance:.1e}" if is_known else "-",
         "decided": f"{parity.compared} of {len(curve.reference)}",
-        "parity": parity_text(PARITY[parity.status]),
+        "parity": PARITY[parity.status],
     }

@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from tare.findings.trace_diff import TraceChange, TraceDiff
 from tare.records.changes import RecordChanges
 from tare.report.findings import findings_table
 from tare.report.numbers import seconds, value
-from tare.report.view import Cell, FittingTable, View
+from tare.report.view import FittingTable, View
 from tare.trace.names import short_name
 
 PROFILED = "gross is not known of both: host times are those of the profiled step, which is longer"
 SHARES = "the profiler only tells shares of the host's time: host times are those shares of gross"
-STYLE = {"slower": "red", "appeared": "yellow", "vanished": "green", "faster": "green"}
 VERDICTS = {None: "", True: "a clear difference", False: "within the noise"}
 
 
@@ -63,13 +60,13 @@ def _changes_view(title: str, changes: Sequence[TraceChange], rows: int) -> View
     return view.add("faint", f"and {len(changes) - rows} more (--rows, --json)" if len(changes) > rows else "")
 
 
-def _change_cells(title: str, change: TraceChange) -> dict[str, Cell]:
+def _change_cells(title: str, change: TraceChange) -> dict[str, str]:
     calls = f"{change.after_calls:.3g}"
     if change.before_calls != change.after_calls:
         calls = f"{change.before_calls:.3g}→{calls}"
     name = short_name(change.name) if change.kind == "kernel" else change.name
     return {
-        "change": Text(change.status, style=STYLE.get(change.status, "")),
+        "change": change.status,
         "calls": calls,
         "A": seconds(change.before_s) if change.before_s else "-",
         "B": seconds(change.after_s) if change.after_s else "-",

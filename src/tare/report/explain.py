@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from rich.text import Text
@@ -14,7 +14,7 @@ from tare.records.work import Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.files import several_files, write_whole
 from tare.report.findings import diagnosis_view, findings_view
-from tare.report.numbers import percent, seconds, several, size
+from tare.report.numbers import percent, seconds, several, signed, size
 from tare.report.overview import ReusedRecords, reused_line, skipped_view
 from tare.report.page import render_page
 from tare.report.svg import colour
@@ -116,31 +116,27 @@ def _outcome(report: ExplainReport) -> View:
     return view.add("warning", str(Interrupted()) if report.interrupted else "")
 
 
-class Picture(NamedTuple):
-    """`name_parts` tell it from the others in the name of its file, the most specific first."""
-
-    name_parts: list[str]
-    svg: str
-
-
 def write_svg(report: ExplainReport, path: Path) -> list[Path]:
     """Writes a ladder for several rungs of a workload and a waterfall for each other case; where these are
     several, also the breakdowns of the group. Returns the written files: none where nothing was explained."""
+    # What tells each picture from the others in the name of its file, the most specific first.
+    names: list[list[str]] = []
+    pictures: list[str] = []
+    for rungs in report.ladders:
+        names.append(case_parts(rungs[0], rung=False) if rungs[0].case else ["ladder"])
+        pictures.append(_ladder_svg(rungs))
     in_ladders = {id(one) for rungs in report.ladders for one in rungs}
-    pictures = [
-        Picture(case_parts(rungs[0], rung=False) if rungs[0].case else ["ladder"], _ladder_svg(rungs))
-        for rungs in report.ladders
-    ]
-    pictures += [
-        Picture(case_parts(one), waterfall_svg(one.waterfall, on_host=one.breakdown is None))
-        for one in report.explanations
-        if id(one) not in in_ladders
-    ]
+    for one in report.explanations:
+        if id(one) not in in_ladders:
+            names.append(case_parts(one))
+            pictures.append(waterfall_svg(one.waterfall, on_host=one.breakdown is None))
     if len(pictures) > 1 and report.breakdowns:
-        pictures += [Picture(["breakdown", mode], svg) for mode, svg in _breakdown_svgs(report.breakdowns).items()]
-    paths = several_files(path, [picture.name_parts for picture in pictures]) if pictures else []
+        charts = _breakdown_svgs(report.breakdowns)
+        names += [["breakdown", mode] for mode in charts]
+        pictures += charts.values()
+    paths = several_files(path, names) if pictures else []
     for target, picture in zip(paths, pictures, strict=True):
-        write_whole(target, picture.svg)
+        write_whole(target, picture)
     return paths
 
 
@@ -294,16 +290,19 @@ def host_view(time: HostTime) -> View:
 
 def against_view(difference: WaterfallDifference) -> View:
     """What the second step removed, segment by segment."""
-    parts = [(part.name, part.ns, part.against, part.removed) for part in difference.parts]
-    parts.append(("gross", *(sum(part[i] for part in parts) for i in (1, 2, 3))))  # type: ignore[misc]
-    head = "what the second removed"
-    rows: list[dict[str, Cell]] = []
-    for name, *times in parts:
-        one, other, removed = (seconds(abs(time) / 1e9) if time else "-" for time in times)
-        cells = {head: name, "one": one, "other": other, "removed": f"-{removed}" if times[2] < 0 else removed}
-        rows.append({key: Text(cell, style="bold" if name == "gross" else "") for key, cell in cells.items()})
-    heads = {"one": difference.one, "other": difference.other}
+    head, fields = "what the second removed", ("ns", "against", "removed")
+    totals = {field: sum(getattr(part, field) for part in difference.parts) for field in fields}
+    parts = {part.name: {field: getattr(part, field) for field in fields} for part in difference.parts}
+    rows = [
+        {head: name, **{field: _time(ns) for field, ns in times.items()}}
+        for name, times in (parts | {"gross": totals}).items()
+    ]
+    heads = {"ns": difference.one, "against": difference.other}
     return View().put(FittingTable(rows, folds={head: 0}, heads=heads))
+
+
+def _time(ns: int) -> str:
+    return signed(ns, lambda length: seconds(length / 1e9)) if ns else "-"
 
 
 def rung_label(one: Explanation) -> str:
@@ -334,10 +333,9 @@ def _segments(rungs: Sequence[Explanation]) -> FittingTable:
     for name in ORDER:
         times = {i: fall.find(name) for i, fall in falls.items()}
         if any(times.values()):
-            cells = {i: seconds(ns / 1e9) if ns else "-" for i, ns in times.items()}
+            cells = {i: _time(ns) for i, ns in times.items()}
             rows.append({"segment": Text(name, style=colour(name)), **cells})
-    totals = {"segment": "gross"} | {i: seconds(fall.gross / 1e9) for i, fall in falls.items()}
-    rows.append({name: Text(text, style="bold") for name, text in totals.items()})
+    rows.append({"segment": "gross", **{i: _time(fall.gross) for i, fall in falls.items()}})
     return FittingTable(rows, folds={"segment": 0}, heads={str(i): rung_label(one) for i, one in enumerate(rungs)})
 
 
@@ -359,36 +357,33 @@ def group_view(breakdown: GroupBreakdown) -> View:
     """The shares of each workload, and their means by domain."""
     # Traces that tare did not record have neither.
     known = [name for name in ("rung", "mode") if any(getattr(row, name) for row in breakdown.bars)]
+    means = [mean for mean in (*breakdown.domains, *breakdown.overall) if mean.domain != UNKNOWN]
 
-    def cells(row: WorkloadShares | DomainShares, after: Mapping[str, Cell]) -> dict[str, Cell]:
-        labels = {name: getattr(row, name) for name in known}
-        return labels | dict(after) | {part: percent(getattr(row, part)) for part in PARTS}
+    def labels(row: WorkloadShares | DomainShares) -> dict[str, str]:
+        return {name: getattr(row, name) for name in known}
 
-    rows = [
-        {
-            "workload": row.workload,
-            **cells(row, {"": stacked_bar({part: getattr(row, part) for part in PARTS}, 24)}),
-        }
-        for row in breakdown.bars
-    ]
-    means = [
-        {"domain": mean.domain, **cells(mean, {"workloads": str(mean.workloads)})}
-        for mean in (*breakdown.domains, *breakdown.overall)
-        if mean.domain != UNKNOWN
-    ]
-    view = View().put(
-        FittingTable(
-            rows,
-            words=("mode",),
-            folds={"workload": 8, "rung": 0},
-            spare=("", "movement"),
-            cuts={"workload": -34},
-            svg=lambda: "".join(_breakdown_svgs(breakdown).values()),
-        )
+    def shares(row: WorkloadShares | DomainShares) -> dict[str, str]:
+        return {part: percent(getattr(row, part)) for part in PARTS}
+
+    bars = [stacked_bar({part: getattr(row, part) for part in PARTS}, 24) for row in breakdown.bars]
+    workloads = FittingTable(
+        [
+            {"workload": row.workload, **labels(row), "": bar, **shares(row)}
+            for row, bar in zip(breakdown.bars, bars, strict=True)
+        ],
+        words=("mode",),
+        folds={"workload": 8, "rung": 0},
+        spare=("", "movement"),
+        cuts={"workload": -34},
+        svg=lambda: "".join(_breakdown_svgs(breakdown).values()),
     )
-    view.show(
-        View().put(FittingTable(means, words=("mode",), folds={"domain": 0, "rung": 0}, spare=("movement",)))
+    domains = FittingTable(
+        [{"domain": m.domain, **labels(m), "workloads": str(m.workloads), **shares(m)} for m in means],
+        words=("mode",),
+        folds={"domain": 0, "rung": 0},
+        spare=("movement",),
     )
+    view = View().put(workloads).show(View().put(domains))
     missing = f"not in the means: {', '.join(breakdown.missing)}"
     return view.add("warning", missing if breakdown.missing else "")
 

@@ -19,7 +19,6 @@ from tare.trace.memory import HOST, MemoryUse
 from tare.trace.names import short_name
 from tare.trace.operator_table import Operator
 
-STYLE = {"high": "bold red", "medium": "yellow", "low": "dim"}
 BOUNDS = {"": "", "at most": "≤ ", "at least": "≥ "}
 MAX_ROWS = 15
 MAX_LOCATIONS, LOCATION_WIDTH = 3, 68
@@ -51,7 +50,7 @@ def findings_view(diagnosis: Diagnosis) -> View:
 def findings_table(findings: Sequence[Finding]) -> FittingTable:
     rows: list[dict[str, Cell]] = [
         {
-            "": Text(finding.severity, style=STYLE[finding.severity]),
+            "": finding.severity,
             "saves": saving_text(finding),
             "finding": _finding_text(finding),
         }

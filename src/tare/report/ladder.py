@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
-from rich.text import Text
 
 from tare.cases.case import Case
 from tare.records.environment import Environment
@@ -30,7 +29,6 @@ from tare.stats.intervals import Interval
 from tare.system.text import one_line
 
 PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
-PARITY_STYLE = {"same": "green", "different": "bold red", "nan": "bold red", "unchecked": "yellow"}
 # Dropped first on a narrow terminal. The parity stays: no figure may be read without it.
 SPARE = ("warm", "x best", "host", "prepare", "device", "latency", "net", "x eager")
 # The longest name of a rung of ours, which is folded only if dropping columns is not enough.
@@ -218,9 +216,8 @@ def where(ladder: Ladder) -> str:
 
 def ladder_view(ladder: Ladder) -> View:
     rows = known_columns([row_cells(row) for row in ladder.rows if row.gross], ("rung",))
-    styled = [{**row, "parity": parity_text(row["parity"])} for row in rows]
     view = View(title(ladder.case), where(ladder))
-    view.put(FittingTable(styled, words=("parity",), folds={"rung": RUNG_WIDTH}, spare=SPARE))
+    view.put(FittingTable(rows, words=("parity",), folds={"rung": RUNG_WIDTH}, spare=SPARE))
     for row in ladder.rows:
         view.add("aside" if row.refused else "failure", row.trouble or "")
     return view.add("note", *ladder.notes).add("aside", ladder.optimised)
@@ -248,11 +245,6 @@ def known_columns(rows: Sequence[Mapping[str, str]], kept: Collection[str] = ())
     """The rows without the columns that have a dash in all of them."""
     known = {name for row in rows for name, cell in row.items() if cell != "-" or name in kept}
     return [{name: cell for name, cell in row.items() if name in known} for row in rows]
-
-
-def parity_text(status: str) -> Text:
-    """Whether a rung computes the same, or the cause of its failure."""
-    return Text(status, style=PARITY_STYLE.get(status.lower(), "red"))
 
 
 def _part(step: Interval | None, value: float | None) -> str:

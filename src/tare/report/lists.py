@@ -48,15 +48,11 @@ def _workload(workload: Workload, groups: Mapping[str, Sequence[str]]) -> Entry:
     remedy = workload.remedy()
     return {
         "workload": workload.name,
-        "domain": workload.domain,
-        "task": workload.task,
-        "batch": workload.batch,
+        **{name: getattr(workload, name) for name in ("domain", "task", "batch")},
         "sizes": workload.defaults,
         "smoke": {"batch": workload.smoke_batch, **workload.smoke_sizes},
         "groups": [f"@{group}" for group, names in groups.items() if workload.name in names],
-        "trains": workload.trains,
-        "source": workload.source,
-        "differs": workload.differs,
+        **{name: getattr(workload, name) for name in ("trains", "source", "differs")},
         "available": f"no: {remedy}" if remedy else "yes",
     }
 
@@ -65,17 +61,14 @@ def describe_workload(
     workload: Workload, groups: Mapping[str, Sequence[str]], inspected: Inspected | Failure | None
 ) -> Entry:
     """All that is known of one workload; `inspected` holds its parameters and FLOPs, or why it was not built."""
-    failed = isinstance(inspected, Failure)
+    failure = f"{inspected.cause}: {inspected.message}" if isinstance(inspected, Failure) else None
     return _workload(workload, groups) | {
-        "counterpart": list(workload.counterpart),
-        "requires": list(workload.requires),
+        **{name: getattr(workload, name) for name in ("counterpart", "requires", "optimizer", "layouts")},
         "remedy": workload.remedy(),
         "trains": workload.refusal({"train", "fp32", "cpu", "eager"}) is None,
-        "optimizer": workload.optimizer,
-        "layouts": list(workload.layouts),
         "unsupported": dict(workload.unsupported),
-        "inspected": None if failed else inspected,
-        "failure": f"{inspected.cause}: {inspected.message}" if isinstance(inspected, Failure) else None,
+        "inspected": None if failure else inspected,
+        "failure": failure,
     }
 
 

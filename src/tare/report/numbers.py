@@ -122,7 +122,7 @@ def value(number: float, unit: str) -> str:
     return f"{number:.3g} {unit}" if unit else f"{number:g}"
 
 
-def signed(number: float, show: Callable[[float], str]) -> str:
+def signed(number: int, show: Callable[[int], str]) -> str:
     return f"{'-' if number < 0 else ''}{show(abs(number))}"
 
 

@@ -13,7 +13,6 @@ from tare.report.ladder import (
     ladder_view,
     make_ladders,
     make_row,
-    parity_text,
     row_cells,
     sizes,
     title,
@@ -82,9 +81,8 @@ def table_view(records: Sequence[Record]) -> View:
     measured = f"{sum(record.ok for record in records)} of {len(records)} measured"
     view = View(" · ".join((*shared, measured)))
     view.add("faint", *dict.fromkeys(where(ladder) for ladder in make_ladders(records)))
-    rows = [{**row, "status": parity_text(row["status"])} for row in table_rows(records)]
     folds = {"workload": 0, "rung": 0, "sizes": 12}
-    view.put(FittingTable(rows, words=(*SHARED, "status"), folds=folds, spare=SPARE))
+    view.put(FittingTable(table_rows(records), words=(*SHARED, "status"), folds=folds, spare=SPARE))
     return view.add("failure", *failure_lines(records))
 
 

@@ -1,6 +1,6 @@
 """A view as a page of HTML that needs nothing beside itself: no script, no font, no link."""
 
-from tare.report.view import View
+from tare.report.view import WORD_STYLES, View
 
 
 def render_page(title: str, view: View) -> str:
@@ -11,4 +11,4 @@ def render_page(title: str, view: View) -> str:
         loader=PackageLoader("tare.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    return environment.get_template("page.html").render(title=title, parts=view.parts)
+    return environment.get_template("page.html").render(title=title, parts=view.parts, styles=WORD_STYLES)

@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from statistics import median
-from types import TracebackType
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -32,13 +30,13 @@ class Progress:
 
     def __init__(self, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = make_console(stderr=True)
-        self._live = shown and self._console.is_terminal
         self._shown, self._clock = shown, clock
         self._last_line = clock()
         self._told: set[tuple[Case | None, str]] = set()
         self._planned: Mapping[Case, int] = {}
         # The rounds of each case, where one version is measured; rounds of two would be mixed here.
-        self._rounds: dict[Case, list[Round]] | None = None
+        self._rounds: dict[Case, list[Round]] = {}
+        self._is_one_version = False
         self._done, self._total = 0, 0
         self._case: Case | None = None
         self._current = ""
@@ -52,25 +50,24 @@ class Progress:
             auto_refresh=False,
         )
         self._task = self._bar.add_task("", total=None)
-        self._stack = ExitStack()
+        self._display = Live(
+            get_renderable=self.view, console=self._console, refresh_per_second=2, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._is_live = shown and self._console.is_terminal
 
     def __enter__(self) -> "Progress":
-        if self._live:
-            live = Live(
-                get_renderable=self.view, console=self._console, refresh_per_second=2, transient=True,
-                redirect_stdout=False, redirect_stderr=False,
-            )  # fmt: skip
-            self._stack.enter_context(live)
+        if self._is_live:
+            self._display.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def __exit__(self, *error: object) -> None:
+        self._display.stop()
 
     def planned(self, rounds: Mapping[Case, int], journals: Sequence[Journal]) -> None:
         self._planned = rounds
-        self._rounds = {case: list(journals[0].rounds(case)) for case in rounds} if len(journals) == 1 else None
+        self._is_one_version = len(journals) == 1
+        self._rounds = {case: list(journals[0].rounds(case)) for case in rounds if self._is_one_version}
         self._done = sum(
             count if journal.record(case) else len(journal.rounds(case))
             for journal in journals
@@ -88,7 +85,7 @@ class Progress:
         text = f"{self._current} {stage}".strip()
         self._bar.update(self._task, description=text[:LONGEST_DESCRIPTION])
         wait = 0 if ":" in stage else STAGE_S if " " in stage else QUIET_S
-        if self._live or (self._case, stage) in self._told or self._clock() - self._last_line < wait:
+        if self._is_live or (self._case, stage) in self._told or self._clock() - self._last_line < wait:
             return
         if " " in text:
             if ":" in stage:
@@ -107,18 +104,18 @@ class Progress:
 
     def round_finished(self, case: Case, round_: Round) -> None:
         self._advance(1)
-        if self._rounds is None:
+        if not self._is_one_version:
             return
         rounds = self._rounds.setdefault(case, [])
         rounds.append(round_)
-        if not self._live and len(rounds) == 1 and self._count(case) > 1 and len(self._ladder(case)) > 1:
+        if not self._is_live and len(rounds) == 1 and self._count(case) > 1 and len(self._ladder(case)) > 1:
             # The first figure of each rung of a ladder comes long before its last round.
             self.say(f"{self._name(case)}: {_sentence(*self._figures(case))}, 1 of {self._count(case)} rounds")
 
     def record_finished(self, record: Record) -> None:
         """A case that failed early has fewer rounds to wait for."""
         self._advance(self._count(record.case) - len(record.rounds))
-        if not self._live:
+        if not self._is_live:
             self.say(f"{self._name(record.case)}: {self._summary(record)}")
 
     def say(self, line: str) -> None:
@@ -136,11 +133,11 @@ class Progress:
         self._bar.advance(self._task, rounds)
 
     def _ladder(self, case: Case) -> list[Case]:
-        return [other for other in (self._rounds or {}) if other.ladder == case.ladder]
+        return [other for other in self._rounds if other.ladder == case.ladder]
 
     def _name(self, case: Case) -> str:
         """The rung alone where there is only one ladder."""
-        alone = len({each.ladder for each in self._rounds or {}}) == 1
+        alone = len({each.ladder for each in self._rounds}) == 1
         return case.rung if alone else f"{case.workload} {case.rung} {case.mode} b{case.batch}"
 
     def _summary(self, record: Record) -> str:
@@ -155,12 +152,12 @@ class Progress:
         step_s = self._step_s(case)
         if step_s is not None:
             return seconds(step_s), self._against_eager(case, step_s)
-        failure = next((round_.failure for round_ in (self._rounds or {}).get(case, []) if round_.failure), None)
+        failure = next((round_.failure for round_ in self._rounds.get(case, []) if round_.failure), None)
         return failure.cause if failure else "-", ""
 
     def _against_eager(self, case: Case, step_s: float) -> str:
         """The ratio, but for a rung that computes something else."""
-        parities = [round_.parity.status for round_ in (self._rounds or {}).get(case, []) if round_.parity]
+        parities = [round_.parity.status for round_ in self._rounds.get(case, []) if round_.parity]
         if wrong := next((status for status in parities if status in ("different", "nan")), None):
             return PARITY[wrong]
         eager = next((other for other in self._ladder(case) if other.rung == "eager"), None)
@@ -168,7 +165,7 @@ class Progress:
         return ratio(eager_s / step_s, None) if eager_s and step_s else ""
 
     def _step_s(self, case: Case) -> float | None:
-        medians = [round_median(round_, "pipelined") for round_ in (self._rounds or {}).get(case, [])]
+        medians = [round_median(round_, "pipelined") for round_ in self._rounds.get(case, [])]
         values = [interval.mid for interval in medians if interval]
         return median(values) if values else None
 

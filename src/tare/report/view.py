@@ -37,6 +37,15 @@ ROLES: dict[Role, tuple[str, str]] = {
     "key": ("", "bold"),
     "bad": ("", "bold red"),
 }
+# The style of a cell that is one of these words: parities, verdicts, severities and states.
+WORD_STYLES = {
+    **dict.fromkeys(("same", "good", "faster", "less", "vanished"), "green"),
+    **dict.fromkeys(("DIFFERENT", "NAN", "slower", "more", "high"), "bold red"),
+    **dict.fromkeys(("unchecked", "undecided", "appeared", "medium"), "yellow"),
+    **dict.fromkeys(("low", "unknown"), "dim"),
+    "warn": "bold yellow",
+    "gross": "bold",
+}
 # A text is folded between its words and the parts of a key, and at the weaker places only within a part too long.
 # The unit of a figure, the noise after it and the end of an interval are no words of their own.
 STRONG = re.compile(r"(?<=[ :/,])(?!±|%|[mµn]?s\b|[KMGT]?i?B\b|(?:to )?[+-]?[\d.e+-]+x?(?: %)?\))")
@@ -53,7 +62,8 @@ class Line(NamedTuple):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         prefix, style = ROLES[self.role]
         if self.role in ("key", "bad"):
-            yield Text(fold(self.text, max(options.max_width - 4, 1)).plain.replace("\n", "\n    "), style=style)
+            key = fold(Text(self.text), max(options.max_width - 4, 1))
+            yield Text(key.plain.replace("\n", "\n    "), style=style)
         elif not self.text:
             yield Text("")
         else:
@@ -121,9 +131,9 @@ class FittingTable:
         )  # fmt: skip
         for name, width in widths.items():
             justify: Literal["right", "left"] = "left" if name in self.words else "right"
-            table.add_column(fold(self.heads[name], width), justify=justify, no_wrap=True, overflow="fold")
+            table.add_column(fold(Text(self.heads[name]), width), justify=justify, no_wrap=True, overflow="fold")
         for i in range(len(self.rows)):
-            table.add_row(*(_drawn(columns[name].cells[i], width) for name, width in widths.items()))
+            table.add_row(*(columns[name].drawn(i, width) for name, width in widths.items()))
         yield table
         dropped = [head for name, head in self.heads.items() if head.strip() and name not in widths]
         if dropped:
@@ -147,10 +157,10 @@ class _Column:
     """How wide a column is by itself, how narrow it may become, and how narrow if that is not enough. A head may
     always be folded."""
 
-    def __init__(self, head: str, cells: list[Cell], folded_to: int | None) -> None:
+    def __init__(self, head: str, cells: list[Text | Drawing], folded_to: int | None) -> None:
         self.cells, self.has_names = cells, folded_to is not None
         drawing = next((cell for cell in cells if isinstance(cell, Drawing)), None)
-        texts = [_plain(cell) for cell in cells if not isinstance(cell, Drawing)]
+        texts = [cell.plain for cell in cells if isinstance(cell, Text)]
         widest = max((len(line) for text in texts for line in text.split("\n")), default=1)
         self.natural = drawing.most if drawing else max(len(head), widest, 1)
         if folded_to is None:
@@ -161,6 +171,10 @@ class _Column:
             least = min(widest, max(folded_to, min(word, WIDEST_WORD)))
         self.least = max(least, _longest_part(head))
         self.folded = max(self.natural - self.least, 0)
+
+    def drawn(self, row: int, width: int) -> Text:
+        cell = self.cells[row]
+        return cell.draw(width) if isinstance(cell, Drawing) else fold(cell, width)
 
 
 def _longest_part(head: str) -> int:
@@ -185,29 +199,21 @@ def _spread(columns: Mapping[str, _Column], room: int) -> dict[str, int]:
     return widths
 
 
-def _plain(cell: str | Text) -> str:
-    return cell if isinstance(cell, str) else cell.plain
-
-
-def _cut(cell: Cell, longest: int | None, ascii_only: bool) -> Cell:
+def _cut(cell: Cell, longest: int | None, ascii_only: bool) -> Text | Drawing:
     if isinstance(cell, Drawing):
         return cell
-    text = _plain(cell)
+    if isinstance(cell, Text):
+        return Text(to_ascii(cell.plain), style=cell.style) if ascii_only else cell
+    text = cell
     if longest:
         text = beginning(text, longest) if longest > 0 else ending(text, -longest)
-    if ascii_only:
-        text = to_ascii(text)
-    return cell if text == _plain(cell) else Text(text, style="" if isinstance(cell, str) else cell.style)
+    return Text(to_ascii(text) if ascii_only else text, style=WORD_STYLES.get(cell, ""))
 
 
-def _drawn(cell: Cell, width: int) -> Text:
-    return cell.draw(width) if isinstance(cell, Drawing) else fold(cell, width)
-
-
-def fold(text: str | Text, width: int) -> Text:
+def fold(text: Text, width: int) -> Text:
     """The text in lines of at most this width, broken where a reader would break it."""
     lines: list[Text] = []
-    for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
+    for line in text.split("\n", allow_blank=True):
         lines += line.divide([*accumulate(map(len, _pieces(line.plain, width, (STRONG, WEAK))))][:-1])
     for line in lines:
         line.rstrip()

@@ -1,9 +1,22 @@
-"""The peaks of a machine for the terminal."""
+"""What a machine has and can do: the doctor's findings, and measured peaks."""
 
+from tare.measure.health import Check
 from tare.measure.peaks import SECONDS, benchmarks
+from tare.protocol.messages import Probed
 from tare.records.work import Peak, Peaks
+from tare.report.lists import describe_rungs, list_view
 from tare.report.numbers import prefixed, seconds
 from tare.report.view import FittingTable, View
+
+
+def health_view(probed: Probed, checks: list[Check]) -> View:
+    environment = probed.environment
+    facts = {"devices": ", ".join(probed.devices), **environment.machine, **environment.software}
+    rows = [{"noise": check.name, "state": check.state, "seen": check.seen} for check in checks]
+    noise = View().put(FittingTable(rows, words=("state",), folds={"noise": 0, "seen": 0}))
+    noise.add("warning", *(f"{c.name}: {c.remedy}" for c in checks if c.state == "warn" and c.remedy))
+    rungs = list_view(describe_rungs(probed), ("rung", "summary", "available"))
+    return View().facts(facts).show(rungs, noise)
 
 
 def peaks_view(measured: Peaks) -> View:
