@@ -39,8 +39,7 @@ class Profiler:
 def profiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profiler:
     made = Profiler(tmp_path)
     monkeypatch.setattr(check_profiles, "profile_case", made)
-    for name in ("read", "select_steps", "Context"):
-        monkeypatch.setattr(check_profiles, name, lambda *seen: seen)
+    monkeypatch.setattr(check_profiles, "read_context", lambda path: path)
     monkeypatch.setattr(check_profiles, "step_call_changes", lambda *_: list(FOUND))
     monkeypatch.setattr(check_profiles, "differences_path", lambda *records: tmp_path / "-".join(records))
     return made

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.options import JsonOption, StoreOption, print_json, print_result
+from tare.cli.options import JsonOption, StoreOption, print_result
 from tare.errors import BadInput
 
 app = typer.Typer(
@@ -38,10 +38,9 @@ def set_(
     with Store(store, existing=True) as opened:
         records = select_records(selector, opened).records
         replaced = set_baseline(opened, name, records)
-    if as_json:
-        print_json({"baseline": name, "replaced": replaced, "records": [record.id for record in records]})
-    else:
-        typer.echo(f"{'replaced' if replaced else 'set'} baseline {name}: {several(len(records), 'record')}")
+    document = {"baseline": name, "replaced": replaced, "records": [record.id for record in records]}
+    text = f"{'replaced' if replaced else 'set'} baseline {name}: {several(len(records), 'record')}"
+    print_result(as_json, document, lambda: text, wide=True)
 
 
 @app.command("list")
@@ -80,7 +79,4 @@ def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = 
 
     with Store(store, existing=True) as opened:
         remove_baseline(opened, name)
-    if as_json:
-        print_json({"removed": name})
-    else:
-        typer.echo(f"removed baseline {name}; its records stay")
+    print_result(as_json, {"removed": name}, lambda: f"removed baseline {name}; its records stay", wide=True)

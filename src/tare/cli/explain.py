@@ -57,6 +57,8 @@ def explain(
     """
     from tare.cases.plan import make_plan
     from tare.commands.explain import ExplainOptions, explain_files, explain_plan
+    from tare.commands.run import Session
+    from tare.commands.traces import unseen
     from tare.records.codec import names_file
     from tare.report.explain import print_report
     from tare.report.files import check_apart, check_writable
@@ -92,7 +94,8 @@ def explain(
         table = {"workload": targets, **make_table(grid, auto=True), "rung": list(dict.fromkeys(rungs))}
         plan = make_plan({"grid": [table]}, "the command line", "explain")
         options = ExplainOptions(against=against, stacks=stacks, resume=resume, recorded=recorded)
-        report = explain_plan(plan, measuring, quick, store, not as_json, options)
+        session = Session(plan, measuring, quick, store, show_progress=not as_json, unwanted=unseen)
+        report = explain_plan(session, options)
     # Printed first, so that a file that cannot be written loses nothing; and written even if the reader of the
     # output stops early (`| head`).
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tare.cli.options import JsonOption, print_json, print_result
+from tare.cli.options import JsonOption, print_result
 from tare.errors import TareError
 
 
@@ -47,11 +47,9 @@ def build(as_json: JsonOption = False) -> None:
     folders = {name: str(result) for name, result in results.items() if isinstance(result, Path)}
     failed = {name: str(result) for name, result in results.items() if isinstance(result, TareError)}
     reasons = {name: f"{tools} is missing" for name, tools in missing.items() if tools} | failed
-    if as_json:
-        print_json({"folders": folders, "not_built": reasons, "seconds": time.monotonic() - started})
-    else:
-        for name in COMPONENTS:
-            typer.echo(f"{name}: {folders.get(name) or f'not built: {reasons[name]}'}")
+    document = {"folders": folders, "not_built": reasons, "seconds": time.monotonic() - started}
+    lines = [f"{name}: {folders.get(name) or f'not built: {reasons[name]}'}" for name in COMPONENTS]
+    print_result(as_json, document, lambda: "\n".join(lines), wide=True)
     if failed:
         raise typer.Exit(1)
 

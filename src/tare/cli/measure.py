@@ -100,7 +100,7 @@ def coverage(
 
     Runs them under interception, at smoke size, in eager, for inference and training.
     """
-    from tare.commands.coverage import cover_workloads
+    from tare.commands.machine import cover_workloads
     from tare.report.coverage import coverage_view
 
     covered = cover_workloads(targets or ["@zoo"], device, show_progress=not as_json)

@@ -151,13 +151,11 @@ def import_(
     from tare.report.numbers import several
 
     imported = import_files(files, store)
-    if as_json:
-        print_json(imported)
-        return
+    lines = []
     for file in imported:
-        typer.echo(f"{file.file}: {file.source}, {several(file.found, file.kind[:-1])}, {file.new} new")
-        for name, reason in file.skipped.items():
-            typer.echo(f"  {name} skipped: {reason}")
+        lines.append(f"{file.file}: {file.source}, {several(file.found, file.kind[:-1])}, {file.new} new")
+        lines += [f"  {name} skipped: {reason}" for name, reason in file.skipped.items()]
+    print_result(as_json, imported, lambda: "\n".join(lines), wide=True)
 
 
 def history(

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tare.cases.case import Case
-from tare.commands.traces import profile_case
+from tare.commands.traces import profile_case, read_context
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
@@ -16,8 +16,6 @@ from tare.findings.trace_diff import StepTimes, TraceChange, diff_traces, step_t
 from tare.guard.changes import CallChange, CaseChange, Report
 from tare.report.files import replacing
 from tare.system.home import differences_path
-from tare.trace.read import read
-from tare.trace.windows import select_steps
 
 MAX_PROFILED_CASES = 4
 # Profiles of each version: one process may be slow in one operator from its first step to its last.
@@ -59,17 +57,19 @@ def _profile(case: CaseChange, profilers: Sequence[Profiler], temporary: list[Pa
         return msgspec.json.decode(cache.read_bytes(), type=list[CallChange])
     parsed = Case.parse(case.case)
     gross = next((change for change in case.changes if change.metric == "gross"), None)
-    gross_seconds = (gross.a, gross.b) if gross else (None, None)
+    gross_ns = [round(seconds * 1e9) for seconds in (gross.a, gross.b)] if gross else [None, None]
     contexts: tuple[list[Context], list[Context]] = ([], [])
     for number in range(PROFILES):
         # The profilers are in the order now, before; the records in the order before, now.
-        for (executor, launcher), record, seconds, of_version in zip(
-            reversed(profilers), case.records, gross_seconds, contexts, strict=True
+        for (executor, launcher), record, step_ns, of_version in zip(
+            reversed(profilers), case.records, gross_ns, contexts, strict=True
         ):
             name = f"{record}-{number}" if number else record
             # A profile of an interrupted check is reused.
-            path, _ = profile_case(executor, parsed, name, stacks=False, launcher=launcher, again=False)
-            of_version.append(Context(select_steps(read(path)), seconds))
+            path, _ = profile_case(
+                executor, parsed, name, stacks=False, launcher=launcher, again=False, gross_ns=step_ns
+            )
+            of_version.append(read_context(path))
             if number:
                 temporary.append(path)
     changes = step_call_changes(*contexts, any(c.unit == "s" for c in case.regressions))

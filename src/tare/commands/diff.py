@@ -5,16 +5,14 @@ from pathlib import Path
 import msgspec
 
 from tare.commands.records import find_records
-from tare.commands.traces import COMPARABLE, is_trace
+from tare.commands.traces import COMPARABLE, is_trace, read_context
 from tare.errors import BadInput
 from tare.findings.context import Context
 from tare.findings.trace_diff import TraceDiff, diff_traces
 from tare.records.changes import RecordChanges, record_changes
 from tare.records.record import Record
 from tare.system.home import trace_paths
-from tare.trace.metadata import device_name, recorded_gross
-from tare.trace.read import read
-from tare.trace.windows import select_steps
+from tare.trace.metadata import device_name
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +26,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 def diff(before: str, after: str, store: str | None) -> Diff:
     are_traces = [is_trace(term) for term in (before, after)]
     if all(are_traces):
-        return _diff_traces(_context(Path(before), None), _context(Path(after), None))
+        return _diff_traces(read_context(Path(before)), read_context(Path(after)))
     if any(are_traces):
         record = before if are_traces[1] else after
         raise BadInput(f"a trace and a record cannot be compared: {record} is no trace")
@@ -52,10 +50,7 @@ def _diff_records(before: Record, after: Record) -> Diff:
     changes = record_changes(before, after)
     if missing or before.failure or after.failure:
         return Diff(records=changes, notes=notes + missing)
-    gross = next((figure for figure in changes.figures if figure.name == "gross"), None)
-    gross_s = (gross.before, gross.after) if gross else (None, None)
-    was, now = (_context(path, step_s) for path, step_s in zip(paths, gross_s, strict=True))
-    return Diff(records=changes, trace=diff_traces(was, now), notes=notes)
+    return Diff(records=changes, trace=diff_traces(*map(read_context, paths)), notes=notes)
 
 
 def _not_comparable(record: Record) -> str:
@@ -64,12 +59,6 @@ def _not_comparable(record: Record) -> str:
     if record.parity.status not in COMPARABLE:
         return f"{record.id} computes something else ({record.parity.status}): its times are not comparable"
     return ""
-
-
-def _context(path: Path, gross_s: float | None) -> Context:
-    trace = select_steps(read(path))
-    recorded = recorded_gross(trace)
-    return Context(trace, gross_s or (recorded / 1e9 if recorded else None))
 
 
 def _device(context: Context) -> str:

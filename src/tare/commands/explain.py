@@ -5,21 +5,20 @@ This is the one place where session, profiler, work counter, peaks and trace mee
 """
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.text import Text
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.cases.plan import Plan, Skip
-from tare.commands.machine import measure_and_keep
+from tare.cases.plan import Skip
 from tare.commands.run import Session
-from tare.commands.traces import COMPARABLE, profile_case, refuse_records, unseen
+from tare.commands.traces import COMPARABLE, profile_case, refuse_records
 from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
+from tare.execute.peaks import measure_peaks
 from tare.findings.diagnosis import Diagnosis, diagnose
-from tare.measure.peak_store import load_peaks, peaks_of_gpu
+from tare.measure.peak_store import load_peaks, peaks_of_gpu, save_peaks
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Probed, Profiled
 from tare.records.figures import gross
@@ -48,21 +47,13 @@ class ExplainOptions(msgspec.Struct, frozen=True, kw_only=True):
     recorded: bool = False
 
 
-def explain_plan(
-    plan: Plan,
-    measuring: dict[str, Any],
-    quick: bool,
-    store: str | None,
-    show_progress: bool,
-    options: ExplainOptions,
-) -> ExplainReport:
+def explain_plan(session: Session, options: ExplainOptions) -> ExplainReport:
     """Measures the plan like `tare run`, or the part of it that is not recorded yet; then profiles and explains
     each case."""
-    plan_run = Session(plan, measuring, quick, store, show_progress, unwanted=unseen)
-    with plan_run.measured(options.resume, recorded=options.recorded) as (run, session):
+    with session.measured(options.resume, recorded=options.recorded) as (run, opened):
         if run.interrupted:
             return ExplainReport(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
-        report = Explainer(session.executor, session.probed, options).explain(run.records)
+        report = Explainer(opened.executor, opened.probed, options).explain(run.records)
         report.recorded, report.skipped = run.recorded, [*run.skipped, *report.skipped]
         return report
 
@@ -145,12 +136,14 @@ class Explainer:
     def _peaks_of(self, case: Case) -> Peaks:
         """Measured on a busy machine they carry a caveat, and are not kept."""
         device, threads = case.device, case.threads if case.device_type == "cpu" else None
-        if (device, threads) not in self._peaks:
-            known = load_peaks(device, self._probed.environment, threads)
-            self._peaks[device, threads] = known or measure_and_keep(
-                self._executor, self._probed, device, rounds=1, threads=threads
-            )
-        return self._peaks[device, threads]
+        environment = self._probed.environment
+        peaks = self._peaks.get((device, threads)) or load_peaks(device, environment, threads)
+        if peaks is None:
+            peaks = measure_peaks(self._executor, device, environment, 1, threads)
+            if not peaks.caveats:
+                save_peaks(peaks)
+        self._peaks[device, threads] = peaks
+        return peaks
 
     def _work_of(self, case: Case, info: RecordingInfo | None) -> Work | None:
         """The work of one step, the same on every rung; None where it cannot be counted: then there is only no
@@ -195,7 +188,7 @@ def explain_files(paths: list[str], against: str | None = None) -> ExplainReport
     only other one."""
     explanations: list[Explanation] = []
     diagnoses = []
-    peaks_by_gpu: dict[str, Peaks | None] = {}
+    used_peaks: dict[str, Peaks] = {}
     before: Trace | None = None
     with make_console(stderr=True).status("reading traces") as status:
         files = [*paths, *([against] if against else [])]
@@ -204,9 +197,8 @@ def explain_files(paths: list[str], against: str | None = None) -> ExplainReport
             refuse_records(path)
             trace = read(Path(path))
             gpu = device_name(trace)
-            if gpu not in peaks_by_gpu:
-                peaks_by_gpu[gpu] = peaks_of_gpu(gpu) if gpu else None
-            peaks = peaks_by_gpu[gpu]
+            peaks = peaks_of_gpu(gpu) if gpu else None
+            used_peaks |= {gpu: peaks} if peaks else {}
             explanation, diagnosis = explain_trace(trace, title, peaks, before=before)
             if peaks and (diagnosis.findings or explanation.roofline):
                 explanation = _with_note(explanation, _peaks_note(peaks, gpu))
@@ -218,8 +210,8 @@ def explain_files(paths: list[str], against: str | None = None) -> ExplainReport
         unknown = " and ".join(one.title for one in explanations if one.waterfall.profiled)
         note = f"what was removed is not shown: gross is not known of {unknown} (tare diff compares)"
         explanations[-1] = _with_note(explanations[-1], note)
-    known = [peaks for peaks in peaks_by_gpu.values() if peaks]
-    return ExplainReport(explanations=explanations, diagnoses=diagnoses, against=differences, peaks=known)
+    peaks_list = list(used_peaks.values())
+    return ExplainReport(explanations=explanations, diagnoses=diagnoses, against=differences, peaks=peaks_list)
 
 
 def compare(one: Explanation, other: Explanation) -> list[WaterfallDifference]:

@@ -1,5 +1,6 @@
 """tare frames: the call depth of a workload on its rungs and, on request, what a call costs on them."""
 
+from bisect import insort
 from collections.abc import Iterable
 from typing import Any
 
@@ -67,12 +68,9 @@ def _count(
 ) -> None:
     stage_ahead(session.executor, cases, options)
     order = [case.key for case in cases]
-    try:
-        for depth in count_frames(session.executor, cases, counter, options):
-            depths.append(depth)
-    finally:
+    for depth in count_frames(session.executor, cases, counter, options):
         # In parallel they end in any order.
-        depths.sort(key=lambda depth: order.index(depth.case.key))
+        insort(depths, depth, key=lambda depth: order.index(depth.case.key))
 
 
 def _time_calls(

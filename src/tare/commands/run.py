@@ -157,8 +157,9 @@ class Session:
             reused: list[Record] = []
             if recorded:
                 with Store(self._store) as store:
+                    cases = set(expansion.cases)
                     records = comparable_records(store, expansion.cases, probed.environment)
-                    reused = [record for record in records if record.case in set(expansion.cases)]
+                    reused = [record for record in records if record.case in cases]
             return DryRun(
                 cases=expansion.cases,
                 searched=expansion.searched,

@@ -9,12 +9,16 @@ from tare.cases.options import Options
 from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
+from tare.findings.context import Context
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Profiled
 from tare.records.codec import TRACE, names_file
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
 from tare.system.home import make_folder, trace_paths
+from tare.trace.metadata import recorded_gross
+from tare.trace.read import read
+from tare.trace.windows import select_steps
 
 # One of these is near the start of every trace, and of no file of records; all of those below are near its start.
 TRACE_KEYS = (TRACE, b'"schemaVersion"', b'"ph"')
@@ -95,3 +99,10 @@ def profile_case(
     for path, written in zip(recorded, partial, strict=True):
         written.replace(path)
     return paths
+
+
+def read_context(path: Path) -> Context:
+    """A trace for the rules, with the gross that it states."""
+    trace = select_steps(read(path))
+    gross_ns = recorded_gross(trace)
+    return Context(trace, gross_ns / 1e9 if gross_ns else None)

@@ -106,6 +106,9 @@ def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> It
     containers that share nothing else. Before each stands a queue lock, held only while a process waits. So a
     process that has just measured queues behind those already waiting, and two long runs alternate.
     """
+    shared = os.environ.get(MACHINE_LOCK_VARIABLE, MACHINE_LOCK)
+    paths = {Path(shared): 0o666} if shared else {}
+    paths[folder / "measuring.lock"] = 0o644
     waiting = False
 
     def wait() -> None:
@@ -115,7 +118,7 @@ def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> It
             on_wait()
 
     with contextlib.ExitStack() as held:
-        for path, mode in _machine_locks(folder):
+        for path, mode in paths.items():
             try:
                 lock = held.enter_context(FileLock(path, mode))
             except OSError as error:
@@ -128,13 +131,6 @@ def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> It
                     queued.enter_context(FileLock(path.with_name(f"{path.name}.next"), mode)).acquire(wait)
                 lock.acquire(wait)
         yield
-
-
-def _machine_locks(folder: Path) -> Iterator[tuple[Path, int]]:
-    shared = os.environ.get(MACHINE_LOCK_VARIABLE, MACHINE_LOCK)
-    if shared:
-        yield Path(shared), 0o666
-    yield folder / "measuring.lock", 0o644
 
 
 def _open_or_create(path: Path, mode: int) -> int:
