@@ -69,8 +69,8 @@ class Mine:
 RULE = """
 from tare.findings.finding import rule
 
-@rule('launch-bound', sees='nothing', remedy='none')
-def look(context): return []
+@rule('none')
+def launch_bound(context): return []
 """
 
 

@@ -26,10 +26,10 @@ def row_of_operators(before: float = 4, after: float = 4, usual: float = 4) -> t
 
 def test_neighbours_have_the_same_parent() -> None:
     neighbours, rows = row_of_operators()
-    assert neighbours.before(rows[1]) == rows[0]
-    assert neighbours.after(rows[0]) == rows[1]
-    assert neighbours.before(rows[0]) == -1
-    assert neighbours.after(rows[-1]) == -1
+    assert neighbours.before[rows[1]] == rows[0]
+    assert neighbours.after[rows[0]] == rows[1]
+    assert neighbours.before[rows[0]] == -1
+    assert neighbours.after[rows[-1]] == -1
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from tare.trace.read import read
 LISTED = Path(__file__).parents[2] / "docs" / "findings.md"
 
 PLUGIN = """
-from tare.findings import Match, WhatIf, rule, spans_of
+from tare.findings import Match, WhatIf, rule
 
 
-@rule("many-adds", sees="More than ten additions a step.", remedy="Add less.")
-def look(context):
+@rule("Add less.")
+def many_adds(context):
+    "More than ten additions a step."
     rows = context.operators("aten::add_")
     if context.per_step(len(rows)) > 10:
-        gone = spans_of(context.trace.operators, rows)
-        saving = context.saving(WhatIf(removed=gone))
+        saving = context.saving(WhatIf(removed=context.trace.operators.intervals(rows)))
         return Match(summary=f"{context.per_step(len(rows)):.0f} additions a step", saving_s=saving)
 """
 

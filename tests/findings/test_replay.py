@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from traces import RECORDED, TraceBuilder
 
 from tare.findings.context import Context
-from tare.findings.replay import Activity, Replay, RuntimeCall, WhatIf, replay_of
+from tare.findings.replay import Activity, Replay, RuntimeCall, WhatIf
+from tare.findings.trace_replay import TraceReplay
 from tare.trace.intervals import make, total
 from tare.trace.read import read
 
@@ -297,7 +298,7 @@ def test_any_queue_of_one_stream_is_replayed_as_recorded(gaps: list[int], length
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
 def test_a_recorded_trace_is_replayed_as_recorded(path: Path) -> None:
     """With the profiler's own waits at the ends of the steps, the replay takes the recorded window within 1 %."""
-    replay = replay_of(read(path), keep_profiler_syncs=True).replay
+    replay = TraceReplay(read(path), keep_profiler_syncs=True)
     ends = max((activity.end for activity in replay.activities), default=replay.end)
     between = sum(end - start for start, end in replay.excluded)
     assert replay.run() == pytest.approx(max(replay.end, ends) - replay.start - between, rel=0.01)

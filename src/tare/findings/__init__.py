@@ -1,7 +1,7 @@
-"""Findings: named, located inefficiencies with their remedies and savings. One small file a rule, in rules/."""
+"""Findings: named, located inefficiencies with their remedies and savings. The rules are small files in rules/."""
 
-from tare.findings.context import Context, Location, as_spans, spans_of
-from tare.findings.finding import Evidence, Finding, Match, rule
-from tare.findings.replay import Span, WhatIf
+from tare.findings.context import Context, Location, flat, grouped
+from tare.findings.finding import Finding, Match, rule
+from tare.findings.replay import WhatIf
 
-__all__ = ["Context", "Evidence", "Finding", "Location", "Match", "Span", "WhatIf", "as_spans", "rule", "spans_of"]
+__all__ = ["Context", "Finding", "Location", "Match", "WhatIf", "flat", "grouped", "rule"]

@@ -1,24 +1,27 @@
 """Rules, what they report, and checking a trace against all of them.
 
-A rule is a decorated function in a file of its own under rules/, or in a plug-in. It returns a Match where it sees
-its inefficiency; `find` turns matches into findings, the largest saving first.
+A rule is a decorated function in a file under rules/, or in a plug-in. It returns a Match where it sees its
+inefficiency; `find` turns matches into findings, the largest saving first.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pkgutil import iter_modules
 from typing import Any, Literal
 
 import msgspec
+import numpy.typing as npt
 
 from tare.errors import unknown
-from tare.findings.context import Context, Location, merged
-from tare.findings.replay import Span
+from tare.findings.context import Context, Location
+from tare.findings.replay import as_intervals
 from tare.system.plugins import load_plugins, refuse_a_second
+from tare.trace.intervals import normal
 
-Severity = Literal["high", "medium", "low"]
+Severity = Literal["low", "medium", "high"]
 Bound = Literal["", "at most", "at least"]
-Evidence = dict[str, float | int | str]
+SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
 # The share of the step that the fix saves, from which on a finding has that severity.
 HIGH, MEDIUM = 0.10, 0.03
 # A smaller saving is not reported.
@@ -27,43 +30,38 @@ LEAST_SHARE = 0.005
 MOST_LOCATIONS, MOST_SPANS = 8, 200
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One named, located inefficiency with its remedy.
-
-    `saving_s` is what the remedy saves of one step according to the replay (replay.py); None where the trace does
-    not tell. `bound` marks a saving that is only a bound: the trace does not show how long the better way takes,
-    or shows only a part of what it saves. The savings of two findings do not add up: both may remove the same idle
-    time.
-    """
-
-    rule: str
-    severity: Severity
-    summary: str
-    remedy: str
-    evidence: Evidence = {}
-    locations: list[Location] = []
-    saving_s: float | None = None
-    saving_share: float | None = None
-    bound: Bound = ""
-    # Where a trace viewer should show it: nanoseconds on the trace's own clock.
-    spans: list[Span] = []
-
-
 class Match(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule returns.
 
     Without `saving_s` a match needs a `severity`. With a saving, `severity` is the least that the finding gets,
-    and the finding is reported however small the saving is. `remedy` replaces that of the rule.
+    and the finding is reported however small the saving is. `remedy` replaces that of the rule. Evidence of None
+    is not shown.
     """
 
     summary: str
-    evidence: Evidence = {}
+    evidence: Mapping[str, float | str | None] = {}
     locations: list[Location] = []
+    # What the remedy saves of one step according to the replay (replay.py); None where the trace does not tell.
     saving_s: float | None = None
+    # Marks a saving that is only a bound: the trace does not show how long the better way takes, or shows only a
+    # part of what it saves.
     bound: Bound = ""
     severity: Severity | None = None
     remedy: str | None = None
-    spans: list[Span] = []
+    # Where a trace viewer should show it: pairs of start and end in nanoseconds on the trace's own clock.
+    spans: npt.ArrayLike = ()
+
+
+class Finding(Match, frozen=True, kw_only=True):
+    """One named, located inefficiency with its remedy. The savings of two findings do not add up: both may remove
+    the same idle time."""
+
+    rule: str
+    severity: Severity
+    remedy: str
+    evidence: dict[str, float | str] = {}
+    saving_share: float | None = None
+    spans: list[tuple[int, int]] = []
 
 
 Look = Callable[..., Match | None]
@@ -71,7 +69,7 @@ Look = Callable[..., Match | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """`look(context)` checks one trace; with `pair`, `look(before, after)` compares two. None: no finding."""
+    """`look(context)` checks one trace; `look(before, after)` compares two (`pair`). None: no finding."""
 
     id: str
     sees: str
@@ -83,12 +81,14 @@ class Rule:
 _rules: dict[str, Rule] = {}
 
 
-def rule(id: str, *, sees: str, remedy: str, pair: bool = False) -> Callable[[Any], Any]:
-    """Registers the decorated function as a rule; `sees` and `remedy` are a sentence each."""
+def rule(remedy: str) -> Callable[[Any], Any]:
+    """Registers the decorated function as a rule. Its name is the id, and its docstring says what it sees."""
 
     def register(look: Look) -> Look:
+        id = look.__name__.replace("_", "-")
         refuse_a_second("rule", id, look, _rules[id].look if id in _rules else None)
-        _rules[id] = Rule(id, sees, remedy, look, pair)
+        sees = " ".join((look.__doc__ or "").split())
+        _rules[id] = Rule(id, sees, remedy, look, pair=len(signature(look).parameters) == 2)
         return look
 
     return register
@@ -121,8 +121,7 @@ def find(context: Context, before: Context | None = None, rules: Iterable[Rule] 
         match = rule.look(before, context) if rule.pair else rule.look(context)
         if match and (finding := _finding(rule, match, context)):
             findings.append(finding)
-    order = ("high", "medium", "low")
-    return sorted(findings, key=lambda f: (order.index(f.severity), -(f.saving_s or 0.0)))
+    return sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -(f.saving_s or 0.0)))
 
 
 def _finding(rule: Rule, match: Match, context: Context) -> Finding | None:
@@ -134,30 +133,26 @@ def _finding(rule: Rule, match: Match, context: Context) -> Finding | None:
         severity=severity_of(share, match.severity),
         summary=match.summary,
         remedy=match.remedy or rule.remedy,
-        evidence=match.evidence,
+        evidence={name: value for name, value in match.evidence.items() if value is not None},
         locations=joined(match.locations),
         saving_s=share * context.reported_step_s if share is not None else None,
         saving_share=share,
         bound=match.bound,
-        spans=merged(match.spans)[:MOST_SPANS],
+        spans=[(start, end) for start, end in normal(as_intervals(match.spans))[:MOST_SPANS].tolist()],
     )
 
 
 def severity_of(share: float | None, least: Severity | None = None) -> Severity:
-    by_share: Severity = "low"
-    if share is not None and share >= MEDIUM:
-        by_share = "high" if share >= HIGH else "medium"
-    return max(by_share, least or by_share, key=("low", "medium", "high").index)
+    by_share: Severity = "low" if share is None or share < MEDIUM else "medium" if share < HIGH else "high"
+    return max(by_share, least or "low", key=SEVERITIES.index)
 
 
 def joined(locations: Iterable[Location]) -> list[Location]:
     """Locations of the same name added up, the longest first, cut to MOST_LOCATIONS."""
     by_name: dict[str, Location] = {}
     for location in locations:
-        known = by_name.get(location.where)
-        if known:
-            location = Location(
-                where=known.where, count=known.count + location.count, seconds=known.seconds + location.seconds
-            )
+        if known := by_name.get(location.where):
+            sums = {"count": known.count + location.count, "seconds": known.seconds + location.seconds}
+            location = Location(where=known.where, **sums)
         by_name[location.where] = location
     return sorted(by_name.values(), key=lambda location: -location.seconds)[:MOST_LOCATIONS]

@@ -13,18 +13,16 @@ alone fills the step, the measured time says nothing about the host, and the usu
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from heapq import heappop, heappush
+from statistics import median_high
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tare.trace.intervals import Integers, Intervals, covered_length, divide_overlaps, make, total
-from tare.trace.tables import COPY_CALL, PAGEABLE, SYNC, Mask, Trace
-
-Span = tuple[int, int]
 
 # The longest pause between the end of an activity and the start of one that waited for it (ns); a longer pause has
 # another cause.
@@ -38,15 +36,6 @@ CLOSE_ENOUGH = 1e-4
 # step takes the measured time within ALIKE, or where the device was busy for the share FILLED of the recording.
 USUAL_FACTOR = 0.5
 ALIKE, FILLED = 0.03, 0.9
-# A replay takes about a microsecond a call: this many calls of a long trace are enough for a saving.
-MOST_CALLS = 20_000
-# What recording one Python frame costs the host at its call and again at its return (ns), in Python code only, not
-# in the operators that it calls. Beside an H200: 270 in a hot loop and 520 in formatting tracebacks (profiled step
-# minus unprofiled step), 800 in ResNet-50 (with stacks minus without). The smallest is taken.
-FRAME_NS = 270
-# Calls that hold the host until the device is done, besides those of the kind SYNC.
-_BLOCKING = ("cudaFree", "cudaMemcpy", "hipFree", "hipMemcpy", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2")
-_DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize")
 
 
 class RuntimeCall(NamedTuple):
@@ -72,8 +61,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """A hypothetical change of the recording. In a rule, calls and activities are rows of `trace.calls` and
     `trace.device`; in a Replay they are indices of its own lists."""
 
-    # Stretches of host time that vanish.
-    removed: list[Span] = []
+    # Stretches of host time that vanish: pairs of start and end.
+    removed: npt.ArrayLike = ()
     # Calls that no longer wait.
     unwaited: frozenset[int] = frozenset()
     # Factors on the durations of activities; 0 drops one.
@@ -98,18 +87,10 @@ class _Dependency(NamedTuple):
     other_handover: int
 
 
-class _HostPeriods(NamedTuple):
-    """Nanoseconds of the host: before each call, within it (after the wait, if it waited), after the last call."""
-
-    before: list[int]
-    inside: list[int]
-    after: int
-
-
 class Replay:
     """One recorded window. `calls` and `activities` are sorted by start; `end` is where the host's part ends.
 
-    `excluded` are stretches of host time (sorted, disjoint) that belong to no step and take no time here.
+    `excluded` are stretches of host time that belong to no step and take no time here.
     """
 
     def __init__(
@@ -118,15 +99,15 @@ class Replay:
         end: int,
         calls: list[RuntimeCall],
         activities: list[Activity],
-        excluded: Sequence[Span] = (),
+        excluded: npt.ArrayLike = (),
     ) -> None:
-        self.start, self.end, self.excluded = start, end, list(excluded)
+        self.start, self.end, self.excluded = start, end, as_intervals(excluded)
         self.calls, self.activities = calls, activities
         self.host_factor = 1.0
         self._latency = self._usual_latency()
         self._dependencies = self._read_dependencies()
         self._awaited = self._read_awaited()
-        self._host = self._host_periods([])
+        self._host = self._host_periods(())
         starts, ends = [max(activity.start, start) for activity in activities], [a.end for a in activities]
         self._busy = total(make(starts, ends))
         # The share of that for which each activity accounts: streams that run at once divide it.
@@ -136,7 +117,7 @@ class Replay:
         """Finds the factor on host time with which the unchanged replay takes `measured` ns, as far as any does.
         `host` is what the host took without a profiler, if known: it gives the usual factor."""
         filled = self._busy >= FILLED * self.run()
-        recorded = sum(self._host.before) + sum(self._host.inside) + self._host.after
+        recorded = sum(map(sum, self._host))
         usual = min(host / recorded, 1.0) if host and recorded else USUAL_FACTOR
         self.host_factor = usual
         excess = self.run() / max(measured, 1.0) - 1
@@ -159,19 +140,26 @@ class Replay:
 
     def run(self, what_if: WhatIf = UNCHANGED) -> float:
         """How long the window takes under the change, in ns."""
-        periods = self._host_periods(what_if.removed) if what_if.removed else self._host
+        before, inside = self._host_periods(what_if.removed) if np.size(what_if.removed) else self._host
         ends = [float(a.end - self.start) if a.call < 0 else 0.0 for a in self.activities]
         # The host runs ahead: the end of an activity is computed when a call waits for it, or at the very end.
         pending = deque(index for index, activity in enumerate(self.activities) if activity.call >= 0)
         call_starts: list[float] = []
         host = 0.0
-        for index, before in enumerate(periods.before):
-            call_starts.append(host + before * self.host_factor)
-            if self.calls[index].waits and index not in what_if.unwaited:
-                self._advance(pending, self._awaited[index], call_starts, ends, what_if)
-            inside = periods.inside[index] * self.host_factor
-            host = self._return_time(index, call_starts[-1], ends, what_if, inside)
-        host += periods.after * self.host_factor
+        for index, (call, awaited) in enumerate(zip(self.calls, self._awaited, strict=True)):
+            start = host + before[index] * self.host_factor
+            own = inside[index] * self.host_factor
+            call_starts.append(start)
+            if call.waits and index in what_if.unwaited:
+                host = start
+            elif awaited < 0:
+                host = start + own
+            else:
+                self._advance(pending, awaited, call_starts, ends, what_if)
+                # A device that was done before the call may be late under the change.
+                was_done = self.activities[awaited].end <= call.start
+                host = max(start + own, ends[awaited]) if was_done else max(start, ends[awaited]) + own
+        host += before[-1] * self.host_factor
         self._advance(pending, len(self.activities), call_starts, ends, what_if)
         return max(host, max(ends, default=0.0), self._least_device_time(what_if))
 
@@ -198,9 +186,10 @@ class Replay:
         hidden = sum(self._busy_parts[index] for index in what_if.detached if index not in what_if.factors)
         return self._busy - saved - hidden
 
-    def _host_periods(self, removed: Sequence[Span]) -> _HostPeriods:
-        """Host time as recorded, without `removed` and without what belongs to no step."""
-        absent: Intervals = np.array([*removed, *self.excluded], dtype=np.int64).reshape(-1, 2)
+    def _host_periods(self, removed: npt.ArrayLike) -> tuple[list[int], list[int]]:
+        """Host time (ns) before each call and after the last one, and within each call after what it waited for;
+        without `removed` and without what belongs to no step."""
+        absent = np.concatenate([as_intervals(removed), self.excluded])
 
         def remaining(starts: Integers, ends: Integers) -> list[int]:
             ends = np.maximum(starts, ends)
@@ -211,15 +200,11 @@ class Replay:
         ends = np.array([call.end for call in self.calls], dtype=np.int64)
         # The host is in one call at a time: a call that starts within another continues from the end of that one.
         reached = np.maximum.accumulate(np.concatenate([[self.start], ends]))
-        waited = np.array([self._waited_until(index) for index in range(len(self.calls))], dtype=np.int64)
-        before = remaining(reached, np.append(starts, self.end))
-        inside = remaining(np.maximum(starts, np.minimum(waited, ends)), ends)
-        return _HostPeriods(before[:-1], inside, before[-1])
-
-    def _waited_until(self, index: int) -> int:
-        """When the awaited activity had ended; for a call that does not wait, the start of the call."""
-        call, awaited = self.calls[index], self._awaited[index]
-        return self.activities[awaited].end if call.waits and awaited >= 0 else call.start
+        waited = [self.activities[awaited].end if awaited >= 0 else self.start for awaited in self._awaited]
+        return (
+            remaining(reached, np.append(starts, self.end)),
+            remaining(np.maximum(starts, np.minimum(np.array(waited, dtype=np.int64), ends)), ends),
+        )
 
     def _end_time(self, index: int, launched: float, ends: list[float], what_if: WhatIf) -> float:
         dependency = self._dependencies[index]
@@ -251,28 +236,15 @@ class Replay:
             index = self._dependencies[index].previous
         return index
 
-    def _return_time(self, index: int, start: float, ends: list[float], what_if: WhatIf, inside: float) -> float:
-        call, awaited = self.calls[index], self._awaited[index]
-        if not call.waits:
-            return start + inside
-        if index in what_if.unwaited:
-            return start
-        if awaited < 0:
-            return start + inside
-        if self.activities[awaited].end <= call.start:
-            # The device was done before the call, but may be late under the change.
-            return max(start + inside, ends[awaited])
-        return max(start, ends[awaited]) + inside
-
     def _usual_latency(self) -> int:
-        latencies = []
-        busy_until = 0
+        """From a call to the activity that it launches, on a device that has nothing else to do."""
+        latencies, busy_until = [], 0
         for activity in self.activities:
-            if activity.call >= 0 and self.calls[activity.call].start >= busy_until:
-                latencies.append(activity.start - self.calls[activity.call].start)
+            launched = self.calls[activity.call].start if activity.call >= 0 else -1
+            if busy_until <= launched <= activity.start:
+                latencies.append(activity.start - launched)
             busy_until = max(busy_until, activity.end)
-        latencies = sorted(latency for latency in latencies if latency >= 0)
-        return latencies[len(latencies) // 2] if latencies else USUAL_LATENCY
+        return median_high(latencies) if latencies else USUAL_LATENCY
 
     def _read_dependencies(self) -> list[_Dependency]:
         dependencies = []
@@ -309,131 +281,18 @@ class Replay:
         return _Dependency(delay, previous, handover, -1, 0)
 
     def _read_awaited(self) -> list[int]:
-        """For each waiting call, the last activity to end before it returned, of those launched by then."""
+        """For each waiting call, the last activity to end before it returned, of those launched by then; or -1."""
         order = sorted(range(len(self.activities)), key=lambda i: self.activities[i].end)
         ends = [self.activities[i].end for i in order]
         awaited = []
         for index, call in enumerate(self.calls):
-            target = -1
-            if call.waits:
-                at = bisect_right(ends, call.end) - 1
-                while at >= 0 and self.activities[order[at]].call > index:
-                    at -= 1
-                target = order[at] if at >= 0 else -1
-            awaited.append(target)
+            at = bisect_right(ends, call.end) - 1 if call.waits else -1
+            while at >= 0 and self.activities[order[at]].call > index:
+                at -= 1
+            awaited.append(order[at] if at >= 0 else -1)
         return awaited
 
 
-@dataclass(frozen=True)
-class TraceReplay:
-    """The replay of a trace's steps. `call_index` and `activity_index` map rows of `trace.calls` and
-    `trace.device` to the replay's indices."""
-
-    replay: Replay
-    steps: int
-    call_index: dict[int, int]
-    activity_index: dict[int, int]
-    # Rows of the calls with which a profiler waits for the device at the end of each step. They do not wait in the
-    # replay: without a profiler nothing waits there.
-    profiler_syncs: frozenset[int]
-
-
-def replay_of(trace: Trace, keep_profiler_syncs: bool = False) -> TraceReplay:
-    """The counted steps of a trace, up to MOST_CALLS calls, as one window."""
-    first, last, steps = _window(trace)
-    calls, device = trace.calls, trace.device
-    rows = np.flatnonzero((calls.start >= first) & (calls.start < last))
-    call_index = {row: index for index, row in enumerate(rows.tolist())}
-    syncs: frozenset[int] = frozenset() if keep_profiler_syncs else _profiler_syncs(trace, first, last)
-    waits = blocking_calls(trace)
-    replayed_calls = [
-        RuntimeCall(int(calls.start[row]), int(calls.end[row]), bool(waits[row]) and row not in syncs)
-        for row in rows.tolist()
-    ]
-    activities: list[Activity] = []
-    activity_index: dict[int, int] = {}
-    launched = np.isin(device.call, rows)
-    # What was launched before the window runs in it as recorded.
-    running = ~launched & (device.start < last) & (device.end > first)
-    for row in np.flatnonzero(launched | running).tolist():
-        activity_index[row] = len(activities)
-        # Streams of two devices may have the same number.
-        stream = int(device.stream[row]) + (int(device.device[row]) << 32)
-        call = call_index.get(int(device.call[row]), -1)
-        activities.append(Activity(int(device.start[row]), int(device.end[row]), stream, call))
-    excluded = [(int(calls.start[row]), int(calls.end[row])) for row in sorted(syncs)]
-    excluded += _between_steps(trace, first, last) + _frame_recording(trace, first, last)
-    united = make([start for start, _ in excluded], [end for _, end in excluded])
-    replay = Replay(first, last, replayed_calls, activities, [(int(start), int(end)) for start, end in united])
-    return TraceReplay(replay, steps, call_index, activity_index, syncs)
-
-
-def blocking_calls(trace: Trace) -> Mask:
-    """Calls that may hold the host: synchronisations, copies of pageable memory, and those that wait
-    implicitly."""
-    calls, device = trace.calls, trace.device
-    blocking = np.zeros(len(calls), dtype=bool)
-    blocking[device.call[(device.memory == PAGEABLE) & (device.call >= 0)]] = True
-    blocking &= calls.kind == COPY_CALL
-    blocking |= (calls.kind == SYNC) | trace.named(calls, *_BLOCKING)
-    return blocking
-
-
-def _window(trace: Trace) -> tuple[int, int, int]:
-    """Start, end and number of steps of the longest run of consecutive counted steps."""
-    steps = trace.steps
-    if len(steps) == 0:
-        return 0, 0, 1
-    begin, count = _longest_run(steps.counted.tolist())
-    first = int(steps.start[begin])
-    for index in range(begin + 1, begin + count):
-        inside = (trace.calls.start >= first) & (trace.calls.start < steps.end[index])
-        if int(inside.sum()) > MOST_CALLS:
-            count = index - begin
-            break
-    return first, int(steps.end[begin + count - 1]), count
-
-
-def _longest_run(counted: list[int]) -> tuple[int, int]:
-    """First step and length of the longest run of counted steps; all steps where none counts."""
-    best, begin = (0, 0), 0
-    for index, value in enumerate([*counted, 0]):
-        if not value:
-            if index - begin > best[1]:
-                best = (begin, index - begin)
-            begin = index + 1
-    return best if best[1] else (0, len(counted))
-
-
-def _between_steps(trace: Trace, first: int, last: int) -> list[Span]:
-    steps = trace.steps
-    ends, starts = steps.end[:-1], steps.start[1:]
-    return [(int(e), int(s)) for e, s in zip(ends, starts, strict=True) if first <= e < s <= last]
-
-
-def _frame_recording(trace: Trace, first: int, last: int) -> list[Span]:
-    """Host time that the profiler took to record Python frames: after each call and return, until the next
-    event."""
-    frames, threads = trace.frames, np.unique(trace.steps.thread)
-    if len(frames) == 0:
-        return []
-    hooks = np.concatenate([times[np.isin(frames.thread, threads)] for times in (frames.start, frames.end)])
-    hooks = np.unique(hooks[(hooks >= first) & (hooks < last)])
-    moments = [hooks, np.array([last])]
-    for table in (trace.operators, trace.calls):
-        same_thread = np.isin(table.thread, threads)
-        moments += [table.start[same_thread], table.end[same_thread]]
-    edges = np.unique(np.concatenate(moments))
-    until = np.minimum(hooks + FRAME_NS, edges[np.searchsorted(edges, hooks, side="right")])
-    return [(int(start), int(end)) for start, end in zip(hooks, until, strict=True) if start < end]
-
-
-def _profiler_syncs(trace: Trace, first: int, last: int) -> frozenset[int]:
-    calls = trace.calls
-    device_syncs = trace.named(calls, *_DEVICE_SYNC)
-    rows = set()
-    for start, end in zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True):
-        inside = np.flatnonzero((calls.start >= start) & (calls.start < end) & (first <= start) & (end <= last))
-        if len(inside) and device_syncs[inside[-1]]:
-            rows.add(int(inside[-1]))
-    return frozenset(rows)
+def as_intervals(spans: npt.ArrayLike) -> Intervals:
+    """Pairs of start and end as an array, also where there are none."""
+    return np.asarray(spans, dtype=np.int64).reshape(-1, 2)

@@ -7,6 +7,7 @@ fit into the step that `explain` shows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 from typing import Any, Literal
 
@@ -14,14 +15,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tare.findings.compared import WRAPPERS, outermost
 from tare.findings.context import Context
 from tare.findings.finding import Finding, all_rules, find
 from tare.trace.explanation import About, Explanation, explain
-from tare.trace.host import HostEvents, host_events
+from tare.trace.host import host_events
 from tare.trace.host_time import host_segments
 from tare.trace.spans import pick
-from tare.trace.tables import Integers, Trace
+from tare.trace.tables import Integers
 from tare.trace.windows import counted_step, select_steps
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -38,23 +38,27 @@ NOTICED_SHARE = 0.02
 
 @dataclass(frozen=True)
 class CallTimes:
-    """One name: its calls in the mean step, and its seconds in each step."""
+    """One name: its calls in each step, and its seconds in each step, as two rows."""
 
-    calls: float
     by_step: Floats
+
+    @property
+    def calls(self) -> float:
+        """In the mean step."""
+        return float(self.by_step[0].mean())
 
     @property
     def seconds(self) -> float:
         """In the median step, so that one disturbed step has no influence."""
-        return float(np.median(self.by_step))
+        return float(np.median(self.by_step[1]))
 
     def clearly_less(self, other: "CallTimes") -> bool:
         """Whether the middle halves of the steps do not overlap."""
-        return bool(np.quantile(self.by_step, 0.75) < np.quantile(other.by_step, 0.25))
+        return bool(np.quantile(self.by_step[1], 0.75) < np.quantile(other.by_step[1], 0.25))
 
 
 TimesByName = dict[str, CallTimes]
-ABSENT = CallTimes(0.0, np.zeros(1))
+ABSENT = CallTimes(np.zeros((2, 1)))
 
 
 @dataclass(frozen=True)
@@ -137,87 +141,82 @@ def step_times_of(before: Sequence[Context], after: Sequence[Context]) -> tuple[
     """Recordings of two programs on the same terms: all as profiled, where one does not know its gross."""
     gross_known = all(context.gross_s is not None for context in (*before, *after))
     was, now = (
-        _pooled([step_times(one.trace, one.gross_s if gross_known else None) for one in side])
+        _pooled([_step_times(context, context.gross_s if gross_known else None) for context in side])
         for side in (before, after)
     )
     return was, now
 
 
-def step_times(trace: Trace, gross_s: float | None) -> StepTimes:
-    trace = select_steps(trace)
+def _step_times(context: Context, gross_s: float | None) -> StepTimes:
+    trace = select_steps(context.trace)
     explanation = explain(trace, About(title=trace.source, gross=round(gross_s * 1e9) if gross_s else None))
     steps = explanation.host.steps
     host_scale, device_scale = _scales(explanation, trace.steps.duration[trace.steps.counted == 1])
     table, calls, device = trace.operators, trace.calls, trace.device
 
-    def times_by_name(
-        called: Integers, call_step: Integers, name: Integers, step: Integers, ns: Floats
-    ) -> TimesByName:
-        """From calls and from pieces of time, each with the code of its name and its step (-1: in none)."""
-        codes, group = np.unique(called[call_step >= 0], return_inverse=True)
-        counts = np.bincount(group, minlength=len(codes)) / steps
-        by_step = np.zeros((len(codes), steps))
-        kept = np.flatnonzero((step >= 0) & np.isin(name, codes))
-        np.add.at(by_step, (np.searchsorted(codes, name[kept]), step[kept]), ns[kept])
-        return {
-            trace.names[code]: CallTimes(float(count), row / 1e9)
-            for code, count, row in zip(codes.tolist(), counts.tolist(), by_step, strict=True)
-        }
+    def sums(name: Integers, step: Integers, amounts: Floats | float = 1.0) -> Floats:
+        """By name and counted step; what lies in none (-1) is dropped."""
+        by_step = np.zeros((len(trace.names), steps))
+        inside = step >= 0
+        np.add.at(by_step, (name[inside], step[inside]), np.broadcast_to(amounts, step.shape)[inside])
+        return by_step
 
+    def times_by_name(calls: Floats, ns: Floats) -> TimesByName:
+        codes = np.flatnonzero(calls.any(axis=1)).tolist()
+        return {trace.names[code]: CallTimes(np.stack([calls[code], ns[code] / 1e9])) for code in codes}
+
+    def operator_times(row: Integers, step: Integers, ns: Floats) -> tuple[TimesByName, TimesByName]:
+        """From pieces of time in operators (-1: in none): of all operators, and of those that a user calls."""
+        caller = pick(context.called, row)
+        row, step, ns, caller = (column[caller >= 0] for column in (row, step, ns, caller))
+        return (
+            times_by_name(operator_calls, sums(table.name[row], step, ns)),
+            times_by_name(user_calls, sums(table.name[caller], step, ns)),
+        )
+
+    operators, called = np.flatnonzero(context.called >= 0), np.unique(context.called[context.called >= 0])
+    operator_step = counted_step(trace, table.start)
+    operator_calls, user_calls = (sums(table.name[rows], operator_step[rows]) for rows in (operators, called))
     kernels = np.flatnonzero(device.kernels & (device.call >= 0))
     kernel_step = counted_step(trace, calls.start[device.call[kernels]])
     kernel_ns = device.duration[kernels] * device_scale
-    launcher = calls.operator[device.call[kernels]]
-    named = ~np.isin(table.name, [i for i, name in enumerate(trace.names) if name.startswith(WRAPPERS)])
-    top = outermost(trace)
-    user_called = named & (top == np.arange(len(table)))
-    operator_step = counted_step(trace, table.start)
-    launched = np.flatnonzero((launcher >= 0) & named[launcher]) if len(table) else launcher[:0]
+    kernel_sums = (sums(device.name[kernels], kernel_step, amounts) for amounts in (1.0, kernel_ns))
+    on_device, user_on_device = operator_times(calls.operator[device.call[kernels]], kernel_step, kernel_ns)
     host = host_events(trace)
-    pieces = host_segments(trace, host)
-    owner = _operator_of(host, pieces.owner)
-    owned = np.flatnonzero((owner >= 0) & named[owner]) if len(table) else owner[:0]
-    operator, launcher = owner[owned], launcher[launched]
-    piece_times = (pieces.step[owned], pieces.length[owned] * host_scale[pieces.step[owned]])
-    launch_times = (kernel_step[launched], kernel_ns[launched])
+    segments = host_segments(trace, host)
+    operator = pick(host.inherit(host.operator), segments.owner)
+    host_ns = segments.length * host_scale[segments.step]
+    on_host, user_on_host = operator_times(operator, segments.step, host_ns)
     return StepTimes(
         steps=steps,
         step_s=explanation.waterfall.gross / 1e9,
         net_s=explanation.waterfall.net / 1e9,
         profiled=explanation.waterfall.profiled,
-        kernels=times_by_name(device.name[kernels], kernel_step, device.name[kernels], kernel_step, kernel_ns),
-        device=times_by_name(table.name[named], operator_step[named], table.name[launcher], *launch_times),
-        host=times_by_name(table.name[named], operator_step[named], table.name[operator], *piece_times),
-        host_outermost=times_by_name(
-            table.name[user_called], operator_step[user_called], table.name[top[operator]], *piece_times
-        ),
-        device_outermost=times_by_name(
-            table.name[user_called], operator_step[user_called], table.name[top[launcher]], *launch_times
-        ),
+        kernels=times_by_name(*kernel_sums),
+        device=on_device,
+        host=on_host,
+        host_outermost=user_on_host,
+        device_outermost=user_on_device,
     )
 
 
 def _pooled(recordings: Sequence[StepTimes]) -> StepTimes:
     """Several recordings of one program as one: the noise between processes becomes noise between steps."""
-    steps = sum(one.steps for one in recordings)
 
     def join(part: str) -> TimesByName:
-        tables: list[TimesByName] = [getattr(one, part) for one in recordings]
+        tables: list[TimesByName] = [getattr(recording, part) for recording in recordings]
         joined = {}
-        for name in dict.fromkeys(name for table in tables for name in table):
-            times = [
-                table.get(name, CallTimes(0.0, np.zeros(one.steps)))
-                for table, one in zip(tables, recordings, strict=True)
-            ]
-            calls = sum(one.calls * len(one.by_step) for one in times) / steps
-            joined[name] = CallTimes(calls, np.concatenate([one.by_step for one in times]))
+        for name in dict.fromkeys(chain.from_iterable(tables)):
+            absent = [CallTimes(np.zeros((2, recording.steps))) for recording in recordings]
+            times = [table.get(name, none).by_step for table, none in zip(tables, absent, strict=True)]
+            joined[name] = CallTimes(np.concatenate(times, axis=1))
         return joined
 
     return StepTimes(
-        steps=steps,
-        step_s=median(one.step_s for one in recordings),
-        net_s=median(one.net_s for one in recordings),
-        profiled=any(one.profiled for one in recordings),
+        steps=sum(recording.steps for recording in recordings),
+        step_s=median(recording.step_s for recording in recordings),
+        net_s=median(recording.net_s for recording in recordings),
+        profiled=any(recording.profiled for recording in recordings),
         **{part: join(part) for part in ("kernels", "device", "host", "host_outermost", "device_outermost")},
     )
 
@@ -234,15 +233,9 @@ def _scales(explanation: Explanation, lengths: Integers) -> tuple[Floats, float]
     return np.minimum(ratio, 1.0), device
 
 
-def _operator_of(host: HostEvents, owner: Integers) -> Integers:
-    """The operator (row of Trace.operators) that each piece of host time lies in, also through a runtime call; or
-    -1."""
-    return pick(host.inherit(host.operator), owner)
-
-
 def _compare_operators(before: StepTimes, after: StepTimes, step_s: float) -> list[TraceChange]:
     """By device time; operators that never launch anything by their own host time."""
-    launching = {name for side in (before, after) for name, one in side.device.items() if one.by_step.any()}
+    launching = {name for side in (before, after) for name, one in side.device.items() if one.by_step[1].any()}
     was, now = ({n: t for n, t in side.device.items() if n in launching} for side in (before, after))
     changes = _compare("operator", "device", was, now, step_s)
     was, now = ({n: t for n, t in side.host.items() if n not in launching} for side in (before, after))

@@ -1,1 +1,1 @@
-"""The rules, one file each."""
+"""The rules: a function each, and a file for those that share their search."""

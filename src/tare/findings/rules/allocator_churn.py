@@ -3,32 +3,23 @@ the device."""
 
 import numpy as np
 
-from tare.findings import Context, Location, Match, rule, spans_of
+from tare.findings import Context, Match, rule
 from tare.trace.tables import ALLOCATE
 
 
-@rule(
-    "allocator-churn",
-    sees="cudaMalloc, cudaFree or their like are called in every step.",
-    remedy="Drop empty_cache() from the loop, keep shapes steady, or set expandable_segments in "
-    "PYTORCH_ALLOC_CONF.",
-)
-def look(context: Context) -> Match | None:
-    calls = context.trace.calls
+@rule("Drop empty_cache() from the loop, keep shapes steady, or set expandable_segments in PYTORCH_ALLOC_CONF.")
+def allocator_churn(context: Context) -> Match | None:
+    """cudaMalloc, cudaFree or their like are called in every step."""
+    calls, locator = context.trace.calls, context.locator
     rows = np.flatnonzero((calls.kind == ALLOCATE) & context.inside(calls))
     if not context.in_every_step(calls, rows):
         return None
     return Match(
         summary=f"{context.times(len(rows))} memory is allocated from the driver or returned to it",
         evidence={"calls_per_step": context.per_step(len(rows))},
-        locations=[
-            Location(
-                where=f"{context.trace.name(calls, group[0])} at {where}",
-                count=context.per_step(len(group)),
-                seconds=context.seconds(calls, group),
-            )
-            for where, group in context.locator.of_calls(rows).items()
-        ],
+        locations=context.locations(
+            calls, rows, lambda row: f"{context.trace.name(calls, row)} at {locator.of_call(row)}"
+        ),
         saving_s=context.saving(context.without(rows)),
-        spans=spans_of(calls, rows),
+        spans=calls.intervals(rows),
     )

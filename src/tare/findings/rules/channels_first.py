@@ -2,34 +2,26 @@
 
 import numpy as np
 
-from tare.findings import Context, Match, rule, spans_of
+from tare.findings import Context, Match, rule
 from tare.trace.names import converts_layout
 
 LEAST_SHARE = 0.02
 
 
-@rule(
-    "channels-first",
-    sees="cuDNN converts between channels-first and channels-last for 2 % of the step or more.",
-    remedy="Put model and input into memory_format=torch.channels_last.",
-)
-def look(context: Context) -> Match | None:
+@rule("Put model and input into memory_format=torch.channels_last.")
+def channels_first(context: Context) -> Match | None:
+    """cuDNN converts between channels-first and channels-last for 2 % of the step or more."""
     device = context.trace.device
-    codes = [code for code, name in enumerate(context.trace.names) if converts_layout(name)]
-    kernels = np.flatnonzero(np.isin(device.name, codes) & context.launched)
-    share = context.device_share(kernels)
+    kernels = np.flatnonzero(context.trace.matching(device, converts_layout) & context.launched)
+    share, count = context.device_share(kernels), context.per_step(len(kernels))
     if share < LEAST_SHARE:
         return None
-    calls = np.unique(device.call[kernels])
     return Match(
-        summary=f"kernels only convert layouts for cuDNN: {context.per_step(len(kernels)):.3g} a step",
-        evidence={"device_share": share, "kernels_per_step": context.per_step(len(kernels))},
-        locations=[
-            context.device_location(where, context.activities_of(np.array(rows)))
-            for where, rows in context.locator.of_calls(calls).items()
-        ],
-        saving_s=context.saving(context.without(calls)),
+        summary=f"kernels only convert layouts for cuDNN: {count:.3g} a step",
+        evidence={"device_share": share, "kernels_per_step": count},
+        locations=context.locations(device, kernels),
+        saving_s=context.saving(context.without(np.unique(device.call[kernels]))),
         # Convolutions and norms are faster in channels-last as well, by how much this trace does not show.
         bound="at least",
-        spans=spans_of(device, kernels),
+        spans=device.intervals(kernels),
     )

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from tare.findings import Context, Location, Match, Span, WhatIf, rule
+from tare.findings import Context, Match, WhatIf, rule
 from tare.trace.tables import Integers
 
 _REGION = r"^Torch-Compiled Region"
@@ -14,32 +14,26 @@ _GRAPH = r"^## Call CompiledFxGraph"
 _MARK = re.compile(rf"{_REGION}|{_GRAPH}|^CompiledFunction|^AOTDispatcher|^Pregraph bytecode")
 
 
-@rule(
-    "graph-breaks",
-    sees="A compiled region runs within another one: dynamo could not compile what stands between them.",
-    remedy="Remove what breaks the graph (TORCH_LOGS=graph_breaks names it), then compile with fullgraph=True.",
-)
-def look(context: Context) -> Match | None:
+@rule("Remove what breaks the graph (TORCH_LOGS=graph_breaks names it), then compile with fullgraph=True.")
+def graph_breaks(context: Context) -> Match | None:
+    """A compiled region runs within another one: dynamo could not compile what stands between them."""
     table = context.trace.operators
     regions = context.matching(table, _REGION)
-    enclosing = {row: _enclosing_region(context, row, regions) for row in regions.tolist()}
-    inner = [row for row, outer in enclosing.items() if outer >= 0]
+    nested = regions[table.parent[regions] >= 0]
+    outer = context.owners(regions)[table.parent[nested]]
+    inner, outer = nested[outer >= 0].tolist(), outer[outer >= 0].tolist()
     breaks = context.per_step(len(inner))
     if breaks < 1:
         return None
-    launching = {thread: _launching_calls(context, thread) for thread in np.unique(table.thread[inner]).tolist()}
-    lost = {row: _lost_time(context, row, enclosing[row], launching[int(table.thread[row])]) for row in inner}
-    spans = [span for row_spans in lost.values() for span in row_spans]
+    marks = (regions, context.matching(table, _LOOKUP), context.marked(_GRAPH).tolist())
+    lost = [_lost_time(context, *pair, *marks) for pair in zip(inner, outer, strict=True)]
+    spans = [span for region_spans in lost for span in region_spans]
     return Match(
         summary=f"a compiled function goes back to Python in its middle {context.times(len(inner))}",
         evidence={"breaks_per_step": breaks, "regions_per_step": context.per_step(len(regions))},
         locations=[
-            Location(
-                where=_resumed_line(context, row) or context.trace.name(table, row),
-                count=1 / context.steps,
-                seconds=sum(end - start for start, end in row_spans) / context.steps / 1e9,
-            )
-            for row, row_spans in lost.items()
+            context.location(_resumed_line(context, row) or context.trace.name(table, row), region_spans)
+            for row, region_spans in zip(inner, lost, strict=True)
         ],
         saving_s=context.saving(WhatIf(removed=spans)),
         # A break also prevents fusion across it, which no trace shows. So it is always reported, and several
@@ -50,50 +44,37 @@ def look(context: Context) -> Match | None:
     )
 
 
-def _enclosing_region(context: Context, region: int, regions: Integers) -> int:
-    """The region around this one, or -1."""
-    table, known = context.trace.operators, set(regions.tolist())
-    parent = int(table.parent[region])
-    while parent >= 0 and parent not in known:
-        parent = int(table.parent[parent])
-    return parent
-
-
-def _lost_time(context: Context, region: int, outer: int, launching: Integers) -> list[Span]:
+def _lost_time(
+    context: Context, region: int, outer: int, regions: Integers, lookups: Integers, graphs: list[list[int]]
+) -> list[tuple[int, int]]:
     """Host time that one graph would not need: from the last launch before the break to the end of its graph, from
     the lookup of the compiled rest to the first launch of that, and from the end of its graph to its return.
 
     What lies between the graph and the lookup stays. It is the program's own, and no shorter than the way from one
     operator to the next within one graph."""
     table, calls = context.trace.operators, context.trace.calls
-    lookups = context.matching(table, _LOOKUP)
-    before = lookups[(lookups < region) & (table.thread[lookups] == table.thread[region])]
-    resumed = int(table.start[before[-1]]) if len(before) else int(table.start[region])
-    graphs = context.marked(_GRAPH).tolist()
-    later = launching[(calls.start[launching] >= resumed) & (calls.end[launching] <= table.end[region])]
+    start, end, thread = int(table.start[region]), int(table.end[region]), table.thread[region]
+    before = lookups[(lookups < region) & (table.thread[lookups] == thread)]
+    resumed = int(table.start[before[-1]]) if len(before) else start
+    launching = np.unique(context.trace.device.call[context.launched])
+    launching = launching[calls.thread[launching] == thread]
+    later = launching[(calls.start[launching] >= resumed) & (calls.end[launching] <= end)]
     earlier = launching[(calls.start[launching] >= table.start[outer]) & (calls.end[launching] <= resumed)]
     spans = []
     if len(earlier):
         done = _launching_operator(context, int(earlier[-1]))[1]
-        spans += [(done, end) for start, end in graphs if start < done < end <= resumed]
+        spans += [
+            (done, graph_end) for graph_start, graph_end in graphs if graph_start < done < graph_end <= resumed
+        ]
     if len(later):
         spans.append((resumed, _launching_operator(context, int(later[0]))[0]))
     # Dynamo puts everything behind a break into the region of the rest: what follows its last graph only returns.
-    nested = context.matching(table, _REGION)
-    nested = nested[(nested > region) & (table.end[nested] <= table.end[region])]
-    ends = [*table.end[nested].tolist(), *(end for start, end in graphs if start > table.start[region])]
-    last = max((end for end in ends if end <= table.end[region]), default=int(table.end[region]))
-    return [*spans, (last, int(table.end[region]))]
+    nested = table.end[regions[regions > region]].tolist()
+    ends = [*nested, *(graph_end for graph_start, graph_end in graphs if graph_start > start)]
+    return [*spans, (max((moment for moment in ends if moment <= end), default=end), end)]
 
 
-def _launching_calls(context: Context, thread: int) -> Integers:
-    """Calls of a thread within the steps that launched something."""
-    calls = context.trace.calls
-    launched = np.isin(np.arange(len(calls)), context.trace.device.call)
-    return np.flatnonzero(launched & (calls.thread == thread) & context.inside(calls))
-
-
-def _launching_operator(context: Context, call: int) -> Span:
+def _launching_operator(context: Context, call: int) -> tuple[int, int]:
     """Start and end of the graph's operator that made a call; of the call itself where none did."""
     table, calls = context.trace.operators, context.trace.calls
     row, operator = int(calls.operator[call]), -1
@@ -109,4 +90,4 @@ def _resumed_line(context: Context, region: int) -> str:
     frames, table = context.trace.frames, context.trace.operators
     rows = context.matching(frames, r"torch_dynamo_resume_in_")
     rows = rows[(frames.start[rows] >= table.start[region]) & (frames.end[rows] <= table.end[region])]
-    return context.trace.name(frames, int(rows[np.argmin(frames.start[rows])])) if len(rows) else ""
+    return context.trace.name(frames, int(rows[0])) if len(rows) else ""

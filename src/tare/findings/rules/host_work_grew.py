@@ -1,68 +1,65 @@
 """The device does the same as before, and the host takes longer to launch it (the TorchBench paper, PR 87855 and
 61056)."""
 
-from itertools import pairwise
-from statistics import median
-
 import numpy as np
 
-from tare.findings import Context, Location, Match, Span, WhatIf, rule
-from tare.findings.compared import kernel_times
+from tare.findings import Context, Location, Match, WhatIf, rule
+from tare.trace.tables import Integers
+from tare.trace.windows import counted_step
 
 LONGER = 1.2
-# A stretch between two launches that is longer than before by this (ns) is a location.
-LEAST_NS = 50_000
+# A gap between two launches that is longer than before by this is a location.
+LEAST_S = 50e-6
 
 
-@rule(
-    "host-work-grew",
-    sees="Between two traces the kernels are the same, and the host needs at least 1.2 times as long between "
-    "its calls.",
-    remedy="Look at what was added there: exceptions thrown and caught, checks made twice, logging, conversions.",
-    pair=True,
-)
-def look(before: Context, after: Context) -> Match | None:
-    was, now = ({name: round(n, 3) for name, (n, _) in kernel_times(side).items()} for side in (before, after))
-    if not now or was != now:
+@rule("Look at what was added there: exceptions thrown and caught, checks made twice, logging, conversions.")
+def host_work_grew(before: Context, after: Context) -> Match | None:
+    """Between two traces the kernels are the same, and the host needs at least 1.2 times as long between its
+    calls."""
+    kernels, earlier, later = _kernels_per_step(after), _gaps(before), _gaps(after)
+    if not kernels or kernels != _kernels_per_step(before) or len(earlier) != len(later) or len(later) == 0:
         return None
-    earlier, later = _between_launches(before), _between_launches(after)
-    if earlier is None or later is None or len(earlier) != len(later):
+    was, now = (np.median(np.maximum(gaps[..., 1] - gaps[..., 0], 0), axis=1) for gaps in (earlier, later))
+    # A profiler that slowed down one host as a whole is not meant: growth counts relative to the typical gap.
+    pace = float(np.median(now / np.maximum(was, 1))) or 1.0
+    growth_s = (now - was * pace) / 1e9
+    grown = np.flatnonzero(growth_s > LEAST_S)
+    if len(grown) == 0 or now.sum() < LONGER * pace * was.sum():
         return None
-    # A profiler that slowed down one host as a whole is not meant: growth counts relative to the typical stretch.
-    pace = median(n / max(o, 1) for (o, _), (n, _) in zip(earlier, later, strict=True)) or 1.0
-    growth = [(n - o * pace, spans) for (o, _), (n, spans) in zip(earlier, later, strict=True)]
-    grown = [(extra, spans) for extra, spans in growth if extra > LEAST_NS]
-    if not grown or sum(n for n, _ in later) < LONGER * pace * sum(o for o, _ in earlier):
-        return None
-    spans = [span for _, stretch in grown for span in stretch]
+    spans = later[grown].reshape(-1, 2)
     return Match(
         summary=f"the same kernels, but {len(grown)} stretches of host time are longer than before",
-        evidence={"grown_s_per_step": sum(extra for extra, _ in grown) / 1e9, "stretches": len(grown)},
+        evidence={"grown_s_per_step": float(growth_s[grown].sum()), "stretches": len(grown)},
         locations=[
-            Location(where=_where(after, stretch[0]), count=1.0, seconds=extra / 1e9) for extra, stretch in grown
+            Location(where=_where(after, *later[gap, 0].tolist()), count=1.0, seconds=float(growth_s[gap]))
+            for gap in grown
         ],
         saving_s=after.saving(WhatIf(removed=spans)),
         spans=spans,
     )
 
 
-def _between_launches(context: Context) -> list[tuple[float, list[Span]]] | None:
-    """The median host time (ns) from each launch of a step to the next, and the spans of it in all steps; None
-    where the steps differ in their launches."""
+def _kernels_per_step(context: Context) -> dict[str, float]:
+    device = context.trace.device
+    codes, counts = np.unique(device.name[device.kernels & context.launched], return_counts=True)
+    per_step = (round(context.per_step(count), 3) for count in counts.tolist())
+    return {context.trace.names[code]: count for code, count in zip(codes.tolist(), per_step, strict=True)}
+
+
+def _gaps(context: Context) -> Integers:
+    """Start and end of the host's way from each launch of a step to the next, as (gaps, steps, 2). Empty where the
+    steps differ in their launches."""
     calls, device = context.trace.calls, context.trace.device
-    launching = np.zeros(len(calls), dtype=bool)
-    launching[device.call[device.kernels & (device.call >= 0)]] = True
-    steps = []
-    for start, end in zip(context.trace.steps.start.tolist(), context.trace.steps.end.tolist(), strict=True):
-        rows = np.flatnonzero(launching & (calls.start >= start) & (calls.start < end) & context.inside(calls))
-        if len(rows) > 1:
-            steps.append([(int(calls.end[a]), int(calls.start[b])) for a, b in pairwise(rows.tolist())])
-    if not steps or len({len(step) for step in steps}) != 1:
-        return None
-    return [(median(max(e - s, 0) for s, e in spans), list(spans)) for spans in zip(*steps, strict=True)]
+    launching = np.unique(device.call[device.kernels & context.launched])
+    step = counted_step(context.trace, calls.start[launching])
+    by_step = [launching[step == number] for number in np.unique(step[step >= 0])]
+    if len({len(rows) for rows in by_step}) != 1:
+        return np.empty((0, 0, 2), dtype=np.int64)
+    rows = np.stack(by_step, axis=1)
+    return np.stack([calls.end[rows[:-1]], calls.start[rows[1:]]], axis=-1)
 
 
-def _where(context: Context, span: Span) -> str:
+def _where(context: Context, start: int, end: int) -> str:
     calls = context.trace.calls
-    before = max(int(np.searchsorted(calls.start, span[0])) - 1, 0)
-    return context.locator.at(int(calls.thread[0]), sum(span) // 2) or context.locator.after_call(before)
+    before = max(int(np.searchsorted(calls.start, start)) - 1, 0)
+    return context.locator.at(calls.thread[0], (start + end) // 2) or context.locator.after_call(before)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from tare.findings import Context, Location, Match, WhatIf, as_spans, rule
-from tare.findings.replay import blocking_calls
+from tare.findings import Context, Location, Match, WhatIf, grouped, rule
 from tare.findings.rules.host_bound import LOADING_OR_COMPILING, idle_stretches
-from tare.trace.intervals import Intervals, difference, make, union
+from tare.trace.intervals import complement, union
 from tare.trace.tables import GRAPH, LAUNCH, Integers
 
 FEWEST_LAUNCHES = 10
@@ -16,35 +15,30 @@ HANDOVER_NS = 100
 REMEDY = "Capture the step in a CUDA graph, or compile it with torch.compile(mode='reduce-overhead')"
 
 
-@rule(
-    "launch-bound",
-    sees="At least 10 launches a step, and 15 % of it or more would go if the kernels were launched as one graph.",
-    remedy=f"{REMEDY}.",
-)
-def look(context: Context) -> Match | None:
-    calls = context.trace.calls
+@rule(f"{REMEDY}.")
+def launch_bound(context: Context) -> Match | None:
+    """At least 10 launches a step, and 15 % of it or more would go if the kernels were launched as one graph."""
+    calls, operators, waits = context.trace.calls, context.trace.operators, context.waits
     inside = context.inside(calls)
     launches = np.flatnonzero(inside & (calls.kind == LAUNCH))
     if context.per_step(len(launches)) < FEWEST_LAUNCHES:
         return None
     # A graph replaces the host's way from launch to launch. Long stretches, loading, compiling, and what waits for
     # the device (which cannot be captured) remain.
-    waits = _waits(context)
-    kept = union(idle_stretches(context), context.marked(LOADING_OR_COMPILING), _waiting_operators(context, waits))
-    removed = difference(make([context.replay.start], [context.replay.end]), kept)
-    saving = context.saving(WhatIf(removed=as_spans(removed), handover=HANDOVER_NS))
+    waiting = union(operators.intervals(context.roots(calls.operator[waits])), calls.intervals(waits))
+    kept = union(idle_stretches(context), context.marked(LOADING_OR_COMPILING), waiting)
+    removed = complement(kept, context.replay.start, context.replay.end)
+    saving = context.saving(WhatIf(removed=removed, handover=HANDOVER_NS))
     if saving < LEAST_SHARE * context.step_s:
         return None
-    kernels = context.activities_of(launches)
+    durations = context.trace.device.duration[context.activities_of(launches)]
     return Match(
         summary=f"the host takes longer to launch {context.per_step(len(launches)):.0f} kernels a step "
         f"than the device to run them",
         evidence={
             "launches_per_step": context.per_step(len(launches)),
             "graphs_per_step": context.per_step(int((inside & (calls.kind == GRAPH)).sum())),
-            "median_kernel_us": float(np.median(context.trace.device.duration[kernels])) / 1e3
-            if len(kernels)
-            else 0.0,
+            "median_kernel_us": float(np.median(durations)) / 1e3 if len(durations) else 0.0,
             "step_as_graph_s": context.step_s - saving,
             "waits_per_step": context.per_step(len(waits)),
         },
@@ -54,48 +48,30 @@ def look(context: Context) -> Match | None:
     )
 
 
-def _waits(context: Context) -> Integers:
-    """Calls within the steps that may hold the host until the device is done: no graph can contain them."""
-    calls = context.trace.calls
-    rows = np.flatnonzero(blocking_calls(context.trace) & context.inside(calls))
-    return rows[~np.isin(rows, list(context.profiler_syncs))]
-
-
-def _waiting_operators(context: Context, waits: Integers) -> Intervals:
-    calls = context.trace.calls
-    roots = context.roots(calls.operator[waits])
-    return union(context.trace.operators.intervals(roots), calls.intervals(waits))
-
-
 def _remedy(context: Context, waits: Integers) -> str | None:
     """Where the step waits for the device, that has to go first: capturing fails there, and compiling breaks."""
     if len(waits) == 0:
         return None
     # One operator may wait with several calls: a copy, and the wait that completes it.
     count = len({_launcher(context, row) for row in waits.tolist()})
-    where = max(context.locator.of_calls(waits).items(), key=lambda item: len(item[1]))[0]
+    by_location = grouped(waits.tolist(), context.locator.of_call)
+    where = max(by_location, key=lambda text: len(by_location[text]))
     first = f"First take out what waits for the device {context.times(count)}, for no graph can hold it"
     return f"{first} (most often at {where}). Then {REMEDY[0].lower()}{REMEDY[1:]}."
 
 
 def _locations(context: Context, launches: Integers) -> list[Location]:
     """The lines and modules that launch, or the operators that a user calls, by their host time."""
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for call in launches.tolist():
-        table, row = _launcher(context, call)
-        name = context.trace.name(getattr(context.trace, table), row)
-        groups.setdefault(context.locator.line_of_call(call) or name, []).append((table, row))
+    launchers = {call: _launcher(context, call) for call in launches.tolist()}
+    groups = grouped(launchers, lambda call: context.locator.line_of_call(call) or launchers[call][0])
     return [
-        Location(
-            where=where,
-            count=context.per_step(len(launchers)),
-            seconds=sum(context.seconds(getattr(context.trace, table), row) for table, row in set(launchers)),
-        )
-        for where, launchers in groups.items()
+        context.location(where, [launchers[call][1:] for call in group], len(group))
+        for where, group in groups.items()
     ]
 
 
-def _launcher(context: Context, call: int) -> tuple[str, int]:
-    """The outermost operator around a call, or the call itself: the name of a table of the trace, and a row."""
-    operator = int(context.trace.calls.operator[call])
-    return ("operators", context.root(operator)) if operator >= 0 else ("calls", call)
+def _launcher(context: Context, call: int) -> tuple[str, int, int]:
+    """Name, start and end of the outermost operator around a call, or of the call itself."""
+    trace, operator = context.trace, int(context.trace.calls.operator[call])
+    table, row = (trace.operators, int(context.root[operator])) if operator >= 0 else (trace.calls, call)
+    return trace.name(table, row), int(table.start[row]), int(table.end[row])

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from tare.findings import Context, Match, WhatIf, rule, spans_of
+from tare.findings import Context, Match, WhatIf, flat, rule
 from tare.trace.counting import CONVOLUTIONS, flops, shapes, types
 from tare.trace.names import is_matrix
 
@@ -14,23 +14,22 @@ RATES = {"float": "matrix:fp32", "c10::BFloat16": "matrix:bf16", "c10::Half": "m
 
 
 @rule(
-    "split-convolution",
-    sees="Convolutions of which each is 6 kernels that multiply, or more; 5 % of the step or more.",
-    remedy="Allow TF32 (cudnn.allow_tf32) or use half precision: then cuDNN leaves them whole. If it must be full "
-    "float32, measure channels-last: it helps some and slows others.",
+    "Allow TF32 (cudnn.allow_tf32) or use half precision: then cuDNN leaves them whole. If it must be full "
+    "float32, measure channels-last: it helps some and slows others."
 )
-def look(context: Context) -> Match | None:
+def split_convolution(context: Context) -> Match | None:
+    """Convolutions of which each is 6 kernels that multiply, or more; 5 % of the step or more."""
     trace, device = context.trace, context.trace.device
-    split = {}
-    for row, launched in context.activities_by(context.operators(*CONVOLUTIONS)).items():
-        kernels = [kernel for kernel in launched if context.launched[kernel]]
-        if sum(is_matrix(trace.name(device, kernel)) for kernel in kernels) >= FEWEST_KERNELS:
-            split[row] = kernels
-    activities = np.array([kernel for kernels in split.values() for kernel in kernels], dtype=np.int64)
+    split = {
+        row: kernels
+        for row, kernels in context.activities_by(context.operators(*CONVOLUTIONS)).items()
+        if sum(is_matrix(trace.name(device, kernel)) for kernel in kernels) >= FEWEST_KERNELS
+    }
+    activities = flat(split.values())
     share = context.device_share(activities)
     if share < LEAST_SHARE:
         return None
-    most = max(len(kernels) for kernels in split.values())
+    most = max(map(len, split.values()))
     at_peak = all(context.reaches_peak([flops(trace, row)], _rate(context, row)) for row in split)
     return Match(
         summary=f"convolutions are cut into up to {most} kernels: {context.per_step(len(activities)):.3g} a step",
@@ -39,10 +38,13 @@ def look(context: Context) -> Match | None:
             "convolutions_per_step": context.per_step(len(split)),
             "most_kernels": most,
         },
-        locations=[context.device_location(_where(context, row, ks[0]), ks) for row, ks in split.items()],
+        locations=[
+            context.location(_where(context, row, kernels[0]), device.intervals(kernels), len(kernels))
+            for row, kernels in split.items()
+        ],
         saving_s=context.saving(_in_one_kernel(context, split)),
         bound="" if at_peak else "at most",
-        spans=spans_of(device, activities),
+        spans=device.intervals(activities),
     )
 
 
@@ -50,8 +52,9 @@ def _in_one_kernel(context: Context, split: dict[int, list[int]]) -> WhatIf:
     """Only the first kernel of each convolution, for as long as the work takes at the measured peak rate; next to
     nothing where the rate is unknown."""
     device = context.trace.device
-    firsts = {row: min(kernels, key=lambda kernel: int(device.start[kernel])) for row, kernels in split.items()}
-    others = [kernel for row, kernels in split.items() for kernel in kernels if kernel != firsts[row]]
+    # Activities are sorted by start.
+    firsts = {row: min(kernels) for row, kernels in split.items()}
+    others = np.setdiff1d(flat(split.values()), list(firsts.values()))
     what_if = context.without(np.setdiff1d(device.call[others], device.call[list(firsts.values())]))
     factors = dict(what_if.factors)
     for row, first in firsts.items():
@@ -68,6 +71,6 @@ def _rate(context: Context, row: int) -> float | None:
 
 
 def _where(context: Context, row: int, kernel: int) -> str:
-    where = context.locator.of_call(int(context.trace.device.call[kernel]))
+    where = context.locator.of_activity(kernel)
     dims = ["x".join(map(str, shape)) for shape in shapes(context.trace, row)[:2]]
     return f"{where}: {' by '.join(dims)}" if dims else where

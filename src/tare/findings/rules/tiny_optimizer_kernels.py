@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tare.findings import Context, Location, Match, Span, rule, spans_of
-from tare.trace.tables import Integers
+from tare.findings import Context, Location, Match, flat, rule
+from tare.trace.intervals import Integers, Intervals, make
 
 TINY_NS = 5_000
 # A foreach optimizer needs a handful of kernels, whatever the number of parameters.
@@ -11,27 +11,27 @@ HANDFUL = 6
 FEWEST = 16
 
 
-@rule(
-    "tiny-optimizer-kernels",
-    sees="zero_grad or the optimizer launches at least 16 kernels a step, half of them under 5 µs.",
-    remedy="Use foreach=True or fused=True in the optimizer, and zero_grad(set_to_none=True).",
-)
-def look(context: Context) -> Match | None:
-    marks, calls, device = context.trace.annotations, context.trace.calls, context.trace.device
-    zeroing = _zeroing_calls(context)
-    stepping = context.calls_during(marks, context.matching(marks, r"^Optimizer\.step#"))
-    removed, locations, kernels = zeroing[:0], [], 0
-    for label, rows, kept in (("zero_grad", zeroing, 0), ("Optimizer.step", stepping, HANDFUL)):
+@rule("Use foreach=True or fused=True in the optimizer, and zero_grad(set_to_none=True).")
+def tiny_optimizer_kernels(context: Context) -> Match | None:
+    """zero_grad or the optimizer launches at least 16 kernels a step, half of them under 5 µs."""
+    operators, calls, device = context.trace.operators, context.trace.calls, context.trace.device
+    # An optimizer's or a module's zero_grad calls aten::zero_ outside of any other operator.
+    zeros = context.operators("aten::zero_", "aten::fill_")
+    zeroing = context.calls_under(zeros[operators.parent[zeros] < 0])
+    stepping = context.calls_during(context.marked(r"^Optimizer\.step#"))
+    removable, locations, kernels = [], [], 0
+    for label, rows, kept in (("zero_grad", zeroing, 0), ("Optimizer.step", stepping, HANDFUL * context.steps)):
         launching = rows[np.isin(rows, device.call[device.kernels])]
         launched = context.activities_of(launching)
         if context.per_step(len(launched)) < FEWEST / 2 or np.median(device.duration[launched]) > TINY_NS:
             continue
         kernels += len(launched)
-        removed = np.union1d(removed, _all_but(launching, kept * context.steps))
-        host_s = context.seconds(context.trace.operators, context.roots(calls.operator[rows]))
+        # Evenly spaced calls stay: the few that a joint kernel needs.
+        removable.append(np.delete(launching, np.linspace(0, len(launching) - 1, kept).astype(int)))
+        host_s = context.seconds(operators, context.roots(calls.operator[rows]))
         locations.append(Location(where=label, count=context.per_step(len(launched)), seconds=host_s))
-    count = context.per_step(kernels)
-    if count < FEWEST:
+    count, removed = context.per_step(kernels), flat(removable)
+    if count < FEWEST or len(removed) == 0:
         return None
     activities = context.activities_of(removed)
     return Match(
@@ -42,31 +42,15 @@ def look(context: Context) -> Match | None:
         },
         locations=locations,
         saving_s=context.saving(context.without(removed, _host_time(context, removed))),
-        spans=spans_of(device, activities),
+        spans=device.intervals(activities),
     )
 
 
-def _zeroing_calls(context: Context) -> Integers:
-    """Calls under an outermost aten::zero_: those of an optimizer's or a module's zero_grad."""
-    zeros = context.operators("aten::zero_", "aten::fill_")
-    return context.calls_under(zeros[context.trace.operators.parent[zeros] < 0])
-
-
-def _all_but(calls: Integers, kept: int) -> Integers:
-    """Evenly spaced calls stay: the few that a joint kernel needs."""
-    if kept == 0 or len(calls) <= kept:
-        return calls if kept == 0 else calls[:0]
-    return np.delete(calls, np.linspace(0, len(calls) - 1, kept).astype(int))
-
-
-def _host_time(context: Context, calls: Integers) -> list[Span]:
+def _host_time(context: Context, calls: Integers) -> Intervals:
     """The host's way to each of these calls: from the call before it on the same thread."""
-    table, removed = context.trace.calls, set(calls.tolist())
-    spans = []
-    for row in calls.tolist():
-        root = context.roots(table.operator[row : row + 1])
-        start = int(context.trace.operators.start[root[0]]) if len(root) else int(table.start[row])
-        if row - 1 in removed and table.thread[row - 1] == table.thread[row]:
-            start = min(start, int(table.end[row - 1]))
-        spans.append((start, int(table.end[row])))
-    return spans
+    table, operator = context.trace.calls, context.trace.calls.operator[calls]
+    start = table.start[calls]
+    start[operator >= 0] = context.trace.operators.start[context.root[operator[operator >= 0]]]
+    follows = np.isin(calls - 1, calls) & (table.thread[calls - 1] == table.thread[calls])
+    start[follows] = np.minimum(start, table.end[calls - 1])[follows]
+    return make(start, table.end[calls])
