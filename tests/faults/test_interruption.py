@@ -163,8 +163,8 @@ def test_a_full_disk_keeps_the_round_elsewhere(home: Path, tare: Tare) -> None:
     assert len(unsaved) == 1
     assert str(unsaved[0]) in complaint
     before = _stored(home)
-    kept = json.loads(unsaved[0].read_text())
-    before[(kept["key"], json.loads(kept["round"])["index"])] = json.dumps(json.loads(kept["round"])["series"])
+    key, kept = json.loads(unsaved[0].read_text())
+    before[(key, kept["index"])] = json.dumps(kept["series"])
     _resume(tare, home, before)
     assert not unsaved[0].exists()
 

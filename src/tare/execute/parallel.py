@@ -20,7 +20,6 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.batch_search import OUT_OF_MEMORY
 from tare.execute.executor import WAITING, LocalExecutor
-from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.measurement_gate import GatedProcess, MeasurementGate
 from tare.execute.rounds import make_round
 from tare.execute.runner import (
@@ -42,7 +41,6 @@ from tare.protocol.messages import Message, Stage
 from tare.records.record import Round
 from tare.system.home import home
 from tare.system.locks import machine_lock
-from tare.worker.preparation import COMPILE_THREADS
 
 # A round that failed so may have failed because of the others; it is measured again alone.
 CAUSED_BY_OTHERS = (*OUT_OF_MEMORY, "signal")
@@ -137,7 +135,7 @@ class _GatedTasks:
         self._reference_tried = {
             task.case.key: threading.Event() for task in tasks if isinstance(task, ReferenceJob)
         }
-        self._compile_threads = max((os.cpu_count() or 1) // options.jobs, 1)
+        self._cores = max((os.cpu_count() or 1) // options.jobs, 1)
 
     def run(self) -> Generator[tuple[Case, Round | None], None, None]:
         """Yields the case of every task that has ended. A round that has to be measured alone is None."""
@@ -151,13 +149,7 @@ class _GatedTasks:
         try:
             if isinstance(task, PendingRound):
                 return self._measure(task, gated, check)
-            if isinstance(task, ReferenceJob):
-                job = msgspec.structs.replace(task, parallel=True)
-                worker_exit = self._supervise(self._executor.launcher, job, gated, check)
-            else:
-                # Limits the compilers of AOTInductor, which read this variable when they are imported.
-                launcher = SpawnLauncher(variables={COMPILE_THREADS: str(self._compile_threads)})
-                worker_exit = self._supervise(launcher, task, gated, check)
+            worker_exit = self._supervise(msgspec.structs.replace(task, cores=self._cores), gated, check)
             self._executor.keep_ahead(task, worker_exit, self._options)
             if isinstance(task, ReferenceJob):
                 self._reference_tried[task.case.key].set()
@@ -173,7 +165,7 @@ class _GatedTasks:
         job = self._executor.gated_job(pending.case, self._index, self._options, pending.check)
         if job is None:
             return None
-        job = msgspec.structs.replace(job, gate=str(gated.pipe), compile_threads=self._compile_threads)
+        job = msgspec.structs.replace(job, gate=str(gated.pipe), cores=self._cores)
         watch = Watch(self._executor.gpu(pending.case.device))
 
         def on_tick() -> None:
@@ -188,13 +180,12 @@ class _GatedTasks:
             elif isinstance(message, Stage) and message.name == "report":
                 self._gate.measured(gated)
 
-        worker_exit = self._supervise(self._executor.launcher, job, gated, on_tick, on_message)
+        worker_exit = self._supervise(job, gated, on_tick, on_message)
         round_ = make_round(worker_exit, watch, self._index, set(self._pids))
         return msgspec.structs.replace(round_, build_s=None, prepare_s=None, notes=[*round_.notes, NOTE])
 
     def _supervise(
         self,
-        launcher: Launcher,
         job: Job,
         gated: GatedProcess,
         on_tick: Check,
@@ -207,7 +198,7 @@ class _GatedTasks:
         self._gate.enter(gated, on_tick)
         timeout_s, memory = self._options.timeout, self._options.memory
         supervision = Supervision(timeout_s, memory, on_start, on_tick, on_message, lambda: gated.is_paused)
-        return run_worker(launcher, job, supervision)
+        return run_worker(self._executor.launcher, job, supervision)
 
 
 def stage_ahead(executor: LocalExecutor, cases: Sequence[Case], options: Options) -> None:

@@ -28,24 +28,24 @@ class RoundJob(Job, frozen=True, kw_only=True):
     # Whether to profile a few steps at the end, for net and the names of the kernels.
     profile: bool = False
     # When other cases are prepared at the same time: the pipe from which the worker reads a byte before it
-    # samples, and how many processes its compiler may start.
+    # samples, and its share of the cores until then.
     gate: str | None = None
-    compile_threads: int = 1
+    cores: int | None = None
     protocol: int = PROTOCOL
 
 
 class ReferenceJob(Job, frozen=True, kw_only=True):
     """Compute the expected result of a case into a folder, in float64 or in `storage`. With `steps`, compute the
     losses over that many batches of `data`. With `widen`, make the errors of eager in the reference
-    wider. When cases are prepared in `parallel`, others hold memory of the device, so a float64 reference
-    that does not fit fails instead of falling back to float32."""
+    wider. With `cores`, its share of them while others work in parallel, a float64 reference that does not
+    fit into the device's memory fails instead of falling back to float32: others hold memory of the device."""
 
     case: Case
     folder: str
     data: str = ""
     steps: int = 0
     widen: bool = False
-    parallel: bool = False
+    cores: int | None = None
     storage: str = "float64"
 
 
@@ -57,6 +57,7 @@ class StageJob(Job, frozen=True, kw_only=True):
     folder: str
     data: str = ""
     steps: int = 0
+    cores: int | None = None
 
 
 class CheckJob(Job, frozen=True, kw_only=True):

@@ -41,9 +41,11 @@ def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:
     return "warm" if warm else "cold"
 
 
-def limit_compilers(processes: int) -> None:
+def limit_compilers(processes: int | None) -> None:
     """Set here rather than inherited: an inherited variable would be part of the environment that a record
     names."""
+    if processes is None:
+        return
     os.environ[COMPILE_THREADS] = str(processes)
     # Inductor reads the variable when it is imported.
     if config := sys.modules.get("torch._inductor.config"):

@@ -61,8 +61,9 @@ def run_reference_job(job: ReferenceJob, _: Send) -> None:
     if job.widen:
         widen_reference(case, folder, job.data, job.steps)
         return
-    with one_core(job.parallel):
-        make_reference(case, folder, job.data, job.steps, job.parallel, job.storage)
+    parallel = job.cores is not None
+    with one_core(parallel):
+        make_reference(case, folder, job.data, job.steps, parallel, job.storage)
 
 
 def check_evidence(job: CheckJob, _: Send) -> Checked:

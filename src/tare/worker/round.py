@@ -38,8 +38,7 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
     spin_before = spin_ns()
     send(Stage("build"))
     began = time.perf_counter()
-    if job.gate:
-        limit_compilers(job.compile_threads)
+    limit_compilers(job.cores)
     # Not for a CPU: code compiled for it contains the number of threads it was compiled with.
     with one_core(job.gate is not None and case.device_type != "cpu"):
         program = rung.prepare(get_workload(case.workload), case)

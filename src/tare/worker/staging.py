@@ -17,7 +17,7 @@ from tare.rungs import get_rung
 from tare.rungs.base import Arrays
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.torch.numerics import pin_flags
-from tare.worker.preparation import open_program
+from tare.worker.preparation import limit_compilers, open_program
 from tare.workloads import Batch, get_workload
 from tare.workloads.datasets import Shapes, load, make_batches
 
@@ -50,6 +50,7 @@ def stage(job: StageJob, _: Send) -> Prepared:
     assert isinstance(rung, NativeRung)
     folder.mkdir(parents=True, exist_ok=True)
     flags = pin_flags(case)
+    limit_compilers(job.cores)
     began = time.perf_counter()
     rung.stage(get_workload(case.workload), case, folder)
     if job.steps:
