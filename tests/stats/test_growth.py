@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.stats.growth import MIN_POINTS, growth, growth_over_rounds, slope_interval
+from tare.stats.growth import MIN_POINTS, growth, slope_interval
+from tare.stats.intervals import mean_interval
 
 
 @given(st.floats(-1e4, 1e4), st.integers(MIN_POINTS, 400), st.floats(1, 1e9))
@@ -25,8 +26,7 @@ def test_a_leak_under_noise_is_within_its_interval() -> None:
         slope = growth(steps.tolist(), (1e9 + 4096 * steps + rng.normal(0, 5e4, 40)).tolist())
         assert slope is not None
         slopes.append(slope)
-    over = growth_over_rounds(slopes)
-    assert over is not None
+    over = mean_interval(np.array(slopes))
     assert over.low <= 4096 <= over.high * 1.05
     assert over.low > 3000
 
@@ -52,13 +52,10 @@ def test_a_warm_up_that_ends_is_no_leak() -> None:
 def test_few_points_say_nothing() -> None:
     assert growth([1, 2], [1, 2]) is None
     assert growth([1] * 20, list(range(20))) is None
-    assert growth_over_rounds([]) is None
 
 
 def test_one_round_is_not_sound() -> None:
-    found = growth_over_rounds([5.0])
-    assert found is not None
-    assert not found.sound
+    assert not mean_interval(np.array([5.0])).sound
 
 
 def test_a_line_has_its_slope_exactly() -> None:

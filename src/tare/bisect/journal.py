@@ -7,7 +7,7 @@ import msgspec
 from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import tare_fingerprint
 from tare.errors import BadInput, brief
-from tare.guard.comparable import blocking_differences, refuse_differences
+from tare.guard.comparable import refuse_differences, split_differences
 from tare.records.environment import Environment
 from tare.system.journals import AppendOnlyFile
 from tare.system.locks import try_lock
@@ -87,7 +87,7 @@ class BisectJournal(AppendOnlyFile):
                 raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
             else:
                 refuse_differences(
-                    blocking_differences(entry.machine, header.machine),
+                    split_differences([(entry.machine, header.machine)])[1],
                     f"{self.path} was measured in another environment",
                     "resume there, or run without --resume to measure all of it here",
                 )

@@ -1,5 +1,6 @@
 """The bisection itself: the search names a candidate, which is built and run, until the search has a verdict."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -88,15 +89,13 @@ def bisect(
         for entry in journal.entries:
             _add(search, entry)
         verdict: SearchVerdict | None = None
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             while isinstance(step := search.next(), int):
                 entry = _attempt(spec, step, workspaces)
                 journal.add(entry)
                 _add(search, entry)
                 notify(_progress_text(spec, search, entry))
             verdict = step
-        except KeyboardInterrupt:
-            pass
         return _result(spec, search, journal, workspaces, verdict)
 
 

@@ -49,18 +49,16 @@ def read_figures(output: str) -> tuple[float, dict[str, float]]:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
-        raise CandidateFailed(
-            f"the command's last line is '{line[:60]}', which is no number; --measure wall times it instead"
-        ) from None
-    if isinstance(document, dict):
-        figures = {name: float(value) for name, value in document.items() if _is_number(value)}
-        for name in VALUE_NAMES:
-            if name in figures:
-                return figures.pop(name), figures
-        raise CandidateFailed(f"the command's object has no number 'value' in its last line ({line[:60]})")
-    if not _is_number(document):
-        raise CandidateFailed(f"the command's last line is '{line[:60]}', which is no number")
-    return float(document), {}
+        document = None
+    given = document if isinstance(document, dict) else {VALUE_NAMES[0]: document}
+    figures = {name: float(value) for name, value in given.items() if _is_number(value)}
+    for name in VALUE_NAMES:
+        if name in figures:
+            return figures.pop(name), figures
+    raise CandidateFailed(
+        f"the command's last line is '{line[:60]}', and must be a number or an object with a number 'value' "
+        "(--measure wall times the command instead)"
+    )
 
 
 def _is_number(value: object) -> bool:

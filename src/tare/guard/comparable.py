@@ -33,11 +33,6 @@ def split_differences(
     return intended, [d for d in differences if d not in intended]
 
 
-def blocking_differences(a: Environment, b: Environment) -> list[Difference]:
-    """What prevents a comparison of figures of two environments."""
-    return split_differences([(a, b)])[1]
-
-
 def refuse_differences(
     differences: Sequence[Difference],
     problem: str = "not comparable",

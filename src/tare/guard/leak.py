@@ -8,8 +8,8 @@ import numpy as np
 from tare.guard.thresholds import Thresholds
 from tare.records.figures import good_rounds
 from tare.records.record import Record, Round
-from tare.stats.growth import growth, growth_over_rounds
-from tare.stats.intervals import Interval
+from tare.stats.growth import growth
+from tare.stats.intervals import Interval, mean_interval
 
 # Less growth than this over all steps of a round is left to the allocator and the kernel.
 MIN_GROWTH = 256 * 1024
@@ -31,9 +31,11 @@ def leaks(a: Record | None, b: Record, thresholds: Thresholds) -> list[str]:
 
 
 def memory_growth(record: Record, memory: str) -> Interval | None:
-    """Bytes a step over the rounds of a record; None where no round has enough readings."""
+    """Bytes a step over the rounds of a record: a leak shows in all of them. None where no round has enough
+    readings."""
     slopes = [growth(*memory_over_steps(round_, memory)) for round_ in good_rounds(record)]
-    return growth_over_rounds([slope for slope in slopes if slope is not None])
+    known = np.array([slope for slope in slopes if slope is not None])
+    return mean_interval(known) if known.size else None
 
 
 def memory_over_steps(round_: Round, memory: str) -> tuple[list[float], list[float]]:

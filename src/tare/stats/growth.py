@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tare.stats.intervals import Interval, mean_interval
+from tare.stats.intervals import Interval
 
 # With fewer points the rank test has no result rare enough to bound a slope at 95 %.
 MIN_SOUND_POINTS = 5
@@ -47,8 +47,3 @@ def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:
         return None
     first, second = (slope_interval(y[half], x[half]).mid for half in halves)
     return 0.0 if first * second <= 0 else min(first, second, key=abs)
-
-
-def growth_over_rounds(slopes: Sequence[float]) -> Interval | None:
-    """Growth per step over fresh processes, with Student's interval: a leak shows in all of them."""
-    return mean_interval(np.asarray(slopes, dtype=float)) if slopes else None
