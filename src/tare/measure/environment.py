@@ -32,7 +32,7 @@ def collect() -> Environment:
         **environment.software,
         "python": platform.python_version(),
         "tare": tare.__version__,
-        **{name: found for name in LIBRARIES if (found := _version(name))},
+        **{name: found for name in LIBRARIES if (found := package_version(name))},
         "torch": str(torch.__version__),
     }
     circumstances = {"load_1min": f"{os.getloadavg()[0]:.2f}", "host": platform.node()}
@@ -73,22 +73,19 @@ def collect_without_torch() -> Environment:
         machine |= {"gpu": gpus[0], "gpus": str(len(gpus))}
     if driver:
         software["driver"] = driver
-    return Environment(machine=machine, software=software, flags=_variables(), circumstances={})
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _variables() -> dict[str, str]:
-    return {
+    flags = {
         f"{VARIABLE}{name}": value
         for name, value in sorted(os.environ.items())
         if name.startswith(VARIABLES) and name not in FOLDERS
     }
+    return Environment(machine=machine, software=software, flags=flags, circumstances={})
+
+
+def package_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _git(*args: str) -> str:

@@ -107,9 +107,8 @@ def count_step(step: Callable[[], Any], device: Any) -> StepCounts:
         name = call.func.overloadpacket.__name__
         calls[call.func._schema.name] += 1
         synchronisations += name in SYNCHRONISING
-        if isinstance(call.result, torch.Tensor) and (
-            name in COPYING or (name in MAYBE_COPYING and not _share_storage(call.result, call.args[0]))
-        ):
+        copies = name in COPYING or (name in MAYBE_COPYING and _storage(call.result) != _storage(call.args[0]))
+        if copies and isinstance(call.result, torch.Tensor):
             bytes_copied += call.result.numel() * call.result.element_size()
 
     before = _allocations(device)
@@ -121,8 +120,8 @@ def count_step(step: Callable[[], Any], device: Any) -> StepCounts:
     return StepCounts(figures, dict(calls))
 
 
-def _share_storage(result: Any, given: Any) -> bool:
-    return bool(result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr())
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _allocations(device: Any) -> int:

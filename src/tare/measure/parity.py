@@ -206,7 +206,7 @@ def errors_of_pair(reference: Arrays, up: Arrays, down: Arrays, reach: float) ->
     mean, single = {}, {}
     # A tensor that only one of the two has is missing from the mean, and so has an infinite error.
     for name in reference.keys() & up.keys() & down.keys():
-        one, other = (np.asarray(run[name], dtype=_wide(run[name].dtype)) for run in (up, down))
+        one, other = (run[name].astype(np.result_type(run[name].dtype, np.float64)) for run in (up, down))
         with np.errstate(invalid="ignore"):
             # The distance between equal infinities (a mask) is zero.
             distance = np.where(one == other, 0, one - other)
@@ -224,7 +224,3 @@ def widest(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
         for name, error in run.items():
             largest[name] = max(error, largest.get(name, 0.0))
     return largest
-
-
-def _wide(dtype: np.dtype) -> type[np.floating | np.complexfloating]:
-    return np.complex128 if np.issubdtype(dtype, np.complexfloating) else np.float64

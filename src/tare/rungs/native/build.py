@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
 from tare.errors import TareError
+from tare.measure.environment import package_version
 from tare.rungs.native import toolchain
 from tare.system.home import home_folder
 from tare.system.locks import FileLock
@@ -129,7 +129,7 @@ def build_key(component: str = "libtorch") -> str:
     settings = {name: str(setting.find()) for name, setting in COMPONENTS[component].settings.items()}
     tools = [
         toolchain.version_text(toolchain.compiler()),
-        _torch_version(),
+        package_version("torch"),
         [os.environ.get(name) for name in FLAGS],
         settings,
     ]
@@ -140,13 +140,6 @@ def build_key(component: str = "libtorch") -> str:
         tools.append(toolchain.version_text(toolchain.nvcc()))
     digest.update(repr(tools).encode())
     return digest.hexdigest()[:16]
-
-
-def _torch_version() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return "none"
 
 
 def _belongs(path: Path, component: str) -> bool:

@@ -77,7 +77,7 @@ class Compile(Rung):
             program.objective = torch.compile(program._objective, mode=mode)
         else:
             program.forward = torch.compile(program.model, mode=mode)
-        plain = program.plain_step()
+        program.step = plain = program.plain_step()
         if mode and case.device_type == "cuda":
             # Both modes replay CUDA graphs, whose outputs live until the next step is marked.
             begin = torch.compiler.cudagraph_mark_step_begin
@@ -87,8 +87,6 @@ class Compile(Rung):
                 return plain()
 
             program.step = step
-        else:
-            program.step = plain
         return program
 
 

@@ -6,20 +6,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from tare.rungs.torch.numerics import Numerics, dtype
+from tare.rungs.torch.numerics import Numerics
 from tare.workloads.base import Batch
 
 
 def move(batch: Batch, device: Any, numerics: Numerics, layout: str) -> Batch:
     """A batch on a device in the precision and layout of the case; whole numbers keep their type."""
 
-    def convert(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
+    def convert(value: torch.Tensor) -> torch.Tensor:
         if value.is_floating_point():
-            if numerics.rounded_to:
-                value = value.to(dtype(numerics.rounded_to))
-            value = value.to(dtype(numerics.storage))
+            value = numerics.convert(value)
         if layout == "channels-last" and value.dim() == 4:
             value = value.contiguous(memory_format=torch.channels_last)
         return value.to(device)
@@ -38,7 +34,7 @@ def make_feed(host: Batch, device: Any, feed: str) -> Callable[[], Batch]:
 
 
 def copy_to(batch: Batch, device: Any, non_blocking: bool = False) -> Batch:
-    return _map(lambda t: t.to(device, non_blocking=non_blocking) if isinstance(t, torch.Tensor) else t, batch)
+    return _map(lambda tensor: tensor.to(device, non_blocking=non_blocking), batch)
 
 
 def copy_into(static: Batch, host: Batch, non_blocking: bool) -> None:
@@ -49,8 +45,8 @@ def copy_into(static: Batch, host: Batch, non_blocking: bool) -> None:
 
 
 def pinned(batch: Batch) -> Batch:
-    return _map(lambda t: t.pin_memory() if isinstance(t, torch.Tensor) else t, batch)
+    return _map(torch.Tensor.pin_memory, batch)
 
 
-def _map(function: Callable[[Any], Any], batch: Batch) -> Batch:
-    return Batch(*pytree.tree_map(function, tuple(batch)))
+def _map(function: Callable[[torch.Tensor], torch.Tensor], batch: Batch) -> Batch:
+    return Batch(*pytree.tree_map_only(torch.Tensor, function, tuple(batch)))

@@ -15,6 +15,14 @@ class Numerics:
     autocast: str | None = None
     rounded_to: str | None = None
 
+    def convert(self, numbers: Any) -> Any:
+        """A floating-point tensor, or the parameters of a module, in the type of the weights."""
+        import torch
+
+        if self.rounded_to:
+            numbers = numbers.to(getattr(torch, self.rounded_to))
+        return numbers.to(getattr(torch, self.storage))
+
 
 PRECISIONS = {
     "fp32": Numerics(),
@@ -51,9 +59,3 @@ def pin_flags(case: Case) -> dict[str, str]:
         "fp16_reduced_precision_reduction": matmul.allow_fp16_reduced_precision_reduction,
     }
     return {name: str(value).lower() for name, value in flags.items()}
-
-
-def dtype(name: str) -> Any:
-    import torch
-
-    return getattr(torch, name)

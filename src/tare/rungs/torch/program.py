@@ -23,7 +23,7 @@ from tare.protocol.messages import StepProfile
 from tare.records.record import Net
 from tare.rungs.base import Arrays, Program, learning_rate
 from tare.rungs.torch.feeds import copy_into, make_feed, move
-from tare.rungs.torch.numerics import PRECISIONS, Numerics, dtype
+from tare.rungs.torch.numerics import PRECISIONS, Numerics
 from tare.workloads.base import Batch, Workload
 
 # How many training steps parity follows.
@@ -81,7 +81,7 @@ class TorchProgram(Program):
         kind = self.numerics.autocast
         if kind is None:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=dtype(kind), cache_enabled=cache)
+        return torch.autocast(self.device.type, dtype=getattr(torch, kind), cache_enabled=cache)
 
     def clock(self) -> Clock:
         return make_clock(self.device)
@@ -154,10 +154,7 @@ class TorchProgram(Program):
         self._scope.close()
 
     def _build_model(self) -> Any:
-        model = self.workload.build(self.case.sizes)
-        if self.numerics.rounded_to:
-            model = model.to(dtype(self.numerics.rounded_to))
-        model = model.to(self.device, dtype(self.numerics.storage))
+        model = self.numerics.convert(self.workload.build(self.case.sizes)).to(self.device)
         if self.case.layout == "channels-last":
             model = model.to(memory_format=torch.channels_last)
         model = model.train(self.trains)
