@@ -23,7 +23,7 @@ from tare.guard.thresholds import Thresholds
 from tare.measure.health import Check
 from tare.protocol.messages import Covered, Probed, Registered
 from tare.records.call_depth import CallCost, CallDepth, Frame, Stack, compare_costs
-from tare.records.changes import record_changes
+from tare.records.figures import record_changes
 from tare.records.record import Parity
 from tare.records.work import Peak, Peaks
 from tare.report.changes import changes_view

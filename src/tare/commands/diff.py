@@ -9,7 +9,7 @@ from tare.commands.traces import COMPARABLE, is_trace, read_context
 from tare.errors import BadInput
 from tare.findings.context import Context
 from tare.findings.trace_diff import TraceDiff, diff_traces
-from tare.records.changes import RecordChanges, record_changes
+from tare.records.figures import RecordChanges, record_changes
 from tare.records.record import Record
 from tare.system.home import trace_paths
 from tare.trace.metadata import device_name
@@ -50,7 +50,8 @@ def _diff_records(before: Record, after: Record) -> Diff:
     changes = record_changes(before, after)
     if missing or before.failure or after.failure:
         return Diff(records=changes, notes=notes + missing)
-    return Diff(records=changes, trace=diff_traces(*map(read_context, paths)), notes=notes)
+    was, now = map(read_context, paths)
+    return Diff(records=changes, trace=diff_traces(was, now), notes=notes)
 
 
 def _not_comparable(record: Record) -> str:

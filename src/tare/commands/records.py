@@ -9,8 +9,7 @@ from tare.errors import BadInput
 from tare.records.codec import decode_records, names_file, read_file
 from tare.records.record import Record
 from tare.store.database import Store
-from tare.store.foreign import ForeignPoint, add_foreign, find_foreign
-from tare.store.importers import Imported, decode_foreign
+from tare.store.foreign import ForeignPoint, Imported, add_foreign, decode_foreign, find_foreign
 from tare.store.selection import (
     auxiliary_runs,
     find_in_files,
@@ -73,15 +72,13 @@ class ImportedFile(msgspec.Struct):
 
 def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
     """Imports all of the files, or none if one cannot be read."""
-    contents = [(str(path), _read_any(path)) for path in files]
+    contents: dict[str, list[Record] | Imported] = {}
+    for path in files:
+        data, name = read_file(path), str(path)
+        # tare's own files are a JSON list, those of every other tool are an object.
+        contents[name] = decode_records(data, name) if data.lstrip()[:1] == b"[" else decode_foreign(data, name)
     with Store(where) as store:
-        return [_import(store, name, content) for name, content in contents]
-
-
-def _read_any(path: Path) -> list[Record] | Imported:
-    """tare's own files are a JSON list, those of every other tool are an object."""
-    data = read_file(path)
-    return decode_records(data, str(path)) if data.lstrip()[:1] == b"[" else decode_foreign(data, str(path))
+        return [_import(store, name, content) for name, content in contents.items()]
 
 
 def _import(store: Store, name: str, content: list[Record] | Imported) -> ImportedFile:

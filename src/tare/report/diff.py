@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tare.findings.trace_diff import TraceChange, TraceDiff
-from tare.records.changes import RecordChanges
+from tare.records.figures import RecordChanges
 from tare.report.findings import findings_table
 from tare.report.numbers import seconds, value
 from tare.report.view import FittingTable, View

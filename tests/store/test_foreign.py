@@ -12,8 +12,7 @@ from mutate import damaged_bytes, damaged_document, odd_values, refuses
 from tare.errors import BadInput
 from tare.report.formats import get_record_format
 from tare.store.database import Store
-from tare.store.foreign import add_foreign, find_foreign
-from tare.store.importers import decode_foreign
+from tare.store.foreign import add_foreign, decode_foreign, find_foreign
 
 PYPERF: dict[str, Any] = {
     "version": "1.0",
