@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.polynomial.legendre import legfit
 
 from tare.stats.intervals import Interval, Values, student_interval
 from tare.stats.segments import Positions, SegmentFits
@@ -185,9 +185,8 @@ class _ChangePointSearch:
         values = self._logs[low:high] / math.sqrt(self._unit)
         curves = []
         for degree in range(1, CURVE_DEGREE + 1):
-            basis, _ = np.linalg.qr(np.polynomial.legendre.legvander(np.linspace(-1, 1, values.size), degree))
-            residuals = values - basis @ (basis.T @ values)
-            curves.append(float(residuals @ residuals) + CURVE_PENALTY * (degree - 1))
+            _, (squares, *_) = legfit(np.linspace(-1, 1, values.size), values, degree, full=True)
+            curves.append(float(squares.sum()) + CURVE_PENALTY * (degree - 1))
         return min(curves) - float(self._cost_of_cut(low, np.array(cuts[i]), high)) / self._unit
 
     def _window(self, cuts: list[int], i: int) -> tuple[int, int]:
@@ -207,11 +206,10 @@ def _exp(value: float) -> float:
 def _clip_outliers(values: Values, half: int) -> Values:
     """Clips values to their running median (Hampel's filter, clipping instead of replacing). A plateau of more
     than `half` points is not changed."""
+    from scipy.ndimage import median_filter
+
     half = min(half, (values.size - 1) // 2)
-    if half < 1:
-        return values
-    padded = np.pad(values, half, mode="reflect")
-    medians = np.median(sliding_window_view(padded, 2 * half + 1), axis=1)
+    medians = median_filter(values, 2 * half + 1, mode="mirror")
     residuals = values - medians
     scale = NORMAL * float(np.median(np.abs(residuals)))
     if scale == 0:

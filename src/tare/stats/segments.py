@@ -36,7 +36,7 @@ class SegmentFits:
     def __init__(self, values: Values, shortest: int) -> None:
         centred = values - values.mean()
         t = np.arange(values.size, dtype=np.float64) - values.size / 2
-        self._offset, self._size = float(values.mean()), values.size
+        self._values = values
         self._y, self._yy, self._t, self._tt, self._ty = (
             np.concatenate(([0.0], np.cumsum(each))) for each in (centred, centred**2, t, t**2, t * centred)
         )
@@ -53,7 +53,7 @@ class SegmentFits:
         return np.minimum(flat, straight + slope_penalty)
 
     def segments(self, cuts: list[int], slope_penalty: float) -> list[Segment]:
-        return [self._segment(a, b, slope_penalty) for a, b in pairwise([0, *cuts, self._size])]
+        return [self._segment(a, b, slope_penalty) for a, b in pairwise([0, *cuts, self._values.size])]
 
     def best_cuts(self, penalty: float, slope_penalty: float) -> list[int]:
         """The cuts that minimise the sum of squares plus `penalty` a cut and `slope_penalty` a sloping segment.
@@ -88,14 +88,13 @@ class SegmentFits:
         return np.maximum(flat, 0.0), np.maximum(flat - gain, 0.0)
 
     def _segment(self, start: int, stop: int, slope_penalty: float) -> Segment:
-        flat, straight = (float(cost[0]) for cost in self._costs(np.array([start]), np.array([stop])))
-        n = stop - start
-        total = float(self._y[stop] - self._y[start])
-        mean = total / n + self._offset
+        values, n = self._values[start:stop], stop - start
+        flat, straight = self._costs(np.array(start), np.array(stop))
         if flat <= straight + slope_penalty or n < 3:
+            mean = float(values.mean())
             return Segment(start, stop, mean, mean, 1 / n)
         half = (n - 1) / 2
-        square = n * (n**2 - 1) / 12
-        ty = float(self._ty[stop] - self._ty[start]) - float(self._t[stop] - self._t[start]) * total / n
-        slope = ty / square
-        return Segment(start, stop, mean - slope * half, mean + slope * half, 1 / n + half**2 / square)
+        slope, mean = np.polyfit(np.arange(n) - half, values, 1).tolist()
+        # The sum of squares of n positions about their mean is n (n² - 1) / 12.
+        variance = 1 / n + half**2 / (n * (n**2 - 1) / 12)
+        return Segment(start, stop, mean - slope * half, mean + slope * half, variance)
