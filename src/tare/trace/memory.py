@@ -198,8 +198,8 @@ class _Blocks(NamedTuple):
 
 def _read_blocks(trace: Trace, rows: Integers) -> _Blocks:
     """The blocks of memory events in order. A release without an allocation makes no block."""
-    table = trace.memory.take(rows[trace.memory.bytes[rows] != 0])
     position = np.flatnonzero(trace.memory.bytes[rows])
+    table = trace.memory.take(rows[position])
     # The next event at the same address ends a block. If it is an allocation, the release was not recorded.
     by_address = np.argsort(table.address, kind="stable")
     following = np.full(len(table), -1, dtype=np.int64)

@@ -7,7 +7,7 @@ walked row by row.
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Spans:
         """The union of the rows selected by a mask or by indices."""
         return make(self.start[where], self.end[where])
 
-    def take(self, rows: Any) -> "Spans":
+    def take(self, rows: Any) -> Self:
         """The table with these rows only. Columns that hold row numbers keep their values."""
         return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 

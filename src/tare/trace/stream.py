@@ -41,7 +41,7 @@ class EventStream:
 
     def __iter__(self) -> Iterator[list[Event]]:
         try:
-            with _open(self.path) as file:
+            with open_trace(self.path) as file:
                 yield from self._lists(file)
         except OSError as error:
             reason = error.strerror or brief(error)
@@ -66,7 +66,7 @@ class EventStream:
                 end, complete = _find_end(text)
                 events = self._decode(text, end)
             yield events
-            text = text[end:].lstrip(_BLANK)
+            text = text[end:]
             if not complete and len(text) > LARGEST_EVENT:
                 raise BadInput(f"{self.path} is not a trace: an event of more than {LARGEST_EVENT >> 20} MB")
             if not complete and not more and end == 0:
@@ -85,7 +85,7 @@ class EventStream:
         while len(text) <= LARGEST_EVENT and (more := self._read_more(file, text)):
             text = (text + more).removeprefix(_BYTE_ORDER_MARK)
             if match := _START.search(text):
-                return text[: match.end()], text[match.end() :].lstrip(_BLANK)
+                return text[: match.end()], text[match.end() :]
         if not text.strip():
             raise BadInput(f"the trace {self.path} is empty")
         raise BadInput(f"{self.path} is not a trace of torch.profiler: it has no list 'traceEvents'")
@@ -99,16 +99,20 @@ class EventStream:
         return more
 
     def _decode(self, text: bytes, end: int) -> list[Event]:
-        while end and text[end - 1] in _BLANK:
+        """The events up to `end`, without the comma before the first and one after the last."""
+        start = 0
+        while start < end and text[start] in _BLANK:
+            start += 1
+        while end > start and text[end - 1] in _BLANK:
             end -= 1
-        events = decode(b"".join((b"[", memoryview(text)[:end], b"]")))
+        events = decode(b"".join((b"[", memoryview(text)[start:end], b"]")))
         self.events += len(events)
         if self.events > MOST_EVENTS:
             raise BadInput(f"the trace {self.path} has more than {MOST_EVENTS:,} events")
         return events
 
 
-def _open(path: Path) -> IO[bytes]:
+def open_trace(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         # By content: the name may have another ending.
         is_gzip = file.read(2) == b"\x1f\x8b"
