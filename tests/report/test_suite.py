@@ -125,7 +125,7 @@ def test_rows_of_one_workload_say_in_which_sizes_they_differ() -> None:
 
 
 def test_few_ladders_are_shown_whole_and_many_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    def shown(count: int, table: bool = False) -> str:
+    def shown(count: int, table: bool | None = None) -> str:
         console = make_console()
         console.print(overview([record(f"w{i}", "eager", 1e-3) for i in range(count)], table=table))
         return capsys.readouterr().out

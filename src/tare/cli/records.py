@@ -54,7 +54,8 @@ def show(
     if not records:
         raise BadInput("the store is empty")
     console = make_console()
-    console.print(record_view(records[0]) if len(records) == 1 and not table else overview(records, table=table))
+    is_one = len(records) == 1 and not table
+    console.print(record_view(records[0]) if is_one else overview(records, table=table or None))
 
 
 def _show_workload(names: list[str], as_json: bool) -> None:

@@ -157,9 +157,9 @@ def _add_case(view: View, case: CaseChange, everything: bool) -> None:
     view.add("bad" if case.bad else "key", case.case)
     view.add("failure" if wrong_with(case) else "warning", state_of(case))
     view.add("failure", *(f"leak: {leak}" for leak in case.leaks))
-    rows = [_cells(c) for c in case.changes if everything or c.worse or c.verdict not in ("same", "undecided")
-            or c.stage != "first" or c.metric == "gross"]  # fmt: skip
+    shown = [c for c in case.changes if everything or is_change(c) or c.stage != "first" or c.metric == "gross"]
     words, folds = ("metric", "verdict"), {"change": 0, "remark": 0}
+    rows = [change_cells(change) for change in shown]
     view.put(FittingTable(rows, words=words, folds=folds, spare=("before", "now"), heads={"remark": ""}))
     if case.bad:
         # What differs in the step of a regressed case, in a few lines.
@@ -171,7 +171,11 @@ def _add_case(view: View, case: CaseChange, everything: bool) -> None:
         view.add("aside", _more(len(case.call_changes) - MAX_CALL_CHANGES, " (--format markdown)"))
 
 
-def _cells(change: MetricChange) -> dict[str, str]:
+def is_change(change: MetricChange) -> bool:
+    return change.worse or change.verdict not in ("same", "undecided")
+
+
+def change_cells(change: MetricChange) -> dict[str, str]:
     before, now = before_and_now(change)
     return {
         "metric": change.metric,

@@ -12,7 +12,6 @@ from tare.report.view import FittingTable, View
 
 # The registries, in the order in which they are shown.
 REGISTRIES = {"api": "Python API", "aten": "ATen", "core": "core ATen"}
-SHORT_TITLES = {"api": "API", "aten": "ATen", "core": "core"}
 # The TorchBench paper, section 2.3: TorchBench covers this many times as much of the Python API as MLPerf.
 PUBLISHED_RATIO = 2.3
 RATIO_OF, RATIO_TO = "zoo", "mlperf"
@@ -163,6 +162,6 @@ def _workload_cells(entry: WorkloadCoverage) -> dict[str, str]:
     # A core operator is an ATen operator, and counts once.
     names = [*(name.removeprefix("torch.") for name in entry.alone["api"]), *entry.alone["aten"]]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    counts = {title: str(len(entry.covered[name])) for name, title in SHORT_TITLES.items()}
+    counts = {title: str(len(entry.covered[name])) for name, title in REGISTRIES.items()}
     shown = ", ".join(names[:SHOWN]) + more
     return {"workload": entry.workload, **counts, "alone": str(len(names)), "of which": shown}

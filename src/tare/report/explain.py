@@ -70,8 +70,7 @@ class ExplainReport(msgspec.Struct, kw_only=True):
         return breakdowns if breakdowns.bars else None
 
     def document(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return fields | {"breakdowns": self.breakdowns}
+        return msgspec.structs.asdict(self) | {"breakdowns": self.breakdowns}
 
     @property
     def ladders(self) -> list[list[Explanation]]:

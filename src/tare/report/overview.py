@@ -30,10 +30,10 @@ SHARED = ("mode", "rung", "device", "precision")
 SPARE = ("host", "device memory", "latency", "precision", "device", "mode", "sizes", "batch")
 
 
-def overview(records: Sequence[Record], skipped: Sequence[Skip] = (), table: bool = False) -> View:
-    """`table` asks for the table however few the records are."""
+def overview(records: Sequence[Record], skipped: Sequence[Skip] = (), table: bool | None = None) -> View:
+    """`table` asks for the table however few the records are, or for ladders however many."""
     ladders = make_ladders(records)
-    if records and (table or len(ladders) > MOST_LADDERS):
+    if records and (len(ladders) > MOST_LADDERS if table is None else table):
         views = [table_view(records)]
     else:
         views = [ladder_view(ladder) for ladder in ladders]

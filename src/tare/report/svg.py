@@ -109,7 +109,7 @@ def bar_chart(
     body.append(line(left, TOP, left, bottom, LINE))
     for number, bar in enumerate(bars):
         top, middle = TOP + row_height * number, TOP + row_height * (number + 0.5)
-        body.append(text(left - 10, middle + 4, ending(bar.label, LONGEST_LABEL), anchor="end"))
+        body.append(text(left - 10, middle + 4, ending(bar.label, LONGEST_LABEL), anchor="end", size=12))
         end = left + bar.start * scale
         for length, fill, tip in bar.segments:
             body.append(box(end, top + 4, length * scale, row_height - 8, fill, tip))

@@ -18,6 +18,7 @@ from tare.findings.finding import Finding
 from tare.report.files import replacing
 from tare.trace.host import CAUSES, host_events
 from tare.trace.idle import cut_gaps, describe
+from tare.trace.stream import open_trace
 from tare.trace.tables import Trace
 from tare.trace.windows import main_device, windows
 
@@ -35,7 +36,7 @@ def write_annotated(trace: Trace, source: Path, target: Path, findings: Sequence
     events = [*_track_names(findings), *_idle_events(trace), *_finding_events(trace, findings)]
     text = b",".join(json.dumps(event, separators=(",", ":")).encode() for event in events)
     try:
-        with replacing(target) as partial, _open(source) as original, _create(partial, target) as copy:
+        with replacing(target) as partial, open_trace(source) as original, _create(partial, target) as copy:
             _splice(original, copy, text, source)
     except OSError as error:
         raise BadInput(f"cannot write {target} from {source}: {error.strerror or error}") from None
@@ -108,12 +109,6 @@ def _event(name: str, start: int, end: int, track: int, args: dict[str, Any]) ->
     begin = start / 1000
     times = {"ts": begin, "dur": end / 1000 - begin}
     return {"ph": "X", "cat": "tare", "name": name, "pid": PROCESS, "tid": track} | times | {"args": args}
-
-
-def _open(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(path, "rb")) if is_gzip else path.open("rb")
 
 
 def _create(path: Path, target: Path) -> IO[bytes]:

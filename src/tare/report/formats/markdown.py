@@ -6,11 +6,10 @@ from itertools import accumulate
 
 from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.records.record import Record
-from tare.report.changes import before_and_now, change_of, only_in, remark, state_of, summary_line
+from tare.report.changes import change_cells, is_change, only_in, state_of, summary_line
 from tare.report.formats import comparison_format, record_format
-from tare.report.ladder import ladder_view, make_ladders
 from tare.report.numbers import seconds, several
-from tare.report.overview import table_view
+from tare.report.overview import overview
 from tare.report.suite import make_suites, suite_view
 from tare.report.view import Drawing, FittingTable, Line, View
 from tare.system.text import one_line
@@ -31,18 +30,17 @@ MENTIONS = re.compile(r"@(?=\w)|#(?=\d)")
 
 @record_format("markdown", "ladders as Markdown tables")
 def records_markdown(records: Sequence[Record]) -> str:
-    ladders = [markdown(ladder_view(ladder)) for ladder in make_ladders(records)]
-    return "\n".join(filter(None, [*ladders, suites_markdown(records)]))
+    return markdown(overview(records, table=False))
 
 
 @record_format("table", "one Markdown table with a line per record, and the suites")
 def records_table(records: Sequence[Record]) -> str:
-    return "\n".join(filter(None, [markdown(table_view(records)), suites_markdown(records)])) if records else ""
+    return markdown(overview(records, table=True))
 
 
 def suites_markdown(records: Sequence[Record]) -> str:
     """Each rung against eager over the workloads, with means of n of m and the workloads that were skipped."""
-    return "\n".join(markdown(suite_view(suite)) for suite in make_suites(records))
+    return markdown(View().show(*map(suite_view, make_suites(records))))
 
 
 def markdown(view: View) -> str:
@@ -106,7 +104,7 @@ def comparison_markdown(report: Report) -> str:
         lines += _first([f"- not compared, only in {escape(side)}: {code(key)}" for key in keys])
     lines += _broken_cases(report)
     pairs = [(case, change) for case in report.cases for change in case.changes]
-    if changed := [pair for pair in pairs if _is_change(pair[1])]:
+    if changed := [pair for pair in pairs if is_change(pair[1])]:
         changed.sort(key=lambda pair: not pair[1].regression)
         lines += [*_change_table(changed, ROOM_FOR_CHANGES), ""]
     lines += _differences(report)
@@ -117,7 +115,7 @@ def comparison_markdown(report: Report) -> str:
         end.append(f"Environment: {facts}")
     if report.command:
         end += ["", "To reproduce:", "", "```", " ".join(report.command.replace("`", "'").split()), "```"]
-    if unchanged := [pair for pair in pairs if not _is_change(pair[1])]:
+    if unchanged := [pair for pair in pairs if not is_change(pair[1])]:
         summary = f"{several(len(unchanged), 'figure')} without a change, or undecided"
         room = ROOM - sum(len(line) + 1 for line in (*lines, *end))
         lines += [
@@ -129,10 +127,6 @@ def comparison_markdown(report: Report) -> str:
             "",
         ]
     return "\n".join([*lines, *end]) + "\n"
-
-
-def _is_change(change: MetricChange) -> bool:
-    return change.worse or change.verdict not in ("same", "undecided")
 
 
 def _first(lines: list[str]) -> list[str]:
@@ -151,18 +145,17 @@ def _broken_cases(report: Report) -> list[str]:
 
 
 def _change_row(case: CaseChange, change: MetricChange) -> str:
+    cells = change_cells(change)
     verdict = f"**{change.verdict}**" if change.regression else change.verdict
-    figures = (*before_and_now(change), change_of(change))
-    return _table_row((code(case.case, cell=True), change.metric, *figures, verdict, escape(remark(change))))
+    figures = (cells["before"], cells["now"], cells["change"])
+    return _table_row((code(case.case, cell=True), change.metric, *figures, verdict, escape(cells["remark"])))
 
 
 def _change_table(changes: list[tuple[CaseChange, MetricChange]], room: int) -> list[str]:
     """As many rows as fit into `room` characters, and how many did not fit."""
     rows = [_change_row(case, change) for case, change in changes]
     fitting = sum(end <= room for end in accumulate(len(row) + 1 for row in rows))
-    lines = [*_table_head(CHANGE_HEADS, CHANGE_WORDS), *rows[:fitting]]
-    hidden = len(rows) - fitting
-    return [*lines, "", f"and {hidden} more (`--format json` has all)"] if hidden else lines
+    return [*_table_head(CHANGE_HEADS, CHANGE_WORDS), *rows[:fitting], *_hidden(len(rows) - fitting)]
 
 
 def _differences(report: Report) -> list[str]:
@@ -174,11 +167,12 @@ def _differences(report: Report) -> list[str]:
         lines += [f"### What {code(case.case)} differs in", "", f"Per step, {source}:", ""]
         lines += _table_head(DIFFERENCE_HEADS, DIFFERENCE_WORDS)
         lines += [_difference_row(difference) for difference in case.call_changes[:MOST_DIFFERENCES]]
-        if len(case.call_changes) > MOST_DIFFERENCES:
-            lines += ["", f"and {len(case.call_changes) - MOST_DIFFERENCES} more (`--format json` has all)"]
-        lines.append("")
-    hidden = len(cases) - MOST_DIFFERENT_CASES
-    return [*lines, f"and {hidden} more cases (`--format json` has all)", ""] if hidden > 0 else lines
+        lines += [*_hidden(len(case.call_changes) - MOST_DIFFERENCES), ""]
+    return [*lines, *_hidden(len(cases) - MOST_DIFFERENT_CASES, " cases"), ""] if lines else []
+
+
+def _hidden(count: int, what: str = "") -> list[str]:
+    return ["", f"and {count} more{what} (`--format json` has all)"] if count > 0 else []
 
 
 def _difference_row(difference: CallChange) -> str:
