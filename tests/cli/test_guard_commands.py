@@ -1,6 +1,7 @@
 """The guard's verbs as a user meets them: output, exit codes, one-line errors. Nothing here measures."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -111,8 +112,8 @@ BAD = [
     (("compare", "newest~1", "newest", "--thresholds", "none.toml"), "none.toml"),
     (("compare", "newest", "rung=eager torch=1.0"), "torch=1.0"),
     (("baseline", "set", "a b"), "not a valid baseline name"),
-    (("baseline", "set", "x", "other.json"), "is a file"),
-    (("baseline", "set", "x", "rung=eager other.json"), "other.json is a file"),
+    (("baseline", "set", "x", "OTHER"), "tare import its file first"),
+    (("baseline", "set", "x", "rung=eager OTHER"), "tare import its file first"),
     (("compare", "newest", "other.json rung=eager"), "cannot read other.json"),
     (("baseline", "show", "nobody"), "nobody"),
     (("baseline", "remove", "nobody"), "nobody"),
@@ -144,7 +145,8 @@ BAD = [
 
 @pytest.mark.parametrize(("args", "named"), BAD, ids=[" ".join(args) for args, _ in BAD])
 def test_bad_input_is_one_line_and_exit_code_2(home: Path, args: tuple[str, ...], named: str) -> None:
-    done = tare(home, *(str(home / "plan.toml") if arg == "PLAN" else arg for arg in args))
+    files = {"PLAN": str(home / "plan.toml"), "OTHER": str(home / "other.json")}
+    done = tare(home, *(re.sub("PLAN|OTHER", lambda match: files[match[0]], arg) for arg in args))
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1

@@ -100,29 +100,24 @@ class CallTiming:
     def __init__(self, depths: Iterable[CallDepth]) -> None:
         self._depths = [depth for depth in depths if depth.failure is None]
         self.cases = [_chain(depth.case, calls) for depth in self._depths for calls in (SHORT, LONG)]
-        self._bare = [bare(depth) for bare in (_python_frames, _native_frames) for depth in (SHALLOW, DEEP)]
-        self._rounds: dict[str, list[Round]] = {case.key: [] for case in (*self.cases, *self._bare)}
+        bare = [frames(depth) for frames in (_python_frames, _native_frames) for depth in (SHALLOW, DEEP)]
+        self._rounds: dict[Case, list[Round]] = {case: [] for case in (*self.cases, *bare)}
 
     def measure(self, executor: LocalExecutor, options: Options) -> None:
         for index in range(options.rounds):
-            for case in (*self.cases, *self._bare):
+            for case, rounds in self._rounds.items():
                 executor.on_stage(f"timing {case.workload} {case.rung} {index + 1}/{options.rounds}")
-                self._rounds[case.key].append(_run_round(executor, case, index, options))
+                rounds.append(_run_round(executor, case, index, options))
 
     def costs(self) -> CallCosts:
         python, native = (
-            slope(self._rounds[bare(SHALLOW).key], self._rounds[bare(DEEP).key], DEEP - SHALLOW)
+            slope(self._rounds[bare(SHALLOW)], self._rounds[bare(DEEP)], DEEP - SHALLOW)
             for bare in (_python_frames, _native_frames)
         )
-        costs = [
-            call_cost(
-                depth,
-                self._rounds[_chain(depth.case, SHORT).key],
-                self._rounds[_chain(depth.case, LONG).key],
-                LONG - SHORT,
-            )
-            for depth in self._depths
-        ]
+        costs = []
+        for depth in self._depths:
+            short, long = (self._rounds[_chain(depth.case, calls)] for calls in (SHORT, LONG))
+            costs.append(call_cost(depth, short, long, LONG - SHORT))
         return compare_costs(costs, native, python)
 
 
