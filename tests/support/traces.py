@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tare.trace.events import decode
-from tare.trace.read import parse
+from tare.trace.read import Collector
 from tare.trace.tables import Trace
 
 HOST, MAIN, STREAM = 100, 100, 7
@@ -111,7 +111,9 @@ class TraceBuilder:
         return self.metadata | {"traceEvents": self.events}
 
     def build(self) -> Trace:
-        return parse(decode(msgspec.json.encode(self.events)), "hand-made", self.metadata)
+        collector = Collector()
+        collector.take(decode(msgspec.json.encode(self.events)))
+        return collector.build("hand-made", self.metadata)
 
     def write(self, path: Path) -> Path:
         """As torch.profiler would, indented; compressed if the name says so."""

@@ -121,7 +121,9 @@ def memory_use(trace: Trace) -> MemoryUse | None:
 
     None where the trace has no such memory events.
     """
-    held = _held_by_host(trace) if not trace.has_device and not trace.memory.cuda.any() else _held_by_device(trace)
+    held = _held_by_device(trace)
+    if held is None and not trace.has_device:
+        held = _held_by_host(trace)
     if held is None:
         return None
     top = int(np.argmax(held.bytes))
@@ -169,14 +171,14 @@ def _held_by_device(trace: Trace) -> _Held | None:
 def _held_by_host(trace: Trace) -> _Held | None:
     """The totals of the host's allocator include earlier recordings and cannot be used. The sum starts with the
     resident memory and with the releases of blocks that the trace did not see allocated."""
-    rows = np.arange(len(trace.memory))
+    rows = np.flatnonzero(trace.memory.cuda == 0)
     if len(rows) == 0:
         return None
     resident, blocks = _resident_memory(trace, host=True), _read_blocks(trace, rows)
-    sizes = trace.memory.bytes
+    sizes = trace.memory.bytes[rows]
     before = -int(sizes[sizes < 0].sum()) - int(blocks.bytes[~blocks.unreleased].sum())
     start = resident.weights + resident.optimizer_state + max(before, 0)
-    return _Held(HOST, rows, trace.memory.start, start + np.cumsum(sizes), start, resident)
+    return _Held(HOST, rows, trace.memory.start[rows], start + np.cumsum(sizes), start, resident)
 
 
 class _Blocks(NamedTuple):

@@ -4,11 +4,9 @@ The events come in lists, chunk by chunk, and grow one table of numbers for each
 chunk: numpy's conversion of lists would cost more than everything else that is done to the chunk.
 """
 
-import gc
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -62,31 +60,11 @@ def read(path: Path) -> Trace:
     stream = EventStream(path)
     collector = Collector()
     try:
-        with _no_garbage_collection():
-            for events in stream:
-                collector.take(events)
+        for events in stream:
+            collector.take(events)
         return collector.build(str(path), stream.metadata)
     except (msgspec.DecodeError, struct.error, OverflowError) as error:
         raise BadInput(f"the trace {path} has an event that cannot be read: {brief(error)}") from None
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Events form no cycles. The search for cycles among millions of them takes a tenth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def parse(events: list[Event], source: str = "events", metadata: Mapping[str, Any] | None = None) -> Trace:
-    """A trace from events in memory."""
-    collector = Collector()
-    collector.take(events)
-    return collector.build(source, metadata or {})
 
 
 class Codes(dict[Any, int]):

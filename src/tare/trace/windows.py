@@ -59,9 +59,8 @@ def in_counted_steps(trace: Trace, at: Integers) -> Mask:
 
 def other_step_threads(trace: Trace) -> int:
     """The number of threads with annotated steps beside the one whose steps count."""
-    codes = [code for code, name in enumerate(trace.names) if step_number(name) is not None]
-    marked = np.isin(trace.annotations.name, codes) & (trace.annotations.device == 0)
-    threads = distinct(trace.annotations.thread[marked])
+    marked = trace.matching(trace.annotations, lambda name: step_number(name) is not None)
+    threads = distinct(trace.annotations.thread[marked & (trace.annotations.device == 0)])
     return int((threads != trace.steps.thread[0]).sum()) if len(trace.steps) else 0
 
 
