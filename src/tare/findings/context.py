@@ -110,7 +110,8 @@ class Context:
     @property
     def syncs(self) -> Integers:
         """Those of them that do nothing but wait."""
-        return self.waits[self.trace.calls.kind[self.waits] == SYNC]
+        syncs: Integers = self.waits[self.trace.calls.kind[self.waits] == SYNC]
+        return syncs
 
     def operators(self, *names: str) -> Integers:
         """Operators of these names within the steps."""

@@ -168,7 +168,8 @@ def _step_times(context: Context, gross_s: float | None) -> StepTimes:
     def operator_times(row: Integers, step: Integers, ns: Floats) -> tuple[TimesByName, TimesByName]:
         """From pieces of time in operators (-1: in none): of all operators, and of those that a user calls."""
         caller = pick(context.called, row)
-        row, step, ns, caller = (column[caller >= 0] for column in (row, step, ns, caller))
+        known = caller >= 0
+        row, step, ns, caller = row[known], step[known], ns[known], caller[known]
         return (
             times_by_name(operator_calls, sums(table.name[row], step, ns)),
             times_by_name(user_calls, sums(table.name[caller], step, ns)),

@@ -83,7 +83,8 @@ def _blocking_calls(trace: Trace) -> Mask:
     implicitly."""
     calls, device = trace.calls, trace.device
     pageable = np.isin(np.arange(len(calls)), device.call[device.memory == PAGEABLE])
-    return (pageable & (calls.kind == COPY_CALL)) | (calls.kind == SYNC) | trace.named(calls, *_BLOCKING)
+    blocking: Mask = (pageable & (calls.kind == COPY_CALL)) | (calls.kind == SYNC) | trace.named(calls, *_BLOCKING)
+    return blocking
 
 
 def _frame_recording(trace: Trace, first: int, last: int) -> Intervals:

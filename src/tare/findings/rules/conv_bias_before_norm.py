@@ -15,7 +15,7 @@ def conv_bias_before_norm(context: Context) -> Match | None:
     trace, table, device = context.trace, context.trace.operators, context.trace.device
     candidates = context.operators("aten::conv1d", "aten::conv2d", "aten::conv3d")
     outermost = candidates[table.parent[candidates] < 0].tolist()
-    channels = {row: count for row in outermost if (count := _removed_bias(context, row))}
+    channels = {row: size for row in outermost if (size := _removed_bias(context, row))}
     if not channels:
         return None
     convolutions = flat([channels])
@@ -29,7 +29,7 @@ def conv_bias_before_norm(context: Context) -> Match | None:
     return Match(
         summary=f"convolutions add a bias that a batch norm removes: {count:.3g} a step",
         evidence={"convolutions_per_step": count, "device_s_per_step": context.seconds(device, activities)},
-        locations=context.locations(table, convolutions),
+        locations=[context.location(context.locator.of_row(table, row), ()) for row in channels],
         saving_s=context.saving(context.without(np.unique(device.call[activities]))),
         spans=device.intervals(activities),
     )

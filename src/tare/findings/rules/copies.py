@@ -105,10 +105,10 @@ def ping_pong_copies(context: Context) -> Integers:
     they are few."""
     device = context.trace.device
     large = (device.kind == COPY) & (device.bytes >= LEAST_TENSOR_BYTES) & context.launched
-    directions = [np.flatnonzero(large & (device.direction == d)) for d in (HOST_TO_DEVICE, DEVICE_TO_HOST)]
+    there, back = (np.flatnonzero(large & (device.direction == d)) for d in (HOST_TO_DEVICE, DEVICE_TO_HOST))
     pairs: list[tuple[int, int]] = []
-    for size in np.intersect1d(*(device.bytes[rows] for rows in directions)).tolist():
-        pairs += zip(*(rows[device.bytes[rows] == size].tolist() for rows in directions), strict=False)
+    for size in np.intersect1d(device.bytes[there], device.bytes[back]).tolist():
+        pairs += zip(there[device.bytes[there] == size], back[device.bytes[back] == size], strict=False)
     return flat(pairs if context.per_step(len(pairs)) >= FEWEST_TENSORS else [])
 
 
@@ -123,7 +123,7 @@ def _match(
     device = context.trace.device
     return Match(
         summary=summary,
-        evidence={"bytes_per_step": int(device.bytes[copies].sum()) / context.steps} | evidence,
+        evidence={"bytes_per_step": int(device.bytes[copies].sum()) / context.steps, **evidence},
         locations=context.locations(device, copies),
         saving_s=context.saving(what_if),
         bound=bound,

@@ -25,8 +25,9 @@ def graph_breaks(context: Context) -> Match | None:
     breaks = context.per_step(len(inner))
     if breaks < 1:
         return None
-    marks = (regions, context.matching(table, _LOOKUP), context.marked(_GRAPH).tolist())
-    lost = [_lost_time(context, *pair, *marks) for pair in zip(inner, outer, strict=True)]
+    lookups, graphs = context.matching(table, _LOOKUP), context.marked(_GRAPH).tolist()
+    pairs = zip(inner, outer, strict=True)
+    lost = [_lost_time(context, region, around, regions, lookups, graphs) for region, around in pairs]
     spans = [span for region_spans in lost for span in region_spans]
     return Match(
         summary=f"a compiled function goes back to Python in its middle {context.times(len(inner))}",

@@ -61,7 +61,7 @@ def _length(intervals: Intervals) -> Integers:
 def _leaves_step(context: Context, free: Intervals) -> Mask:
     """Stretches that reach the edge of a step contain the loop around it and the profiler itself."""
     edges = np.sort(np.concatenate([context.trace.steps.start, context.trace.steps.end]))
-    return np.searchsorted(edges, free[:, 1], side="right") > np.searchsorted(edges, free[:, 0])
+    return np.greater(np.searchsorted(edges, free[:, 1], side="right"), np.searchsorted(edges, free[:, 0]))
 
 
 def _handed_over(context: Context, free: Intervals, rows: Integers) -> Mask:
@@ -69,7 +69,8 @@ def _handed_over(context: Context, free: Intervals, rows: Integers) -> Mask:
     calls = context.trace.calls
     before = rows[np.maximum(np.searchsorted(calls.start[rows], free[:, 0]) - 1, 0)]
     after = rows[np.minimum(np.searchsorted(calls.start[rows], free[:, 1]), len(rows) - 1)]
-    return np.isin(after, context.replay.profiler_syncs) | (calls.thread[before] != calls.thread[after])
+    other_thread: Mask = calls.thread[before] != calls.thread[after]
+    return other_thread | np.isin(after, context.replay.profiler_syncs)
 
 
 def _dispatching(context: Context) -> Intervals:

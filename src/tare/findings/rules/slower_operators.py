@@ -63,7 +63,8 @@ def _match(
 ) -> Match | None:
     """`describe` returns where an operator is and how it changed, or None for one that is not slower."""
     table, earlier = after.trace.operators, _shaped_operators(before)
-    removed, factors, locations = EMPTY, {}, []
+    removed, locations = EMPTY, []
+    factors: dict[int, float] = {}
     for label, now in _shaped_operators(after).items():
         was = earlier.get(label)
         if was is None or not (where := describe(was, now)):

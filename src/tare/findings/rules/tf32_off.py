@@ -28,7 +28,7 @@ def tf32_off(context: Context) -> Match | None:
     if share < LEAST_SHARE:
         return None
     counts, rate = {row: flops(trace, row) for row in slow}, context.rates.get("matrix:tf32")
-    factors = {}
+    factors: dict[int, float] = {}
     for row, kernels in slow.items():
         # Next to nothing where the rate of TF32 is unknown.
         needed_ns = (counts[row] or 0) / rate * 1e9 if rate else 0.0
