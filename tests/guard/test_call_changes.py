@@ -4,7 +4,7 @@ from typing import Any
 
 from builders import make_record, make_round
 
-from tare.guard.changes import CaseChange, compare_calls, counted_call_changes
+from tare.guard.changes import CaseChange, call_counts, compare_calls
 from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import METRICS
 from tare.guard.thresholds import Thresholds
@@ -17,22 +17,24 @@ def record(**names: Any) -> Record:
 
 
 def test_what_appeared_vanished_and_is_called_otherwise() -> None:
-    found = compare_calls("operator", {"mm": 2, "add": 1, "relu": 3}, {"mm": 2, "add": 4, "clone": 1, "relu": 2})
+    found = compare_calls(
+        {"operator": {"mm": 2, "add": 1, "relu": 3}}, {"operator": {"mm": 2, "add": 4, "clone": 1, "relu": 2}}
+    )
     assert [(one.name, one.status, one.before_calls, one.after_calls) for one in found] == [
         ("add", "more calls", 1, 4),
         ("clone", "appeared", 0, 1),
         ("relu", "fewer calls", 3, 2),
     ]
-    (gone,) = compare_calls("kernel", {"gemm": 2}, {})
+    (gone,) = compare_calls({"kernel": {"gemm": 2, "add": 1}}, {"kernel": {"add": 1}})
     assert (gone.kind, gone.status) == ("kernel", "vanished")
 
 
 def test_kernels_come_first_and_a_side_without_names_says_nothing() -> None:
     before = record(operators={"mm": 1}, kernels={"gemm": 1})
     now = record(operators={"mm": 2}, kernels={"gemm": 2})
-    assert [one.kind for one in counted_call_changes(before, now)] == ["kernel", "operator"]
-    assert counted_call_changes(record(), now) == []
-    assert counted_call_changes(now, now) == []
+    assert [one.kind for one in compare_calls(call_counts(before), call_counts(now))] == ["kernel", "operator"]
+    assert compare_calls(call_counts(record()), call_counts(now)) == []
+    assert compare_calls(call_counts(now), call_counts(now)) == []
 
 
 def test_a_comparison_names_them_with_the_records() -> None:

@@ -53,8 +53,7 @@ def _figures(before: Sequence[CandidateRun], after: Sequence[CandidateRun]) -> l
 
 
 def _calls(before: CandidateRun, after: CandidateRun) -> list[str]:
-    changes = compare_calls("kernel", before.kernels, after.kernels)
-    changes += compare_calls("operator", before.operators, after.operators)
+    changes = compare_calls(before.calls, after.calls)
     lines = [f"{each.kind} {each.name}: {each.before_calls:g} to {each.after_calls:g} calls" for each in changes]
     more = len(lines) - MAX_CALLS
     return [*lines[:MAX_CALLS], f"... {more} more operators and kernels"] if more > 0 else lines

@@ -7,6 +7,7 @@ import msgspec
 from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import tare_fingerprint
 from tare.errors import BadInput, brief
+from tare.guard.changes import CallCounts
 from tare.guard.comparable import refuse_differences, split_differences
 from tare.records.environment import Environment
 from tare.system.journals import AppendOnlyFile
@@ -19,9 +20,7 @@ class CandidateRun(msgspec.Struct, tag="run", kw_only=True, frozen=True):
     value: float
     seconds: float
     figures: dict[str, float] = {}
-    # Calls of each operator and launches of each kernel in one step.
-    operators: dict[str, int] = {}
-    kernels: dict[str, int] = {}
+    calls: CallCounts = {}
     environment: Environment | None = None
 
 

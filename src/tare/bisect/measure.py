@@ -14,7 +14,7 @@ from tare.bisect.spec import BisectSpec
 from tare.bisect.workspaces import Workspace
 from tare.cases.case import Case
 from tare.errors import BadInput
-from tare.guard.changes import called_names
+from tare.guard.changes import call_counts
 from tare.guard.metrics import METRICS, values
 from tare.records.codec import decode_record
 
@@ -106,7 +106,6 @@ def _read_record(output: str, metric: str, plan: Path) -> dict[str, Any]:
     return {
         "value": figures.pop(metric),
         "figures": figures,
-        "operators": called_names(record, "operator"),
-        "kernels": called_names(record, "kernel"),
+        "calls": call_counts(record),
         "environment": record.environment,
     }

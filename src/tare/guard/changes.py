@@ -1,6 +1,5 @@
 """The result of a comparison as data: metrics, calls, cases, and the report. Renderers decide how it looks."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -11,6 +10,8 @@ from tare.records.record import Record
 Stage = Literal["first", "confirmed", "not confirmed"]
 State = Literal["compared", "broken", "different", "failed", "fixed"]
 CallKind = Literal["operator", "kernel"]
+# Calls of each operator and kernel in one step, by its name.
+CallCounts = dict[CallKind, dict[str, int]]
 
 
 class MetricChange(msgspec.Struct, kw_only=True):
@@ -115,33 +116,26 @@ class Report(msgspec.Struct, kw_only=True):
         return 1 if self.bad else 0
 
 
-def called_names(record: Record, kind: CallKind) -> dict[str, int]:
-    """Calls of each operator or kernel in a step, from the first round that has counted them."""
-    for round_ in good_rounds(record):
-        counts = round_.operators if kind == "operator" else round_.kernels
-        if counts:
-            return counts
-    return {}
+def call_counts(record: Record) -> CallCounts:
+    """From the first round that has counted them."""
+    rounds = good_rounds(record)
+    return {
+        "kernel": next((round_.kernels for round_ in rounds if round_.kernels), {}),
+        "operator": next((round_.operators for round_ in rounds if round_.operators), {}),
+    }
 
 
-def counted_call_changes(a: Record, b: Record) -> list[CallChange]:
-    """Empty where a side has no counts: not every rung's operators can be seen."""
+def compare_calls(before: CallCounts, now: CallCounts) -> list[CallChange]:
+    """The names whose number of calls changed, the largest difference first, kernels before operators. A kind that
+    a side has not counted is left out: not every rung's operators can be seen."""
     changes = []
-    for kind in ("kernel", "operator"):
-        before, now = called_names(a, kind), called_names(b, kind)
-        if before and now:
-            changes += compare_calls(kind, before, now)
-    return changes
-
-
-def compare_calls(kind: CallKind, before: Mapping[str, int], now: Mapping[str, int]) -> list[CallChange]:
-    """The names whose number of calls changed, the largest difference first."""
-    changes = []
-    for name in before.keys() | now.keys():
-        a, b = before.get(name, 0), now.get(name, 0)
-        if a == b:
+    for kind in before:
+        if not before[kind] or not now.get(kind):
             continue
-        status: Literal["appeared", "vanished", "more calls", "fewer calls"]
-        status = "appeared" if not a else "vanished" if not b else "more calls" if b > a else "fewer calls"
-        changes.append(CallChange(kind=kind, name=name, status=status, before_calls=a, after_calls=b))
-    return sorted(changes, key=lambda change: (-abs(change.after_calls - change.before_calls), change.name))
+        for name in before[kind].keys() | now[kind].keys():
+            a, b = before[kind].get(name, 0), now[kind].get(name, 0)
+            status: Literal["appeared", "vanished", "more calls", "fewer calls"]
+            status = "appeared" if not a else "vanished" if not b else "more calls" if b > a else "fewer calls"
+            if a != b:
+                changes.append(CallChange(kind=kind, name=name, status=status, before_calls=a, after_calls=b))
+    return sorted(changes, key=lambda c: (c.kind, -abs(c.after_calls - c.before_calls), c.name))

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
-from tare.guard.changes import CaseChange, MetricChange, Report, Stage, counted_call_changes
+from tare.guard.changes import CaseChange, MetricChange, Report, Stage, call_counts, compare_calls
 from tare.guard.comparable import refuse_differences, split_differences, were_interleaved
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric, require_common, uncompared_metrics, values
@@ -236,7 +236,7 @@ def case_change(a: Record, b: Record, changes: Changes, thresholds: Thresholds) 
         changes=list(changes.get(b.case, {}).values()),
         leaks=leaks(a, b, thresholds),
         records=(a.id, b.id),
-        call_changes=counted_call_changes(a, b),
+        call_changes=compare_calls(call_counts(a), call_counts(b)),
     )
 
 

@@ -209,7 +209,7 @@ def _clip_outliers(values: Values, half: int) -> Values:
     from scipy.ndimage import median_filter
 
     half = min(half, (values.size - 1) // 2)
-    medians = median_filter(values, 2 * half + 1, mode="mirror")
+    medians: Values = median_filter(values, 2 * half + 1, mode="mirror")
     residuals = values - medians
     scale = NORMAL * float(np.median(np.abs(residuals)))
     if scale == 0:
