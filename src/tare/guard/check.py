@@ -12,6 +12,7 @@ from tare.execute.runner import Listener, Target, make_record
 from tare.guard.changes import CaseChange, MetricChange, Report, Stage
 from tare.guard.compare import (
     Changes,
+    Matched,
     MetricTest,
     RecordPair,
     Rules,
@@ -64,7 +65,8 @@ class RegressionCheck:
         self._interleaved = False
 
     def run(self, cases: Sequence[Case]) -> Report:
-        pairs, only_a, only_b = self._measure(dict.fromkeys(cases, self._options), "first")
+        matched = self._measure(dict.fromkeys(cases, self._options), "first")
+        pairs = matched.pairs
         tests = {b.case: self._test(a, b) for a, b in usable_pairs(pairs, self._rules)}
         changes = judge_tests(tests, LEVEL)
         confirmed: dict[str, RecordPair] = {}
@@ -84,21 +86,19 @@ class RegressionCheck:
                 # A leak must show again in new processes.
                 result.leaks = leaks(a, b, self._rules.thresholds) if result.leaks else []
         return make_report(
-            pairs,
+            matched,
             results,
             self._rules,
             side_by_side=self._interleaved,
             a="baseline",
             b="now",
-            only_a=only_a,
-            only_b=only_b,
             level=LEVEL,
             runs={"b": ", ".join(dict.fromkeys(b.run for _, b in pairs))},
         )
 
     def _measure(
         self, cases: Mapping[Case, Options], stage: CheckStage, futile: IsFutile | None = None
-    ) -> tuple[list[RecordPair], list[str], list[str]]:
+    ) -> Matched:
         versions = self._open_versions(stage)
         self._interleaved = len(versions) > 1
         futile = futile if self._interleaved else None
@@ -106,8 +106,8 @@ class RegressionCheck:
         if self._interleaved:
             return match_cases(records[1], records[0])
         wanted = {case.key for case in cases}
-        pairs, _, only_b = match_cases([r for r in self._stored if r.case.key in wanted], records[0])
-        return pairs, [r.case.key for r in self._stored if r.case.key not in wanted], only_b
+        matched = match_cases([r for r in self._stored if r.case.key in wanted], records[0])
+        return matched._replace(only_a=[r.case.key for r in self._stored if r.case.key not in wanted])
 
     def _test(self, a: Record, b: Record, required_p: float = RANK_TEST_P) -> list[MetricTest]:
         return run_tests(a, b, self._rules, self._interleaved, required_p)
@@ -159,7 +159,7 @@ class RegressionCheck:
             named = [comparisons.get(test.metric.name) for test in suspects[case]]
             return case not in failing and bool(named) and all(each and is_futile(each) for each in named)
 
-        return self._measure(cases, "confirmation", futile)[0]
+        return self._measure(cases, "confirmation", futile).pairs
 
     def _replace_suspects(
         self, changes: Changes, suspects: Tests, confirmations: Sequence[RecordPair], tests: int

@@ -33,6 +33,14 @@ class Rules(NamedTuple):
     confirm_rounds: int | None = None
 
 
+class Matched(NamedTuple):
+    """Records of the same case, before and now, and the keys that only one side has."""
+
+    pairs: list[RecordPair]
+    only_a: list[str]
+    only_b: list[str]
+
+
 class MetricTest(NamedTuple):
     """One metric of one case before the verdict. `comparison` is None for an exact metric."""
 
@@ -51,11 +59,11 @@ Changes = dict[Case, dict[str, MetricChange]]
 
 def compare_selections(a: Selection, b: Selection, rules: Rules, force: bool = False) -> Report:
     """The whole of `tare compare`; BadInput where the two are not comparable."""
-    pairs, only_a, only_b = match_cases(a.records, b.records)
-    environments = [(before.environment, now.environment) for before, now in pairs]
+    matched = match_cases(a.records, b.records)
+    environments = [(before.environment, now.environment) for before, now in matched.pairs]
     subjects, blocking = split_differences(environments, a.environment_fields | b.environment_fields)
     refuse_differences([] if force else blocking)
-    usable = usable_pairs(pairs, rules)
+    usable = usable_pairs(matched.pairs, rules)
     count = sum(len(_to_test(before, now, rules)) for before, now in usable)
     # Half of the level, because the p-values are two-sided.
     required_p = LEVEL / 2 / max(count, 1)
@@ -65,51 +73,47 @@ def compare_selections(a: Selection, b: Selection, rules: Rules, force: bool = F
     }
     changes = judge_tests(tests, LEVEL)
     return make_report(
-        pairs,
-        [case_change(before, now, changes, rules.thresholds) for before, now in pairs],
+        matched,
+        [case_change(before, now, changes, rules.thresholds) for before, now in matched.pairs],
         rules,
         a=a.label,
         b=b.label,
         compared=[str(difference) for difference in subjects],
         forced=[str(difference) for difference in blocking],
-        only_a=only_a,
-        only_b=only_b,
         level=LEVEL,
         runs={side: ", ".join(dict.fromkeys(r.run for r in s.records)) for side, s in (("a", a), ("b", b))},
     )
 
 
 def make_report(
-    pairs: Sequence[RecordPair],
-    cases: list[CaseChange],
-    rules: Rules,
-    side_by_side: bool = False,
-    **fields: Any,
+    matched: Matched, cases: list[CaseChange], rules: Rules, side_by_side: bool = False, **fields: Any
 ) -> Report:
     """The report of a comparison or check, with its notes. `fields` are the report's own."""
-    keys = [now.case.key for _, now in pairs] + fields["only_b"]
+    pairs, only_a, only_b = matched
     notes = shared_change_note(cases)
     if not side_by_side and not all(were_interleaved(a, b) for a, b in pairs):
         notes.append(
             "the two sides were not measured side by side: a change of the machine between them counts as a change"
         )
     notes += uncompared_metrics([pair for pair in pairs if is_comparable(*pair)], rules.metrics)
-    notes += rules.thresholds.unused_patterns(keys)
+    notes += rules.thresholds.unused_patterns([*(now.case.key for _, now in pairs), *only_b])
     return Report(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         cases=cases,
         notes=notes,
+        only_a=only_a,
+        only_b=only_b,
         environment=environment_summary(pairs[0][1]) if pairs else {},
         **fields,
     )
 
 
-def match_cases(a: Sequence[Record], b: Sequence[Record]) -> tuple[list[RecordPair], list[str], list[str]]:
-    """Records of the same case, in b's order, and the keys that only one side has."""
+def match_cases(a: Sequence[Record], b: Sequence[Record]) -> Matched:
+    """The pairs are in b's order."""
     before = {record.case.key: record for record in a}
     now = {record.case.key: record for record in b}
     pairs = [(before[key], record) for key, record in now.items() if key in before]
-    return pairs, [key for key in before if key not in now], [key for key in now if key not in before]
+    return Matched(pairs, [key for key in before if key not in now], [key for key in now if key not in before])
 
 
 def usable_pairs(pairs: Sequence[RecordPair], rules: Rules) -> list[RecordPair]:
