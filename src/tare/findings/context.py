@@ -16,6 +16,7 @@ from tare.trace.counting import product
 from tare.trace.intervals import Intervals, contains, total, union
 from tare.trace.metadata import metadata_time
 from tare.trace.names import MODULE_PREFIX
+from tare.trace.spans import pick
 from tare.trace.tables import DIRECTIONS, SYNC, Integers, Mask, Spans, Trace
 from tare.trace.windows import counted_step
 
@@ -168,10 +169,7 @@ class Context:
 
     def calls_under(self, rows: Integers) -> Integers:
         """Runtime calls made within these operators."""
-        operator = self.trace.calls.operator
-        if len(rows) == 0:
-            return rows
-        return np.flatnonzero((operator >= 0) & self.under(rows)[np.maximum(operator, 0)])
+        return np.flatnonzero(pick(self.owners(rows), self.trace.calls.operator) >= 0)
 
     def calls_during(self, intervals: Intervals) -> Integers:
         """Runtime calls within the steps that start in these intervals."""
@@ -186,10 +184,9 @@ class Context:
         """Device activities, launched within the steps, by the operator, of these, under which they were
         launched."""
         launched = np.flatnonzero(self.launched)
-        operator = self.trace.calls.operator[self.trace.device.call[launched]]
-        launched, operator = launched[operator >= 0], operator[operator >= 0]
+        owner = pick(self.owners(rows), self.trace.calls.operator[self.trace.device.call[launched]])
         groups: dict[int, list[int]] = {row: [] for row in rows.tolist()}
-        for activity, row in zip(launched.tolist(), self.owners(rows)[operator].tolist(), strict=True):
+        for activity, row in zip(launched.tolist(), owner.tolist(), strict=True):
             if row >= 0:
                 groups[row].append(activity)
         return groups

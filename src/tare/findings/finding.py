@@ -100,7 +100,7 @@ def all_rules() -> dict[str, Rule]:
 
     own = tuple(f"{rules.__name__}.{module.name}" for module in iter_modules(rules.__path__))
     load_plugins("tare.findings", own)
-    return dict(_rules)
+    return dict(sorted(_rules.items()))
 
 
 def get_rule(id: str) -> Rule:
