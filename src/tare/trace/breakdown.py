@@ -10,10 +10,12 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from tare.errors import BadInput
 from tare.trace import intervals as iv
 from tare.trace.intervals import Integers, Mask, distinct
+from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import COPY, DEVICE_TO_DEVICE, DIRECTIONS, GRAPH, PAGEABLE, PINNED, Trace
-from tare.trace.windows import check_kernels, counted_step, launch_calls, main_device, windows
+from tare.trace.windows import counted_step, main_device, windows
 
 MEMORIES = {PAGEABLE: "pageable", PINNED: "pinned", -1: ""}
 
@@ -87,11 +89,15 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
 
 def breakdown(trace: Trace) -> Breakdown | None:
     """The breakdown of the counted steps on the main device; None for a trace without device work."""
-    check_kernels(trace)
-    device = main_device(trace)
+    work, calls, device = trace.device, trace.calls, main_device(trace)
+    if calls.launches.any() and not work.kernels.any():
+        raise BadInput(
+            f"the trace {trace.source} has {calls.launches.sum()} kernel launches and no kernel: the profiler "
+            "lost the device's side; record it again, with at least one warm-up step in the profiler's schedule"
+        )
     if device is None:
         return None
-    work, calls, rows = trace.device, trace.calls, windows(trace, device)
+    rows = windows(trace, device)
     on_device: Mask = work.device == device
     moving = on_device & (work.kind == COPY) & (work.direction != DEVICE_TO_DEVICE)
     computing = work.intervals(on_device & ~moving)
@@ -99,12 +105,10 @@ def breakdown(trace: Trace) -> Breakdown | None:
     steps = _steps(trace, rows, on_device, computing, moved)
     inside = iv.make(rows[:, 1], rows[:, 2])
     ran = on_device & iv.contains(inside, work.start)
-    launches = launch_calls(trace)
     called = iv.contains(inside, calls.start)
-    without_kernel = launches & called
+    without_kernel = calls.launches & called
     without_kernel[work.call[work.call >= 0]] = False
-    in_graph = work.kernels & (work.call >= 0)
-    in_graph[in_graph] = calls.kind[work.call[in_graph]] == GRAPH
+    kernels = ran & work.kernels
     return Breakdown(
         device=device,
         steps=steps,
@@ -113,11 +117,13 @@ def breakdown(trace: Trace) -> Breakdown | None:
         movement=sum(step.movement for step in steps),
         idle=sum(step.idle for step in steps),
         copies=list(_copies(trace, ran & work.copies, computing)),
-        streams=list(_streams(trace, ran)),
-        overlapped=_overlapped(trace, ran & work.kernels),
-        launching=iv.total(iv.intersection(calls.intervals(launches), inside)),
+        streams=[_stream_use(trace, stream, rows) for stream, rows in _by_stream(trace, ran)],
+        # The kernel time summed over the streams, less that of the device.
+        overlapped=sum(iv.total(work.intervals(rows)) for _, rows in _by_stream(trace, kernels))
+        - iv.total(work.intervals(kernels)),
+        launching=iv.total(iv.intersection(calls.intervals(calls.launches), inside)),
         graph_launches=int((np.equal(calls.kind, GRAPH) & called).sum()),
-        graph_kernels=int((ran & in_graph).sum()),
+        graph_kernels=int((kernels & (pick(calls.kind, work.call) == GRAPH)).sum()),
         orphans=int((ran & (work.call < 0)).sum()),
         launched_before=_launched_before(trace, ran, rows),
         lost_launches=int(without_kernel.sum()),
@@ -147,8 +153,7 @@ def _steps(
 
 def _launches(trace: Trace, on_device: Mask) -> Integers:
     """The number of launches that the host made during each counted step, without those on other devices."""
-    call = trace.device.call
-    ours = launch_calls(trace)
+    call, ours = trace.device.call, trace.calls.launches
     ours[call[~on_device & (call >= 0)]] = False
     step = counted_step(trace, trace.calls.start[ours])
     return np.bincount(step[step >= 0], minlength=int(trace.steps.counted.sum()))
@@ -171,24 +176,17 @@ def _copies(trace: Trace, ran: Mask, computing: iv.Intervals) -> Iterator[Copies
         )
 
 
-def _streams(trace: Trace, ran: Mask) -> Iterator[StreamUse]:
-    work = trace.device
-    for stream in distinct(work.stream[ran]):
-        rows = ran & (work.stream == stream)
-        yield StreamUse(
-            stream=int(stream),
-            kernels=int((rows & work.kernels).sum()),
-            copies=int((rows & work.copies).sum()),
-            busy=iv.total(work.intervals(rows)),
-        )
+def _by_stream(trace: Trace, chosen: Mask) -> Iterator[tuple[int, Integers]]:
+    """The chosen rows of each stream."""
+    rows = np.flatnonzero(chosen)
+    for stream, at in rows_by_value(trace.device.stream[rows]).items():
+        yield stream, rows[at]
 
 
-def _overlapped(trace: Trace, kernels: Mask) -> int:
-    """The kernel time summed over the streams, less that of the device."""
+def _stream_use(trace: Trace, stream: int, rows: Integers) -> StreamUse:
     work = trace.device
-    streams = distinct(work.stream[kernels])
-    summed = sum(iv.total(work.intervals(kernels & (work.stream == stream))) for stream in streams)
-    return summed - iv.total(work.intervals(kernels))
+    kernels, copies = int(work.kernels[rows].sum()), int(work.copies[rows].sum())
+    return StreamUse(stream=stream, kernels=kernels, copies=copies, busy=iv.total(work.intervals(rows)))
 
 
 def _launched_before(trace: Trace, ran: Mask, rows: Integers) -> int:

@@ -15,11 +15,10 @@ from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lo
 from tare.trace.windows import drop_outlier_steps, other_step_threads, select_steps
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a trace beside its events. `gross` is in nanoseconds, measured without a profiler."""
+class ProfiledProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """What was profiled, as far as it is known."""
 
     title: str
-    gross: int | None = None
     case: str | None = None
     workload: str | None = None
     mode: str | None = None
@@ -27,17 +26,17 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     rung: str | None = None
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class About(ProfiledProgram, frozen=True, kw_only=True):
+    """What is known of a trace beside its events. `gross` is in nanoseconds, measured without a profiler."""
+
+    gross: int | None = None
+
+
+class Explanation(ProfiledProgram, frozen=True, kw_only=True):
     """`breakdown` and `idle` for a device; `host` alone without one. `places` are the causes of idle time in a
     second trace, recorded with stacks: its places are exact, its shares are distorted by the recording."""
 
-    title: str
     trace: str
-    case: str | None = None
-    workload: str | None = None
-    mode: str | None = None
-    domain: str | None = None
-    rung: str | None = None
     device: str = ""
     breakdown: Breakdown | None
     idle: IdleTime | None
@@ -71,13 +70,8 @@ def explain(
     else:
         waterfall = host_waterfall(about.title, gross, host, roofline, profiled)
     return Explanation(
-        title=about.title,
+        **{field: getattr(about, field) for field in ProfiledProgram.__struct_fields__},
         trace=trace.source,
-        case=about.case,
-        workload=about.workload,
-        mode=about.mode,
-        domain=about.domain,
-        rung=about.rung,
         device=device_name(trace),
         breakdown=parts,
         idle=idle,

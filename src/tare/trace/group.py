@@ -15,29 +15,28 @@ PARTS = ("active", "movement", "idle")
 UNKNOWN = "unknown"
 
 
-class WorkloadShares(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload in one mode: shares of gross or, where gross is not known, the medians of the profiled steps'
-    shares, scaled to add up to one. The profiler stretches the idle part."""
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of a step on one rung, in one mode; they add up to one."""
+
+    domain: str
+    rung: str
+    mode: str
+    active: float
+    movement: float
+    idle: float
+
+
+class WorkloadShares(Shares, frozen=True, kw_only=True):
+    """One workload: shares of gross or, where gross is not known, the medians of the profiled steps' shares, scaled
+    to add up to one. The profiler stretches the idle part."""
 
     workload: str
-    rung: str
-    mode: str
-    domain: str
-    active: float
-    movement: float
-    idle: float
 
 
-class DomainShares(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean over `workloads` workloads on one rung, in one mode."""
+class DomainShares(Shares, frozen=True, kw_only=True):
+    """The mean over `workloads` workloads."""
 
-    domain: str
-    rung: str
-    mode: str
     workloads: int
-    active: float
-    movement: float
-    idle: float
 
 
 class GroupBreakdown(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,27 +100,21 @@ def total(intervals: Intervals) -> int:
 
 def contains(intervals: Intervals, points: npt.ArrayLike) -> Mask:
     """For each point, whether it lies in the set."""
-    merged = normal(intervals)
     at = np.asarray(points, dtype=np.int64)
-    if len(merged) == 0:
-        return np.zeros(at.shape, dtype=bool)
-    index = np.searchsorted(merged[:, 0], at, side="right") - 1
-    inside: Mask = (index >= 0) & (at < merged[np.maximum(index, 0), 1])
-    return inside
+    return np.greater(covered_length(intervals, at, at + 1), 0)
 
 
 def covered_length(intervals: Intervals, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Integers:
     """For each [start, end), how much of it the set covers; one pass for all of them."""
     merged = normal(intervals)
-    before = np.concatenate([[0], np.cumsum(merged[:, 1] - merged[:, 0])]).astype(np.int64)
+    before = np.append(0, np.cumsum(merged[:, 1] - merged[:, 0]))
+    reach = np.append(np.iinfo(np.int64).min, merged[:, 1])
 
     def size_before(points: Integers) -> Integers:
-        if len(merged) == 0:
-            return np.zeros(points.shape, dtype=np.int64)
-        index = np.searchsorted(merged[:, 0], points, side="right") - 1
-        at = np.maximum(index, 0)
-        partial = np.minimum(points, merged[at, 1]) - merged[at, 0]
-        return np.where(index < 0, 0, before[at] + partial)
+        index = np.searchsorted(merged[:, 0], points, side="right")
+        # Less what the last interval has beyond the point.
+        size: Integers = before[index] - (np.maximum(reach[index], points) - points)
+        return size
 
     first, last = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
     return np.where(last > first, size_before(last) - size_before(first), 0)

@@ -6,12 +6,16 @@ where the profiler recorded shapes and the operator launched one kernel of the k
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tare.trace.counting import bytes_touched, flops
 from tare.trace.intervals import contains, make
 from tare.trace.names import is_matrix, is_transformed, uses_tensor_cores
-from tare.trace.tables import COPY, KERNEL, Integers, Trace
+from tare.trace.spans import rows_by_value
+from tare.trace.tables import KERNEL, Integers, Trace
 from tare.trace.windows import main_device, windows
+
+Floats = npt.NDArray[np.float64]
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,22 +50,26 @@ def kernel_table(trace: Trace, counted: bool = False) -> list[Kernel]:
         main = main_device(trace)
         window = windows(trace, main)
         chosen = contains(make(window[:, 1], window[:, 2]), device.start) & (device.device == main)
-    device_time = max(int(device.duration[chosen].sum()), 1)
+    rows = np.flatnonzero(chosen)
+    device_time = max(int(device.duration[rows].sum()), 1)
     counts = _counts(trace)
-    names = np.unique(device.name[chosen])
-    table = [_kernel(trace, np.flatnonzero(chosen & (device.name == code)), counts, device_time) for code in names]
+    by_name = rows_by_value(device.name[rows]).values()
+    table = [_kernel(trace, rows[at], counts, device_time) for at in by_name]
     return sorted(table, key=lambda kernel: -kernel.total)
 
 
-def _kernel(
-    trace: Trace, rows: Integers, counts: tuple[dict[int, int], dict[int, int]], device_time: int
-) -> Kernel:
+def _kernel(trace: Trace, rows: Integers, counts: tuple[Floats, Floats], device_time: int) -> Kernel:
     device = trace.device
     name = trace.name(device, int(rows[0]))
     total = int(device.duration[rows].sum())
     longest = int(rows[np.argmax(device.duration[rows])])
     is_kernel = int(device.kind[longest]) == KERNEL
-    (flop_rate, flop_launches), (byte_rate, byte_launches) = (_rate(trace, rows, count) for count in counts)
+    known = [rows[count[rows] > 0] for count in counts]
+    times = [int(device.duration[chosen].sum()) for chosen in known]
+    flop_rate, byte_rate = (
+        float(count[chosen].sum()) / time * 1e9 if time else None
+        for count, chosen, time in zip(counts, known, times, strict=True)
+    )
     return Kernel(
         name=name,
         calls=len(rows),
@@ -76,26 +84,17 @@ def _kernel(
         tensor_cores=uses_tensor_cores(name) if is_kernel else None,
         flops_per_s=flop_rate,
         bytes_per_s=byte_rate,
-        counted=max(flop_launches, byte_launches),
+        counted=max(map(len, known)),
     )
 
 
-def _rate(trace: Trace, rows: Integers, counts: dict[int, int]) -> tuple[float | None, int]:
-    """The rate over the launches with known counts, and the number of those."""
-    known = [row for row in rows.tolist() if row in counts]
-    time = int(trace.device.duration[known].sum()) if known else 0
-    return (sum(counts[row] for row in known) / time * 1e9 if time else None), len(known)
-
-
-def _counts(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
-    """The FLOPs and the bytes of each row of device work, where they are known."""
-    device, calls, operators = trace.device, trace.calls, trace.operators
-    computed: dict[int, int] = {}
-    copies = np.flatnonzero((device.kind == COPY) & (device.bytes > 0))
-    moved = dict(zip(copies.tolist(), device.bytes[copies].tolist(), strict=True))
+def _counts(trace: Trace) -> tuple[Floats, Floats]:
+    """The FLOPs and the bytes of each row of device work; 0 where they are unknown."""
+    device, operators = trace.device, trace.operators
+    computed, moved = np.zeros(len(device)), np.where(device.copies, np.maximum(device.bytes, 0.0), 0.0)
     launched: dict[int, list[int]] = {}
     for row in np.flatnonzero(device.kernels & (device.call >= 0)).tolist():
-        operator = int(calls.operator[device.call[row]])
+        operator = int(trace.calls.operator[device.call[row]])
         while operator >= 0:
             launched.setdefault(operator, []).append(row)
             operator = int(operators.parent[operator])
@@ -103,11 +102,10 @@ def _counts(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
         # A product may launch other kernels beside the one that multiplies. With several that multiply, the split
         # is unknown.
         products = [row for row in rows if is_matrix(trace.name(device, row))]
-        single = len(products) == 1 and not is_transformed(trace.name(device, products[0]))
-        if single and (count := flops(trace, operator)):
-            computed[products[0]] = count
-        if len(rows) == 1 and (count := bytes_touched(trace, operator)):
-            moved[rows[0]] = count
+        if len(products) == 1 and not is_transformed(trace.name(device, products[0])):
+            computed[products[0]] = flops(trace, operator) or computed[products[0]]
+        if len(rows) == 1:
+            moved[rows[0]] = bytes_touched(trace, operator) or moved[rows[0]]
     return computed, moved
 
 

@@ -32,13 +32,8 @@ _CALLS = (
     ),
 )
 _DIRECTION = re.compile(r"\b(HtoD|DtoH|DtoD|HtoH|PtoP)\b|(Host|Device) ?(?:->|To) ?(Host|Device)")
-_DIRECTIONS = {
-    "HtoD": tables.HOST_TO_DEVICE,
-    "DtoH": tables.DEVICE_TO_HOST,
-    "DtoD": tables.DEVICE_TO_DEVICE,
-    "HtoH": tables.HOST_TO_HOST,
-    "PtoP": tables.PEER,
-}
+# Indexed by `DeviceSpans.direction`.
+_DIRECTIONS = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP")
 
 # cuBLAS, cuDNN, CUTLASS, FlashAttention and Triton name the instruction (hmma, imma, wgmma, tensorop, s1688,
 # s16816, tf32, bf16f32 in xmma names) in kernels that use tensor cores.
@@ -95,7 +90,7 @@ def copy_direction(name: str) -> int:
     match = _DIRECTION.search(name)
     if not match:
         return -1
-    return _DIRECTIONS[match[1] or f"{match[2][0]}to{match[3][0]}"]
+    return _DIRECTIONS.index(match[1] or f"{match[2][0]}to{match[3][0]}")
 
 
 def copy_memory(name: str) -> int:

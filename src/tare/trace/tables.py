@@ -89,6 +89,11 @@ class RuntimeCalls(Spans):
     operator: Integers
     frame: Integers
 
+    @property
+    def launches(self) -> Mask:
+        """The calls that launch kernels or graphs."""
+        return np.equal(self.kind, LAUNCH) | np.equal(self.kind, GRAPH)
+
 
 @dataclass(frozen=True)
 class DeviceSpans(Spans):

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tare.errors import BadInput
 from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.names import step_number
 from tare.trace.spans import pick
-from tare.trace.tables import GRAPH, LAUNCH, Trace
+from tare.trace.tables import Trace
 
 # An outlier takes more than this many times the median step. Of fewer steps than this, none is an outlier.
 OUTLIER_FACTOR = 1.5
@@ -90,18 +89,3 @@ def main_device(trace: Trace) -> int | None:
     devices = distinct(trace.device.device)
     busy = [int(trace.device.duration[trace.device.device == device].sum()) for device in devices]
     return int(devices[int(np.argmax(busy))])
-
-
-def launch_calls(trace: Trace) -> Mask:
-    """The calls that launch kernels or graphs."""
-    return np.equal(trace.calls.kind, LAUNCH) | np.equal(trace.calls.kind, GRAPH)
-
-
-def check_kernels(trace: Trace) -> None:
-    """Refuses a trace with launches and no kernel: the profiler lost the kernels."""
-    launches = int(launch_calls(trace).sum())
-    if launches and not trace.device.kernels.any():
-        raise BadInput(
-            f"the trace {trace.source} has {launches} kernel launches and no kernel: the profiler lost the "
-            "device's side; record it again, with at least one warm-up step in the profiler's schedule"
-        )
