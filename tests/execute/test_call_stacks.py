@@ -1,5 +1,6 @@
 """The real frame counter on the torch wheel, with eager on the CPU."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +10,8 @@ from counter import StackCounter, stack_of
 
 from tare.cases.case import Case
 from tare.cases.options import Options
-from tare.execute.executor import LaunchableJob, LocalExecutor
-from tare.protocol.jobs import ProbeJob
+from tare.execute.executor import LocalExecutor, RungWorker
+from tare.execute.launch import SpawnLauncher
 from tare.records.call_depth import CallDepth
 from tare.workloads import get_workload
 
@@ -71,9 +72,10 @@ def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(counte
 def test_a_worker_that_does_not_mark_the_call_is_a_failure(
     counter: StackCounter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # This job succeeds and writes no stacks.
-    job = LaunchableJob(ProbeJob(), counter.executor.launcher)
-    monkeypatch.setattr(LocalExecutor, "for_rung", lambda *_: job)
+    # This program succeeds and writes no stacks.
+    program = """import os; os.write(int(os.environ["TARE_FD"]), b'{"kind": "done"}\\n')"""
+    worker = RungWorker(SpawnLauncher((sys.executable, "-c", program)))
+    monkeypatch.setattr(LocalExecutor, "rung_worker", lambda *_: worker)
     monkeypatch.setattr(counter.executor, "scratch", tmp_path)
     failure = counter.depth(case("mlp")).failure
     assert failure is not None

@@ -30,7 +30,7 @@ from tare.execute.runner import FirstFailure, Target, run_cases
 from tare.execute.supervise import Supervision, WorkerExit, supervise
 from tare.protocol.jobs import ProbeJob, ReferenceJob, StageJob
 from tare.protocol.messages import Done
-from tare.records.record import Round
+from tare.records.record import Failure, Round
 
 OPTIONS = Options(rounds=1, budget=0.3, parity=False, jobs=3)
 CHECKED = msgspec.structs.replace(OPTIONS, parity=True)
@@ -211,7 +211,7 @@ def test_a_staging_that_times_out_in_parallel_is_not_repeated(executor: LocalExe
     assert executor.jobs_ahead(case, OPTIONS, check=False) == [job], "alone it may have memory enough"
     executor.keep_ahead(job, WorkerExit(status=9, killed="timeout", timeout_s=900), OPTIONS)
     failure = executor.run_once(job, OPTIONS)
-    assert failure is not None
+    assert isinstance(failure, Failure)
     assert failure.message == (
         "stopped after 900 s, prepared in parallel (--jobs 3; with --jobs 1 it has all cores)"
     )

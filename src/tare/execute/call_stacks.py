@@ -10,7 +10,8 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError, brief
-from tare.execute.executor import BUILDING, LaunchableJob, LocalExecutor
+from tare.execute.executor import BUILDING, LocalExecutor
+from tare.execute.launch import Launcher
 from tare.execute.parallel import worker_threads
 from tare.execute.rounds import failure_of
 from tare.execute.supervise import Supervision, run_worker
@@ -39,28 +40,26 @@ def count_frames(
     executor: LocalExecutor, cases: Sequence[Case], counter: str, options: Options
 ) -> Iterator[CallDepth]:
     """Counts `options.jobs` cases at a time, and yields each at once: an interruption loses none."""
-    launchables: dict[Case, LaunchableJob] = {}
+    jobs: list[tuple[FramesJob, Launcher]] = []
     for case in cases:
         folder = make_folder(executor.folder("frames", case))
         report = folder / NATIVE_FRAMES
         report.unlink(missing_ok=True)
-        job = FramesJob(case=case, folder=str(folder), cache=executor.cache_folder(case))
-        launchable = executor.for_rung(job, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
-        if isinstance(launchable, Failure):
-            yield CallDepth(case=case, failure=launchable)
+        worker = executor.rung_worker(case, options, {"LD_PRELOAD": counter, "TARE_FRAMES": str(report)})
+        if isinstance(worker, Failure):
+            yield CallDepth(case=case, failure=worker)
         else:
-            launchables[case] = launchable
+            cache = executor.cache_folder(case)
+            job = FramesJob(case=case, folder=str(folder), cache=cache, stage=worker.stage)
+            jobs.append((job, worker.launcher))
     with worker_threads(executor, options.jobs) as (pool, check):
         supervision = Supervision(options.timeout, options.memory, on_tick=check)
-        futures = {
-            pool.submit(run_worker, launcher, job, supervision): case
-            for case, (job, launcher) in launchables.items()
-        }
+        futures = {pool.submit(run_worker, launcher, job, supervision): job for job, launcher in jobs}
         executor.on_stage(f"counting frames: 0 of {len(futures)}")
         for counted, future in enumerate(as_completed(futures), 1):
             executor.on_stage(f"counting frames: {counted} of {len(futures)}")
-            case = futures[future]
-            yield _read_depth(case, executor.folder("frames", case), failure_of(future.result()))
+            job = futures[future]
+            yield _read_depth(job.case, Path(job.folder), failure_of(future.result()))
 
 
 def _read_depth(case: Case, folder: Path, failure: Failure | None) -> CallDepth:

@@ -5,7 +5,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput, brief
-from tare.execute.executor import LaunchableJob, LocalExecutor
+from tare.execute.executor import LocalExecutor
 from tare.execute.rounds import unchecked
 from tare.measure.parity import Reference, errors, judge, load_reference
 from tare.protocol.jobs import CurveJob, ReferenceJob, reference_case
@@ -32,13 +32,20 @@ def follow_curve(executor: LocalExecutor, case: Case, data: str, steps: int, opt
         # Nothing to compare with: the rung has not failed, and is not run.
         return Curve(case=case, parity=unchecked(reference))
     evidence = make_folder(executor.folder(f"curve-{data}-{steps}", case))
-    cache = executor.cache_folder(case)
-    job = CurveJob(case=case, data=data, steps=steps, evidence=str(evidence), cache=cache)
-    outcome: LaunchableJob | Done | Failure = executor.for_rung(job, options)
-    if isinstance(outcome, LaunchableJob):
-        outcome = executor.ask(outcome.job, Done, options, outcome.launcher)
-    if isinstance(outcome, Failure):
-        return _failed_curve(case, outcome)
+    worker = executor.rung_worker(case, options, data=data, steps=steps)
+    if isinstance(worker, Failure):
+        return _failed_curve(case, worker)
+    job = CurveJob(
+        case=case,
+        data=data,
+        steps=steps,
+        evidence=str(evidence),
+        cache=executor.cache_folder(case),
+        stage=worker.stage,
+    )
+    done = executor.ask(job, Done, options, worker.launcher)
+    if isinstance(done, Failure):
+        return _failed_curve(case, done)
     expected = reference.arrays
     try:
         arrays = read_evidence(evidence)
@@ -72,11 +79,12 @@ def _curve_reference(
     """Made once for all rungs. Data that do not fit the workload are the user's mistake: BadInput."""
     folder = executor.folder(f"curve-reference-{data}-{steps}", reference_case(case))
     job = ReferenceJob(case=reference_case(case), folder=str(folder), data=data, steps=steps, widen=widen)
-    failure = executor.run_once(job, options)
-    if failure and failure.exception == BadInput.__name__:
-        raise BadInput(failure.message)
-    unreadable = Failure(cause="no-result", message="it left nothing that can be read")
-    return failure or load_reference(folder) or unreadable
+    made = executor.run_once(job, options)
+    if isinstance(made, Failure):
+        if made.exception == BadInput.__name__:
+            raise BadInput(made.message)
+        return made
+    return load_reference(folder) or Failure(cause="no-result", message="it left nothing that can be read")
 
 
 def _failed_curve(case: Case, failure: Failure) -> Curve:

@@ -16,18 +16,8 @@ from tare.execute.rounds import Answer, answer_of, make_round, unchecked
 from tare.execute.supervise import Supervision, WorkerExit, run_worker
 from tare.measure.nvml import Gpu
 from tare.measure.telemetry import Watch
-from tare.protocol.jobs import (
-    CheckJob,
-    CurveJob,
-    FramesJob,
-    Job,
-    ProbeJob,
-    ReferenceJob,
-    RoundJob,
-    StageJob,
-    reference_case,
-)
-from tare.protocol.messages import Checked, Done, Message, Prepared, Probed, Stage
+from tare.protocol.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, reference_case
+from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
 from tare.records.record import Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
@@ -50,9 +40,12 @@ class Executor(Protocol):
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round: ...
 
 
-class LaunchableJob(NamedTuple):
-    job: Job
+class RungWorker(NamedTuple):
+    """What starts the workers of a case's rung; the folder of the files staged for them, and what that took."""
+
     launcher: Launcher
+    stage: str | None = None
+    staged: Prepared = Prepared(build_s=0.0, prepare_s=0.0, cache="none")
 
 
 def executable_rung(case: Case) -> NativeRung | None:
@@ -68,7 +61,7 @@ class LocalExecutor:
         self.on_stage = on_stage
         self._gpus: dict[str, str] = {}
         # References and staged files are made once a run. A failure is kept too: it would only repeat itself.
-        self._made: dict[ReferenceJob | StageJob, Message | Failure] = {}
+        self._made: dict[ReferenceJob | StageJob, Prepared | Failure] = {}
         self._failed_builds: dict[tuple[str, str], TareError] = {}
         self._cold_counted: set[str] = set()
 
@@ -101,13 +94,12 @@ class LocalExecutor:
         reference, failure = None, None
         if check and options.parity:
             reference_job = self.reference_job(case, options)
-            failure = self.run_once(reference_job, options)
+            made = self.run_once(reference_job, options)
+            failure = made if isinstance(made, Failure) else None
             reference = None if failure else reference_job.folder
-        rung = executable_rung(case)
-        if rung is not None:
-            round_ = self._run_executable(rung, case, index, options, reference)
-        else:
-            round_ = self._measure(self._round_job(case, index, options, reference), index, options)
+        job = self._round_job(case, index, options, reference)
+        measure = self._run_executable if executable_rung(case) else self._measure
+        round_ = measure(job, index, options)
         return msgspec.structs.replace(round_, parity=unchecked(failure)) if failure else round_
 
     def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
@@ -115,13 +107,12 @@ class LocalExecutor:
         job = RoundJob(case=case, budget_s=options.round_budget, width=options.width)
         return self._measure(job, index, options, SpawnLauncher(command, "executable"))
 
-    def run_once(self, job: ReferenceJob | StageJob, options: Options) -> Failure | None:
+    def run_once(self, job: ReferenceJob | StageJob, options: Options) -> Prepared | Failure:
         """Makes a reference or staged files, unless this run has them or has failed to make them."""
         if job not in self._made:
             self.on_stage(REFERENCE if isinstance(job, ReferenceJob) else EXPORTING)
-            self._made[job] = self.ask(job, Done if isinstance(job, ReferenceJob) else Prepared, options)
-        made = self._made[job]
-        return made if isinstance(made, Failure) else None
+            self._made[job] = self.ask(job, Prepared, options)
+        return self._made[job]
 
     # What can be prepared in parallel (tare.execute.parallel).
 
@@ -132,7 +123,7 @@ class LocalExecutor:
     def gated_job(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
         """The job of such a process; None while the reference is missing that it needs."""
         reference = self.reference_job(case, options) if check and options.parity else None
-        if reference and not isinstance(self._made.get(reference), Done):
+        if reference and not isinstance(self._made.get(reference), Prepared):
             return None
         return self._round_job(case, index, options, reference.folder if reference else None)
 
@@ -148,31 +139,39 @@ class LocalExecutor:
     def keep_ahead(self, job: ReferenceJob | StageJob, worker_exit: WorkerExit, options: Options) -> None:
         """Keeps the result of a job that ran in parallel with others. Its duration means nothing. Its failure is
         only kept if it had all the time that a round has; otherwise the round that needs it tries again, alone."""
-        made = answer_of(worker_exit, Done if isinstance(job, ReferenceJob) else Prepared)
+        made = answer_of(worker_exit, Prepared)
         if isinstance(made, Prepared):
-            made = msgspec.structs.replace(made, prepare_s=0.0, cache="warm")
-        if isinstance(made, Failure):
+            self._made[job] = msgspec.structs.replace(made, prepare_s=0.0, cache="warm")
+        elif made.cause == "timeout":
             hint = f"prepared in parallel (--jobs {options.jobs}; with --jobs 1 it has all cores)"
-            made = msgspec.structs.replace(made, message=f"{made.message}, {hint}")
-        if not isinstance(made, Failure) or made.cause == "timeout":
-            self._made[job] = made
+            self._made[job] = msgspec.structs.replace(made, message=f"{made.message}, {hint}")
 
-    # What curves and call stacks need (tare.execute.curves, tare.execute.call_stacks).
-
-    def for_rung(
-        self, job: CurveJob | FramesJob, options: Options, variables: dict[str, str] | None = None
-    ) -> LaunchableJob | Failure:
-        """The job for a Python worker, or for the rung's executable with its files staged."""
-        rung = executable_rung(job.case)
+    def rung_worker(
+        self,
+        case: Case,
+        options: Options,
+        variables: dict[str, str] | None = None,
+        data: str = "",
+        steps: int = 0,
+    ) -> RungWorker | Failure:
+        """A Python worker, or the rung's executable with its files staged. A build that failed is not tried again
+        in this run."""
+        rung = executable_rung(case)
         if rung is None:
-            return LaunchableJob(job, SpawnLauncher(variables=variables) if variables else self.launcher)
-        data, steps = (job.data, job.steps) if isinstance(job, CurveJob) else ("", 0)
-        staged = self._stage(rung, job.case, options, data, steps)
+            return RungWorker(SpawnLauncher(variables=variables) if variables else self.launcher)
+        key = (rung.name, case.device_type)
+        try:
+            if key in self._failed_builds:
+                raise self._failed_builds[key]
+            command = rung.command(case, lambda: self.on_stage(BUILDING))
+        except TareError as error:
+            self._failed_builds[key] = error
+            return Failure(cause="not-installed", message=str(error), stage="build")
+        job = self._stage_job(rung.staged_as(case), data, steps)
+        staged = self.run_once(job, options)
         if isinstance(staged, Failure):
             return staged
-        command, staging = staged
-        staged_job = msgspec.structs.replace(job, stage=staging.folder)
-        return LaunchableJob(staged_job, SpawnLauncher(command, "executable", variables))
+        return RungWorker(SpawnLauncher(command, "executable", variables), job.folder, staged)
 
     def gpu(self, device: str) -> Gpu | None:
         pci_address = self._gpus.get(device if ":" in device else f"{device}:0")
@@ -192,36 +191,31 @@ class LocalExecutor:
     def close(self) -> None:
         self.launcher.close()
 
-    def _run_executable(
-        self, rung: NativeRung, case: Case, index: int, options: Options, reference: str | None
-    ) -> Round:
+    def _run_executable(self, job: RoundJob, index: int, options: Options) -> Round:
         """Stages the case in Python once, measures it in the executable, and checks its evidence in Python."""
-        staged = self._stage(rung, case, options)
-        if isinstance(staged, Failure):
-            started = datetime.now(UTC).isoformat(timespec="seconds")
-            return Round(index=index, started=started, seconds=0.0, isolation="executable", failure=staged)
-        command, staging = staged
-        prepared = self._made[staging]
-        assert isinstance(prepared, Prepared)
-        # Files that were staged for another case count here too: alone, this case would have taken as long.
-        cold = prepared.cache == "cold" and case.key not in self._cold_counted
-        self._cold_counted.add(case.key)
+        case = job.case
         evidence = make_folder(self.folder("evidence", case))
-        job = msgspec.structs.replace(
-            self._round_job(case, index, options, None),
-            stage=staging.folder,
-            evidence=str(evidence) if reference else None,
-            cache=str(home() / "native" / "searched"),
+        worker = self.rung_worker(case, options)
+        if isinstance(worker, Failure):
+            started = datetime.now(UTC).isoformat(timespec="seconds")
+            return Round(index=index, started=started, seconds=0.0, isolation="executable", failure=worker)
+        launcher, stage, staged = worker
+        # Files that were staged for another case count here too: alone, this case would have taken as long.
+        cold = staged.cache == "cold" and case.key not in self._cold_counted
+        self._cold_counted.add(case.key)
+        cache = str(home() / "native" / "searched")
+        executable_job = msgspec.structs.replace(
+            job, reference=None, stage=stage, evidence=str(evidence) if job.reference else None, cache=cache
         )
-        round_ = self._measure(job, index, options, SpawnLauncher(command, "executable"))
+        round_ = self._measure(executable_job, index, options, launcher)
         if round_.failure:
             return round_
         return msgspec.structs.replace(
             round_,
-            prepare_s=(round_.prepare_s or 0.0) + (prepared.prepare_s if cold else 0.0),
+            prepare_s=(round_.prepare_s or 0.0) + (staged.prepare_s if cold else 0.0),
             cache="cold" if cold else "warm",
-            flags=prepared.flags,
-            parity=self._check(case, evidence, reference, options) if reference else None,
+            flags=staged.flags,
+            parity=self._check(case, evidence, job.reference, options) if job.reference else None,
         )
 
     def _check(self, case: Case, evidence: Path, reference: str, options: Options) -> Parity:
@@ -229,22 +223,6 @@ class LocalExecutor:
         if isinstance(checked, Failure):
             return Parity(status="unchecked", reason=f"the check failed: {checked.message}")
         return checked.parity
-
-    def _stage(
-        self, rung: NativeRung, case: Case, options: Options, data: str = "", steps: int = 0
-    ) -> tuple[tuple[str, ...], StageJob] | Failure:
-        """The command of the rung's executable, and the job that has written the files for it. A build that failed
-        is not tried again in this run."""
-        key = (rung.name, case.device_type)
-        try:
-            if key in self._failed_builds:
-                raise self._failed_builds[key]
-            command = rung.command(case, lambda: self.on_stage(BUILDING))
-        except TareError as error:
-            self._failed_builds[key] = error
-            return Failure(cause="not-installed", message=str(error), stage="build")
-        staging = self._stage_job(rung.staged_as(case), data, steps)
-        return self.run_once(staging, options) or (command, staging)
 
     def _stage_job(self, case: Case, data: str = "", steps: int = 0) -> StageJob:
         folder = self.folder(f"stage-{data}-{steps}" if steps else "stage", case)

@@ -36,7 +36,7 @@ from tare.measure.parity import (
     widest,
 )
 from tare.protocol.jobs import CheckJob, ReferenceJob, reference_case
-from tare.protocol.messages import Checked, Send
+from tare.protocol.messages import Checked, Prepared, Send
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
 from tare.rungs.torch.numerics import Numerics, pin_flags, reference_numerics
@@ -56,14 +56,14 @@ ROUNDING = {"fp32": 2.0**-23, "tf32": 2.0**-11}
 REACH = MULTIPLE
 
 
-def run_reference_job(job: ReferenceJob, _: Send) -> None:
-    case, folder = job.case, Path(job.folder)
+def run_reference_job(job: ReferenceJob, _: Send) -> Prepared:
+    case, folder, parallel = job.case, Path(job.folder), job.cores is not None
     if job.widen:
         widen_reference(case, folder, job.data, job.steps)
-        return
-    parallel = job.cores is not None
-    with one_core(parallel):
-        make_reference(case, folder, job.data, job.steps, parallel, job.storage)
+    else:
+        with one_core(parallel):
+            make_reference(case, folder, job.data, job.steps, parallel, job.storage)
+    return Prepared(build_s=0.0, prepare_s=0.0, cache="none")
 
 
 def check_evidence(job: CheckJob, _: Send) -> Checked:
