@@ -181,7 +181,7 @@ def _held_by_host(trace: Trace) -> _Held | None:
     return _Held(HOST, rows, trace.memory.start[rows], start + np.cumsum(sizes), start, resident)
 
 
-class _Blocks(NamedTuple):
+class _Allocations(NamedTuple):
     """Blocks of memory: each allocation with its release. `first` and `last` are the positions of both among the
     events. `operator` and `frame` allocated it."""
 
@@ -198,7 +198,7 @@ class _Blocks(NamedTuple):
         return np.equal(self.end, NEVER)
 
 
-def _read_blocks(trace: Trace, rows: Integers) -> _Blocks:
+def _read_blocks(trace: Trace, rows: Integers) -> _Allocations:
     """The blocks of memory events in order. A release without an allocation makes no block."""
     position = np.flatnonzero(trace.memory.bytes[rows])
     table = trace.memory.take(rows[position])
@@ -211,10 +211,10 @@ def _read_blocks(trace: Trace, rows: Integers) -> _Blocks:
     end, last = (np.where(following >= 0, pick(column, following), NEVER) for column in (table.start, position))
     thread, start = table.thread[block], table.start[block]
     around = (around.innermost(thread, start) for around in (trace.operators, trace.frames))
-    return _Blocks(start, end, table.bytes[block], first, last, *around)
+    return _Allocations(start, end, table.bytes[block], first, last, *around)
 
 
-def _kinds(trace: Trace, blocks: _Blocks) -> Integers:
+def _kinds(trace: Trace, blocks: _Allocations) -> Integers:
     """The index of each block's kind in KINDS."""
     optimizer = trace.matching(trace.annotations, lambda name: name.startswith("Optimizer.step#"))
     by_optimizer = contains(trace.annotations.intervals(optimizer), blocks.start)
@@ -245,7 +245,7 @@ def _backward_passes(trace: Trace) -> Intervals:
     return make(trace.operators.start[rows[first]], np.maximum.reduceat(trace.operators.end[rows], first))
 
 
-def _places(trace: Trace, blocks: _Blocks) -> Integers:
+def _places(trace: Trace, blocks: _Allocations) -> Integers:
     """The name of the module whose forward or backward allocated each block, else of the outermost operator."""
     operators, frames = trace.operators, trace.frames
     in_forward, in_backward = (
@@ -259,7 +259,7 @@ def _places(trace: Trace, blocks: _Blocks) -> Integers:
     return np.select([in_forward >= 0, in_backward >= 0], [in_forward, in_backward], operator)
 
 
-def _owners(trace: Trace, blocks: _Blocks, kind: Integers, where: Integers, chosen: Integers) -> list[MemoryOwner]:
+def _owners(trace: Trace, blocks: _Allocations, kind: Integers, where: Integers, chosen: Integers) -> list[MemoryOwner]:
     pairs, group = np.unique(where[chosen] * len(KINDS) + kind[chosen], return_inverse=True)
     sizes, counts = sum_by(group, blocks.bytes[chosen], len(pairs)), np.bincount(group, minlength=len(pairs))
     return [
@@ -277,7 +277,7 @@ def _largest(owners: list[MemoryOwner]) -> list[MemoryOwner]:
     return sorted(owners, key=lambda owner: -owner.bytes)[:MOST_OWNERS]
 
 
-def _fit(blocks: _Blocks, event: int, held: int) -> Integers:
+def _fit(blocks: _Allocations, event: int, held: int) -> Integers:
     """The blocks that existed right after this event: the newest that fit into the allocator's total. If there are
     more, releases were not recorded, most likely those of the oldest blocks."""
     newest = np.flatnonzero((blocks.first <= event) & (blocks.last > event))[::-1]
