@@ -16,6 +16,7 @@ from tare.system.home import VARIABLE
 from tare.workloads.groups import all_groups
 
 H200 = Path(__file__).parents[2] / "results" / "peaks" / "h200.json"
+QUICK = ("--device", "cpu", "--smoke", "--quick", "--budget", "0.3")
 SMALL = ("--device", "cpu", "--batch", "2", "--size", "width=16", "--quick", "--rounds", "1", "--budget", "0.3")
 
 
@@ -150,19 +151,7 @@ def test_a_trace_of_tare_has_a_roofline_if_peaks_of_its_gpu_are_stored(tmp_path:
 @pytest.mark.full
 def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
     """One trace is missing, as after a kill: only this one is recorded again, and nothing is measured again."""
-    asked = (
-        "explain",
-        "mlp",
-        "mnist_cnn",
-        "--device",
-        "cpu",
-        "--quick",
-        "--budget",
-        "0.3",
-        "--smoke",
-        "--no-stacks",
-        "--json",
-    )
+    asked = ("explain", "mlp", "mnist_cnn", *QUICK, "--no-stacks", "--json")
     plant_peaks(tmp_path)
     first = json.loads(tare(tmp_path, *asked).stdout)
     assert [peaks["created"] for peaks in first["peaks"]] == [CREATED], "peaks that are known are not measured"
@@ -183,19 +172,7 @@ def test_what_was_profiled_is_not_profiled_again(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_every_case_has_its_files(tmp_path: Path) -> None:
-    asked = (
-        "explain",
-        "mlp",
-        "dqn",
-        "--smoke",
-        "--device",
-        "cpu",
-        "--batch",
-        "auto",
-        "--quick",
-        "--budget",
-        "0.3",
-    )
+    asked = ("explain", "mlp", "dqn", *QUICK, "--batch", "auto")
     files = ("--svg", str(tmp_path / "f.svg"), "--annotate", str(tmp_path / "x.json"), "--no-stacks", "--json")
     plant_peaks(tmp_path)
     done = tare(tmp_path, *asked, *files)

@@ -9,6 +9,8 @@ import pytest
 from builders import ENVIRONMENT, make_case, make_record
 from commandline import tare
 
+from tare.cli.check import parse_variables
+from tare.errors import BadInput
 from tare.report.formats.json import records_json
 from tare.store.database import Store
 from tare.store.journal import begin
@@ -161,3 +163,13 @@ def test_a_report_that_could_not_be_written_is_refused_first(home: Path, verb: t
     done = tare(home, *args, "-o", str(home / "nowhere" / "x.md"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no folder" in done.stderr
+
+
+def test_the_value_of_a_variable_may_be_empty_or_hold_anything() -> None:
+    assert parse_variables(["A=1", "_b2=", "A=x=y z"], "--env") == {"A": "x=y z", "_b2": ""}
+
+
+@pytest.mark.parametrize("pair", ["", "A", "=1", "2A=1", "A B=1", "A=\0"])
+def test_what_is_no_variable_is_refused(pair: str) -> None:
+    with pytest.raises(BadInput, match="--env takes NAME=VALUE, not '"):
+        parse_variables([pair], "--env")
