@@ -34,10 +34,9 @@ from benchmarks.guard_power import (
 )
 from tare.stats.comparison import Comparison, compare
 from tare.stats.power import process_noise
-from tare.stats.two_stage import is_suspect, rounds_to_confirm
+from tare.stats.two_stage import MAX_CONFIRM, is_suspect, rounds_to_confirm
 
 PART = NOISE / math.sqrt(2)
-MOST_ROUNDS = 30
 
 
 class Servers:
@@ -49,7 +48,7 @@ class Servers:
         self._kept = self._draw(1)
 
     def paces(self) -> Values:
-        return self._draw(MOST_ROUNDS) if self._renewed else np.repeat(self._kept, MOST_ROUNDS, axis=0)
+        return self._draw(MAX_CONFIRM) if self._renewed else np.repeat(self._kept, MAX_CONFIRM, axis=0)
 
     def _draw(self, rounds: int) -> Values:
         drawn = self._rng.normal(0, PART, (rounds, 2, 1 if self._common else CASES))
@@ -74,7 +73,7 @@ def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
     again: list[Comparison] = []
     paces, processes = servers.paces(), 2 * ROUNDS * CASES
     for case, first in suspects:
-        rounds = rounds_to_confirm(process_noise(first), len(suspects), MARGIN, MOST_ROUNDS)
+        rounds = rounds_to_confirm(process_noise(first), len(suspects), MARGIN)
         again.append(confirmed(*measured(rng, paces, case, rounds, step)))
         processes += 2 * again[-1].rounds_b
     return judged_night(suspects, again, step, processes)
