@@ -27,8 +27,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadShares(Shares, frozen=True, kw_only=True):
-    """One workload: shares of gross or, where gross is not known, the medians of the profiled steps' shares, scaled
-    to add up to one. The profiler stretches the idle part."""
+    """One workload: shares of gross or, where gross is not known, scaled medians of the profiled steps' shares.
+    The profiler stretches the idle part."""
 
     workload: str
 

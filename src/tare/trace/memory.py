@@ -259,7 +259,9 @@ def _places(trace: Trace, blocks: _Allocations) -> Integers:
     return np.select([in_forward >= 0, in_backward >= 0], [in_forward, in_backward], operator)
 
 
-def _owners(trace: Trace, blocks: _Allocations, kind: Integers, where: Integers, chosen: Integers) -> list[MemoryOwner]:
+def _owners(
+    trace: Trace, blocks: _Allocations, kind: Integers, where: Integers, chosen: Integers
+) -> list[MemoryOwner]:
     pairs, group = np.unique(where[chosen] * len(KINDS) + kind[chosen], return_inverse=True)
     sizes, counts = sum_by(group, blocks.bytes[chosen], len(pairs)), np.bincount(group, minlength=len(pairs))
     return [

@@ -91,13 +91,12 @@ class Collector:
             table: defaultdict(bytearray) for table in ARGUMENTS
         }
         for table in ARGUMENTS:
-            self._add(table, 0, [])
+            self._add(table, [])
         self._events = self._skipped = self._begun = 0
 
     def take(self, events: Sequence[Event]) -> None:
-        groups: dict[str, list[Event]] = {category: [] for category in CATEGORIES}
-        group_of = groups.get
-        allocations: list[Event] = []
+        groups: dict[str, list[Event]] = {table: [] for table in ARGUMENTS}
+        group_of = {category: groups[table] for category, (table, _) in CATEGORIES.items()}.get
         for event in events:
             phase = event.ph
             if phase == "X":
@@ -105,17 +104,15 @@ class Collector:
                 if group is not None:
                     group.append(event)
             elif phase == "i" and event.name == MEMORY:
-                allocations.append(event)
+                groups["memory"].append(event)
             elif phase == "B":
                 self._begun += 1
         self._events += len(events)
-        for category, group in groups.items():
+        for table, group in groups.items():
             if group:
-                self._add(*CATEGORIES[category], group)
-        if allocations:
-            self._add("memory", 0, allocations)
+                self._add(table, group)
 
-    def _add(self, table: str, kind: int, events: list[Event]) -> None:
+    def _add(self, table: str, events: list[Event]) -> None:
         args = [event.args or NO_ARGS for event in events]
         columns = {
             "start": _pack("d", [event.ts for event in events], _float),
@@ -132,7 +129,7 @@ class Collector:
         if table == "device":
             columns["shapes"] = self._shapes.encode([_join((a.grid, a.block)) for a in args])
         if table in ("device", "annotations"):
-            columns["kind"] = struct.pack("q", kind) * len(events)
+            columns["kind"] = _pack("q", [CATEGORIES[event.cat][1] for event in events], int)
         for name, column in columns.items():
             self._columns[table][name] += column
 
