@@ -11,7 +11,7 @@ PLAN = """
 [options]
 rounds = 1
 budget = 0.5
-timeout = 12
+timeout = 20
 memory = {memory}
 
 [[grid]]
@@ -27,7 +27,7 @@ device = "cpu"
 FAULTS = {
     "segfault": ("signal", "SIGSEGV"),
     "abort": ("signal", "SIGABRT"),
-    "hang": ("timeout", "12 s"),
+    "hang": ("timeout", "20 s"),
     "hog": ("host-oom", "limit of 1500 MiB"),
     "greedy": ("host-oom", "allocate"),
     "raise": ("exception", "ValueError: a planted mistake"),
