@@ -50,7 +50,9 @@ def _choice(help: str) -> Any:
     """An option that takes the words of its help, which the shell completes."""
     words = re.findall(r"[\w:-]+", help)
     return typer.Option(
-        help=help, autocompletion=lambda incomplete: [word for word in words if word.startswith(incomplete)]
+        metavar="NAMES",
+        help=help,
+        autocompletion=lambda incomplete: [word for word in words if word.startswith(incomplete)],
     )
 
 
@@ -74,13 +76,13 @@ GRID: OptionGroup = {
     "mode": Annotated[Texts, _choice(f"{', '.join(CHOICES['mode'])}.")],
     "device": Annotated[Texts, _choice("auto, cpu, cuda, cuda:1, mps, xpu, all.")],
     "precision": Annotated[Texts, _choice(f"{', '.join(CHOICES['precision'])}.")],
-    "batch": Annotated[Texts, typer.Option(help="Batch sizes, or auto (default: the workload's).")],
-    "size": Annotated[Texts, typer.Option(help="Sizes of the workload: NAME=N[,N].")],
+    "batch": Annotated[Texts, typer.Option(metavar="N,N", help="Batch sizes, or auto (default: the workload's).")],
+    "size": Annotated[Texts, typer.Option(metavar="NAME=N,N", help="Sizes of the workload.")],
     "smoke": Annotated[bool, typer.Option("--smoke", help="The workloads' small sizes, for a CPU.")],
     "feed": Annotated[Texts, _choice(f"{', '.join(CHOICES['feed'])}.")],
     "layout": Annotated[Texts, _choice(f"{', '.join(CHOICES['layout'])}.")],
     "optimizer": Annotated[Texts, _choice(f"{', '.join(CHOICES['optimizer'])}.")],
-    "threads": Annotated[Texts, typer.Option(help="CPU threads (default: torch's).")],
+    "threads": Annotated[Texts, typer.Option(metavar="N,N", help="CPU threads (default: torch's).")],
 }
 # How a case is measured (see tare.cases.options).
 MEASURING: OptionGroup = {
@@ -104,15 +106,16 @@ MEASURING: OptionGroup = {
 
 def choose(group: OptionGroup, names: str, **help: str) -> OptionGroup:
     """These options of a group; some with the help of a verb in which they have another default."""
-    return {
-        name: Annotated[get_args(group[name])[0], typer.Option(help=help[name])] if name in help else group[name]
-        for name in names.split()
-    }
+    chosen = {name: group[name] for name in names.split()}
+    for name, text in help.items():
+        kind, option = get_args(chosen[name])
+        chosen[name] = Annotated[kind, typer.Option(metavar=option.metavar, help=text)]
+    return chosen
 
 
 def grid_options(rungs: str, names: str = " ".join(GRID), **help: str) -> OptionGroup:
     """The fields of a grid. Rungs have another default in each verb."""
-    rung = typer.Option(help=f"Rungs ({rungs}).", autocompletion=complete_rungs)
+    rung = typer.Option(metavar="NAMES", help=f"Rungs ({rungs}).", autocompletion=complete_rungs)
     return {"rung": Annotated[Texts, rung], **choose(GRID, names, **help)}
 
 
