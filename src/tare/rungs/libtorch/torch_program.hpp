@@ -1,5 +1,5 @@
 // The step that all LibTorch rungs share: same weights, same batch, same optimizer, same precision as in Python
-// (tare/rungs/program.py). A rung gives the model: `forward`, and for training its loss, parameters and buffers.
+// (tare/rungs/torch/program.py). A rung gives the model: `forward`, and for training its loss, parameters and buffers.
 #pragma once
 
 #include <ATen/autocast_mode.h>
