@@ -55,6 +55,7 @@ def test_the_slow_commit_is_found_and_described_across_a_kill(tmp_path: Path) ->
     assert counts.read_text() == runs
 
 
+@pytest.mark.full
 def test_a_commit_that_does_not_build_is_skipped_and_named(tmp_path: Path) -> None:
     """The commit before the culprit cannot be built, so both are suspects."""
     hashes = repository(tmp_path / "repo", ["1.00"] * 2 + ["broken"] + ["1.07"] * 2)

@@ -21,6 +21,7 @@ def read(workspace: Workspace) -> list[str]:
     return workspace.run([workspace.python, "-c", READ], 120).split()
 
 
+@pytest.mark.full
 def test_a_build_installs_into_its_commits_environment_alone(tmp_path: Path) -> None:
     """A script that copies a module into the packages of its interpreter, and the `pip` on the path."""
     wheel(tmp_path, "1.1", 3.5)

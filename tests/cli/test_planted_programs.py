@@ -84,7 +84,8 @@ def test_a_reference_that_fails_is_said_of_its_cases_and_the_others_go_on(home: 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_proof_shows_the_curves_that_are_there(home: Path, number: signal.Signals) -> None:
     asked = ("prove", "mlp", "--rung", "eager,planted_hanging", "--device", "cpu", "--steps", "2", "--json")
     running = start_tare(home, *asked, plugins=PLUGINS)

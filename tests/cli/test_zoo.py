@@ -31,6 +31,7 @@ def document(done: subprocess.CompletedProcess[str], code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.full
 def test_a_plan_mixes_groups_and_names_and_ends_with_the_suite(home: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
@@ -88,6 +89,7 @@ def test_coverage_names_the_device_that_was_chosen(home: Path) -> None:
     assert "cpu" in found["device"].split(" and ")
 
 
+@pytest.mark.full
 def test_a_workload_in_full(home: Path) -> None:
     found = document(tare(home, "show", "workload", "planted_tiny", "--json"))
     assert found["inspected"]["parameters"] == 32 * 32 + 32

@@ -59,7 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("isolation", ["fork", "spawn"])
+@pytest.mark.parametrize("isolation", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_a_round_in_a_fresh_process(isolation: str, home: Path) -> None:
     executor = LocalExecutor(make_launcher(isolation), home / "scratch")
     try:

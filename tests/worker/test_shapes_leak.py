@@ -37,6 +37,7 @@ def test_what_torch_func_wraps_is_held(function: Callable[[Any], None], held: bo
     assert shapes_leak(step, lambda: None, lambda: int(resident().rss), 32 * MIB) == held
 
 
+@pytest.mark.full
 def test_a_leak_is_no_fault_of_the_profiler() -> None:
     kept: list[int] = []
     assert not shapes_leak(lambda: kept.append(4096), lambda: None, lambda: sum(kept))
