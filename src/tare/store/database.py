@@ -118,18 +118,17 @@ class Store:
         columns = schema.records.c
         new, refused = 0, []
         with self.transaction() as connection:
-            ids = set(connection.scalars(sa.select(columns.id)))
-            cases = {(row.run, row.key) for row in connection.execute(sa.select(columns.run, columns.key))}
             for record in records:
-                case = record.run, record.case.key
+                is_case = sa.and_(columns.run == record.run, columns.key == record.case.key)
+                ids = set(
+                    connection.scalars(sa.select(columns.id).where(sa.or_(columns.id == record.id, is_case)))
+                )
                 if record.id in ids:
                     continue
-                if case in cases:
+                if ids:
                     refused.append(record)
                     continue
                 connection.execute(sa.insert(schema.records).values(schema.record_row(record)))
-                ids.add(record.id)
-                cases.add(case)
                 new += 1
         return new, refused
 

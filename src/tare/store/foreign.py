@@ -57,14 +57,16 @@ _decoder = msgspec.json.Decoder(ForeignPoint)
 
 def add_foreign(store: Store, points: Iterable[ForeignPoint]) -> int:
     """Adds the points that are not stored yet, all or none of them; returns how many were new."""
+    table, new = schema.foreign_points, 0
     with store.transaction() as connection:
-        stored = set(connection.scalars(select(schema.foreign_points.c.id)))
-        new = {point.id: point for point in points if point.id not in stored}
-        for id_, point in new.items():
+        for point in points:
+            if connection.scalar(select(table.c.id).where(table.c.id == point.id)) is not None:
+                continue
             columns = {"source": point.source, "name": point.name, "created": point.created}
             document = msgspec.json.encode(point).decode()
-            connection.execute(insert(schema.foreign_points).values(id=id_, document=document, **columns))
-    return len(new)
+            connection.execute(insert(table).values(id=point.id, document=document, **columns))
+            new += 1
+    return new
 
 
 def find_foreign(store: Store, words: Iterable[str]) -> list[ForeignPoint]:
