@@ -31,6 +31,11 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: packed data holds the time, and every pytest worker must see the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def gradients_stay_enabled() -> Iterator[None]:
     """A program for inference that a test forgets to close breaks later tests of the same process."""
