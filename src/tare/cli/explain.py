@@ -124,9 +124,9 @@ def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Pat
     pictures = write_svg(report, svg) if svg else []
     traces: list[Path] = []
     if annotate:
-        traces = several_files(annotate, [case_parts(one) for one in report.explanations])
-        for one, diagnosis, target in zip(report.explanations, report.diagnoses, traces, strict=True):
-            source = Path(one.trace)
+        traces = several_files(annotate, [case_parts(explanation) for explanation in report.explanations])
+        for explanation, diagnosis, target in zip(report.explanations, report.diagnoses, traces, strict=True):
+            source = Path(explanation.trace)
             write_annotated(read(source), source, target, diagnosis.findings)
     for written in (pictures, traces):
         # The user did not choose the names of several files.

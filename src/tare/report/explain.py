@@ -64,7 +64,7 @@ class ExplainReport(msgspec.Struct, kw_only=True):
     @property
     def breakdowns(self) -> GroupBreakdown | None:
         """Side by side, where several workloads were explained on a device; the host alone has no breakdown."""
-        if len({one.workload or one.title for one in self.explanations}) < 2:
+        if len({explanation.workload or explanation.title for explanation in self.explanations}) < 2:
             return None
         breakdowns = group_breakdowns(self.explanations, self.failed)
         return breakdowns if breakdowns.bars else None
@@ -76,10 +76,10 @@ class ExplainReport(msgspec.Struct, kw_only=True):
     def ladders(self) -> list[list[Explanation]]:
         """Explanations of one workload on several rungs, or of several traces, in groups of two and more."""
         groups: dict[tuple[str, ...], list[Explanation]] = {}
-        for one in self.explanations:
-            if not one.waterfall.profiled:
-                workload, *rest = one.case.split("/") if one.case else [""]
-                groups.setdefault((workload, *rest[1:]), []).append(one)
+        for explanation in self.explanations:
+            if not explanation.waterfall.profiled:
+                workload, *rest = explanation.case.split("/") if explanation.case else [""]
+                groups.setdefault((workload, *rest[1:]), []).append(explanation)
         return [group for group in groups.values() if len(group) > 1]
 
 
@@ -90,7 +90,7 @@ def print_report(report: ExplainReport, rows: int = 0, sort: str | None = None) 
 
 
 def write_html(report: ExplainReport, path: Path) -> None:
-    title = ", ".join(dict.fromkeys(one.title for one in report.explanations))
+    title = ", ".join(dict.fromkeys(explanation.title for explanation in report.explanations))
     views = [*_overviews(report), *_case_views(report, PAGE_ROWS), _outcome(report)]
     write_whole(path, render_page(f"tare explain: {title}", View().show(*views)))
 
@@ -124,11 +124,11 @@ def write_svg(report: ExplainReport, path: Path) -> list[Path]:
     for rungs in report.ladders:
         names.append(case_parts(rungs[0], rung=False) if rungs[0].case else ["ladder"])
         pictures.append(_ladder_svg(rungs))
-    in_ladders = {id(one) for rungs in report.ladders for one in rungs}
-    for one in report.explanations:
-        if id(one) not in in_ladders:
-            names.append(case_parts(one))
-            pictures.append(waterfall_svg(one.waterfall, on_host=one.breakdown is None))
+    in_ladders = {id(explanation) for rungs in report.ladders for explanation in rungs}
+    for explanation in report.explanations:
+        if id(explanation) not in in_ladders:
+            names.append(case_parts(explanation))
+            pictures.append(waterfall_svg(explanation.waterfall, on_host=explanation.breakdown is None))
     if len(pictures) > 1 and report.breakdowns:
         charts = _breakdown_svgs(report.breakdowns)
         names += [["breakdown", mode] for mode in charts]
@@ -139,18 +139,23 @@ def write_svg(report: ExplainReport, path: Path) -> list[Path]:
     return paths
 
 
-def case_parts(one: Explanation, rung: bool = True) -> list[str]:
+def case_parts(explanation: Explanation, rung: bool = True) -> list[str]:
     """What tells a case from others in the name of a file; a foreign trace has only its title."""
-    if not one.case:
-        return [one.title]
-    workload, rung_name, *rest = one.case.split("/")
+    if not explanation.case:
+        return [explanation.title]
+    workload, rung_name, *rest = explanation.case.split("/")
     return [workload, *rest, *([rung_name] if rung else [])]
 
 
 def _ladder_svg(rungs: Sequence[Explanation]) -> str:
     title = rungs[0].title.rpartition(" on ")[0] or "one step"
-    on_host = all(one.breakdown is None for one in rungs)
-    return ladder_svg([one.waterfall for one in rungs], [rung_label(one) for one in rungs], title, on_host)
+    on_host = all(explanation.breakdown is None for explanation in rungs)
+    return ladder_svg(
+        [explanation.waterfall for explanation in rungs],
+        [rung_label(explanation) for explanation in rungs],
+        title,
+        on_host,
+    )
 
 
 def _breakdown_svgs(breakdown: GroupBreakdown) -> dict[str, str]:
@@ -163,26 +168,31 @@ def _breakdown_svgs(breakdown: GroupBreakdown) -> dict[str, str]:
     }
 
 
-def explanation_view(one: Explanation) -> View:
-    view = View(one.title + (f" · {one.device}" if one.device else ""), summary(one))
-    view.show(waterfall_view(one.waterfall, on_host=one.breakdown is None))
-    if one.breakdown and one.idle:
-        view.show(device_view(one.breakdown, one.waterfall), idle_view(one.idle, one.places))
+def explanation_view(explanation: Explanation) -> View:
+    view = View(
+        explanation.title + (f" · {explanation.device}" if explanation.device else ""), summary(explanation)
+    )
+    view.show(waterfall_view(explanation.waterfall, on_host=explanation.breakdown is None))
+    if explanation.breakdown and explanation.idle:
+        view.show(
+            device_view(explanation.breakdown, explanation.waterfall),
+            idle_view(explanation.idle, explanation.places),
+        )
     else:
-        view.show(host_view(one.host))
-    view.add("note", *one.notes, *one.waterfall.notes)
-    return view.add("faint", f"trace kept in {one.trace}" if one.case else "")
+        view.show(host_view(explanation.host))
+    view.add("note", *explanation.notes, *explanation.waterfall.notes)
+    return view.add("faint", f"trace kept in {explanation.trace}" if explanation.case else "")
 
 
-def summary(one: Explanation) -> str:
-    waterfall = one.waterfall
+def summary(explanation: Explanation) -> str:
+    waterfall = explanation.waterfall
     step = "a profiled step" if waterfall.profiled else f"gross {seconds(waterfall.gross / 1e9)} a step"
-    who = "the device computes" if one.breakdown else "the operators compute"
+    who = "the device computes" if explanation.breakdown else "the operators compute"
     text = f"{step}, of which {who} {percent(waterfall.net / waterfall.gross) if waterfall.gross else 'nothing'}"
-    if one.roofline and not one.roofline.uncounted and not one.roofline.without_peak:
+    if explanation.roofline and not explanation.roofline.uncounted and not explanation.roofline.without_peak:
         share = percent(waterfall.find("roofline") / waterfall.gross)
-        uncertain = ", uncertain" if one.roofline.caveats else ""
-        text += f"; the roofline ({one.roofline.bound}-bound{uncertain}) is {share}"
+        uncertain = ", uncertain" if explanation.roofline.caveats else ""
+        text += f"; the roofline ({explanation.roofline.bound}-bound{uncertain}) is {share}"
     return text
 
 
@@ -304,20 +314,24 @@ def _time(ns: int) -> str:
     return signed(ns, lambda length: seconds(length / 1e9)) if ns else "-"
 
 
-def rung_label(one: Explanation) -> str:
+def rung_label(explanation: Explanation) -> str:
     """A rung that computes something else is marked wherever it is shown beside others."""
-    name = one.rung or one.title
-    return f"{name} ({one.differs})" if one.differs else name
+    name = explanation.rung or explanation.title
+    return f"{name} ({explanation.differs})" if explanation.differs else name
 
 
 def ladder_view(rungs: Sequence[Explanation]) -> View:
     """One stacked bar a rung on one scale, and the segments of all side by side."""
-    longest = max(one.waterfall.gross for one in rungs)
+    longest = max(explanation.waterfall.gross for explanation in rungs)
     rows: list[dict[str, Cell]] = []
-    for one in rungs:
-        parts = {segment.name: segment.ns / longest for segment in one.waterfall.segments}
+    for explanation in rungs:
+        parts = {segment.name: segment.ns / longest for segment in explanation.waterfall.segments}
         rows.append(
-            {"rung": rung_label(one), "": stacked_bar(parts, 50), "gross": seconds(one.waterfall.gross / 1e9)}
+            {
+                "rung": rung_label(explanation),
+                "": stacked_bar(parts, 50),
+                "gross": seconds(explanation.waterfall.gross / 1e9),
+            }
         )
     folds, cuts = {"rung": 0}, {"rung": -34}
     view = View().put(FittingTable(rows, folds=folds, spare=("",), cuts=cuts, svg=lambda: _ladder_svg(rungs)))
@@ -327,7 +341,7 @@ def ladder_view(rungs: Sequence[Explanation]) -> View:
 
 
 def _segments(rungs: Sequence[Explanation]) -> FittingTable:
-    falls = {str(i): one.waterfall for i, one in enumerate(rungs)}
+    falls = {str(i): explanation.waterfall for i, explanation in enumerate(rungs)}
     rows: list[dict[str, Cell]] = []
     for name in ORDER:
         times = {i: fall.find(name) for i, fall in falls.items()}
@@ -335,7 +349,9 @@ def _segments(rungs: Sequence[Explanation]) -> FittingTable:
             cells = {i: _time(ns) for i, ns in times.items()}
             rows.append({"segment": Text(name, style=colour(name)), **cells})
     rows.append({"segment": "gross", **{i: _time(fall.gross) for i, fall in falls.items()}})
-    return FittingTable(rows, folds={"segment": 0}, heads={str(i): rung_label(one) for i, one in enumerate(rungs)})
+    return FittingTable(
+        rows, folds={"segment": 0}, heads={str(i): rung_label(explanation) for i, explanation in enumerate(rungs)}
+    )
 
 
 def stacked_bar(parts: Mapping[str, float], most: int) -> Drawing:
