@@ -32,7 +32,7 @@ settings.load_profile("patient")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes are named by their argument: packed data holds the time, and every pytest worker must see the same names."""
+    """Bytes are named by their argument: gzip writes the time, and pytest workers must agree on names."""
     return argname if isinstance(val, bytes) else None
 
 
