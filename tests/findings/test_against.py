@@ -42,7 +42,7 @@ def test_what_was_removed_adds_up() -> None:
     explained = explain_files([str(EAGER)], against=str(RECORDED / "resnet50-infer-b1-cudagraph.json.gz"))
     one, other = (explanation.waterfall for explanation in explained.explanations)
     (found,) = explained.against
-    assert (found.one, found.other) == ("resnet50-infer-b1-eager", "resnet50-infer-b1-cudagraph")
+    assert (found.first, found.other) == ("resnet50-infer-b1-eager", "resnet50-infer-b1-cudagraph")
     assert sum(part.removed for part in found.parts) == one.gross - other.gross
     removed = {part.name: part.removed for part in found.parts}
     assert removed["dispatch"] / (one.gross - other.gross) == pytest.approx(0.55, abs=0.01)

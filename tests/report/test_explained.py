@@ -113,7 +113,7 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_page_shows_what_another_rung_removed_and_escapes_every_text(tmp_path: Path) -> None:
     explained = as_workloads("mlp/eager/infer", "mlp/compile/infer")
     parts = waterfall_difference(*(one.waterfall for one in explained.explanations))
-    explained.against = [WaterfallDifference(one="eager", other="<script>alert(1)</script>", parts=parts)]
+    explained.against = [WaterfallDifference(first="eager", other="<script>alert(1)</script>", parts=parts)]
     finding = explained.diagnoses[0].findings[0]
     hostile = msgspec.structs.replace(finding, summary="<img src=x onerror=alert(1)>")
     explained.diagnoses = [msgspec.structs.replace(one, findings=[hostile]) for one in explained.diagnoses]

@@ -23,8 +23,8 @@ def doctor(as_json: JsonOption = False) -> None:
 
     probed = survey()
     checks = examine(probed.gpus)
-    found = {"devices": probed.devices, "environment": probed.environment, "rungs": describe_rungs(probed)}
-    print_result(as_json, {**found, "checks": checks}, lambda: health_view(probed, checks))
+    machine = {"devices": probed.devices, "environment": probed.environment, "rungs": describe_rungs(probed)}
+    print_result(as_json, {**machine, "checks": checks}, lambda: health_view(probed, checks))
 
 
 def build(as_json: JsonOption = False) -> None:

@@ -207,19 +207,19 @@ def explain_files(paths: list[str], against: str | None = None) -> ExplainReport
             before = trace if against else None
     differences = compare(explanations[0], explanations[-1]) if against else []
     if against and not differences:
-        unknown = " and ".join(one.title for one in explanations if one.waterfall.profiled)
+        unknown = " and ".join(explanation.title for explanation in explanations if explanation.waterfall.profiled)
         note = f"what was removed is not shown: gross is not known of {unknown} (tare diff compares)"
         explanations[-1] = _with_note(explanations[-1], note)
     peaks_list = list(used_peaks.values())
     return ExplainReport(explanations=explanations, diagnoses=diagnoses, against=differences, peaks=peaks_list)
 
 
-def compare(one: Explanation, other: Explanation) -> list[WaterfallDifference]:
+def compare(first: Explanation, other: Explanation) -> list[WaterfallDifference]:
     """What the other step removed, segment by segment; nothing where a gross is unknown."""
-    if one.waterfall.profiled or other.waterfall.profiled:
+    if first.waterfall.profiled or other.waterfall.profiled:
         return []
-    parts = waterfall_difference(one.waterfall, other.waterfall)
-    return [WaterfallDifference(one=one.rung or one.title, other=other.rung or other.title, parts=parts)]
+    parts = waterfall_difference(first.waterfall, other.waterfall)
+    return [WaterfallDifference(first=first.rung or first.title, other=other.rung or other.title, parts=parts)]
 
 
 def _titles(paths: list[str]) -> list[str]:

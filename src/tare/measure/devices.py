@@ -13,12 +13,12 @@ def device_types() -> list[str]:
     """What can run here, the fastest kind first."""
     import torch
 
-    found = ["cuda"] if torch.cuda.is_available() else []
+    available = ["cuda"] if torch.cuda.is_available() else []
     for name in OTHERS:
         backend = getattr(torch.backends, name, None) if name == "mps" else getattr(torch, name, None)
         if backend is not None and backend.is_available():
-            found.append(name)
-    return [*found, "cpu"]
+            available.append(name)
+    return [*available, "cpu"]
 
 
 def make_clock(device: Any) -> Clock:

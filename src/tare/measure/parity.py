@@ -206,11 +206,11 @@ def errors_of_pair(reference: Arrays, up: Arrays, down: Arrays, reach: float) ->
     mean, single = {}, {}
     # A tensor that only one of the two has is missing from the mean, and so has an infinite error.
     for name in reference.keys() & up.keys() & down.keys():
-        one, other = (run[name].astype(np.result_type(run[name].dtype, np.float64)) for run in (up, down))
+        raised, lowered = (run[name].astype(np.result_type(run[name].dtype, np.float64)) for run in (up, down))
         with np.errstate(invalid="ignore"):
             # The distance between equal infinities (a mask) is zero.
-            distance = np.where(one == other, 0, one - other)
-            mean[name] = other + distance / 2
+            distance = np.where(raised == lowered, 0, raised - lowered)
+            mean[name] = lowered + distance / 2
             if distance.size == 1:
                 single[name] = reference[name] + distance / (2 * reach)
     numbers = {name: reference[name] for name in single}

@@ -306,7 +306,7 @@ def against_view(difference: WaterfallDifference) -> View:
         {head: name, **{field: _time(ns) for field, ns in times.items()}}
         for name, times in (parts | {"gross": totals}).items()
     ]
-    heads = {"ns": difference.one, "against": difference.other}
+    heads = {"ns": difference.first, "against": difference.other}
     return View().put(FittingTable(rows, folds={head: 0}, heads=heads))
 
 

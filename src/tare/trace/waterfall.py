@@ -74,7 +74,7 @@ class SegmentDifference(msgspec.Struct, frozen=True, kw_only=True):
 class WaterfallDifference(msgspec.Struct, frozen=True, kw_only=True):
     """The difference between two steps. `parts` add up to the difference of their gross times."""
 
-    one: str
+    first: str
     other: str
     parts: list[SegmentDifference]
 
@@ -111,9 +111,9 @@ def host_waterfall(
     return _waterfall(title, gross, segments, roofline, [UNSEEN] if unseen else [], profiled)
 
 
-def waterfall_difference(one: Waterfall, other: Waterfall) -> list[SegmentDifference]:
+def waterfall_difference(first: Waterfall, other: Waterfall) -> list[SegmentDifference]:
     """Segment by segment. What was removed adds up to the difference of the two gross times."""
-    times = [(name, one.find(name), other.find(name)) for name in ORDER]
+    times = [(name, first.find(name), other.find(name)) for name in ORDER]
     return [SegmentDifference(name=name, ns=a, against=b, removed=a - b) for name, a, b in times if a or b]
 
 

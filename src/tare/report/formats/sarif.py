@@ -14,10 +14,10 @@ FIGURES = ("a", "b", "ratio", "low", "high", "p", "adjusted_p", "rounds_a", "rou
 
 @comparison_format("sarif", "SARIF 2.1.0, for code scanning")
 def comparison_sarif(report: Report) -> str:
-    found = list(problems(report))
+    listed = list(problems(report))
     for label, keys in only_in(report).items():
-        found += [Problem("warning", "not-compared", key, f"not compared, only in {label}") for key in keys]
-    results = [_result(problem) for problem in found]
+        listed += [Problem("warning", "not-compared", key, f"not compared, only in {label}") for key in keys]
+    results = [_result(problem) for problem in listed]
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
     driver = {"name": "tare", "version": tare.__version__, "rules": rules}
     about = {"environment": report.environment, "notes": report.notes}

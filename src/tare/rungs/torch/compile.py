@@ -51,9 +51,9 @@ class Compile(Rung):
 
     def optimisations(self, case: Case) -> Sequence[str]:
         variant = split_name(case.rung)[1]
-        found = ["operators fused by Inductor"]
-        found += ["kernels searched"] if variant == "max-autotune" else []
-        return [*found, "launches replayed"] if variant and case.device_type == "cuda" else found
+        applied = ["operators fused by Inductor"]
+        applied += ["kernels searched"] if variant == "max-autotune" else []
+        return [*applied, "launches replayed"] if variant and case.device_type == "cuda" else applied
 
     def counts(self, case: Case) -> dict[str, int]:
         """Graph breaks by Dynamo's own count, with the functions that it gave up. On a CPU, where no profiler
