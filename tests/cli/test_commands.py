@@ -1,6 +1,7 @@
 """The command line as a user meets it: output, exit codes, one-line errors."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 from commandline import tare
+from typer.testing import CliRunner
+
+from tare.cli import VERBS, app
 
 RUN = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "2", "--budget", "0.6")
 
@@ -199,6 +203,15 @@ def test_help_groups_the_verbs_and_imports_nothing_heavy() -> None:
     panels = [line for line in done.stdout.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert panels == ["Options:", "Measure:", "Explain:", "Guard:", "Records:", "Machine:"]
     assert "  tare run mnist_cnn " in done.stdout, "examples"
+
+
+@pytest.mark.parametrize("verb", [*(verb for verbs in VERBS.values() for verb in verbs), "baseline set"])
+def test_help_names_values_and_no_python_types(verb: str) -> None:
+    text = CliRunner().invoke(app, [*verb.split(), "--help"]).stdout
+    assert text.startswith(f"Usage: tare {verb} ")
+    assert not re.search(r"<(str|int|float|path|file|list)\b", text)
+    assert "]...]..." not in text
+    assert "...}..." not in text
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 import tare
 from tare.cli import baseline, bisect, check, explain, machine, measure, records
+from tare.cli.help import GroupedHelp, PlainHelp
 from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
 from tare.system.text import one_line
@@ -25,21 +25,6 @@ Examples:
   tare explain resnet50                    where the time of a step goes
   tare check night.toml --baseline main    exit code 1 on a regression
 """
-
-
-class GroupedHelp(TyperGroup):
-    """Lists the verbs by their help panel. Rich's own panels take twice the time to print, and need Unicode."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for name, command in self.commands.items():
-            panel = str(getattr(command, "rich_help_panel", None) or "Commands")
-            panels.setdefault(panel, []).append((name, command.get_short_help_str(formatter.width)))
-        width = max(map(len, self.commands))
-        for panel, rows in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
-
 
 app = typer.Typer(
     name="tare",
@@ -64,7 +49,7 @@ VERBS: dict[str, dict[str, Callable[..., Any]]] = {
 }
 for _panel, _verbs in VERBS.items():
     for _name, _function in _verbs.items():
-        app.command(_name, rich_help_panel=_panel)(_function)
+        app.command(_name, cls=PlainHelp, rich_help_panel=_panel)(_function)
 app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tare.cli.help import PlainHelp
 from tare.cli.options import JsonOption, StoreOption, print_result
 from tare.errors import BadInput
 
@@ -20,11 +21,11 @@ def root(context: typer.Context) -> None:
         raise BadInput("tare baseline takes a command: set, list, show, remove")
 
 
-@app.command("set")
+@app.command("set", cls=PlainHelp)
 def set_(
     name: NameArgument,
     selector: Annotated[
-        str, typer.Argument(metavar="[RUN|newest[~N]|BASELINE|FIELD=VALUE]", help="Which records.")
+        str, typer.Argument(metavar="RUN|newest[~N]|BASELINE|FIELD=VALUE", help="Which records.")
     ] = "newest",
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -43,7 +44,7 @@ def set_(
     print_result(as_json, document, lambda: text, wide=True)
 
 
-@app.command("list")
+@app.command("list", cls=PlainHelp)
 def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the baselines."""
     from tare.report.lists import list_view
@@ -55,7 +56,7 @@ def list_(store: StoreOption = None, as_json: JsonOption = False) -> None:
     print_result(as_json, entries, lambda: list_view(entries, ("name", "created", "records")), wide=True)
 
 
-@app.command("show")
+@app.command("show", cls=PlainHelp)
 def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show the ladders of a baseline."""
     from rich.console import Group
@@ -71,7 +72,7 @@ def show(name: NameArgument, store: StoreOption = None, as_json: JsonOption = Fa
     print_result(as_json, {"records": records, "ladders": ladders}, lambda: Group(*parts))
 
 
-@app.command("remove")
+@app.command("remove", cls=PlainHelp)
 def remove(name: NameArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Remove a name; its records stay in the store."""
     from tare.store.baselines import remove_baseline

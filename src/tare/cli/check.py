@@ -145,7 +145,7 @@ def compare(
 )
 def calibrate(
     targets: Annotated[
-        list[str] | None, target_argument("[WORKLOAD|PLAN.toml]...", help=f"Default: {' '.join(SMOKE)}.")
+        list[str] | None, target_argument("WORKLOAD|PLAN.toml", help=f"Default: {' '.join(SMOKE)}.")
     ] = None,
     *,
     grid: dict[str, Any],

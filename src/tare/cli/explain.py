@@ -27,7 +27,7 @@ from tare.errors import BadInput, Interrupted
 
 @option_groups(grid=grid_options("default: eager"), measuring=choose(MEASURING, "rounds budget"))
 def explain(
-    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP...|TRACE.json[.gz]...")],
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|TRACE.json[.gz]")],
     grid: dict[str, Any],
     measuring: dict[str, Any],
     against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,

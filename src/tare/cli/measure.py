@@ -25,7 +25,7 @@ from tare.errors import BadInput, Interrupted
 
 @option_groups(grid=grid_options("default: the ladder; for a group, eager"), measuring=MEASURING)
 def run(
-    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|PLAN.toml...")],
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|PLAN.toml")],
     grid: dict[str, Any],
     measuring: dict[str, Any],
     quick: QuickOption = False,
@@ -92,7 +92,7 @@ def prove(
 
 
 def coverage(
-    targets: Annotated[list[str] | None, target_argument("[WORKLOAD | @GROUP]...", show_default="@zoo")] = None,
+    targets: Annotated[list[str] | None, target_argument("WORKLOAD|@GROUP", show_default="@zoo")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...: a device has operators of its own.")] = "cpu",
     as_json: JsonOption = False,
 ) -> int:

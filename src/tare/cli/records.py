@@ -8,7 +8,7 @@ import typer
 from tare.cli.options import JsonOption, OutputOption, StoreOption, Texts, print_json, print_result
 from tare.errors import BadInput, unknown
 
-TERMS = "[KEY | ID | WORKLOAD | FIELD=VALUE | FILE]..."
+TERMS = "KEY|ID|WORKLOAD|FIELD=VALUE|FILE"
 # What `tare list` knows, and the columns of each.
 LISTS: dict[str, tuple[str, ...]] = {
     "findings": ("finding", "sees", "remedy"),
@@ -21,7 +21,7 @@ LISTS: dict[str, tuple[str, ...]] = {
 
 
 def show(
-    terms: Annotated[Texts, typer.Argument(metavar=f"{TERMS} | workload NAME", show_default=False)] = None,
+    terms: Annotated[Texts, typer.Argument(metavar=f"{TERMS}|workload NAME", show_default=False)] = None,
     table: Annotated[bool, typer.Option("--table", help="One line per record instead of ladders.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -70,9 +70,7 @@ def _show_workload(names: list[str], as_json: bool) -> None:
 
 def list_(
     what: Annotated[str, typer.Argument(metavar="|".join(LISTS), autocompletion=lambda: list(LISTS))],
-    terms: Annotated[
-        Texts, typer.Argument(metavar="[KEY | FIELD=VALUE | @GROUP]...", help="Which of them.")
-    ] = None,
+    terms: Annotated[Texts, typer.Argument(metavar="KEY|FIELD=VALUE|@GROUP", help="Which of them.")] = None,
     domain: Annotated[str | None, typer.Option(help="Workloads of one domain: vision, nlp, ...")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -139,7 +137,7 @@ def export(
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False)],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -161,7 +159,7 @@ def import_(
 
 def history(
     terms: Annotated[
-        Texts, typer.Argument(metavar="[KEY | WORKLOAD | FIELD=VALUE | NAME | FILE]...", show_default=False)
+        Texts, typer.Argument(metavar="KEY|WORKLOAD|FIELD=VALUE|NAME|FILE", show_default=False)
     ] = None,
     metric: Annotated[str, typer.Option(help="gross, latency, host_peak, ...")] = "gross",
     chart: Annotated[
