@@ -11,7 +11,7 @@ from tare.errors import BadInput
 
 
 def bisect(
-    case: Annotated[str | None, typer.Option(metavar="KEY", help="Measure this case with tare.")] = None,
+    case: Annotated[str | None, typer.Option(help="Measure this case with tare.")] = None,
     command: Annotated[str | None, typer.Option(help="Or run this; it prints a number. {} is the label.")] = None,
     good: Annotated[str | None, typer.Option(help="The good version, commit or label.")] = None,
     bad: Annotated[str | None, typer.Option(help="The bad one.")] = None,

@@ -23,14 +23,13 @@ VALUES = {
 class PlainHelp(TyperCommand):
     """Help in which values have names instead of Python's types."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters = super().get_params(ctx)
-        for parameter in parameters:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:
             if isinstance(parameter, TyperArgument):
                 parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign] # noqa: ARG005
             elif isinstance(parameter, TyperOption) and not parameter.is_flag and parameter.metavar is None:
                 parameter.metavar = VALUES.get(parameter.name, "NAMES" if parameter.multiple else "NAME")
-        return parameters
+        super().format_options(ctx, formatter)
 
 
 class GroupedHelp(TyperGroup):

@@ -50,7 +50,6 @@ def _choice(help: str) -> Any:
     """An option that takes the words of its help, which the shell completes."""
     words = re.findall(r"[\w:-]+", help)
     return typer.Option(
-        metavar="NAMES",
         help=help,
         autocompletion=lambda incomplete: [word for word in words if word.startswith(incomplete)],
     )
@@ -115,7 +114,7 @@ def choose(group: OptionGroup, names: str, **help: str) -> OptionGroup:
 
 def grid_options(rungs: str, names: str = " ".join(GRID), **help: str) -> OptionGroup:
     """The fields of a grid. Rungs have another default in each verb."""
-    rung = typer.Option(metavar="NAMES", help=f"Rungs ({rungs}).", autocompletion=complete_rungs)
+    rung = typer.Option(help=f"Rungs ({rungs}).", autocompletion=complete_rungs)
     return {"rung": Annotated[Texts, rung], **choose(GRID, names, **help)}
 
 
