@@ -1,6 +1,7 @@
 """The journal of a bisection: what survives a kill, and what may not be mixed."""
 
 import json
+import stat
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from builders import ENVIRONMENT
 from commandline import tare
 
+from tare.bisect.command import CandidateFailed
 from tare.bisect.journal import BisectJournal, CandidateRun
 from tare.bisect.spec import BisectSpec, make_spec
 from tare.errors import BadInput
@@ -96,3 +98,41 @@ def test_the_command_line_resumes_here_and_refuses_another_environment(tmp_path:
     assert refused.returncode == 2
     assert "flags.env.OMP_NUM_THREADS: 1 against 2 (resume there, or run without --resume" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_the_seed_of_the_order_is_drawn_anew_and_kept_for_a_resumed_bisection(
+    spec: BisectSpec, tmp_path: Path
+) -> None:
+    with BisectJournal(tmp_path, spec, ENVIRONMENT, resume=False) as first:
+        pass
+    with BisectJournal(tmp_path, spec, ENVIRONMENT, resume=True) as again:
+        assert again.seed == first.seed
+    with BisectJournal(tmp_path, spec, ENVIRONMENT, resume=False) as other:
+        assert other.seed != first.seed
+
+
+def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "labels").write_text("1\n2\n")
+
+    def make(secret: str, setting: str = "on") -> BisectSpec:
+        return make_spec(
+            command=f"python x.py --token {secret} --url https://u:{secret}@host/ '--key={secret}'",
+            labels=tmp_path / "labels",
+            environment={"HF_TOKEN": secret, "OTHER": secret, "SETTING": setting},
+        )
+
+    path = write(tmp_path / "bisect", make("hunter2"))
+    assert "hunter2" not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    header = json.loads(path.read_text().splitlines()[0])["spec"]
+    assert header["command"] == "python x.py --token '***' --url 'https://u:***@host/' '--key=***'"
+    assert header["environment"] == {"HF_TOKEN": "***", "OTHER": "***", "SETTING": "on"}
+    # A token that was renewed makes no other bisection; anything else that is not known to be a secret does.
+    renewed = msgspec.structs.replace(make("hunter2"), environment=make("hunter2").environment | {"HF_TOKEN": "x"})
+    assert renewed.fingerprint == make("hunter2").fingerprint
+    assert make("hunter2", "off").fingerprint != make("hunter2").fingerprint
+
+
+def test_the_reason_of_a_failed_command_holds_no_secret() -> None:
+    assert str(CandidateFailed("no login at https://u:hunter2@host/")) == "no login at https://u:***@host/"

@@ -12,7 +12,7 @@ from traces import RECORDED
 
 from tare.errors import BadInput
 from tare.records.codec import decode_record, decode_round, encode, read_records
-from tare.records.record import VERSION, DeviceMemory, HostMemory, Parity, Series, Telemetry
+from tare.records.record import VERSION, DeviceMemory, HostMemory, Net, Parity, Series, Telemetry
 
 FULL_ROUND = make_round(
     2,
@@ -187,3 +187,56 @@ def test_a_file_that_was_cut_off_or_damaged_is_called_so(packed: bytes, tmp_path
     path.write_bytes(packed)
     with pytest.raises(BadInput, match=r"records.json.gz cannot be unpacked|cannot read .*records.json.gz"):
         read_records(path)
+
+
+def test_a_failure_is_kept_without_the_secrets_in_its_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_HUB_TOKEN", "correct-horse")
+    url = "https://me:hunter2@host/model"
+    failure = make_failure(message=f"401 for {url}", detail=f"x\nGET {url}\nsent correct-horse")
+    round_ = make_round(failure=failure, notes=[f"loaded from {url}"], flags={"env.HF_TOKEN": "hunter2"})
+    text = encode(make_record(rounds=[round_], failure=failure)).decode()
+    assert "hunter2" not in text
+    assert "correct-horse" not in text
+    assert text.count("https://me:***@host/model") == 5
+    assert failure.detail.endswith("sent ***")
+
+
+def test_a_reason_is_kept_without_secrets() -> None:
+    """It may quote the exception that a reference or a profiler raised."""
+    reason = "profiling failed: GET https://me:hunter2@host/model"
+    for document in (Net(reason=reason), Parity(status="unchecked", reason=reason)):
+        assert document.reason == "profiling failed: GET https://me:***@host/model"
+
+
+def test_a_cut_leaves_no_part_of_a_secret() -> None:
+    """The end of a password alone would not be recognised as one."""
+    detail = "https://me:" + "hunter2" * 50 + "@host/" + "x" * 7_990
+    assert "hunter2" not in make_failure(detail=detail).detail
+    assert len(make_failure(detail=detail).detail) <= 8_000
+    assert len(make_failure(message="x" * 10_000).message) == 500
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            "environment": {
+                **asdict(make_record().environment),
+                "flags": {f"env.OMP_{i}": "1" for i in range(10_001)},
+            }
+        },
+        {"environment": {**asdict(make_record().environment), "flags": {"env.OMP_X": "@:/a:" * 3_000}}},
+        {"rounds": [{**json.loads(encode(make_round())), "notes": ["x"] * 1_001}]},
+        {"rounds": [{**json.loads(encode(make_round())), "notes": ["@:/a:" * 3_000]}]},
+    ],
+)
+def test_a_record_of_boundless_texts_is_refused(changes: dict[str, Any]) -> None:
+    assert "of length <= " in refusal(json.dumps(document(**changes)))
+
+
+def test_a_round_with_boundless_texts_is_cut_so_that_it_can_be_read_again() -> None:
+    """A worker may send anything."""
+    round_ = make_round(notes=["x" * 20_000] * 20 + ["y"] * 1_980, flags={"tf32": "y" * 20_000})
+    again = decode_round(encode(round_), "x")
+    assert again == round_
+    assert (len(again.notes), len(again.notes[0]), len(again.flags["tf32"])) == (1_000, 10_000, 10_000)

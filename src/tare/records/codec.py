@@ -1,13 +1,12 @@
 """Records to JSON and back. Input is validated; what is malformed is refused with a one-line BadInput."""
 
-import gzip
-import zlib
 from pathlib import Path
 
 import msgspec
 
 from tare.errors import BadInput, brief
 from tare.records.record import VERSION, Record, Round
+from tare.system.bounded_files import read_json
 
 # TypeError: a damaged database may hold a value of another type in place of the document.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError)
@@ -46,18 +45,7 @@ def names_file(term: str) -> bool:
 
 def read_records(path: Path) -> list[Record]:
     """The records in a file written by `tare export --format json`, gzipped or not."""
-    return decode_records(read_file(path), str(path))
-
-
-def read_file(path: Path) -> bytes:
-    """The content of a file, unpacked if its name ends in .gz."""
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    except (EOFError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be unpacked, it is damaged or cut off: {error}") from None
+    return decode_records(read_json(path), str(path))
 
 
 def decode_records(data: bytes, where: str) -> list[Record]:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from tare.errors import BadInput
+from tare.system.private_files import make_private_folder
 
 VARIABLE = "TARE_HOME"
 
@@ -27,9 +28,9 @@ def home_folder(name: str) -> Path:
 
 
 def make_folder(path: Path) -> Path:
-    """Makes a folder and its parents."""
+    """Makes a folder and its parents, for their owner alone: records and traces tell what someone works on."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path)
     except OSError as error:
         raise BadInput(f"cannot make the folder {path} ({error.strerror}); set {VARIABLE}") from None
     return path
