@@ -69,6 +69,13 @@ def test_time_in_which_a_worker_is_paused_does_not_count() -> None:
     assert worker_exit.seconds < 2
 
 
+def test_a_worker_that_does_not_exit_after_its_last_message_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tare.execute.supervise.EXIT_S", 0.2)
+    talk = """echo '{"kind":"done"}' > /dev/fd/$TARE_FD; sleep 3600"""
+    worker_exit = supervise(SpawnLauncher(("sh", "-c", talk)).launch(ProbeJob()), Supervision(1000))
+    assert (worker_exit.killed, failure_of(worker_exit)) == ("timeout", None)
+
+
 @pytest.mark.parametrize(("left", "stopped"), [(0.01, True), (0.5, False)])
 def test_a_worker_is_stopped_when_the_memory_of_the_machine_runs_out(
     monkeypatch: pytest.MonkeyPatch, left: float, stopped: bool

@@ -6,15 +6,21 @@ The quick tier kills the parent once; the rest is in the full tier.
 import itertools
 import json
 import os
+import re
 import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from commandline import Tare, start_tare, wait_until
+from commandline import Tare, planted_environment, start_tare, wait_until
+
+from tare.execute.executor import WAITING
+from tare.system.locks import machine_lock
 
 # Rounds long enough to be met by a signal, and few, so that the test is short.
 ARGS = ("run", "mlp", "--rung", "eager,torchscript", "--device", "cpu", "--rounds", "3", "--budget", "3",
@@ -120,7 +126,9 @@ def test_kill_9_of_a_worker_is_recorded(home: Path) -> None:
     wait_until(lambda: len(_stored(home)) >= 2)
 
     def workers() -> list[psutil.Process]:
-        return [one for child in psutil.Process(running.pid).children() for one in child.children()]
+        """The children of the reapers, which are children of the fork server."""
+        servers = psutil.Process(running.pid).children()
+        return [one for server in servers for reaper in server.children() for one in reaper.children()]
 
     wait_until(lambda: bool(workers()))
     workers()[0].kill()
@@ -187,3 +195,60 @@ def test_two_runs_at_the_same_time_alternate_and_lose_nothing(home: Path) -> Non
     with sqlite3.connect(home / "records.db") as database:
         assert database.execute("select count(*) from records").fetchone() == (4,)
     assert os.listdir(home / "scratch") == []  # noqa: PTH208
+
+
+@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.full), ("--json",)])
+def test_a_wait_for_another_tare_is_said_off_a_terminal(home: Path, more: tuple[str, ...]) -> None:
+    home.mkdir()
+    with machine_lock(home):
+        running = start_tare(home, *ARGS, *more)
+        assert running.stderr is not None
+        line = next(text for text in running.stderr if WAITING in text)
+        running.send_signal(signal.SIGTERM)
+        _, rest = running.communicate(timeout=60)
+    assert re.search(rf"{WAITING}: process {os.getpid()} \(.*\), since \d\d:\d\d:\d\d$", line)
+    assert "Traceback" not in rest
+    assert running.returncode == 130
+
+
+def plan_that_is_never_reached(tmp_path: Path) -> str:
+    """A pipe that nobody writes to: tare has imported what it needs and reads its plan, for ever."""
+    os.mkfifo(tmp_path / "plan.toml")
+    return str(tmp_path / "plan.toml")
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["importing", "reading the plan", pytest.param("before the first result", marks=pytest.mark.full)],
+)
+def test_an_early_interruption_is_said_in_one_line(home: Path, tmp_path: Path, moment: str) -> None:
+    arguments = {
+        "importing": ("--help",),
+        "reading the plan": ("run", plan_that_is_never_reached(tmp_path)),
+        "before the first result": ("run", "planted_hang", "--rung", "eager", "--no-parity"),
+    }[moment]
+    # Not at any moment: before the first line of tare's own, Python itself tells of an interruption.
+    patience = "import tare.cli, signal, os; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    wait = {
+        "importing": "import sys; sys.meta_path.insert(0, Interrupting())",
+        "reading the plan": "threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()",
+        "before the first result": "threading.Timer(8, os.kill, (os.getpid(), signal.SIGINT)).start()",
+    }[moment]
+    code = f"{patience}\nimport threading\n{INTERRUPTING}\n{wait}\ntare.cli.main()"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=planted_environment(home), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130
+    # On a quick machine the run has begun by then: it says how to go on.
+    begun = "interrupted: the same command with --resume continues from here"
+    expected = ["tare: interrupted", begun] if moment == "before the first result" else ["tare: interrupted"]
+    assert (done.stdout or done.stderr).splitlines()[-1] in expected
+    assert "Traceback" not in done.stderr
+
+
+# Sends SIGINT while the command line is imported.
+INTERRUPTING = """
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+"""

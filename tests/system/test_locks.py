@@ -1,25 +1,29 @@
 """Measurements on one machine take turns, whatever data folders and users they belong to."""
 
+import json
 import os
 import re
+import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commandline import wait_until
 from users import NOBODY, acting_as_nobody
 
 from tare.errors import BadInput
-from tare.system.locks import MACHINE_LOCK, MACHINE_LOCK_VARIABLE, machine_lock
+from tare.system.locks import MACHINE_LOCK, MACHINE_LOCK_VARIABLE, POLL_S, FileLock, machine_lock
 
 
 class Waits(Exception):
     pass
 
 
-def waits() -> None:
-    raise Waits
+def waits(holder: str) -> None:
+    raise Waits(holder)
 
 
 @pytest.fixture
@@ -117,7 +121,7 @@ def test_who_has_just_measured_waits_behind_who_waits(place: Path, tmp_path: Pat
     waiting = threading.Event()
 
     def other() -> None:
-        with machine_lock(tmp_path / "other", waiting.set):
+        with machine_lock(tmp_path / "other", lambda _: waiting.set()):
             order.append("other")
 
     thread = threading.Thread(target=other)
@@ -129,3 +133,72 @@ def test_who_has_just_measured_waits_behind_who_waits(place: Path, tmp_path: Pat
     thread.join(60)
     assert order == ["other", "one again"]
     assert place.exists()
+
+
+def test_who_holds_the_lock_is_said_once(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["/opt/bin/tare", "run", "resnet50", "--store", "postgresql://me:hunter2@host/x"]
+    )
+    said: list[str] = []
+    with machine_lock(tmp_path / "one"):
+        thread = threading.Thread(target=take, args=(tmp_path / "other", said))
+        thread.start()
+        wait_until(lambda: bool(said))
+        time.sleep(3 * POLL_S)
+    thread.join(60)
+    (holder,) = said
+    assert re.fullmatch(rf"process {os.getpid()} \(tare run resnet50\), since \d\d:\d\d:\d\d", holder)
+    assert place.read_bytes() == b"", "nobody holds it now"
+
+
+def take(folder: Path, said: list[str]) -> None:
+    with machine_lock(folder, said.append):
+        pass
+
+
+HOLDER = {"pid": os.getpid(), "host": socket.gethostname(), "command": "tare run mlp", "since": 0.0}
+
+
+UNKNOWN = "which one is not known"
+# Pytest workers must agree on names, and these hold a pid.
+CONTENTS = {
+    "this process": (json.dumps(HOLDER), rf"process {os.getpid()} \(tare run mlp\), since "),
+    "another machine": (
+        json.dumps(HOLDER | {"host": "elsewhere", "pid": 77}), r"process 77 on elsewhere \(tare run mlp\), since "
+    ),
+    # What somebody else may have left there, or an earlier holder that was killed.
+    "a process that has ended": (json.dumps(HOLDER | {"pid": 2**22 + 1}), UNKNOWN),
+    "no moment": (json.dumps(HOLDER | {"since": 1e300}), UNKNOWN),
+    "control characters": (
+        json.dumps(HOLDER | {"command": "\x1b[2J\n" + "x" * 3000}), rf"process {os.getpid()} \([^\x1b\n]*"
+    ),
+    "nested": ("[" * 4000, UNKNOWN),
+    "null characters": ("\0" * 50, UNKNOWN),
+    "nothing": ("", UNKNOWN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_whatever_is_in_the_file_of_a_lock_can_be_said(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    content, said = CONTENTS[name]
+    monkeypatch.setattr("tare.system.locks.UNKNOWN_S", 0.0)
+    with FileLock(place) as lock:
+        lock.acquire()
+        place.write_text(content)
+        with pytest.raises(Waits, match=said) as caught, machine_lock(tmp_path / "one", waits):
+            pass
+    assert len(str(caught.value)) <= 200
+
+
+def test_a_lock_file_that_may_only_be_read_is_a_lock_all_the_same(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = open_folder / "machine.lock"
+    monkeypatch.setenv(MACHINE_LOCK_VARIABLE, str(shared))
+    shared.touch(mode=0o444)
+    (open_folder / "home").mkdir(mode=0o777)
+    (open_folder / "home").chmod(0o777)
+    with acting_as_nobody(), machine_lock(open_folder / "home", waits):
+        assert shared.read_bytes() == b""

@@ -11,14 +11,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tare.system.processes import signal_group
+from tare.system.reaper import signal_descendants
 
 
 class GatedProcess:
     """One process at the gate, and the pipe from which it reads a byte before it measures."""
 
     def __init__(self, pipe: Path) -> None:
-        self.pipe, self.pid = pipe, 0
+        # The reaper of the process: its descendants are signalled.
+        self.pipe, self.reaper = pipe, 0
         self.is_measuring = self.is_paused = False
         pipe.parent.mkdir(parents=True, exist_ok=True)
         pipe.unlink(missing_ok=True)
@@ -38,7 +39,7 @@ class MeasurementGate:
     """Knows which processes prepare, wait and measure, as the threads report that supervise them. Measuring begins
     when `enough` processes wait, or when none prepares any more."""
 
-    def __init__(self, enough: int, send_signal: Callable[[int, signal.Signals], None] = signal_group) -> None:
+    def __init__(self, enough: int, send_signal: Callable[[int, int], None] = signal_descendants) -> None:
         self._enough, self._send_signal = enough, send_signal
         self._changed = threading.Condition()
         self._preparing: list[GatedProcess] = []
@@ -55,9 +56,9 @@ class MeasurementGate:
                 check()
             self._preparing.append(process)
 
-    def started(self, process: GatedProcess, pid: int) -> None:
+    def started(self, process: GatedProcess, reaper: int) -> None:
         with self._changed:
-            process.pid = pid
+            process.reaper = reaper
             if self._is_measuring_phase:
                 self._signal(process, signal.SIGSTOP)
 
@@ -69,6 +70,9 @@ class MeasurementGate:
             self._preparing.remove(process)
             self._waiting.append(process)
             process.is_paused = True
+            if self._is_measuring_phase:
+                # What it started may still compute.
+                self._signal(process, signal.SIGSTOP)
             self._proceed()
 
     def measured(self, process: GatedProcess) -> None:
@@ -99,7 +103,7 @@ class MeasurementGate:
         if self._waiting and may_begin:
             if not self._is_measuring_phase:
                 self._is_measuring_phase = True
-                for process in self._preparing:
+                for process in (*self._preparing, *self._waiting):
                     self._signal(process, signal.SIGSTOP)
             self._measuring = process = self._waiting.pop(0)
             process.is_measuring = True
@@ -115,5 +119,5 @@ class MeasurementGate:
     def _signal(self, process: GatedProcess, number: signal.Signals) -> None:
         """A process that has not started yet is signalled by `started`."""
         process.is_paused = number == signal.SIGSTOP
-        if process.pid:
-            self._send_signal(process.pid, number)
+        if process.reaper:
+            self._send_signal(process.reaper, number)

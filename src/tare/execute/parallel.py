@@ -19,7 +19,8 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.batch_search import OUT_OF_MEMORY
-from tare.execute.executor import WAITING, LocalExecutor
+from tare.execute.executor import LocalExecutor
+from tare.execute.launch import WorkerProcess
 from tare.execute.measurement_gate import GatedProcess, MeasurementGate
 from tare.execute.rounds import make_round
 from tare.execute.runner import (
@@ -171,7 +172,6 @@ class _GatedTasks:
         def on_tick() -> None:
             check()
             if gated.is_measuring:
-                watch.pid = gated.pid
                 watch.poll()
 
         def on_message(message: Message) -> None:
@@ -180,7 +180,7 @@ class _GatedTasks:
             elif isinstance(message, Stage) and message.name == "report":
                 self._gate.measured(gated)
 
-        worker_exit = self._supervise(job, gated, on_tick, on_message)
+        worker_exit = self._supervise(job, gated, on_tick, on_message, watch.start)
         round_ = make_round(worker_exit, watch, self._index, set(self._pids))
         return msgspec.structs.replace(round_, build_s=None, prepare_s=None, notes=[*round_.notes, NOTE])
 
@@ -190,10 +190,12 @@ class _GatedTasks:
         gated: GatedProcess,
         on_tick: Check,
         on_message: Callable[[Message], None] = lambda _: None,
+        on_pid: Callable[[int], None] = lambda _: None,
     ) -> WorkerExit:
-        def on_start(pid: int) -> None:
-            self._pids.add(pid)
-            self._gate.started(gated, pid)
+        def on_start(process: WorkerProcess) -> None:
+            on_pid(process.pid)
+            self._pids.add(process.pid)
+            self._gate.started(gated, process.reaper)
 
         self._gate.enter(gated, on_tick)
         timeout_s, memory = self._options.timeout, self._options.memory
@@ -219,7 +221,7 @@ def worker_threads(executor: LocalExecutor, count: int) -> Iterator[tuple[Thread
         if is_cancelled.is_set():
             raise Cancelled
 
-    with machine_lock(home(), lambda: executor.on_stage(WAITING)), ThreadPoolExecutor(count) as pool:
+    with machine_lock(home(), executor.say_wait), ThreadPoolExecutor(count) as pool:
         try:
             yield pool, check
         except BaseException:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tare.cases.case import Case
 from tare.cases.plan import Plan
 from tare.rungs.registry import all_rungs, split_name
-from tare.workloads import all_workloads
+from tare.workloads import get_workload
 from tare.workloads.groups import OURS
 
 # Packages that import most of themselves lazily: the modules that their models share.
@@ -37,11 +37,11 @@ def preload(
     workloads: Collection[str], modes: Collection[str], rungs: Collection[str], devices: Collection[str]
 ) -> tuple[str, ...]:
     """Modules that all workers will import, whatever they measure."""
-    known = all_workloads()
-    packages = sorted({package for name in workloads for package in known[name].requires})
+    known = {name: get_workload(name) for name in workloads}
+    packages = sorted({package for workload in known.values() for package in workload.requires})
     modules = [module for package in packages for module in (package, *LAZY_MODULES.get(package, ()))]
     # Only our own: a plug-in may touch the device when it is imported, which the server must not.
-    families = {type(known[name].definition).__module__ for name in workloads}
+    families = {type(workload.definition).__module__ for workload in known.values()}
     modules += sorted(module for module in families if module.startswith(OURS))
     if any(_compiles(rung) for rung in rungs):
         return tuple(modules)

@@ -7,15 +7,24 @@ here: it cannot lock a file of another user that may only be read, and it follow
 import contextlib
 import errno
 import fcntl
+import json
 import os
+import socket
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from io import FileIO
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from tare.errors import BadInput
 from tare.system.home import VARIABLE
+from tare.system.redaction import redact
+from tare.system.text import one_line
 
 POLL_S = 0.05
 # Errors of file systems that have no locks, as some network file systems do.
@@ -26,6 +35,9 @@ FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 MACHINE_LOCK_VARIABLE = "TARE_LOCK"
 # Not tempfile.gettempdir(): that may be a different folder for each user.
 MACHINE_LOCK = "/tmp/tare-measuring.lock"
+# A process that has just taken the lock may not have written yet who it is.
+UNKNOWN_S = 1.0
+LONGEST_COMMAND, LONGEST_HOLDER = 60, 4096
 
 
 class LockedByOther(Exception):
@@ -99,8 +111,9 @@ class ExclusiveFile(FileLock):
 
 
 @contextlib.contextmanager
-def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Held during a measurement; `on_wait` is called once if another tare holds it.
+def machine_lock(folder: Path, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Held during a measurement. If another tare holds it, `on_wait` is called with who that is, once for each
+    holder.
 
     There are two locks, taken in this order: that of the machine, and that of the data folder, for tares in
     containers that share nothing else. Before each stands a queue lock, held only while a process waits. So a
@@ -109,14 +122,6 @@ def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> It
     shared = os.environ.get(MACHINE_LOCK_VARIABLE, MACHINE_LOCK)
     paths = {Path(shared): 0o666} if shared else {}
     paths[folder / "measuring.lock"] = 0o644
-    waiting = False
-
-    def wait() -> None:
-        nonlocal waiting
-        if not waiting:
-            waiting = True
-            on_wait()
-
     with contextlib.ExitStack() as held:
         for path, mode in paths.items():
             try:
@@ -127,10 +132,74 @@ def machine_lock(folder: Path, on_wait: Callable[[], None] = lambda: None) -> It
                 # Without the machine's lock (no such folder, a file only its owner may read) there is the other.
                 continue
             with contextlib.ExitStack() as queued:
+                wait = _Wait(lock, on_wait)
                 with contextlib.suppress(OSError):
                     queued.enter_context(FileLock(path.with_name(f"{path.name}.next"), mode)).acquire(wait)
                 lock.acquire(wait)
+            held.enter_context(_named_holder(lock))
         yield
+
+
+class _Wait:
+    """Called before every further attempt to take a lock: says whenever another process has taken it."""
+
+    def __init__(self, lock: FileLock, on_wait: Callable[[str], None]) -> None:
+        self._lock, self._on_wait = lock, on_wait
+        self._began = time.monotonic()
+        self._said = ""
+
+    def __call__(self) -> None:
+        holder = _read_holder(self._lock)
+        if not holder and (self._said or time.monotonic() - self._began < UNKNOWN_S):
+            return
+        holder = holder or "which one is not known"
+        if holder != self._said:
+            self._said = holder
+            self._on_wait(holder)
+
+
+@contextlib.contextmanager
+def _named_holder(lock: FileLock) -> Iterator[None]:
+    """Writes into a lock file who holds it. That is only for the messages of others, so a full disk or a file that
+    may only be read does not matter."""
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": _command(), "since": time.time()}
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock.fileno(), 0)
+        os.pwrite(lock.fileno(), json.dumps(holder).encode(), 0)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.ftruncate(lock.fileno(), 0)
+
+
+def _command() -> str:
+    """This process's command up to its first option: any user may read it, and an option may be a secret."""
+    program, *arguments = sys.argv or [""]
+    path = Path(program)
+    words = [path.parent.name if path.name == "__main__.py" else path.name]
+    for argument in arguments:
+        if argument.startswith("-"):
+            break
+        words.append(argument)
+    return redact(" ".join(words))[:LONGEST_COMMAND]
+
+
+def _read_holder(lock: FileLock) -> str:
+    """Who holds a lock, as far as its file says; empty if it says nothing, or names a process that has ended."""
+    try:
+        holder: dict[str, Any] = json.loads(os.pread(lock.fileno(), LONGEST_HOLDER, 0))
+        pid, host = int(holder["pid"]), str(holder["host"])
+        since = datetime.fromtimestamp(float(holder["since"])).astimezone()
+        is_here = host == socket.gethostname()
+        if is_here and not psutil.pid_exists(pid):
+            return ""
+        place = "" if is_here else f" on {host}"
+        command = str(holder["command"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return ""
+    # Anybody may have written this.
+    return one_line(f"process {pid}{place} ({command}), since {since:%H:%M:%S}")[:200]
 
 
 def _open_or_create(path: Path, mode: int) -> int:

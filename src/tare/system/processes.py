@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-PR_SET_PDEATHSIG = 1
-OOM_SCORE = "/proc/self/oom_score_adj"
+from tare.system.reaper import PR_SET_PDEATHSIG
+
 # Ends a process group when its standard input ends, that is, when the process that holds the other end is gone.
 WATCHDOG = 'read -r _; kill -s KILL -- "-$1"'
 
@@ -21,6 +21,11 @@ def signal_group(pid: int, number: signal.Signals) -> None:
     """Signals a process that leads its group, and everything it started that stayed in the group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11; real-time signals have no name."""
+    return signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
 
 
 def kill_group(pid: int) -> None:
@@ -39,18 +44,27 @@ def kill_session(leader: int) -> None:
                     os.kill(pid, signal.SIGKILL)
 
 
-def die_with_parent() -> None:
-    """For a worker to call: the kernel kills it when its parent dies, however that happens (Linux only). When
-    memory runs out, the kernel should choose the worker and not the parent, which keeps the results."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(OSError), open(OOM_SCORE, "w") as score:  # noqa: PTH123
-        score.write("1000")
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped a process."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False
+
+
+def kill_marked(name: str, value: str) -> None:
+    """Kills every process of this user that has inherited an environment variable with this value. A process that
+    changed its environment before it started another program is not found."""
+    for _ in range(2):
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(name) == value:
+                    process.kill()
 
 
 def dying_with_parent() -> Callable[[], None] | None:
-    """The same for a program that is not ours, as the `preexec_fn` of subprocess."""
+    """For a program that is not ours, as the `preexec_fn` of subprocess: the kernel kills it when this process
+    dies, however that happens (Linux only)."""
     if sys.platform != "linux":
         return None
     # Loaded before the fork: after it there should be nothing left to import.

@@ -1,7 +1,8 @@
 """The fork server: a process that has torch imported, touches no device, and forks a worker for each job.
 
 Our own instead of multiprocessing's, because the parent must learn how a worker ended (which signal), must be able
-to kill it with everything it started, and its workers must not outlive it.
+to kill it with everything it started, and its workers must not outlive it. Each worker has a reaper for that: it
+speaks to the parent itself, and nothing depends on this server once a worker has started.
 """
 
 import argparse
@@ -9,16 +10,15 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import json
 import os
 import selectors
 import signal
 import socket
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from tare.system.processes import die_with_parent, kill_group
+from tare.system import reaper
 
 CUDA_ERROR_NOT_INITIALIZED = 3
 # Makes torch answer whether there is a GPU, which packages ask on import, without initialising the driver.
@@ -53,8 +53,8 @@ def _preload(modules: list[str]) -> str | None:
     try:
         for name in modules:
             # A failed import is reported by the job that needs it. A package that does not match its torch may
-            # raise any exception.
-            with contextlib.suppress(Exception):
+            # raise any exception, and a script that calls sys.exit() is no Exception.
+            with contextlib.suppress(BaseException):
                 importlib.import_module(name)
             if _driver_is_awake():
                 return name
@@ -82,16 +82,20 @@ def _driver_is_awake() -> bool:
 class Server:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._workers: set[int] = set()
+        self._reapers: set[int] = set()
         self._wake, wake_end = socket.socketpair()
         for end in (self._wake, wake_end):
             end.setblocking(False)
         self._wake_end = wake_end
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_end.fileno(), warn_on_full_buffer=False)
+        # For what a reaper leaves that was killed.
+        reaper.adopt_orphans()
 
-    def serve(self) -> None:
-        self._say({"ready": os.getpid()})
+    def serve(self) -> NoReturn:
+        """Until the parent closes the connection, or is gone."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall(b"r")
         with selectors.DefaultSelector() as ready:
             ready.register(self._connection, selectors.EVENT_READ)
             ready.register(self._wake, selectors.EVENT_READ)
@@ -99,16 +103,16 @@ class Server:
                 for key, _ in ready.select():
                     if key.fileobj is self._wake:
                         self._wake.recv(4096)
-                        self._reap()
+                        self._collect()
                     elif not self._request():
-                        self._end()
+                        os._exit(0)
 
     def _request(self) -> bool:
         """Starts the worker that a request asks for; False when the parent is gone."""
         text, descriptors = b"", []
         while not text.endswith(b"\n"):
             try:
-                part, got, _, _ = socket.recv_fds(self._connection, 65536, 2)
+                part, got, _, _ = socket.recv_fds(self._connection, 65536, 3)
             except OSError:
                 # The parent is gone.
                 part, got = b"", []
@@ -116,62 +120,60 @@ class Server:
                 return False
             text += part
             descriptors += got
-        messages, log = descriptors
-        pid = os.fork()
-        if pid == 0:
-            self._become_worker(text, messages, log)
-        os.close(messages)
-        os.close(log)
-        self._workers.add(pid)
-        self._say({"pid": pid})
+        messages, log, control = descriptors
+        # If there can be no further process, the parent sees the end of the control socket.
+        with contextlib.suppress(OSError):
+            pid = os.fork()
+            if pid == 0:
+                self._become_reaper(text, messages, log, control)
+            self._reapers.add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return True
 
-    def _become_worker(self, text: bytes, messages: int, log: int) -> NoReturn:
-        code = 70
+    def _become_reaper(self, text: bytes, messages: int, log: int, control: int) -> NoReturn:
         try:
-            os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            self._connection.close()
-            self._wake.close()
-            self._wake_end.close()
-            die_with_parent()
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.close(log)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            from tare.protocol.jobs import read_job
-            from tare.protocol.messages import Channel
-            from tare.worker.process import run_job
-
-            code = run_job(read_job(text), Channel(messages).send)
-        except BaseException:  # noqa: BLE001 - printed to the log that the parent keeps
-            traceback.print_exc()
+            for end in (self._connection, self._wake, self._wake_end):
+                end.close()
+            reaper.run(control, (messages, log), lambda started: _become_worker(text, messages, log, started))
         finally:
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(code)
+            os._exit(70)
 
-    def _reap(self) -> None:
-        for pid in list(self._workers):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                self._workers.discard(pid)
-                self._say({"exited": pid, "status": status})
+    def _collect(self) -> None:
+        """Waits for the children that have ended, and kills those that were orphaned."""
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitpid(-1, os.WNOHANG)[0]:
+                self._reapers.discard(ended)
+        if sys.platform == "linux":
+            own = os.getpid()
+            for process in reaper.processes():
+                if process.parent == own and process.pid not in self._reapers:
+                    reaper.signal_descendants(process.pid, signal.SIGKILL)
+                    with contextlib.suppress(OSError):
+                        os.kill(process.pid, signal.SIGKILL)
 
-    def _say(self, message: dict[str, Any]) -> None:
-        try:
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            self._end()
 
-    def _end(self) -> NoReturn:
-        """Kills all workers, because the parent is gone."""
-        for pid in self._workers:
-            kill_group(pid)
-        os._exit(0)
+def _become_worker(text: bytes, messages: int, log: int, started: int) -> NoReturn:
+    code = 70
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.close(started)
+        from tare.protocol.jobs import read_job
+        from tare.protocol.messages import Channel
+        from tare.worker.process import run_job
+
+        code = run_job(read_job(text), Channel(messages).send)
+    except BaseException:  # noqa: BLE001 - printed to the log that the parent keeps
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
