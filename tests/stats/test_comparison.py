@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tare.stats.comparison import Comparison, adjust_p_values, compare, judge, outlying_pairs
+from tare.stats.comparison import Comparison, adjust_p_values, compare, judge, outlying_pairs, suite_noise
 from tare.stats.intervals import Interval
 
 positive = st.floats(1e-6, 1e6, allow_nan=False)
@@ -203,3 +203,54 @@ def test_tests_that_were_not_looked_at_count_as_ones(p_values: list[float], more
 
 def test_no_tests_are_no_trouble() -> None:
     assert adjust_p_values([]) == []
+
+
+def test_pairs_of_a_machine_that_alternates_are_compared_by_their_order() -> None:
+    """The second process of every pair takes 10 % longer, and b 5 %. By the differences alone the interval reaches
+    from nothing to 15 %."""
+    rng = np.random.default_rng(1)
+    b_first = [bool(order) for order in rng.permutation(12) % 2]
+    noise = rng.normal(0, 0.002, (2, 12))
+    a = [math.exp(0.1 * first + e) for first, e in zip(b_first, noise[0], strict=True)]
+    b = [1.05 * math.exp(0.1 * (not first) + e) for first, e in zip(b_first, noise[1], strict=True)]
+    ignored, known = compare(a, b, paired=True), compare(a, b, paired=True, b_first=b_first)
+    assert ignored.ratio.low < 1.0 < 1.1 < ignored.ratio.high
+    assert 1.045 < known.ratio.low < 1.05 < known.ratio.high < 1.055
+    # One of C(12, 6) ways to draw the order gives this much, and the test has a quarter of the level.
+    assert known.p_higher == pytest.approx(4 / math.comb(12, 6))
+    few = compare(a[:6], b[:6], paired=True, b_first=b_first[:6])
+    assert few.in_order is not None
+    assert few.in_order.ratio.mid == pytest.approx(1.05, abs=0.005)
+    assert few.in_order.p_higher < 0.001 < few.p_higher
+
+
+@given(st.lists(st.floats(-1, 1), min_size=10, max_size=10, unique=True))
+@settings(max_examples=5, deadline=None)
+def test_with_a_known_order_the_p_value_is_valid_whatever_the_processes_took(differences: list[float]) -> None:
+    """Over all orders that could have been drawn, p is at most 5 % in at most 5 %: the second process less the
+    first is what it is, and b was either."""
+    second_less_first = np.array(differences)
+    rng = np.random.default_rng(0)
+    rejected, draws = 0, 150
+    for _ in range(draws):
+        b_first = rng.random(10) < 0.5
+        b = np.exp(np.where(b_first, -second_less_first, second_less_first))
+        rejected += compare([1.0] * 10, b.tolist(), paired=True, b_first=b_first.tolist()).p_higher <= 0.05
+    assert rejected <= 0.05 * draws + 4 * math.sqrt(0.05 * 0.95 * draws)
+
+
+def test_the_noise_of_a_suite_is_that_of_its_noisier_sides() -> None:
+    rng = np.random.default_rng(2)
+    quiet = [np.exp(rng.normal(0, 0.02, 3)).tolist() for _ in range(400)]
+    assert suite_noise(quiet) == pytest.approx(0.02, rel=0.1)
+    two_modes = [np.exp(0.05 * rng.integers(0, 2, 3) + rng.normal(0, 0.001, 3)).tolist() for _ in range(400)]
+    assert suite_noise(two_modes) == pytest.approx(0.025, rel=0.1)
+    assert suite_noise(quiet[:7]) == 0
+    assert suite_noise([[1.0]] * 100) == 0
+    certain = compare([1.0, 1.0, 1.0], [1.05, 1.0501, 1.05])
+    doubted = compare([1.0, 1.0, 1.0], [1.05, 1.0501, 1.05], least_noise=0.025)
+    assert certain.p < 1e-6
+    # A difference of 4.9 % with a standard error of 0.025 * sqrt(2 / 3).
+    assert doubted.p == pytest.approx(
+        2 * 0.5 * math.erfc(math.log(1.05) / (0.025 * math.sqrt(2 / 3)) / 2**0.5), rel=0.01
+    )

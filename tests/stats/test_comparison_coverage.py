@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.guard_power import KINDS, interleaved
+from benchmarks.guard_power import interleaved
+from benchmarks.noise import series
 from tare.stats.comparison import compare
 
 REPEATS = 600
 # Three standard errors under 95 %.
 ENOUGH = 0.923
-FULL = [pytest.param(rounds, marks=pytest.mark.full) for rounds in (5, 20)]
+FULL = [pytest.param(rounds, marks=pytest.mark.full) for rounds in (5, 10, 20)]
 
 
 def share_covered(kind: str, rounds: int, paired: bool) -> float:
@@ -20,28 +21,27 @@ def share_covered(kind: str, rounds: int, paired: bool) -> float:
     held = 0
     for _ in range(REPEATS):
         if paired:
-            a, b = interleaved(KINDS[kind], rng, rounds, 0.05)
+            ratio = interleaved(kind, rng, rounds, 0.05).compare().ratio
         else:
-            a, b = (np.exp(KINDS[kind](rng, rounds)).tolist() for _ in range(2))
-            b = [1.05 * value for value in b]
-        ratio = compare(a, b, paired).ratio
+            a, b = (np.exp(series(kind, rng, rounds)).tolist() for _ in range(2))
+            ratio = compare(a, [1.05 * value for value in b]).ratio
         held += ratio.low <= 1.05 <= ratio.high
     return held / REPEATS
 
 
-@pytest.mark.parametrize("rounds", [3, 6, 10, *FULL])
-@pytest.mark.parametrize("kind", ["Gaussian", "heavy-tailed", "drifting", "autocorrelated"])
+@pytest.mark.parametrize("rounds", [3, 6, *FULL])
+@pytest.mark.parametrize("kind", ["Gaussian", "heavy-tailed", "drifting", "AR(0.7)"])
 def test_pairs_cover_as_they_say(kind: str, rounds: int) -> None:
     assert share_covered(kind, rounds, paired=True) >= ENOUGH
 
 
-@pytest.mark.parametrize("rounds", [10, *FULL])
-@pytest.mark.parametrize("kind", ["bimodal", "outliers"])
-def test_exact_ranks_cover_with_two_modes_and_outliers(kind: str, rounds: int) -> None:
+@pytest.mark.parametrize("rounds", [6, *FULL])
+@pytest.mark.parametrize("kind", ["bimodal", "outliers", "Cauchy", "AR(-0.9)", "alternating"])
+def test_exact_ranks_cover_with_two_modes_outliers_and_a_rhythm(kind: str, rounds: int) -> None:
     assert share_covered(kind, rounds, paired=True) >= ENOUGH
 
 
-@pytest.mark.parametrize("rounds", [3, 6, 10, *FULL])
+@pytest.mark.parametrize("rounds", [3, 6, *FULL])
 @pytest.mark.parametrize("kind", ["Gaussian", "heavy-tailed", "bimodal", "outliers"])
 def test_two_samples_cover_as_they_say(kind: str, rounds: int) -> None:
     # Two modes with three to five values a side are no Gaussian: a point or two are lost there.
@@ -75,11 +75,11 @@ def test_why_there_is_no_bootstrap_here() -> None:
 
 
 def test_the_interval_is_not_merely_wide() -> None:
-    """At 20 pairs of 2 % noise, the half width is Student's within a tenth: 2.09 * 0.02 * sqrt(2 / 20)."""
+    """At 20 pairs of 2 % noise, the half width is at most a fifth above Student's, 2.09 * 0.02 * sqrt(2 / 20):
+    three tests share the level, so that outliers and the order within pairs do not matter."""
     rng = np.random.default_rng(5)
     widths = []
     for _ in range(200):
-        a, b = interleaved(KINDS["Gaussian"], rng, 20, 0.0)
-        ratio = compare(a, b, paired=True).ratio
+        ratio = interleaved("Gaussian", rng, 20, 0.0).compare().ratio
         widths.append((np.log(ratio.high) - np.log(ratio.low)) / 2)
-    assert float(np.median(widths)) == pytest.approx(2.09 * 0.02 * np.sqrt(2 / 20), rel=0.1)
+    assert float(np.median(widths)) == pytest.approx(2.09 * 0.02 * np.sqrt(2 / 20), rel=0.2)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.guard_power import KINDS, MARGIN, NOISE, interleaved
+from benchmarks.guard_power import MARGIN, interleaved
+from benchmarks.noise import NOISE
 from tare.stats.comparison import compare, judge
 from tare.stats.power import detectable_change, rounds_to_decide, rounds_to_detect
 from tare.stats.two_stage import LEVEL, confirm
@@ -20,8 +21,8 @@ def test_a_detectable_change_is_detected_as_often_as_promised(rounds: int) -> No
     rng = np.random.default_rng(2)
     hits = 0
     for _ in range(400):
-        a, b = interleaved(KINDS["Gaussian"], rng, rounds, change)
-        result = compare(a, b, paired=True)
+        measured = interleaved("Gaussian", rng, rounds, change)
+        result = compare(measured.a, measured.b, paired=True)
         hits += result.p_higher <= 0.01 and judge(result, 0.02) == "higher"
     assert hits / 400 == pytest.approx(0.95, abs=0.03)
 

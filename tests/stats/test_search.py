@@ -5,12 +5,15 @@ import random
 from collections.abc import Callable, Collection
 from statistics import median
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.bisection import accusations
+from benchmarks.noise import series
 from tare.stats.levels import level_posterior
-from tare.stats.search import FIRST_RUNS, Search, run_ratio
+from tare.stats.search import FIRST_PAIRS, Search, run_ratio
 
 Steps = dict[int, float]
 
@@ -19,7 +22,7 @@ def play(
     last: int, steps: Steps, noise: Callable[[], float], broken: Collection[int] = (), **options: float
 ) -> tuple[str, Search]:
     """A whole search over candidates whose logarithms rise by `steps`."""
-    search = Search(last, **options)  # type: ignore[arg-type]
+    search = Search(last, **{"seed": 7, **options})  # type: ignore[arg-type]
     while isinstance(step := search.next(), int):
         if step in broken:
             search.skip(step)
@@ -44,13 +47,21 @@ def named(search: Search) -> list[int]:
     return [each.culprit for each in search.culprits(search.posterior())]
 
 
-@pytest.mark.parametrize(("games", "wrong", "runs"), [(8, 2, 60), pytest.param(40, 5, 45, marks=pytest.mark.full)])
-@pytest.mark.parametrize("noise", [gaussian, heavy])
+@pytest.mark.parametrize(
+    ("noise", "games", "wrong", "runs"),
+    [
+        (gaussian, 8, 2, 60),
+        (heavy, 8, 2, 60),
+        pytest.param(gaussian, 40, 1, 45, marks=pytest.mark.full),
+        pytest.param(heavy, 40, 3, 58, marks=pytest.mark.full),
+    ],
+)
 def test_it_is_right_95_times_in_100_and_spends_little(
     noise: Callable[[int, float], Callable[[], float]], games: int, wrong: int, runs: int
 ) -> None:
-    """64 candidates, a change of 5 %, noise of 2 %: a midpoint rule with 5 runs each is right 83 % of the time. At
-    a true 97 % there are more than `wrong` wrong searches once in a thousand repeats."""
+    """64 candidates, a change of 5 %, noise of 2 %: a midpoint rule with 5 runs each is right 83 % of the time.
+    With disturbed runs it takes more: about one pair in twelve then says nothing, and a search that trusted
+    levels instead of pairs, in 45 runs, accused one of identical candidates on machines that alternate."""
     right, spent = 0, 0
     for seed in range(games):
         at = random.Random(seed).randint(1, 64)
@@ -92,15 +103,17 @@ def test_plain_bisection_with_as_many_runs_is_wrong_more_often() -> None:
         plain += found == at
         theirs += spent
     assert ours > plain
-    assert runs < theirs
+    # About as many: a culprit is compared with its parent in pairs until no noise explains their difference.
+    assert runs < 1.1 * theirs
 
 
 def test_without_noise_it_is_nearly_plain_bisection() -> None:
     verdict, search = play(1000, {417: 0.05}, lambda: 0.0)
     assert verdict == "found"
     assert named(search) == [417]
-    # Three runs of each end, ten halvings with every third run at an end, five of the culprit and of its parent.
-    assert search.spent <= 2 * FIRST_RUNS + 12 + 6 + 10
+    # Three pairs of the ends, ten halvings with a pair of the ends after every fourth, and six pairs of the
+    # culprit with its parent.
+    assert search.spent <= 2 * FIRST_PAIRS + 10 + 2 * 2 + 2 * 6
 
 
 @pytest.mark.parametrize("step", [0.05, 3.1])
@@ -198,7 +211,7 @@ def test_where_no_gap_holds_a_change_any_more_the_ends_are_run_again() -> None:
     for candidate, value in ((0, 1.0), (4, 1.1), (0, 1.01), (4, 1.11), (0, 1.0)):
         search.add(candidate, value)
     posterior = search.posterior()
-    assert search._most_informative(posterior._replace(change=0 * posterior.change)) == 4
+    assert search._most_informative(posterior._replace(change=0 * posterior.change)) in (0, 4)
 
 
 @settings(max_examples=20)
@@ -219,10 +232,46 @@ def test_any_search_ends_and_asks_only_for_what_can_be_run(last: int, data: st.D
     assert search.spent <= 40
 
 
-def test_the_same_runs_give_the_same_search() -> None:
-    first = play(64, {20: 0.05}, gaussian(9, 0.02))[1]
-    again = play(64, {20: 0.05}, gaussian(9, 0.02))[1]
+def test_the_same_runs_and_seed_give_the_same_search() -> None:
+    first, again, other = (play(64, {20: 0.05}, gaussian(9, 0.02), seed=seed)[1] for seed in (1, 1, 2))
     assert first.runs == again.runs
+    assert first._order != other._order
+    assert Search(64).seed != Search(64).seed
+
+
+def test_a_search_that_is_replayed_knows_its_pairs() -> None:
+    """What a resumed bisection does: it knows the runs and the seed, and not what was asked for."""
+    _, search = play(64, {20: 0.05}, gaussian(9, 0.02))
+    again = Search(64, seed=7)
+    for candidate, value in search._measured:
+        assert again.next() == candidate
+        again.add(candidate, value)
+    assert again.evidence() == search.evidence()
+    unasked = Search(64, seed=7)
+    for candidate, value in search._measured:
+        unasked.add(candidate, value)
+    # Runs whose order was not drawn are no evidence.
+    assert unasked.evidence() == 1
+
+
+def test_the_ends_are_run_in_pairs_whose_order_is_drawn() -> None:
+    _, search = play(64, {}, gaussian(1, 0.02))
+    pairs = [tuple(search._order[i : i + 2]) for i in range(0, search.spent, 2)]
+    assert set(pairs) == {(0, 64), (64, 0)}
+
+
+@pytest.mark.parametrize("kind", ["alternating", "AR(-0.9)", "AR(0.9)"])
+def test_identical_candidates_are_not_accused_by_a_machine_with_a_rhythm(kind: str) -> None:
+    """Ends strictly in turn were accused by the alternating machine in 28 of 40 searches of these; the published
+    numbers of searches are in results/guard/bisection.json."""
+    assert accusations(kind, 4) == 0
+
+
+def test_the_culprit_is_found_on_a_machine_that_alternates() -> None:
+    """Every second run is 5 % slower, as much as the change; strictly in turn 7 of 40 were right."""
+    noise = iter(series("alternating", np.random.default_rng(4), 400))
+    verdict, search = play(64, {20: 0.05}, lambda: next(noise))
+    assert (verdict, named(search)) == ("found", [20])
 
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=8), st.lists(st.floats(-5, 5), min_size=2, max_size=8))

@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tare.stats.intervals import Interval, Values, student_interval
-from tare.stats.ranks import rank_sum_interval, rank_sum_p, signed_rank_interval, signed_rank_p, smallest_p
+from tare.stats.ranks import (
+    rank_sum_interval,
+    rank_sum_p,
+    signed_rank_interval,
+    signed_rank_p,
+    smallest_p,
+)
 
 Verdict = Literal["higher", "lower", "same", "undecided"]
 Method = Literal["ranks", "student", "none"]
@@ -31,6 +37,13 @@ RANK_TEST_P = 0.00125
 # by more than the change. A value that either rejects is rejected.
 ONE_TEST, TWO_TESTS = ((1.0, 1.0),), ((1.0, 0.8), (0.2, 0.2))
 TWO_TESTS_FROM = 16
+# Where the order within each pair is known, a test without the effect of that order has this share of the level:
+# on a machine that alternates, that effect is larger than any noise.
+ORDER_SHARE = 0.25
+# With few pairs the order matters if the variance without its effect is this many times smaller.
+ORDER_MATTERS, MIN_OF_EITHER_ORDER = 3.0, 2
+# Of the sides of a suite, this share is no noisier than `suite_noise`, for which so many sides are needed.
+SUITE_QUANTILE, FEWEST_SIDES = 0.75, 8
 # A process this many (robust) standard deviations from the median of both sides together is an outlier.
 OUTLIER = 4.0
 # The spread between these quantiles is 2.07 standard deviations of a Gaussian. Quartiles or the median deviation
@@ -52,6 +65,14 @@ class Comparison(NamedTuple):
     method: Method
     # Pairs excluded because a process in them was an outlier, on either side.
     outliers: int = 0
+    # Of few pairs whose order matters: the same without its effect. Which of the two applies was chosen by the
+    # data, so this one is for decisions that raise no alarm.
+    in_order: "Comparison | None" = None
+    # Likewise for few pairs: the p-value for "higher" by ranks, which one disturbed process does not move.
+    rank_p: float | None = None
+    # False where one side was first in nearly all of few pairs: then a change cannot be told from the order's
+    # effect.
+    balanced: bool = True
 
     @property
     def p(self) -> float:
@@ -60,38 +81,85 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    a: Sequence[float], b: Sequence[float], paired: bool = False, required_p: float = RANK_TEST_P
+    a: Sequence[float],
+    b: Sequence[float],
+    paired: bool = False,
+    required_p: float = RANK_TEST_P,
+    b_first: Sequence[bool] = (),
+    least_noise: float = 0.0,
 ) -> Comparison:
-    """Compares the process medians of two versions. Paired values must have equal counts, in order.
+    """Compares the process medians of two versions. Paired values must have equal counts, in order. `b_first` says
+    of each pair whether b was measured before a, where that is known.
 
     `required_p` is the one-sided p at which a change is significant among all that are tested. Two samples too
-    small for a rank test to reach it are compared by Student's test, however many values one of them has.
+    small for a rank test to reach it are compared by Student's test, however many values one of them has. There,
+    the standard deviation of a logarithm is taken to be at least `least_noise`.
     """
     if not a or not b:
         raise ValueError("nothing to compare")
     if min(*a, *b) <= 0:
         return _without_logarithms(a, b, paired)
     x, y = np.log(np.asarray(a, dtype=float)), np.log(np.asarray(b, dtype=float))
-    return _compare_pairs(x, y) if paired else _compare_samples(x, y, required_p)
+    tested = _compare_pairs(x, y, b_first) if paired else _compare_samples(x, y, required_p)
+    return _with_least_noise(tested, least_noise) if tested.method == "student" else tested
+
+
+def suite_noise(sides: Sequence[Sequence[float]]) -> float:
+    """The noise between processes on which a comparison of few rounds should count, from all sides of all cases of
+    a suite: the standard deviation of a logarithm that a quarter of them exceeds.
+
+    Three rounds that happen to be in the same of two modes show no noise at all. Their neighbours do: if such
+    sides are frequent enough to matter, a quarter of all sides is mixed. Zero where there are too few sides to
+    say.
+    """
+    logs = [np.log(side) for side in sides if len(side) > 1 and min(side) > 0]
+    if len(logs) < FEWEST_SIDES:
+        return 0.0
+    from scipy.special import gammaincinv
+
+    # In Gaussian noise a variance of n values is scaled by its chi-squared quantile.
+    freedoms = np.array([side.size - 1 for side in logs])
+    variances = np.array([side.var(ddof=1) for side in logs]) * freedoms
+    return float(np.sqrt(np.quantile(variances / (2 * gammaincinv(freedoms / 2, SUITE_QUANTILE)), SUITE_QUANTILE)))
 
 
 def judge(comparison: Comparison, margin: float, p: float | None = None, level: float = 1 - CONFIDENCE) -> Verdict:
     """The verdict beside the equivalence margin; `p` is the p-value after correction for many tests.
 
     "Higher" and "lower" need a p of at most `level` and an interval outside the margin. "Same" needs the interval
-    inside the margin: two one-sided tests (Schuirmann, 1987), at half the usual error each.
+    inside the margin: two one-sided tests (Schuirmann, 1987), at half the usual error each. The interval is of one
+    figure and of 95 %, whereas `level` may be stricter and p corrected. So an interval outside the margin alone
+    decides nothing; `why_undecided` then says what is missing.
     """
-    low, high = comparison.ratio.low, comparison.ratio.high
-    if not comparison.ratio.sound:
+    position = beside_margin(comparison.ratio, margin)
+    if position in ("higher", "lower") and (comparison.p if p is None else p) > level:
         return "undecided"
-    if 1 / (1 + margin) <= low and high <= 1 + margin:
+    return position
+
+
+def beside_margin(ratio: Interval, margin: float) -> Verdict:
+    """Where an interval lies: wholly beyond the margin, wholly within it, or neither."""
+    if not ratio.sound:
+        return "undecided"
+    if 1 / (1 + margin) <= ratio.low and ratio.high <= 1 + margin:
         return "same"
-    significant = (comparison.p if p is None else p) <= level
-    if significant and low > 1 + margin:
+    if ratio.low > 1 + margin:
         return "higher"
-    if significant and high < 1 / (1 + margin):
-        return "lower"
-    return "undecided"
+    return "lower" if ratio.high < 1 / (1 + margin) else "undecided"
+
+
+def why_undecided(comparison: Comparison, margin: float, p: float | None, level: float) -> str:
+    """What a comparison lacks for the verdict that its interval or its p-value alone suggests; empty where neither
+    suggests one. `p` and `level` are those of the verdict."""
+    p = comparison.p if p is None else p
+    if beside_margin(comparison.ratio, margin) in ("higher", "lower"):
+        return (
+            f"the interval is that of this figure alone: among all that were tested, its p is {p:.2g} and must be "
+            f"at most {level:.2g}"
+        )
+    if comparison.ratio.sound and p <= level:
+        return f"it changed (p {p:.2g}), but perhaps by less than the margin of {margin:.3g}"
+    return ""
 
 
 def adjust_p_values(p_values: Sequence[float], tests: int | None = None) -> list[float]:
@@ -123,34 +191,77 @@ def outlying_pairs(x: Values, y: Values) -> NDArray[np.bool_]:
     return far
 
 
-def _compare_pairs(x: Values, y: Values) -> Comparison:
-    if x.size != y.size:
+def _compare_pairs(x: Values, y: Values, b_first: Sequence[bool]) -> Comparison:
+    if x.size != y.size or (b_first and len(b_first) != x.size):
         raise ValueError("pairs need as many values on either side")
     far = outlying_pairs(x, y)
-    kept = (y - x)[~far] if np.count_nonzero(~far) >= 2 else y - x
+    near = ~far if np.count_nonzero(~far) >= 2 else np.ones_like(far)
+    orders = np.asarray(b_first, dtype=bool)
+    if _has_both_orders(orders) and min(near[orders].mean(), near[~orders].mean()) <= 0.5:
+        # Most pairs of one order look like outliers: the order made them so, and the others alone are biased.
+        near = np.ones_like(far)
+    kept = (y - x)[near]
     counts = (x.size, y.size, True)
     if smallest_p(kept.size, kept.size, paired=True) <= RANK_TEST_P:
-        tested = Comparison(*_signed_rank_tests(kept), *counts, "ranks")
+        tested = Comparison(*_rank_tests(kept, y - x, orders), *counts, "ranks")
     elif kept.size > 1:
         tested = _student(kept.mean(), kept.var(ddof=1) / kept.size, kept.size - 1, counts)
+        tested = tested._replace(rank_p=signed_rank_p(kept))
+        if b_first:
+            orders = orders[near]
+            first, second = np.count_nonzero(orders), np.count_nonzero(~orders)
+            balanced = min(first, second) >= MIN_OF_EITHER_ORDER
+            tested = tested._replace(in_order=_compare_in_order(kept, orders, counts), balanced=bool(balanced))
     else:
         tested = _untested(kept.mean(), counts)
     return tested._replace(outliers=x.size - kept.size)
 
 
-def _signed_rank_tests(kept: Values) -> tuple[Interval, float, float]:
-    """The ratio, and the p-values for "higher" and "lower"."""
+def _compare_in_order(
+    differences: Values, b_first: NDArray[np.bool_], counts: tuple[int, int, bool]
+) -> Comparison | None:
+    """Student's test without what the second process of a pair takes longer than the first, by least squares (the
+    analysis of a crossover trial: Hills and Armitage, 1979); None where the order does not matter."""
+    freedom = differences.size - 2
+    if freedom < 1 or not _has_both_orders(b_first):
+        return None
+    second = np.where(b_first, -1.0, 1.0)
+    balance = second.mean()
+    effect = ((second * differences).mean() - balance * differences.mean()) / (1 - balance**2)
+    adjusted = differences - second * effect
+    if ORDER_MATTERS * adjusted.var() > differences.var():
+        return None
+    return _student(adjusted.mean(), adjusted.var() / freedom / (1 - balance**2), freedom, counts)
+
+
+def _has_both_orders(b_first: NDArray[np.bool_]) -> bool:
+    return bool(b_first.any() and not b_first.all())
+
+
+def _rank_tests(kept: Values, every: Values, b_first: NDArray[np.bool_]) -> tuple[Interval, float, float]:
+    """The ratio, and the p-values for "higher" and "lower". `kept` are the differences without outliers, `every`
+    all of them, with their order where that is known."""
     tests = ONE_TEST if kept.size < TWO_TESTS_FROM else TWO_TESTS
-    bounds = [signed_rank_interval(kept, 1 - share * (1 - CONFIDENCE), cap) for cap, share in tests]
-    low, high = max(low for low, _, _ in bounds), min(high for _, _, high in bounds)
-    middle = min(max(bounds[0][1], low), high)
-    if low > high:
-        # The intervals of the two do not overlap: only the plain test remains usable.
-        low, middle, high = signed_rank_interval(kept, CONFIDENCE)
+    in_order = _has_both_orders(b_first)
+    of_level = 1 - ORDER_SHARE if in_order else 1.0
+    bounds = [signed_rank_interval(kept, 1 - of_level * share * (1 - CONFIDENCE), cap) for cap, share in tests]
     higher, lower = (
-        min(1.0, *(signed_rank_p(signed, cap) / share for cap, share in tests)) for signed in (kept, -kept)
+        [signed_rank_p(signed, cap) / (of_level * share) for cap, share in tests] for signed in (kept, -kept)
     )
-    return Interval(low, middle, high).exp(), higher, lower
+    if in_order:
+        # The second process less the first is the order's effect plus the change, or less it where b was first: a
+        # test of two samples (Koch, 1972). Given how many pairs had either order, which ones did is random.
+        b_was_first, b_was_second = -every[b_first], every[~b_first]
+        doubled = rank_sum_interval(b_was_first, b_was_second, 1 - ORDER_SHARE * (1 - CONFIDENCE))
+        bounds.append((doubled[0] / 2, doubled[1] / 2, doubled[2] / 2))
+        higher.append(rank_sum_p(b_was_first, b_was_second) / ORDER_SHARE)
+        lower.append(rank_sum_p(b_was_second, b_was_first) / ORDER_SHARE)
+    low, high = max(low for low, _, _ in bounds), min(high for _, _, high in bounds)
+    if low > high:
+        # The tests contradict each other: none of them alone says how large the change is.
+        low, high = min(low for low, _, _ in bounds), max(high for _, _, high in bounds)
+    middle = min(max(bounds[0][1], low), high)
+    return Interval(low, middle, high).exp(), min(1.0, *higher), min(1.0, *lower)
 
 
 def _compare_samples(x: Values, y: Values, required_p: float) -> Comparison:
@@ -207,6 +318,22 @@ def _student(shift: float, variance: float, freedom: float, counts: tuple[int, i
     higher, lower = float(stdtr(freedom, -statistic)), float(stdtr(freedom, statistic))
     ratio = student_interval(shift, variance, freedom, CONFIDENCE).exp()
     return Comparison(ratio, higher, lower, *counts, "student")
+
+
+def _with_least_noise(tested: Comparison, noise: float) -> Comparison:
+    """The more cautious of the test itself and one with this noise, which many other sides have shown."""
+    variance = noise**2 * (1 / tested.rounds_a + 1 / tested.rounds_b)
+    if variance == 0:
+        return tested
+    known = _student(
+        math.log(tested.ratio.mid), variance, math.inf, (tested.rounds_a, tested.rounds_b, tested.paired)
+    )
+    low, high = min(tested.ratio.low, known.ratio.low), max(tested.ratio.high, known.ratio.high)
+    return tested._replace(
+        ratio=tested.ratio._replace(low=low, high=high),
+        p_higher=max(tested.p_higher, known.p_higher),
+        p_lower=max(tested.p_lower, known.p_lower),
+    )
 
 
 def _untested(shift: float, counts: tuple[int, int, bool]) -> Comparison:

@@ -1,9 +1,10 @@
 """The drift of the machine while runs are taken one after the other, to be subtracted from each of them.
 
-A run is its candidate's level, plus a drift that follows a random walk from run to run, plus noise. Levels are
-free parameters, so only runs of one candidate at different times carry information about the drift: a search
-returns to its ends for that. The rate of the walk is unknown. The results for several rates are averaged by how
-well they fit (the restricted likelihood of Patterson and Thompson, 1971); one of the rates is zero.
+A run is its candidate's level, plus the machine's offset, plus noise. The offset follows a random walk from run to
+run, or it alternates (its correlation with the next run's is negative), or there is none. Levels are free
+parameters, so only runs of one candidate at different times carry information about the offset: a search returns
+to its ends for that. Kind and size of the offset are unknown. The results for several are averaged by how well
+they fit (the restricted likelihood of Patterson and Thompson, 1971).
 """
 
 from collections.abc import Sequence
@@ -16,8 +17,13 @@ from tare.stats.intervals import Values
 
 # The variance of one step of the walk, in variances of the noise.
 RATES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# The prior probability of no drift.
-NO_DRIFT = 0.5
+# An alternating offset: its correlation from run to run, and its variance, in variances of the noise.
+ALTERNATION, VARIANCES = -0.95, (3.0, 10.0, 30.0, 100.0)
+# The prior probabilities of no offset, of all rates of a walk, and of all variances of an alternation.
+NO_DRIFT, WALKS, ALTERNATING = 0.5, 0.4, 0.1
+PRIORS = np.array(
+    [NO_DRIFT] + [WALKS / (len(RATES) - 1)] * (len(RATES) - 1) + [ALTERNATING / len(VARIANCES)] * len(VARIANCES)
+)
 # A run farther than this from its expected value, in scales of a normal distribution, is clipped.
 OUTLYING, NORMAL = 3.0, 1.4826
 # Smaller differences are rounding.
@@ -50,33 +56,34 @@ def estimate_drift(candidates: Sequence[int], values: Sequence[float] | Values) 
 
 def _fit(y: Values, levels: Values) -> tuple[Drift, Values]:
     """The expected drift, averaged over the rates, and the residuals of drift and levels."""
-    walk_covariance, inverse, log_determinant = _walks(y.size)
-    priors = np.array([NO_DRIFT] + [(1 - NO_DRIFT) / (len(RATES) - 1)] * (len(RATES) - 1))
-    # All rates at once, along the first axis.
+    covariance, inverse, log_determinant = _offsets(y.size)
+    # All kinds of offsets at once, along the first axis.
     weighted_levels = levels.T @ inverse
     information = weighted_levels @ levels
     level = np.linalg.solve(information, (weighted_levels @ y)[..., np.newaxis])[..., 0]
     residuals = y - level @ levels.T
     weighted = np.einsum("pij,pj->pi", inverse, residuals)
-    walks = np.einsum("pij,pj->pi", walk_covariance, weighted)
-    walks -= walks.mean(axis=1, keepdims=True)
+    offsets_by_kind = np.einsum("pij,pj->pi", covariance, weighted)
+    offsets_by_kind -= offsets_by_kind.mean(axis=1, keepdims=True)
     freedom = y.size - levels.shape[1]
     squares = np.maximum((residuals * weighted).sum(axis=1), SMALLEST**2)
-    evidence = np.log(priors)
+    evidence = np.log(PRIORS)
     evidence -= (log_determinant + np.linalg.slogdet(information)[1] + freedom * np.log(squares)) / 2
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
-    offsets = weights @ walks
+    offsets = weights @ offsets_by_kind
     corrected = y - offsets
     level = (levels.T @ corrected) / levels.sum(axis=0)
-    return Drift(offsets, float(weights @ np.asarray(RATES))), corrected - levels @ level
+    return Drift(offsets, float(weights[: len(RATES)] @ np.asarray(RATES))), corrected - levels @ level
 
 
 @lru_cache(maxsize=64)
-def _walks(runs: int) -> tuple[Values, Values, Values]:
-    """For each rate, for so many runs: the covariance of the walk, and the inverse and the log determinant of the
+def _offsets(runs: int) -> tuple[Values, Values, Values]:
+    """For each kind of offset, for so many runs: its covariance, and the inverse and the log determinant of the
     covariance of the runs. They are most of the work, and a search asks for them repeatedly."""
     times = np.arange(runs)
-    walks = np.asarray(RATES)[:, np.newaxis, np.newaxis] * np.minimum.outer(times, times)
-    covariance = np.eye(runs) + walks
-    return walks, np.linalg.inv(covariance), np.linalg.slogdet(covariance)[1]
+    walk = np.minimum.outer(times, times)
+    alternation = ALTERNATION ** np.abs(np.subtract.outer(times, times))
+    offsets = np.concatenate([np.multiply.outer(RATES, walk), np.multiply.outer(VARIANCES, alternation)])
+    covariance = np.eye(runs) + offsets
+    return offsets, np.linalg.inv(covariance), np.linalg.slogdet(covariance)[1]

@@ -41,9 +41,19 @@ def signed_rank_p(differences: Values, cap: float = 1.0) -> float:
 
 def signed_rank_interval(differences: Values, confidence: float, cap: float = 1.0) -> Bounds:
     """The median of the Walsh averages (Hodges and Lehmann, 1963), and the shifts that the test accepts."""
-    i, j = np.triu_indices(differences.size)
-    averages = (differences[i] + differences[j]) / 2
+    averages = _walsh_averages(differences)
     return _invert(averages, lambda sign, shift: signed_rank_p(sign * (differences - shift), cap), confidence)
+
+
+def pseudomedian(values: Values) -> float:
+    """The centre of a symmetric distribution, whatever its tails (Hodges and Lehmann, 1963)."""
+    return float(np.median(_walsh_averages(values)))
+
+
+def _walsh_averages(values: Values) -> Values:
+    i, j = np.triu_indices(values.size)
+    averages: Values = (values[i] + values[j]) / 2
+    return averages
 
 
 def rank_sum_p(a: Values, b: Values) -> float:

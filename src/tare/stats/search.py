@@ -2,10 +2,16 @@
 
 Candidates 0 to `last` are in order; 0 is good and `last` is bad. A culprit is the first candidate of a new level.
 `Search` is for a noisy figure; `ExactSearch` halves, for a figure that is equal in every run, such as a count.
+
+What decides whether anyone is accused, the comparison of the ends and that of a culprit with its parent, is
+measured in pairs whose order is drawn at random. Without that, a machine that is slower in every second run names
+a culprit among identical candidates.
 """
 
 import itertools
 import math
+import random
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -16,20 +22,24 @@ from tare.stats.comparison import welch
 from tare.stats.drift import NORMAL, OUTLYING, estimate_drift
 from tare.stats.intervals import Interval, Values, student_interval
 from tare.stats.levels import Posterior, information, level_posterior
+from tare.stats.ordered_pairs import OrderedPair, OrderedPairTest
 
 SearchVerdict = Literal["found", "no-difference", "undecided", "ends-failed", "not-exact"]
 
 CONFIDENCE = 0.95
-# Runs of each end before anything else; more while they overlap, up to the second number.
-FIRST_RUNS, MAX_END_RUNS = 3, 24
-# The ends must differ at this level before the search begins: a search without a difference is expensive.
-END_LEVEL = 0.998
-# Runs that a culprit and its parent must both have at the end, and how many of them alternately after all other
-# runs, so that drift during the search cannot cause the difference.
-VERIFYING_RUNS, MAX_VERIFYING_RUNS, ALTERNATING_RUNS = 5, 12, 3
-# An end is run again at least once in so many runs, which shows how the machine drifts. Where the drift is faster
-# than MAX_STEADY_RATE (in variances of the noise per run), every other run is one of an end.
-ANCHOR_EVERY, MAX_STEADY_RATE, ANCHOR_EVERY_IN_DRIFT = 3, 0.05, 2
+# Pairs of the ends before anything else; more while they overlap, up to the second number.
+FIRST_PAIRS, MAX_END_PAIRS = 3, 24
+# The ends must differ at this level, and by this much evidence, before the search begins: a search without a
+# difference is expensive.
+END_LEVEL, END_EVIDENCE = 0.98, 2.5
+# The evidence of all pairs together that anything differs at all. If nothing does, that is reached in at most one
+# bisection in a hundred, whatever the noise.
+EVIDENCE = 100.0
+# Pairs of a culprit and its parent at the end. Their evidence alone must be as strong as the confidence.
+VERIFYING_PAIRS, MAX_VERIFYING_PAIRS = 3, 16
+# A pair of the ends follows after so many other runs, which shows how the machine drifts. Where the drift is
+# faster than MAX_STEADY_RATE (in variances of the noise per run), every other run is one of an end.
+RUNS_BETWEEN_ENDS, MAX_STEADY_RATE, RUNS_BETWEEN_ENDS_IN_DRIFT = 4, 0.05, 2
 # The expected number of changes beforehand. The ends show that there is one, so this is about a second one.
 EXPECTED_CHANGES = 0.02
 # A gap in which a change is less likely than this is not worth a run.
@@ -108,8 +118,7 @@ class CandidateSearch(ABC):
         """The candidate whose run helps most, or the verdict."""
         if self.skipped & {0, self.last}:
             return "ends-failed"
-        missing = [end for end in (0, self.last) if end not in self.runs]
-        step = missing[0] if missing else self._next_run()
+        step = self._next_run()
         return "undecided" if isinstance(step, int) and self.spent >= self.max_runs else step
 
     def state(self) -> SearchState:
@@ -121,7 +130,7 @@ class CandidateSearch(ABC):
 
     @abstractmethod
     def _next_run(self) -> int | SearchVerdict:
-        """The next candidate or the verdict, once both ends have been run."""
+        """The next candidate or the verdict."""
 
     @abstractmethod
     def _state(self) -> SearchState:
@@ -130,17 +139,51 @@ class CandidateSearch(ABC):
     def _runnable_between(self, low: int, high: int) -> list[int]:
         return [candidate for candidate in range(low + 1, high) if candidate not in self.skipped]
 
-    def _fewest_runs(self, pair: tuple[int, int]) -> int:
-        return min(pair, key=lambda candidate: len(self.runs[candidate]))
+
+class _BegunPair(NamedTuple):
+    """A pair whose first run is the one that is asked for, or has just been made. `time` counts all runs."""
+
+    time: int
+    first: int
+    second: int
 
 
 class Search(CandidateSearch):
-    """Compares logarithms, without the machine's drift."""
+    """Compares logarithms, without the machine's drift. `seed` decides the order within the pairs; it is drawn
+    where it is not given, and a search that is to be repeated needs the same."""
 
-    def __init__(self, last: int, confidence: float = CONFIDENCE, max_runs: int | None = None) -> None:
+    def __init__(
+        self, last: int, confidence: float = CONFIDENCE, max_runs: int | None = None, seed: int | None = None
+    ) -> None:
         super().__init__(last, max_runs or 60 + 12 * math.ceil(math.log2(last + 1)))
         self.confidence = confidence
+        self.seed = secrets.randbits(32) if seed is None else seed
         self._drift_rate = 0.0
+        self._time = 0
+        self._begun: _BegunPair | None = None
+        self._pairs: list[OrderedPair] = []
+        # The change from a parent to its culprit as it was known before they were compared in pairs.
+        self._expected: dict[tuple[int, int], float] = {}
+
+    def add(self, candidate: int, value: float) -> None:
+        super().add(candidate, value)
+        begun = self._begun
+        if begun and (self._time, candidate) == (begun.time + 1, begun.second):
+            low, high = sorted((begun.first, begun.second))
+            difference = math.log(value) - math.log(self._measured[-2][1])
+            self._pairs.append(OrderedPair(low, high, begun.time, difference, high_first=begun.first == high))
+        if begun and (self._time, candidate) != (begun.time, begun.first):
+            self._begun = None
+        self._time += 1
+
+    def skip(self, candidate: int) -> None:
+        super().skip(candidate)
+        self._begun = None
+        self._pairs = [pair for pair in self._pairs if candidate not in (pair.low, pair.high)]
+
+    def evidence(self) -> float:
+        """That any two candidates differ."""
+        return self._bet(self._pairs).evidence
 
     def _values(self) -> Values:
         logs = np.log([value for _, value in self._measured])
@@ -181,28 +224,49 @@ class Search(CandidateSearch):
         return by_median or float(np.mean(self.runs[self.last]) - np.mean(self.runs[0]))
 
     def _next_run(self) -> int | SearchVerdict:
-        end = self._fewest_runs((0, self.last))
-        count = len(self.runs[end])
-        apart = self._are_apart(0, self.last, END_LEVEL)
-        if count < FIRST_RUNS or (not apart and count < MAX_END_RUNS):
-            return end
+        if self._begun and self._time == self._begun.time + 1:
+            return self._begun.second
+        ends = (0, self.last)
+        count = len(self._pairs_of(*ends))
+        apart = count >= FIRST_PAIRS and self._are_apart(*ends, END_LEVEL) and self.evidence() >= END_EVIDENCE
+        if count < FIRST_PAIRS or (not apart and count < MAX_END_PAIRS):
+            return self._begin_pair(*ends)
         if not apart:
             return "no-difference"
         posterior = self.posterior()
         culprits = self.culprits(posterior)
         if self._is_settled(posterior, culprits):
             return self._verify(culprits)
-        anchor = self._anchor()
-        return self._most_informative(posterior) if anchor is None else anchor
+        return self._begin_pair(*ends) if self._ends_are_due() else self._most_informative(posterior)
+
+    def _begin_pair(self, low: int, high: int) -> int:
+        """The candidate to run first. The order depends on the seed and the time alone: a resumed search draws the
+        same."""
+        order = (low, high) if random.Random(f"{self.seed} {self._time}").random() < 0.5 else (high, low)
+        self._begun = _BegunPair(self._time, *order)
+        return order[0]
+
+    def _bet(self, pairs: Sequence[OrderedPair]) -> OrderedPairTest:
+        """The test by these of all pairs."""
+        test = OrderedPairTest()
+        for pair in self._pairs:
+            test.add(pair, bet_on=pair in pairs)
+        return test
+
+    def _pairs_of(self, low: int, high: int) -> list[OrderedPair]:
+        return [pair for pair in self._pairs if (pair.low, pair.high) == (low, high)]
 
     def _noise(self) -> float | None:
-        """The standard deviation of a run about its candidate's mean, by the median of all, so that a disturbed
+        """The standard deviation of a run about its candidate's median, by the median of all, so that a disturbed
         run does not count. (The posterior's scale is never under a 24th of the change.)"""
         repeated = [np.asarray(runs) for runs in self.runs.values() if len(runs) > 1]
         if not repeated:
             return None
-        # Deviations from a mean of n are too small by this factor.
-        deviations = [np.abs(runs - runs.mean()) * math.sqrt(runs.size / (runs.size - 1)) for runs in repeated]
+        # Of an odd number one is the median itself. Deviations from the centre of n are too small by this factor.
+        deviations = [
+            np.sort(np.abs(runs - np.median(runs)))[runs.size % 2 :] * math.sqrt(runs.size / (runs.size - 1))
+            for runs in repeated
+        ]
         return NORMAL * float(np.median(np.concatenate(deviations)))
 
     def _is_settled(self, posterior: Posterior, culprits: list[Culprit]) -> bool:
@@ -211,12 +275,9 @@ class Search(CandidateSearch):
         none_elsewhere = math.prod(1 - change for low, _, change in _gaps(posterior) if low not in parents)
         return bool(culprits) and 1 - none_elsewhere <= 1 - self.confidence
 
-    def _anchor(self) -> int | None:
-        """The end that has not been run for longest, if neither was run lately."""
-        every = ANCHOR_EVERY if self._drift_rate < MAX_STEADY_RATE else ANCHOR_EVERY_IN_DRIFT
-        if {0, self.last} & set(self._order[-every + 1 :]):
-            return None
-        return max((0, self.last), key=self._order[::-1].index)
+    def _ends_are_due(self) -> bool:
+        between = RUNS_BETWEEN_ENDS if self._drift_rate < MAX_STEADY_RATE else RUNS_BETWEEN_ENDS_IN_DRIFT
+        return not {0, self.last} & set(self._order[-between:])
 
     def _most_informative(self, posterior: Posterior) -> int:
         candidates: set[int] = set()
@@ -225,25 +286,25 @@ class Search(CandidateSearch):
                 candidates |= {low, high, *self._runnable_between(low, high)}
         if not candidates:
             # No gap is likely to hold a change any more: then the ends themselves are in doubt.
-            return self._fewest_runs((0, self.last))
+            return self._begin_pair(0, self.last)
         choice = sorted(candidates)
         choice = choice[:: max(len(choice) // MAX_WEIGHED, 1)]
         return choice[int(np.argmax(information(posterior, choice)))]
 
     def _verify(self, culprits: list[Culprit]) -> int | SearchVerdict:
-        """Runs each culprit and its parent a few times more, alternately, before it is reported."""
-        involved = {candidate for culprit in culprits for candidate in (culprit.parent, culprit.culprit)}
-        latest = list(itertools.takewhile(involved.__contains__, reversed(self._order)))
+        """Runs each culprit and its parent in pairs until they differ beyond doubt."""
         for culprit in culprits:
             pair = (culprit.parent, culprit.culprit)
-            rarest = min(pair, key=latest.count)
-            if latest.count(rarest) < ALTERNATING_RUNS:
-                return rarest
-            fewest = self._fewest_runs(pair)
-            count = len(self.runs[fewest])
-            apart = self._are_apart(*pair, CONFIDENCE)
-            if count < VERIFYING_RUNS or (not apart and count < MAX_VERIFYING_RUNS):
-                return fewest
+            count = len(self._pairs_of(*pair))
+            expected = self._expected.setdefault(pair, culprit.ratio.mid - 1)
+            evidence = self._bet(self._pairs_of(*pair)).evidence_toward(expected)
+            apart = (
+                self._are_apart(*pair, CONFIDENCE)
+                and evidence >= 1 / (1 - self.confidence)
+                and self.evidence() >= EVIDENCE
+            )
+            if count < VERIFYING_PAIRS or (not apart and count < MAX_VERIFYING_PAIRS):
+                return self._begin_pair(*pair)
             if not apart:
                 return "undecided"
         return "found"
@@ -269,6 +330,9 @@ class ExactSearch(CandidateSearch):
         )
 
     def _next_run(self) -> int | SearchVerdict:
+        missing = [end for end in (0, self.last) if end not in self.runs]
+        if missing:
+            return missing[0]
         if any(len(set(values)) > 1 for values in self.runs.values()):
             return "not-exact"
         changes = self._changes()

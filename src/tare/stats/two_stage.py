@@ -12,7 +12,15 @@ from statistics import median
 
 import numpy as np
 
-from tare.stats.comparison import Comparison, Verdict, adjust_p_values, judge
+from tare.stats.comparison import (
+    ORDER_SHARE,
+    TWO_TESTS,
+    TWO_TESTS_FROM,
+    Comparison,
+    Verdict,
+    adjust_p_values,
+    judge,
+)
 from tare.stats.power import rounds_to_detect
 from tare.stats.ranks import rank_sum_p
 
@@ -35,10 +43,19 @@ POWER = 0.99
 # With six pairs the true noise is under 1.76 times the estimate nine times in ten (the chi-squared distribution of
 # a variance). The confirmation is sized for that.
 NOISE_FACTOR = 1.75
-# Interim analysis: a confirmation with a p above FUTILE_P after INTERIM_ROUNDS stops, because most suspects are
-# noise. That raises no alarm; of changes that 30 rounds would just detect (z is 2.7 after ten) one in 70 is lost.
-INTERIM_ROUNDS = 10
-FUTILE_P = 0.3
+# Interim analyses: a confirmation with a larger p after so many rounds stops, because most suspects are noise.
+# That raises no alarm; of changes that 30 rounds would just detect (z is 2.1 after six and 2.7 after ten) one in
+# 20 is lost, of larger ones hardly any.
+FUTILE_P = {6: 0.5, 10: 0.25, 15: 0.1, 20: 0.05}
+# Two of them also stop a confirmation that is certain already. Each has a share of the level, by which its p-value
+# is divided. The first has the fewest rounds whose rank test can reach the level, if all pairs agree. The second
+# has EARLY_STEP more, so that a pair may disagree. The final analysis has the rest of the level.
+EARLY_SHARES = (0.15, 0.1)
+FINAL_SHARE = 1 - sum(EARLY_SHARES)
+EARLY_STEP = 2
+# The first measurement of a case ends after so many rounds if its change is overwhelming. That raises no alarm: it
+# only makes the case a suspect sooner.
+OVERWHELMING_ROUNDS = 3
 # How surely a confirmation sees an intermittent failure again, if it fails as often as at first.
 REPEAT_PROBABILITY = 0.95
 
@@ -46,13 +63,14 @@ REPEAT_PROBABILITY = 0.95
 def is_suspect(a: Sequence[float], b: Sequence[float], comparison: Comparison, margin: float) -> bool:
     """Whether a first comparison is worth measuring again: near the margin or beyond, and not plainly noise.
 
-    Either of two criteria is enough, since no error rate is controlled here: the comparison itself, or medians
-    with a rank test, which a single slow process of the baseline does not blind.
+    One of three criteria is enough, since no error rate is controlled here: the comparison itself; the same
+    without the effect of the order within the pairs; or medians with a rank test, which a single slow process of
+    the baseline does not blind.
     """
-    if comparison.ratio.mid > 1 + SUSPECT_MARGIN * margin and (
-        comparison.method == "none" or comparison.p_higher <= SUSPECT_P
-    ):
-        return True
+    for each in (comparison, comparison.in_order):
+        beyond = each is not None and each.ratio.mid > 1 + SUSPECT_MARGIN * margin
+        if each and beyond and (each.method == "none" or each.p_higher <= SUSPECT_P):
+            return True
     if not median(b) > (1 + margin) * median(a):
         return False
     return rank_sum_p(np.asarray(a, dtype=float), np.asarray(b, dtype=float)) <= SUSPECT_RANK_P
@@ -89,9 +107,54 @@ def max_rounds_to_confirm(margin: float, resolution: float) -> int:
     return min(max(MAX_CONFIRM, math.ceil(MAX_CONFIRM * (usual / beyond) ** 2)), MAX_FINE)
 
 
-def is_futile(comparison: Comparison) -> bool:
-    """Whether a confirmation at its interim analysis is not worth its remaining rounds."""
-    return comparison.p_higher > FUTILE_P
+def is_overwhelming(a: Sequence[float], b: Sequence[float], comparison: Comparison, margin: float) -> bool:
+    """Whether few rounds show a change that is far beyond their noise: all of b lie above all of a, and the
+    interval beyond the margin."""
+    return min(b) > max(a) and comparison.ratio.sound and comparison.ratio.low > 1 + margin
+
+
+def early_rounds(metrics: int, suspects: int) -> tuple[int, ...]:
+    """The numbers of rounds after which the confirmation of a case may be certain already: so many of its metrics
+    are suspected, and so many over all cases. They are all reported if each has at most that share of the level
+    (Benjamini and Hochberg's procedure is a step-up procedure)."""
+    level = LEVEL * metrics / max(suspects, 1)
+    bits = math.log2(1 / (level * EARLY_SHARES[0] * (1 - ORDER_SHARE)))
+    if math.ceil(bits) >= TWO_TESTS_FROM:
+        bits -= math.log2(TWO_TESTS[0][1])
+    return tuple(math.ceil(bits) + EARLY_STEP * number for number in range(len(EARLY_SHARES)))
+
+
+def interim_rounds(metrics: int, suspects: int, rounds: int) -> list[int]:
+    """The numbers of rounds after which a confirmation of so many rounds is looked at."""
+    return sorted(look for look in {*FUTILE_P, *early_rounds(metrics, suspects)} if look < rounds)
+
+
+def is_decided(comparisons: Sequence[Comparison], margins: Sequence[float], suspects: int) -> bool:
+    """Whether the confirmation of a case at an interim analysis needs no more rounds: each of its metrics looks
+    like noise or is certain."""
+    rounds, metrics = comparisons[0].rounds_b, len(comparisons)
+    promising = [pair for pair in zip(comparisons, margins, strict=True) if not _is_futile(pair[0])]
+    if not promising:
+        return True
+    level = LEVEL * len(promising) / max(suspects, 1)
+    return rounds in early_rounds(metrics, suspects) and all(
+        spend(comparison, metrics, suspects).p_higher <= level and comparison.ratio.low > 1 + margin
+        for comparison, margin in promising
+    )
+
+
+def _is_futile(comparison: Comparison) -> bool:
+    p_values = [comparison.p_higher, comparison.rank_p, comparison.in_order and comparison.in_order.p_higher]
+    futile_p = FUTILE_P.get(comparison.rounds_b, 1.0)
+    return comparison.balanced and all(p is None or p > futile_p for p in p_values)
+
+
+def spend(comparison: Comparison, metrics: int, suspects: int) -> Comparison:
+    """With the p-value for "higher" of a confirmation that was looked at several times: by the share of the level
+    that belongs to this look, its p-values are valid together (Bonferroni)."""
+    looks = early_rounds(metrics, suspects)
+    share = EARLY_SHARES[looks.index(comparison.rounds_b)] if comparison.rounds_b in looks else FINAL_SHARE
+    return comparison._replace(p_higher=min(1.0, comparison.p_higher / share))
 
 
 def confirm(
