@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tare.report.formats.markdown import table as markdown_table
+
 Numbers = NDArray[np.float64]
 Detector = Callable[[list[list[float]]], tuple[list[list[int]], float]]
 
@@ -187,15 +189,13 @@ def _theirs(tool: str, python: str) -> Detector:
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown: false alarms and steps found, a column a detector."""
     names = list(dict.fromkeys(cell["detector"] for cell in result["cells"]))
-    lines = [
-        "| noise | " + " | ".join(f"{name}: false alarms | found" for name in names) + " |",
-        "| --- |" + " ---: | ---: |" * len(names),
-    ]
+    heads = ["noise", *(head for name in names for head in (f"{name}: false alarms", "found"))]
+    lines = []
     for shape in dict.fromkeys(cell["noise"] for cell in result["cells"]):
         row = {cell["detector"]: cell for cell in result["cells"] if cell["noise"] == shape}
-        shown = [f"{row[name]['false_alarms']:.0%} | {row[name]['found']:.0%}" for name in names]
-        lines.append(f"| {shape} | " + " | ".join(shown) + " |")
-    return "\n".join(lines)
+        shares = [row[name][share] for name in names for share in ("false_alarms", "found")]
+        lines.append([shape, *(f"{share:.0%}" for share in shares)])
+    return markdown_table(heads, lines, words=heads[:1])
 
 
 if __name__ == "__main__":

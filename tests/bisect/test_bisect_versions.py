@@ -78,6 +78,7 @@ def test_a_command_runs_where_the_user_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each.culprit for result in results for each in result.culprits] == ["v2", "v3"]
 
 
+@pytest.mark.full
 def test_wall_time_can_be_measured(tmp_path: Path) -> None:
     code = "import sys, time; time.sleep(0.02 if int(sys.argv[1][1:]) < 2 else 0.5)"
     spec = ask(labels=labelled(tmp_path, 4), command=f'{sys.executable} -S -c "{code}" {{}}', reading="wall")
@@ -113,8 +114,8 @@ def test_a_label_is_never_more_than_one_argument() -> None:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({}, "--case KEY or --command"),
-        ({"command": "x", "case": "y"}, "one of the two"),
+        ({}, "--case KEY, or --command"),
+        ({"command": "x", "case": "y"}, "one of them"),
         ({"command": " ", "labels": Path("/none")}, "--command is empty"),
         ({"command": "", "labels": Path("/none")}, "--command is empty"),
         ({"case": "resnet50"}, "not a case key"),
@@ -196,3 +197,19 @@ def test_of_many_labels_those_at_both_ends_are_listed_in_their_order(tmp_path: P
     assert "(valid: night1, night2, night3, " in told
     assert "night10, ... 44 more ..., night55, " in told
     assert told.endswith("night64)")
+
+
+@pytest.mark.full
+def test_a_machine_that_alternates_accuses_none_of_identical_labels(tmp_path: Path) -> None:
+    """Every second process takes 5 % longer. Ends that were measured strictly in turn differed with certainty."""
+    runs = tmp_path / "runs"
+    code = (
+        f"import pathlib; p = pathlib.Path({str(runs)!r}); n = len(p.read_text()) if p.exists() else 0; "
+        "p.write_text('x' * (n + 1)); print((1.05 if n % 2 else 1.0) * (1 + n * 7 % 11 / 10000))"
+    )
+    script = tmp_path / "machine.py"
+    script.write_text(code)
+    spec = ask(labels=labelled(tmp_path), command=f"{sys.executable} -S {script} {{}}")
+    result = bisect(spec, tmp_path / "work", ENVIRONMENT)
+    assert (result.verdict, result.culprits) == ("no-difference", [])
+    assert result.seed is not None

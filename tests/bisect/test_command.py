@@ -10,7 +10,8 @@ import psutil
 import pytest
 from commandline import wait_until
 
-from tare.bisect.command import MAX_LINE, CandidateFailed, last_lines, run_command
+from tare.bisect.command import CandidateFailed, run_command
+from tare.system.text import MAX_LINE, last_lines
 
 # A command whose child does the work: it notes the child's id and waits for it.
 PARENT = """

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import msgspec
 
 from tare.bisect.command import CandidateFailed, run_command
 from tare.errors import BadInput, unknown
+from tare.system.bounded_files import read_bounded
 
 # An error message lists so many names from either end.
 LISTED = 10
 MAX_LABEL = 200
+# Bytes of a file of labels.
+LARGEST_LIST = 1 << 20
 # Seconds that git and pip may take.
 TIMEOUT = 600.0
 
@@ -34,9 +38,9 @@ def list_versions(
 def read_labels(path: Path, good: str | None, bad: str | None) -> list[Candidate]:
     """The lines of a file, oldest first. Blank lines and comments (#) are skipped."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        lines = read_bounded(path, LARGEST_LIST).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"cannot read {path}: {error}") from None
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if len(names) < 2:
         raise BadInput(f"a bisection needs two labels, and {path} names {names[0] if names else 'none'}")
@@ -81,10 +85,10 @@ def _resolve_commit(repo: Path, name: str, option: str) -> str:
 
 
 def _between(names: list[str], good: str, bad: str, noun: str, where: str) -> list[Candidate]:
-    for name in names:
+    for name, count in Counter(names).items():
         if len(name) > MAX_LABEL or not name.isprintable():
             raise BadInput(f"{where}: '{name[:60]}' is not a {noun}")
-        if names.count(name) > 1:
+        if count > 1:
             raise BadInput(f"{where} names {name} twice")
     for name in (good, bad):
         if name not in names:

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from tare.errors import BadInput
 from tare.system.processes import dying_with_parent, kill_group, watchdog
+from tare.system.redaction import redact
+from tare.system.text import last_lines
 
-# Characters of a failed command's last lines, and of each of them, that a message quotes.
-MAX_TAIL, MAX_LINE = 300, 200
 # Seconds to wait for the output of a command that was killed.
 OUTPUT_TIMEOUT = 2.0
 
 
 class CandidateFailed(Exception):
-    """A candidate cannot be built or measured; the text is one line. `output` is what a command that came to an
-    end had printed."""
+    """A candidate cannot be built or measured; the text is one line, without the secrets that a command may have
+    printed. `output` is what a command that came to an end had printed."""
 
     def __init__(self, text: str, output: str = "") -> None:
-        super().__init__(text)
+        super().__init__(redact(text))
         self.output = output
 
 
@@ -79,18 +79,6 @@ def run_command(arguments: Sequence[str], folder: Path, environment: Mapping[str
         message = last_lines(stderr.decode(errors="replace") or output)
         raise CandidateFailed(f"{ending}: {message or 'no message'}", output)
     return output
-
-
-def last_lines(text: str) -> str:
-    """The last lines of a failed command's output, joined, as far as MAX_TAIL allows. Only the beginning of a long
-    line is kept: it names the error, and a list of valid values may follow for pages."""
-    kept: list[str] = []
-    for line in reversed([" ".join(line.split()) for line in text.splitlines() if line.strip()]):
-        short = line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 4]} ..."
-        if kept and len(" ".join([short, *kept])) > MAX_TAIL:
-            break
-        kept.insert(0, short)
-    return " ".join(kept)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -13,6 +13,7 @@ from tare.errors import BadInput
 from tare.guard.changes import compare_calls
 from tare.guard.metrics import METRICS
 from tare.records.environment import difference_lines
+from tare.system.redaction import redact
 
 MAX_FILES, MAX_CALLS = 15, 10
 PIP_TIMEOUT = 120.0
@@ -64,8 +65,8 @@ def _packages(workspaces: tuple[Workspace, Workspace]) -> list[str]:
         before, after = (set(workspace.packages(PIP_TIMEOUT).split()) for workspace in workspaces)
     except CandidateFailed:
         return []
-    removed = [f"package {name} gone" for name in sorted(before - after)]
-    return removed + [f"package {name} new" for name in sorted(after - before)]
+    removed = [f"package {redact(name)} gone" for name in sorted(before - after)]
+    return removed + [f"package {redact(name)} new" for name in sorted(after - before)]
 
 
 def _files(repo: Path, parent: str, culprit: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The journal of a bisection: a line for each run or skip, on disk before the next begins; --resume reads it."""
 
+import secrets
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from tare.guard.comparable import refuse_differences, split_differences
 from tare.records.environment import Environment
 from tare.system.journals import AppendOnlyFile
 from tare.system.locks import try_lock
+from tare.system.private_files import make_private_folder
 
 
 class CandidateRun(msgspec.Struct, tag="run", kw_only=True, frozen=True):
@@ -34,11 +36,13 @@ class SkippedCandidate(msgspec.Struct, tag="skip", kw_only=True, frozen=True):
 
 
 class JournalHeader(msgspec.Struct, tag="head", kw_only=True, frozen=True):
-    """`tare` is the fingerprint of the tare that measures; empty where a command does."""
+    """`tare` is the fingerprint of the tare that measures; empty where a command does. `seed` decides the order of
+    the runs."""
 
     spec: BisectSpec
     tare: str
     machine: Environment
+    seed: int
 
 
 JournalEntry = CandidateRun | SkippedCandidate
@@ -50,11 +54,15 @@ class BisectJournal(AppendOnlyFile):
     compare."""
 
     def __init__(self, folder: Path, spec: BisectSpec, machine: Environment, resume: bool) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         self.path = folder / "journal.jsonl"
         super().__init__(self.path)
         self.entries: list[JournalEntry] = []
-        header = JournalHeader(spec=spec, tare=tare_fingerprint() if spec.case else "", machine=machine)
+        # Drawn anew for every bisection: an order that can be foreseen is no protection against the machine's
+        # rhythm.
+        self.seed = secrets.randbits(32)
+        tare = tare_fingerprint() if spec.uses_tare else ""
+        header = JournalHeader(spec=spec.as_shown(), tare=tare, machine=machine, seed=self.seed)
         try:
             if try_lock(self.fileno()) is False:
                 raise BadInput(f"another tare is at work on this bisection ({self.path})")
@@ -85,6 +93,7 @@ class BisectJournal(AppendOnlyFile):
             elif entry.tare != header.tare:
                 raise BadInput(f"{self.path} was measured by another tare than this; run without --resume")
             else:
+                self.seed = entry.seed
                 refuse_differences(
                     split_differences([(entry.machine, header.machine)])[1],
                     f"{self.path} was measured in another environment",

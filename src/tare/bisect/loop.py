@@ -60,6 +60,8 @@ class BisectResult(msgspec.Struct, kw_only=True):
     skipped: list[SkippedCandidate]
     journal: str
     noise: float | None = None
+    # What the order of the runs was drawn from; a count has no order to draw.
+    seed: int | None = None
     interrupted: bool = False
 
     @property
@@ -83,10 +85,15 @@ def bisect(
 ) -> BisectResult:
     """Searches until a verdict. Ctrl-C ends it with what is known; `resume` continues from the journal."""
     search: CandidateSearch
-    search = ExactSearch(spec.last, max_runs) if spec.is_count else Search(spec.last, confidence, max_runs)
     workspaces = Workspaces(spec, folder / "workspaces", notify)
     with BisectJournal(folder, spec, machine, resume) as journal, interruptible():
+        if spec.is_count:
+            search = ExactSearch(spec.last, max_runs)
+        else:
+            search = Search(spec.last, confidence, max_runs, journal.seed)
         for entry in journal.entries:
+            # The search draws the order of its runs again, by which it knows which of them are pairs.
+            search.next()
             _add(search, entry)
         verdict: SearchVerdict | None = None
         with contextlib.suppress(KeyboardInterrupt):
@@ -156,6 +163,7 @@ def _result(
         culprits=[],
         skipped=[entry for entry in journal.entries if isinstance(entry, SkippedCandidate)],
         journal=str(journal.path),
+        seed=None if spec.is_count else journal.seed,
         interrupted=verdict is None,
     )
     if result.verdict in ("found", "undecided"):

@@ -25,7 +25,7 @@ VALUE_NAMES = ("value", "seconds")
 def measure_candidate(spec: BisectSpec, candidate: int, workspace: Workspace) -> CandidateRun:
     """A run; CandidateFailed with the reason if there is none."""
     began = time.perf_counter()
-    fields = _measure_case(spec, workspace) if spec.case else _measure_command(spec, workspace)
+    fields = _measure_case(spec, workspace) if spec.uses_tare else _measure_command(spec, workspace)
     value = fields["value"]
     if not (math.isfinite(value) and (value > 0 or (spec.is_count and value == 0))):
         raise CandidateFailed(f"the figure is {value}, and must be positive")
@@ -67,7 +67,7 @@ def _is_number(value: object) -> bool:
 
 def _measure_command(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
     arguments = command_arguments(spec.command or "", workspace.values, "--command")
-    folder = Path(spec.folder) if spec.folder else workspace.folder
+    folder = _folder(spec, workspace)
     began = time.perf_counter()
     output = run_command(arguments, folder, workspace.environment, spec.timeout)
     if spec.reading == "wall":
@@ -76,14 +76,24 @@ def _measure_command(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
     return {"value": value, "figures": figures}
 
 
+def _folder(spec: BisectSpec, workspace: Workspace) -> Path:
+    """Where relative paths mean what they mean to the user."""
+    return workspace.folder / (spec.folder or "")
+
+
 def _measure_case(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
     # Outside of a worktree, which it would change.
     folder = workspace.folder.parent if spec.repo else workspace.folder
     plan, store = folder / "bisect-plan.toml", folder / "records.db"
-    plan.write_text(plan_text(Case.parse(spec.case or ""), spec.budget))
-    command = [workspace.python, "-m", "tare", "run", str(plan), "--json", "--store", str(store)]
+    if spec.case:
+        plan.write_text(plan_text(Case.parse(spec.case), spec.budget))
+        what, folder = [str(plan)], workspace.folder
+    else:
+        what = [*spec.target, "--rounds", "1", "--budget", str(spec.budget), "--no-parity"]
+        folder = _folder(spec, workspace)
+    command = [workspace.python, "-m", "tare", "run", *what, "--json", "--store", str(store)]
     try:
-        output = workspace.run(command, spec.timeout)
+        output = run_command(command, folder, workspace.environment, spec.timeout)
     except CandidateFailed as error:
         # A case that fails has a record too, and the record names the cause.
         if not error.output.lstrip().startswith("{"):
@@ -95,6 +105,10 @@ def _measure_case(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
 def _read_record(output: str, metric: str, plan: Path) -> dict[str, Any]:
     try:
         documents = msgspec.json.decode(output)["records"]
+        if len(documents) > 1:
+            raise CandidateFailed(
+                f"{len(documents)} cases were named, and one is bisected: name one rung and mode"
+            )
         record = decode_record(msgspec.json.encode(documents[0]), str(plan))
     except (msgspec.DecodeError, BadInput, KeyError, IndexError, TypeError) as error:
         raise CandidateFailed(f"the candidate's tare gave no record: {error}") from None

@@ -1,6 +1,7 @@
 """What a bisection measures: the checked options of `tare bisect`."""
 
 import hashlib
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from tare.bisect.command import command_arguments
 from tare.cases.case import Case
 from tare.errors import BadInput, unknown
 from tare.guard.metrics import get_metric
+from tare.system.variables import compared_variables, shown_arguments, shown_variables
 
 # How a command's figure is read: from the last line that it prints, or from its wall time.
 Reading = Literal["output", "wall"]
@@ -27,12 +29,14 @@ class BisectSpec(msgspec.Struct, frozen=True, kw_only=True):
     candidates: list[Candidate]
     repo: str | None = None
     # The folder in which the measuring command runs, so that its relative paths mean what they mean to the user.
-    # With a repository it is each candidate's worktree.
+    # With a repository it is a folder of each candidate's worktree.
     folder: str | None = None
     install: list[str] = []
     build: list[str] = []
     command: str | None = None
     case: str | None = None
+    # Or the arguments of `tare run` that name one case: a workload or a model of the user, with its options.
+    target: list[str] = []
     metric: str = "gross"
     reading: Reading = "output"
     environment: dict[str, str] = {}
@@ -43,7 +47,22 @@ class BisectSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:12]
+        """A secret counts by its name alone: a token that was renewed makes no other bisection."""
+        compared = self._without_secrets(compared_variables(self.environment))
+        return hashlib.sha256(msgspec.json.encode(compared, order="sorted")).hexdigest()[:12]
+
+    def as_shown(self) -> "BisectSpec":
+        """The spec as a journal or a report may hold it."""
+        return self._without_secrets(shown_variables(self.environment))
+
+    def _without_secrets(self, environment: dict[str, str]) -> "BisectSpec":
+        return msgspec.structs.replace(
+            self,
+            environment=environment,
+            install=list(map(_shown_command, self.install)),
+            build=list(map(_shown_command, self.build)),
+            command=_shown_command(self.command) if self.command else None,
+        )
 
     @property
     def last(self) -> int:
@@ -52,7 +71,12 @@ class BisectSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_count(self) -> bool:
         """Whether the figure is equal in every run of a candidate."""
-        return self.case is not None and get_metric(self.metric).exact
+        return self.uses_tare and get_metric(self.metric).exact
+
+    @property
+    def uses_tare(self) -> bool:
+        """Whether each candidate is measured by tare itself, rather than by a command."""
+        return self.command is None
 
     @property
     def has_own_python(self) -> bool:
@@ -64,6 +88,10 @@ class BisectSpec(msgspec.Struct, frozen=True, kw_only=True):
     def is_layered(self) -> bool:
         """Whether that environment sees the packages of the interpreter: a build only adds the repository's."""
         return not self.install
+
+
+def _shown_command(template: str) -> str:
+    return shlex.join(shown_arguments(shlex.split(template)))
 
 
 def make_spec(
@@ -107,19 +135,32 @@ def make_spec(
     return BisectSpec(
         candidates=candidates,
         repo=str(repo.resolve()) if repo else None,
-        folder=str(Path.cwd()) if "command" in settings and not repo else None,
+        folder=_measuring_folder(repo, settings),
         python=interpreter,
         **settings,
     )
 
 
+def _measuring_folder(repo: Path | None, settings: dict[str, Any]) -> str | None:
+    """The current folder; for a file of the user, its path inside the repository. A command runs at the root of a
+    worktree, and a case needs no folder."""
+    if repo is None:
+        return None if "case" in settings else str(Path.cwd())
+    here, root = Path.cwd().resolve(), repo.resolve()
+    return str(here.relative_to(root)) if "target" in settings and here.is_relative_to(root) else None
+
+
 def _check_settings(settings: dict[str, Any]) -> None:
-    if ("case" in settings) == ("command" in settings):
-        raise BadInput("say what to measure: --case KEY or --command '...', one of the two")
+    if not settings.get("target"):
+        settings.pop("target", None)
+    if sum(name in settings for name in ("case", "command", "target")) != 1:
+        raise BadInput(
+            "say what to measure: a WORKLOAD or FILE.py::NAME, --case KEY, or --command '...', one of them"
+        )
     if "case" in settings:
         Case.parse(settings["case"])
-        if "reading" in settings:
-            raise BadInput("--measure is for --command; for a --case use --metric")
+    if "reading" in settings and "command" not in settings:
+        raise BadInput("--measure is for --command; for a case use --metric")
     for name in ("metric", "budget"):
         if name in settings and "command" in settings:
             raise BadInput(f"--{name} is for --case: a --command decides itself what it measures, and how long")

@@ -60,7 +60,7 @@ class Workspaces:
     def __init__(self, spec: BisectSpec, root: Path, notify: Callable[[str], None] = lambda _: None) -> None:
         self._spec, self._root, self._notify = spec, root, notify
         # A layered environment and a shared interpreter already have the running tare.
-        needs_tare = spec.case and spec.has_own_python and not spec.is_layered
+        needs_tare = spec.uses_tare and spec.has_own_python and not spec.is_layered
         self._tare = tare_fingerprint() if needs_tare else ""
 
     def get(self, candidate: int) -> Workspace:

@@ -1,16 +1,34 @@
 """tare bisect: which version, commit or label made it slower."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tare.cli.check import parse_variables
-from tare.cli.options import JsonOption, ResumeOption, print_result, split
+from tare.cli.options import (
+    JsonOption,
+    ResumeOption,
+    grid_options,
+    make_table,
+    option_groups,
+    print_result,
+    read_targets,
+    split,
+    target_argument,
+)
 from tare.errors import BadInput
 
 
+@option_groups(
+    grid=grid_options(
+        "default: eager", "mode device precision batch size smoke layout optimizer threads input inputs loss"
+    )
+)
 def bisect(
+    target: Annotated[str | None, target_argument("WORKLOAD|FILE.py::NAME")] = None,
+    *,
+    grid: dict[str, Any],
     case: Annotated[str | None, typer.Option(help="Measure this case with tare.")] = None,
     command: Annotated[str | None, typer.Option(help="Or run this; it prints a number. {} is the label.")] = None,
     good: Annotated[str | None, typer.Option(help="The good version, commit or label.")] = None,
@@ -52,7 +70,10 @@ def bisect(
 
     if not 0.5 <= confidence < 1:
         raise BadInput(f"--confidence takes 0.5 to 1, not {confidence}")
+    if grid and target is None:
+        raise BadInput(f"--{next(iter(grid))} is for a workload or a model that is named")
     spec = make_spec(
+        target=_run_arguments(target, grid) if target else [],
         case=case, command=command, good=good, bad=bad, install=install or [],
         versions=split(versions, "--versions"), repo=repo, build=build or [], labels=labels, reading=measure,
         metric=metric, environment=parse_variables(env or [], "--env"),
@@ -70,3 +91,18 @@ def bisect(
         result = run_bisection(spec, folder, collect_without_torch(), resume, confidence, runs, notify)
     print_result(as_json, result.document(), lambda: bisect_view(result))
     return result.exit_code
+
+
+def _run_arguments(target: str, grid: dict[str, Any]) -> list[str]:
+    """The arguments of `tare run` for one case; BadInput for what is wrong here already."""
+    if target.endswith(".toml"):
+        raise BadInput(f"{target}: a plan has many cases; name a workload, a model or --case KEY")
+    read_targets([target], make_table(grid))
+    arguments = [target]
+    for name, value in {"rung": ["eager"], **grid}.items():
+        if value is True:
+            arguments.append(f"--{name}")
+        else:
+            texts = value if isinstance(value, list) else [value]
+            arguments += [part for text in texts for part in (f"--{name}", text)]
+    return arguments
