@@ -1,188 +1,220 @@
 """Power and false alarms of `tare check` by simulation with known answers, and of the plain 7 % rule.
 
-    python -m benchmarks.guard_power [--nights 1000] [--json results/guard/power.json]
+    python -m benchmarks.guard_power [--nights 300] [--jobs 2] [--json results/guard/power.json]
 
-A night is 200 cases. Every process's figure is drawn from a noise whose truth is known, in the order in which
-`check` would run it, and goes through the very functions that `check` calls. The exit code is 1 if a promise is
-broken.
+A night is 200 cases. Every process's figure is drawn from a noise of benchmarks.noise, in the order in which
+`check` would run it, and goes through the very functions that `check` calls. It prints the tables of
+docs/guard.md: every noise and rule with one metric; `check` with three times the noise, with five metrics a case,
+and with a change of ten times the noise; and checks of one case. The exit code is 1 if a promise is broken.
 """
 
 import argparse
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.noise import KINDS, NOISE, Rng, sample, series
+from tare.report.formats.markdown import table as markdown_table
 from tare.stats.comparison import Comparison, compare
 from tare.stats.power import process_noise
-from tare.stats.two_stage import INTERIM_ROUNDS, LEVEL, confirm, is_futile, is_suspect, rounds_to_confirm
-
-Values = NDArray[np.float64]
-Rng = np.random.Generator
-Noise = Callable[[Rng, int], Values]
+from tare.stats.two_stage import (
+    LEVEL,
+    OVERWHELMING_ROUNDS,
+    RESOLUTION,
+    confirm,
+    early_rounds,
+    interim_rounds,
+    is_decided,
+    is_overwhelming,
+    is_suspect,
+    max_rounds_to_confirm,
+    rounds_to_confirm,
+    spend,
+)
 
 CASES = 200
 ROUNDS = 6
-NOISE = 0.02
 MARGIN = 0.02
 THRESHOLD = 0.07
 BASELINE_ROUNDS = 20
-# How many times the noise of a loud machine is.
+# How many times the noise of a loud machine is, and how many metrics of a case a night with many has.
 LOUD = 3.0
+METRICS = 5
+# A slower step changes gross, gross_p5 and latency.
+SLOWER_METRICS = 3
+# A change of ten times the noise.
+LARGE = 10 * NOISE
 FALSE_ALARMS = 0.01
-FOUND = 0.95
+# The share of 5 % steps that is found: what is claimed under the usual noises, and under those that were not tuned
+# for. Under Cauchy's noise nothing is claimed.
+FOUND, FOUND_UNDER_ANY = 0.95, 0.9
+USUAL = ("Gaussian", "heavy-tailed", "bimodal", "drifting", "AR(0.7)", "AR(0.9)", "alternating")
+NOT_CLAIMED = ("Cauchy",)
+# Fewer nights do not show a share.
+FEWEST_NIGHTS = 20
 SEED = 20260601
 
 
-def gaussian(rng: Rng, count: int) -> Values:
-    return rng.normal(0, NOISE, count)
+class Measured(NamedTuple):
+    """One metric of one case on both sides: rounds of the baseline and of the new version, and which came
+    first."""
 
+    a: list[float]
+    b: list[float]
+    b_first: list[bool]
 
-def heavy_tailed(rng: Rng, count: int) -> Values:
-    """Student's t with 3 degrees of freedom, of the same standard deviation."""
-    return np.asarray(rng.standard_t(3, count) * NOISE / math.sqrt(3))
+    def first(self, rounds: int) -> "Measured":
+        return Measured(self.a[:rounds], self.b[:rounds], self.b_first[:rounds])
 
-
-def outliers(rng: Rng, count: int) -> Values:
-    """Gaussian, and one process in twenty takes 30 % longer."""
-    return np.asarray(rng.normal(0, NOISE, count) + math.log(1.3) * (rng.random(count) < 0.05))
-
-
-def bimodal(rng: Rng, count: int) -> Values:
-    """Three processes in ten land in a slow mode; the standard deviation is the same."""
-    share = 0.3
-    gap = 0.97 * NOISE / math.sqrt(share * (1 - share))
-    return np.asarray(gap * (rng.random(count) < share) + rng.normal(0, 0.24 * NOISE, count))
-
-
-def drifting(rng: Rng, count: int) -> Values:
-    """Gaussian on a machine that becomes 8 % slower or faster while a case is measured."""
-    return np.asarray(rng.normal(0, NOISE, count) + rng.choice([-0.08, 0.08]) * np.linspace(0, 1, count))
-
-
-def autocorrelated(rng: Rng, count: int) -> Values:
-    """AR(1) with 0.7 between one process and the next."""
-    shocks = rng.normal(0, NOISE * math.sqrt(1 - 0.7**2), count)
-    values = np.empty(count)
-    last = rng.normal(0, NOISE)
-    for i in range(count):
-        values[i] = last = 0.7 * last + shocks[i]
-    return values
-
-
-KINDS: dict[str, Noise] = {
-    "Gaussian": gaussian,
-    "heavy-tailed": heavy_tailed,
-    "outliers": outliers,
-    "bimodal": bimodal,
-    "drifting": drifting,
-    "autocorrelated": autocorrelated,
-}
+    def compare(self) -> Comparison:
+        return compare(self.a, self.b, paired=True, b_first=self.b_first)
 
 
 class Night(NamedTuple):
-    """The result of one night: false alarm, change found, check failed, and the cost."""
+    """The result of one night: false alarm, change found, check failed, the cost, and the rounds of the
+    confirmation and of the first measurement of the changed case."""
 
     false_alarm: bool
     found: bool
     failed: bool
     processes: int
+    rounds: int = 0
+    first_rounds: int = 0
 
 
-def interleaved(noise: Noise, rng: Rng, rounds: int, step: float) -> tuple[list[float], list[float]]:
-    """Rounds of the baseline and of the new version side by side, the order within each pair drawn at random."""
-    values = noise(rng, 2 * rounds).reshape(rounds, 2)
-    swapped = rng.random(rounds) < 0.5
-    a = np.where(swapped, values[:, 1], values[:, 0])
-    b = np.where(swapped, values[:, 0], values[:, 1]) + math.log1p(step)
-    return np.exp(a).tolist(), np.exp(b).tolist()
+def interleaved(
+    kind: str, rng: Rng, rounds: int, step: float, scale: float = NOISE, balanced: bool = False
+) -> Measured:
+    """Rounds of the baseline and of the new version side by side, the order within each pair drawn at random; in
+    the first measurement of a check each side is first in one of every two rounds."""
+    values = series(kind, rng, 2 * rounds, scale).reshape(rounds, 2)
+    b_first = rng.random(rounds) < 0.5
+    if balanced:
+        b_first[1::2] = ~b_first[: rounds - 1 : 2]
+    a = np.where(b_first, values[:, 1], values[:, 0])
+    b = np.where(b_first, values[:, 0], values[:, 1]) + math.log1p(step)
+    return Measured(np.exp(a).tolist(), np.exp(b).tolist(), b_first.tolist())
 
 
-def confirmed(a: list[float], b: list[float]) -> Comparison:
-    """An interleaved confirmation, which stops early if it is futile."""
-    look = compare(a[:INTERIM_ROUNDS], b[:INTERIM_ROUNDS], paired=True)
-    return look if len(b) > INTERIM_ROUNDS and is_futile(look) else compare(a, b, paired=True)
+def confirmed(suspected: Sequence[Measured], suspects: int) -> list[Comparison]:
+    """An interleaved confirmation of the suspected metrics of a case, which stops early if all of them are
+    decided."""
+    rounds, metrics = len(suspected[0].b), len(suspected)
+    for look in interim_rounds(metrics, suspects, rounds):
+        comparisons = [metric.first(look).compare() for metric in suspected]
+        if is_decided(comparisons, [MARGIN] * metrics, suspects):
+            break
+    else:
+        comparisons = [metric.compare() for metric in suspected]
+    looked = rounds > early_rounds(metrics, suspects)[0]
+    return [spend(each, metrics, suspects) if looked else each for each in comparisons]
 
 
-def checked_night(noise: Noise, rng: Rng, step: float) -> Night:
-    """`tare check` with the baseline's version. Only the first case has the change."""
-    suspects: list[tuple[int, Comparison]] = []
-    for case in range(CASES):
-        a, b = interleaved(noise, rng, ROUNDS, step if case == 0 else 0.0)
-        first = compare(a, b, paired=True)
-        if is_suspect(a, b, first, MARGIN):
-            suspects.append((case, first))
-    again, processes = [], 2 * ROUNDS * CASES
-    for case, first in suspects:
-        rounds = rounds_to_confirm(process_noise(first), len(suspects), MARGIN)
-        a, b = interleaved(noise, rng, rounds, step if case == 0 else 0.0)
-        again.append(confirmed(a, b))
-        processes += 2 * again[-1].rounds_b
-    return judged_night(suspects, again, step, processes)
+def first_measurement(measured: Sequence[Measured]) -> list[Measured]:
+    """The first rounds of a case's metrics: fewer if one of them is overwhelming."""
+    looks = [metric.first(OVERWHELMING_ROUNDS) for metric in measured]
+    ends = any(is_overwhelming(look.a, look.b, look.compare(), MARGIN) for look in looks)
+    return looks if ends else list(measured)
 
 
-def stored_night(noise: Noise, rng: Rng, step: float) -> Night:
+def checked_night(
+    kind: str,
+    rng: Rng,
+    step: float,
+    scale: float = NOISE,
+    metrics: int = 1,
+    cases: int = CASES,
+    changed_metrics: int = 1,
+) -> Night:
+    """`tare check` with the baseline's version. Only the first case has the change, in its first metrics. The
+    noises of a case's metrics are independent, which makes the most suspects."""
+
+    def step_of(case: int, metric: int) -> float:
+        return step if case == 0 and metric < changed_metrics else 0.0
+
+    suspects: dict[int, list[int]] = {}
+    processes, rounds_of_changed, first_rounds = 0, 0, 0
+    for case in range(cases):
+        steps = [step_of(case, metric) for metric in range(metrics)]
+        first = first_measurement([interleaved(kind, rng, ROUNDS, each, scale, balanced=True) for each in steps])
+        processes += 2 * len(first[0].b)
+        if case == 0 and step:
+            first_rounds = len(first[0].b)
+        for metric, measured in enumerate(first):
+            if is_suspect(measured.a, measured.b, measured.compare(), MARGIN):
+                suspects.setdefault(case, []).append(metric)
+    count = sum(map(len, suspects.values()))
+    changed: list[bool] = []
+    again: list[Comparison] = []
+    for case, suspected in suspects.items():
+        rounds = max_rounds_to_confirm(MARGIN, RESOLUTION)
+        steps = [step_of(case, metric) for metric in suspected]
+        comparisons = confirmed([interleaved(kind, rng, rounds, each, scale) for each in steps], count)
+        processes += 2 * comparisons[0].rounds_b
+        again += comparisons
+        changed += [each > 0 for each in steps]
+        if any(each > 0 for each in steps):
+            rounds_of_changed = comparisons[0].rounds_b
+    verdicts = confirm(again, [MARGIN] * len(again))
+    night = judged_night(changed, again, verdicts, processes, rounds_of_changed)
+    return night._replace(first_rounds=first_rounds)
+
+
+def stored_night(kind: str, rng: Rng, step: float) -> Night:
     """`tare check` against a stored baseline of 20 rounds, which cannot be measured again."""
-    suspects, baselines = [], []
+    baselines = np.exp(sample(kind, rng, CASES, BASELINE_ROUNDS))
+    shifts = np.zeros(CASES)
+    shifts[0] = math.log1p(step)
+    now = np.exp(sample(kind, rng, CASES, ROUNDS) + shifts[:, np.newaxis])
+    processes, changed, again = ROUNDS * CASES, [], []
     for case in range(CASES):
-        a = np.exp(noise(rng, BASELINE_ROUNDS)).tolist()
-        shift = math.log1p(step) if case == 0 else 0.0
-        b = np.exp(noise(rng, ROUNDS) + shift).tolist()
+        a, b = baselines[case].tolist(), now[case].tolist()
         first = compare(a, b)
-        if is_suspect(a, b, first, MARGIN):
-            suspects.append((case, first))
-            baselines.append(a)
-    again, processes = [], ROUNDS * CASES
-    for (case, first), a in zip(suspects, baselines, strict=True):
+        if not is_suspect(a, b, first, MARGIN):
+            continue
         rounds = rounds_to_confirm(process_noise(first), CASES, MARGIN)
-        shift = math.log1p(step) if case == 0 else 0.0
         processes += rounds
-        again.append(compare(a, np.exp(noise(rng, rounds) + shift).tolist(), required_p=LEVEL / CASES))
+        b = np.exp(series(kind, rng, rounds) + shifts[case]).tolist()
+        again.append(compare(a, b, required_p=LEVEL / CASES))
+        changed.append(case == 0 and step > 0)
     verdicts = confirm(again, [MARGIN] * len(again), tests=CASES)
-    return _night(suspects, again, verdicts, step, processes)
+    return judged_night(changed, again, verdicts, processes)
 
 
-def seven_percent_night(noise: Noise, rng: Rng, step: float, rounds: int) -> Night:
+def seven_percent_night(kind: str, rng: Rng, step: float, rounds: int) -> Night:
     """The TorchBench paper's rule: a median is over 7 % above last night's median. `rounds` processes a median."""
-    logs = np.array([np.median(noise(rng, rounds)) - np.median(noise(rng, rounds)) for _ in range(CASES)])
+    before, now = (np.median(sample(kind, rng, CASES, rounds), axis=1) for _ in range(2))
+    logs = now - before
     logs[0] += math.log1p(step)
     alarms = logs > math.log1p(THRESHOLD)
     return Night(bool(alarms[1 if step else 0 :].any()), bool(alarms[0]), bool(alarms[0]), 2 * rounds * CASES)
 
 
 def judged_night(
-    suspects: list[tuple[int, Comparison]], again: list[Comparison], step: float, processes: int
+    changed: list[bool], again: list[Comparison], verdicts: Sequence[Any], processes: int, rounds: int = 0
 ) -> Night:
-    """The verdicts of an interleaved check on the confirmations of its suspects."""
-    return _night(suspects, again, confirm(again, [MARGIN] * len(again)), step, processes)
+    """The confirmations of all suspects, with their verdicts. `changed` says which of them are true."""
+    accused = [
+        (is_true, comparison)
+        for is_true, comparison, verdict in zip(changed, again, verdicts, strict=True)
+        if verdict == "higher"
+    ]
+    true_alarms = [comparison for is_true, comparison in accused if is_true]
+    failed = any(comparison.ratio.high >= 1 + THRESHOLD for comparison in true_alarms)
+    return Night(len(accused) > len(true_alarms), bool(true_alarms), failed, processes, rounds)
 
 
-def _night(
-    suspects: list[tuple[int, Comparison]],
-    again: list[Comparison],
-    verdicts: list[Any],
-    step: float,
-    processes: int,
-) -> Night:
-    alarms = {
-        case: two for (case, _), two, said in zip(suspects, again, verdicts, strict=True) if said == "higher"
-    }
-    false = any(case != 0 or step == 0 for case in alarms)
-    failed = 0 in alarms and alarms[0].ratio.high >= 1 + THRESHOLD
-    return Night(false, 0 in alarms, failed, processes)
-
-
-RULES: dict[str, Callable[[Noise, Rng, float], Night]] = {
+RULES: dict[str, Callable[[str, Rng, float], Night]] = {
     "check, interleaved": checked_night,
     "check, stored baseline": stored_night,
-    "7 % rule, one process": lambda noise, rng, step: seven_percent_night(noise, rng, step, 1),
-    "7 % rule, median of 6": lambda noise, rng, step: seven_percent_night(noise, rng, step, 6),
+    "7 % rule, one process": lambda kind, rng, step: seven_percent_night(kind, rng, step, 1),
+    "7 % rule, median of 6": lambda kind, rng, step: seven_percent_night(kind, rng, step, 6),
 }
 # A stored baseline cannot promise anything where the machine changes between the sessions.
 PROMISED = "check, interleaved"
@@ -191,9 +223,9 @@ PROMISED = "check, interleaved"
 def measure(rule: str, kind: str, nights: int) -> dict[str, Any]:
     """The share of quiet nights with a false alarm, and of nights with a true 5 % step in which it was found."""
     rng = np.random.default_rng([SEED, list(RULES).index(rule), list(KINDS).index(kind)])
-    quiet = [RULES[rule](KINDS[kind], rng, 0.0) for _ in range(nights)]
-    stepped = [RULES[rule](KINDS[kind], rng, 0.05) for _ in range(max(nights // 2, 1))]
-    large = [RULES[rule](KINDS[kind], rng, THRESHOLD) for _ in range(max(nights // 5, 1))]
+    quiet = [RULES[rule](kind, rng, 0.0) for _ in range(nights)]
+    stepped = [RULES[rule](kind, rng, 0.05) for _ in range(max(nights // 2, 1))]
+    large = [RULES[rule](kind, rng, THRESHOLD) for _ in range(max(nights // 5, 1))]
     return {
         "rule": rule,
         "noise": kind,
@@ -209,8 +241,7 @@ def measure(rule: str, kind: str, nights: int) -> dict[str, Any]:
 def measure_loud(kind: str, nights: int) -> dict[str, Any]:
     """False alarms where the noise is three times as large, so that the margin does not help to avoid them."""
     rng = np.random.default_rng([SEED, 99, list(KINDS).index(kind)])
-    plain = KINDS[kind]
-    quiet = [checked_night(lambda rng, count: LOUD * plain(rng, count), rng, 0.0) for _ in range(nights)]
+    quiet = [checked_night(kind, rng, 0.0, LOUD * NOISE) for _ in range(nights)]
     alarms = sum(night.false_alarm for night in quiet)
     return {
         "rule": PROMISED,
@@ -222,19 +253,108 @@ def measure_loud(kind: str, nights: int) -> dict[str, Any]:
     }
 
 
+def measure_many_metrics(kind: str, nights: int) -> dict[str, Any]:
+    """The same with five independent metrics a case: the processes that a night takes."""
+    rng = np.random.default_rng([SEED, 98, list(KINDS).index(kind)])
+    quiet = [checked_night(kind, rng, 0.0, metrics=METRICS) for _ in range(nights)]
+    stepped = [checked_night(kind, rng, 0.05, metrics=METRICS) for _ in range(nights)]
+    return {
+        "rule": PROMISED,
+        "noise": kind,
+        "nights": nights,
+        "metrics": METRICS,
+        "false_alarm_nights": sum(night.false_alarm for night in quiet),
+        "false_alarm_share": sum(night.false_alarm for night in quiet) / nights,
+        "found_5_percent": sum(night.found for night in stepped) / nights,
+        "processes_a_night": sum(night.processes for night in quiet) / nights,
+    }
+
+
+def measure_large(kind: str, nights: int) -> dict[str, Any]:
+    """A change of ten times the noise, and the rounds of its confirmation."""
+    rng = np.random.default_rng([SEED, 97, list(KINDS).index(kind)])
+    large = [checked_night(kind, rng, LARGE) for _ in range(nights)]
+    return {
+        "noise": kind,
+        "nights": nights,
+        "change": LARGE,
+        "found": sum(night.found for night in large) / nights,
+        "median_rounds": float(np.median([night.rounds for night in large])),
+        "largest_rounds": max(night.rounds for night in large),
+    }
+
+
+def measure_one_case(kind: str, checks: int) -> dict[str, Any]:
+    """A check of one case with three metrics: false alarms, and the rounds of both measurements together that a
+    change of ten times the noise in all three takes."""
+    rng = np.random.default_rng([SEED, 96, list(KINDS).index(kind)])
+    single = {"metrics": SLOWER_METRICS, "cases": 1, "changed_metrics": SLOWER_METRICS}
+    quiet = [checked_night(kind, rng, 0.0, LOUD * NOISE, **single) for _ in range(checks)]
+    large = [checked_night(kind, rng, LARGE, **single) for _ in range(max(checks // 20, 10))]
+    return {
+        "rule": PROMISED,
+        "noise": kind,
+        "nights": checks,
+        "false_alarm_nights": sum(night.false_alarm for night in quiet),
+        "false_alarm_share": sum(night.false_alarm for night in quiet) / checks,
+        "found": sum(night.found for night in large) / len(large),
+        "median_rounds": float(np.median([night.first_rounds + night.rounds for night in large])),
+        "largest_rounds": max(night.first_rounds + night.rounds for night in large),
+    }
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
-    lines = [
-        "| noise between processes, 2 % | rule | nights with a false alarm | 5 % step found "
-        "| 7 % step fails the check | processes a night |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
+    words = ["noise between processes, 2 %", "rule"]
+    heads = [
+        *words,
+        "nights with a false alarm",
+        "5 % step found",
+        "7 % step fails the check",
+        "processes a night",
     ]
+    lines = []
     for row in rows:
-        lines.append(
-            f"| {row['noise']} | {row['rule']} | {row['false_alarm_share']:.1%} | {row['found_5_percent']:.1%} "
-            f"| {row['failed_7_percent']:.1%} | {row['processes_a_night']:.0f} |"
-        )
-    return "\n".join(lines)
+        shares = [f"{row[name]:.1%}" for name in ("false_alarm_share", "found_5_percent", "failed_7_percent")]
+        lines.append([row["noise"], row["rule"], *shares, f"{row['processes_a_night']:.0f}"])
+    return markdown_table(heads, lines, words)
+
+
+def stress_table(result: dict[str, Any]) -> str:
+    """By noise: three times the noise, five metrics, and a change of ten times the noise."""
+    heads = ["noise between processes", "at 6 %: nights with a false alarm"]
+    heads += ["five metrics: nights with a false alarm", "5 % step found", "processes a night"]
+    heads += ["change of ten times the noise: found", "rounds of its confirmation"]
+    lines = [
+        [
+            loud["noise"],
+            f"{loud['false_alarm_nights']} of {loud['nights']}",
+            f"{many['false_alarm_nights']} of {many['nights']}",
+            f"{many['found_5_percent']:.0%}",
+            f"{many['processes_a_night']:.0f}",
+            f"{large['found']:.0%}",
+            f"{large['median_rounds']:.0f}",
+        ]
+        for loud, many, large in zip(result["loud"], result["many_metrics"], result["large"], strict=True)
+    ]
+    return markdown_table(heads, lines, words=heads[:1])
+
+
+def one_case_table(rows: list[dict[str, Any]]) -> str:
+    """Checks of one case, by noise."""
+    heads = ["noise between processes", "at 6 %: checks with a false alarm", "change of ten times 2 %: found"]
+    heads += ["rounds, median", "most"]
+    lines = [
+        [
+            row["noise"],
+            f"{row['false_alarm_nights']} of {row['nights']}",
+            f"{row['found']:.0%}",
+            f"{row['median_rounds']:.0f}",
+            f"{row['largest_rounds']}",
+        ]
+        for row in rows
+    ]
+    return markdown_table(heads, lines, words=heads[:1])
 
 
 def broken_promises(rows: list[dict[str, Any]]) -> list[str]:
@@ -242,36 +362,42 @@ def broken_promises(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         if row["rule"] != PROMISED:
             continue
-        if row["false_alarm_share"] > FALSE_ALARMS:
+        # Few nights cannot show a rate: one alarm among a hundred may be chance.
+        if row["false_alarm_nights"] > max(FALSE_ALARMS * row["nights"], 1):
             broken.append(f"{row['noise']}: false alarms in {row['false_alarm_share']:.2%} of nights")
-        if row.get("found_5_percent", 1.0) < FOUND:
+        claimed = FOUND if row["noise"] in USUAL else FOUND_UNDER_ANY
+        enough = row["nights"] >= FEWEST_NIGHTS and row["noise"] not in NOT_CLAIMED
+        if enough and row.get("found_5_percent", 1.0) < claimed:
             broken.append(f"{row['noise']}: a 5 % step is found in {row['found_5_percent']:.1%}")
     return broken
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--nights", type=int, default=1000)
+    parser.add_argument("--nights", type=int, default=300)
+    parser.add_argument("--checks", type=int, default=2000, help="checks of one case")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     began = time.monotonic()
     pairs = [(rule, kind) for kind in KINDS for rule in RULES]
+    half, few = ([max(args.nights // part, 1)] * len(KINDS) for part in (2, 10))
     with ProcessPoolExecutor(args.jobs) as pool:
-        rows = list(pool.map(measure, *zip(*pairs, strict=True), [args.nights] * len(pairs)))
-        loud = list(pool.map(measure_loud, KINDS, [args.nights] * len(KINDS)))
-    print(table(rows))
-    for row in loud:
-        print(f"at {LOUD * NOISE:.0%}, {row['noise']}: false alarms in {row['false_alarm_share']:.1%} of nights")
-    broken = broken_promises([*rows, *loud])
+        rows = pool.map(measure, *zip(*pairs, strict=True), [args.nights] * len(pairs))
+        loud = pool.map(measure_loud, KINDS, half)
+        many = pool.map(measure_many_metrics, KINDS, few)
+        large = pool.map(measure_large, KINDS, few)
+        single = pool.map(measure_one_case, KINDS, [args.checks] * len(KINDS))
+        result = {"rows": list(rows), "loud": list(loud), "many_metrics": list(many), "large": list(large)}
+        result["one_case"] = list(single)
+    print(table(result["rows"]), stress_table(result), one_case_table(result["one_case"]), sep="\n")
+    broken = broken_promises([*result["rows"], *result["loud"], *result["many_metrics"], *result["one_case"]])
     print("\n".join(broken) or "all promises kept")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         setting = {"cases": CASES, "rounds": ROUNDS, "noise": NOISE, "margin": MARGIN, "threshold": THRESHOLD}
         setting |= {"baseline_rounds": BASELINE_ROUNDS, "seed": SEED, "seconds": round(time.monotonic() - began)}
-        args.json.write_text(
-            json.dumps({"setting": setting, "rows": rows, "loud": loud, "broken": broken}, indent=1) + "\n"
-        )
+        args.json.write_text(json.dumps({"setting": setting, **result, "broken": broken}, indent=1) + "\n")
     return 1 if broken else 0
 
 

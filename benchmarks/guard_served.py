@@ -22,19 +22,18 @@ from benchmarks.guard_power import (
     FALSE_ALARMS,
     FOUND,
     MARGIN,
-    NOISE,
     ROUNDS,
     SEED,
     THRESHOLD,
+    Measured,
     Night,
-    Rng,
-    Values,
     confirmed,
     judged_night,
 )
-from tare.stats.comparison import Comparison, compare
-from tare.stats.power import process_noise
-from tare.stats.two_stage import MAX_CONFIRM, is_suspect, rounds_to_confirm
+from benchmarks.noise import NOISE, Rng, Values
+from tare.report.formats.markdown import table as markdown_table
+from tare.stats.comparison import Comparison
+from tare.stats.two_stage import MAX_CONFIRM, confirm, is_suspect
 
 PART = NOISE / math.sqrt(2)
 
@@ -55,10 +54,12 @@ class Servers:
         return np.broadcast_to(drawn, (rounds, 2, CASES)).copy()
 
 
-def measured(rng: Rng, paces: Values, case: int, rounds: int, step: float) -> tuple[list[float], list[float]]:
+def measured(rng: Rng, paces: Values, case: int, rounds: int, step: float) -> Measured:
     logs = rng.normal(0, PART, (rounds, 2)) + paces[:rounds, :, case]
     logs[:, 1] += math.log1p(step) if case == 0 else 0.0
-    return np.exp(logs[:, 0]).tolist(), np.exp(logs[:, 1]).tolist()
+    # The order does not matter here: a process's figure does not depend on the one before.
+    b_first = (rng.permutation(rounds) % 2 == 0).tolist()
+    return Measured(np.exp(logs[:, 0]).tolist(), np.exp(logs[:, 1]).tolist(), b_first)
 
 
 def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
@@ -66,17 +67,16 @@ def night(rng: Rng, renewed: bool, common: bool, step: float) -> Night:
     servers = Servers(rng, renewed, common)
     paces, suspects = servers.paces(), []
     for case in range(CASES):
-        a, b = measured(rng, paces, case, ROUNDS, step)
-        first = compare(a, b, paired=True)
-        if is_suspect(a, b, first, MARGIN):
-            suspects.append((case, first))
+        first = measured(rng, paces, case, ROUNDS, step)
+        if is_suspect(first.a, first.b, first.compare(), MARGIN):
+            suspects.append(case)
     again: list[Comparison] = []
     paces, processes = servers.paces(), 2 * ROUNDS * CASES
-    for case, first in suspects:
-        rounds = rounds_to_confirm(process_noise(first), len(suspects), MARGIN)
-        again.append(confirmed(*measured(rng, paces, case, rounds, step)))
+    for case in suspects:
+        again += confirmed([measured(rng, paces, case, MAX_CONFIRM, step)], len(suspects))
         processes += 2 * again[-1].rounds_b
-    return judged_night(suspects, again, step, processes)
+    changed = [case == 0 and step > 0 for case in suspects]
+    return judged_night(changed, again, confirm(again, [MARGIN] * len(again)), processes)
 
 
 def measure(renewed: bool, common: bool, nights: int) -> dict[str, Any]:
@@ -87,23 +87,26 @@ def measure(renewed: bool, common: bool, nights: int) -> dict[str, Any]:
         "servers": "renewed for every round" if renewed else "one a side",
         "pace": "one for all cases" if common else "its own for each case",
         "nights": nights,
-        "false_alarm_share": sum(one.false_alarm for one in quiet) / len(quiet),
-        "found_5_percent": sum(one.found for one in stepped) / len(stepped),
-        "processes_a_night": sum(one.processes for one in quiet) / len(quiet),
+        "false_alarm_share": sum(each.false_alarm for each in quiet) / len(quiet),
+        "found_5_percent": sum(each.found for each in stepped) / len(stepped),
+        "processes_a_night": sum(each.processes for each in quiet) / len(quiet),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    words = ["servers", "a server's pace is"]
+    heads = [*words, "nights with a false alarm", "5 % step found", "processes a night"]
     lines = [
-        "| servers | a server's pace is | nights with a false alarm | 5 % step found | processes a night |",
-        "| --- | --- | ---: | ---: | ---: |",
+        [
+            row["servers"],
+            row["pace"],
+            f"{row['false_alarm_share']:.1%}",
+            f"{row['found_5_percent']:.1%}",
+            f"{row['processes_a_night']:.0f}",
+        ]
+        for row in rows
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['servers']} | {row['pace']} | {row['false_alarm_share']:.1%} | {row['found_5_percent']:.1%} "
-            f"| {row['processes_a_night']:.0f} |"
-        )
-    return "\n".join(lines)
+    return markdown_table(heads, lines, words)
 
 
 def broken_promises(rows: list[dict[str, Any]]) -> list[str]:

@@ -23,7 +23,7 @@ from tare.cases.case import Case
 from tare.execute.launch import ForkLauncher, Launcher, SpawnLauncher
 from tare.execute.supervise import Supervision, supervise
 from tare.measure.clock import WallClock
-from tare.measure.sampler import SamplingLimits, sample
+from tare.measure.sampler import SamplingLimits, StepTimer, sample
 from tare.protocol.jobs import RoundJob
 from tare.protocol.messages import Message, Stage
 from tare.records.record import Series
@@ -125,7 +125,7 @@ def sampler_overhead() -> dict[str, Any]:
 def _sampled(step: Callable[[], int]) -> Series:
     series: list[Series] = []
     limits = SamplingLimits(budget_s=0.2, width=0.001)
-    sample(step, WallClock(lambda: None, overlaps=False), limits, series.append)
+    sample(StepTimer(step, WallClock(lambda: None, overlaps=False)), limits, series.append)
     return next(each for each in series if each.kind == "pipelined")
 
 

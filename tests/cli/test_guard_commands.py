@@ -86,6 +86,21 @@ def test_a_report_goes_to_a_file_whole(home: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
+def test_several_reports_are_written_in_one_go(home: Path, tmp_path: Path) -> None:
+    markdown, junit = tmp_path / "report.md", tmp_path / "report.xml"
+    formats = ("--format", f"markdown={markdown}", f"--format=junit={junit}")
+    done = tare(home, "compare", "newest~1", "newest", *formats)
+    assert done.returncode == 1, done.stderr
+    assert "slower" in done.stdout, "standard output is free for the terminal's view"
+    assert markdown.read_text().startswith("## ❌ ")
+    assert junit.read_text().startswith("<?xml")
+    assert str(tmp_path) not in markdown.read_text(), "reproducing it would overwrite the files"
+    also = tare(home, "compare", "newest~1", "newest", "--json", "--format", f"github={tmp_path / 'notes'}")
+    assert json.loads(also.stdout)["cases"]
+    assert (tmp_path / "notes").read_text().startswith("::")
+    assert {path.name for path in tmp_path.iterdir()} == {"report.md", "report.xml", "notes"}
+
+
 def test_a_plain_report_goes_to_a_file_as_well(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.txt"
     done = tare(home, "compare", "newest~1", "newest", "-o", str(out))
@@ -109,6 +124,12 @@ BAD = [
     (("baseline", "set", "x", ""), "an empty selector"),
     (("compare", "newest~1", "newest", "--metric", "gros"), "gross"),
     (("compare", "newest~1", "newest", "--format", "xml"), "junit"),
+    (("compare", "newest~1", "newest", "--format", "xml=report.xml"), "junit"),
+    (("compare", "newest~1", "newest", "--format", "junit="), "junit=FILE"),
+    (("compare", "newest~1", "newest", "--format", "junit", "--format", "json"), "NAME=FILE"),
+    (("compare", "newest~1", "newest", "--format", "junit=/tmp/x", "--format", "json=/tmp/x"), "two options name"),
+    (("compare", "newest~1", "newest", "--format", "junit=/no/such/x"), "no folder /no/such"),
+    (("check", "PLAN", "--baseline", "x", "--max-minutes", "-1"), "--max-minutes"),
     (("compare", "newest~1", "newest", "--rung", "jax"), "unknown rung 'jax' in --rung (valid: "),
     (("compare", "newest~1", "newest", "--case", "nothing/"), "matches --rung and --case (one of them is "),
     (("compare", "newest~1", "newest", "--thresholds", "none.toml"), "none.toml"),
@@ -123,6 +144,9 @@ BAD = [
     (("baseline",), "takes a command: set, list, show, remove"),
     (("check", "none.toml", "--baseline", "x"), "none.toml"),
     (("check", "PLAN"), "--baseline"),
+    (("check", "mpl", "--baseline", "x"), "mlp"),
+    (("check", "PLAN", "--baseline", "x", "--rung", "eager"), "--rung is for workloads"),
+    (("check", "mlp", "--baseline", "nobody"), "unknown baseline 'nobody'"),
     (("check", "PLAN", "--baseline", "nobody"), "unknown baseline 'nobody'"),
     (
         ("check", "PLAN", "--baseline-env", "A=1", "--metric", "energy,device_peak"),

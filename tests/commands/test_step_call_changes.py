@@ -7,7 +7,9 @@ from traces import TraceBuilder
 
 from tare.commands.check_profiles import slowed_operators, step_call_changes
 from tare.findings.context import Context
+from tare.findings.python_time import grown_functions
 from tare.findings.trace_diff import TraceChange, step_times_of
+from tare.report.changes import call_line
 from tare.trace.read import read
 from tare.trace.windows import select_steps
 
@@ -103,7 +105,8 @@ def test_of_a_slower_step_what_takes_longer_comes_first() -> None:
 
 
 def test_what_is_little_of_the_steps_own_change_is_not_listed() -> None:
-    """The step takes 1 ms more, and a kernel 20 µs: that is not why, though it is a change."""
+    """The step takes 1 ms more, all of it outside operators, and a kernel 20 µs: that is not why, though it is a
+    change."""
 
     def context(kernel: float, length: float) -> Context:
         trace = TraceBuilder()
@@ -112,10 +115,11 @@ def test_what_is_little_of_the_steps_own_change_is_not_listed() -> None:
         trace.launch(1, 2, 3, 3 + kernel, "kernel")
         return Context(trace.build())
 
-    assert step_call_changes([context(100, 1000)], [context(120, 2000)], slower=True) == []
-    assert [one.name for one in step_call_changes([context(100, 1000)], [context(120, 1100)], slower=True)] == [
-        "kernel", "aten::a",
-    ]  # fmt: skip
+    def names(now: Context) -> list[str]:
+        return [change.name for change in step_call_changes([context(100, 1000)], [now], slower=True)]
+
+    assert names(context(120, 2000)) == ["host time outside operators"]
+    assert names(context(120, 1100)) == ["host time outside operators", "kernel", "aten::a"]
 
 
 def launching(steady: float, work: float) -> Context:
@@ -156,3 +160,38 @@ def test_three_per_cent_in_one_operator_on_an_h200_are_named() -> None:
     assert found[0].after_s / found[0].before_s == pytest.approx(1.06, abs=0.01)
     assert [one.name for one in found if one.kind == "operator"] == ["planted::work", "aten::sin_"]
     assert step_call_changes([before], [before], slower=True) == []
+
+
+def sleeping(sleep: float, gross_s: float, inflated: float = 2.0) -> Context:
+    """As the profiler sees a step of 100 µs of operators and so many µs of sleep in the user's forward: it makes
+    the operators `inflated` times as long, and leaves the sleep alone."""
+    trace = TraceBuilder(tare_profiled={"case": "made"})
+    work, at = 100 * inflated, 0.0
+    for _ in range(4):
+        end = at + work + 10 + sleep
+        trace.step(at, end)
+        trace.frame("my.py(8): forward", at, end)
+        trace.op("aten::mm", at, at + work)
+        if sleep:
+            trace.frame("<built-in function sleep>", at + work, at + work + sleep)
+        at = end
+    return Context(select_steps(trace.build()), gross_s)
+
+
+def test_a_sleep_is_called_host_time_and_no_operator_became_faster_or_slower() -> None:
+    """By its share of gross, aten::mm takes 190 µs where it took 105: the profiler makes the short step twice as
+    long, and the long one hardly longer."""
+    before, now = sleeping(0, 110e-6), sleeping(2000, 2110e-6)
+    (change,) = step_call_changes([before], [now], slower=True)
+    assert (change.kind, change.name, change.status) == ("python", "host time outside operators", "slower")
+    assert change.before_s is not None
+    assert change.after_s is not None
+    assert change.after_s - change.before_s == pytest.approx(1.92e-3, rel=0.01)
+    assert call_line(change).startswith("host time outside operators grew by 1.9 ms")
+    assert grown_functions(before, now) == ["my.py(8): forward, <built-in function sleep>"]
+
+
+def test_time_outside_operators_that_did_not_grow_is_not_named() -> None:
+    assert step_call_changes([sleeping(2000, 2110e-6)], [sleeping(2000, 2110e-6)], slower=True) == []
+    (change,) = step_call_changes([sleeping(100, 210e-6)], [sleeping(100, 410e-6, inflated=6.0)], slower=True)
+    assert (change.kind, change.name) == ("operator", "aten::mm")

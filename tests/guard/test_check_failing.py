@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from builders import make_record
-from checking import CASES, ROUNDS, Setting, StepS, flat, gross, slow_first
+from checking import CASES, Setting, StepS, flat, gross, slow_first
 
 from tare.cases.case import Case
-from tare.stats.two_stage import INTERIM_ROUNDS
+from tare.stats.two_stage import FUTILE_P, OVERWHELMING_ROUNDS
 
 
 def test_rounds_that_fail_now_and_then_are_told_of_both_measurements(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_what_leaks_has_all_its_rounds_though_it_is_no_slower_again(
     def slow_at_first(case: Case, _: int) -> float:
         if case.batch != 1:
             return 1e-3
-        return 1.2e-3 if next(taken) < ROUNDS else 0.95e-3
+        return 1.2e-3 if next(taken) < OVERWHELMING_ROUNDS else 0.95e-3
 
     def rounds_again(folder: str) -> int:
         (tmp_path / folder).mkdir()
@@ -116,7 +116,7 @@ def test_what_leaks_has_all_its_rounds_though_it_is_no_slower_again(
         setting.run()
         return len(setting._journals["confirmation"][0].record(CASES[0]).rounds)
 
-    assert rounds_again("slow") == INTERIM_ROUNDS
+    assert rounds_again("slow") == min(FUTILE_P)
     taken = itertools.count()
     monkeypatch.setattr("tare.guard.check.leaks", lambda _a, b, _: ["it grows"] if b.case == CASES[0] else [])
     assert rounds_again("leaking") == 20

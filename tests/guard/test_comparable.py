@@ -10,6 +10,7 @@ from tare.errors import BadInput
 from tare.guard.comparable import (
     baseline_differences,
     baseline_records,
+    order_within_pairs,
     refuse_differences,
     split_differences,
     version_differences,
@@ -118,3 +119,12 @@ def test_the_baselines_interpreter_is_compared_with_every_record() -> None:
     stored = [make_record(CASES[0], environment=OLDER), make_record(CASES[1])]
     assert [difference.field for difference in version_differences(stored, ENVIRONMENT)] == ["software.torch"]
     assert version_differences(stored[1:], ENVIRONMENT) == []
+
+
+def test_the_order_within_pairs_is_read_from_the_times_of_the_rounds() -> None:
+    a, b = started("04:00.100", "04:02.000"), started("04:00.050", "04:03.000")
+    assert order_within_pairs(a, b, [0, 1]) == [True, False]
+    assert order_within_pairs(b, a, [1]) == [True]
+    # Rounds of the same moment, and an import's other texts, do not show it.
+    assert order_within_pairs(a, a, [0, 1]) == []
+    assert order_within_pairs(a, make_record(rounds=[make_round(0, started="yesterday")]), [0]) == []

@@ -25,6 +25,7 @@ from tare.report.plot import columns, plot, sparkline
 from tare.store.database import Store
 from tare.store.foreign import ForeignPoint
 from tare.store.journal import begin
+from tare.system.repository import Repository
 
 
 def environment(torch: str, commit: str, cpu: str = "test-cpu") -> Environment:
@@ -61,6 +62,33 @@ def test_a_step_is_reported_with_its_commits_dates_and_what_changed() -> None:
     assert step.after_label == history.points[step.earliest - 1].label
     assert step.until_date == history.points[step.latest].created
     assert "software.torch: 2.10.0 against 2.11.0" in step.environment_changes
+
+
+def test_a_step_names_the_commits_of_the_users_project() -> None:
+    """Rather than tare's own; with the branch, a plus for changes, and the code of the model if that changed."""
+    records = []
+    for i, record in enumerate(nightly(60, 40, 1.08)):
+        project = Repository(commit=f"{i:02d}" * 20, branch="main", dirty=i >= 40)
+        case = make_case(workload="my.py::Model", source="bbbbbbbb" if i >= 40 else "aaaaaaaa")
+        records.append(msgspec.structs.replace(record, project=project, case=case))
+    (history,) = record_histories(records, get_metric("gross"))
+    (step,) = history.change_points
+    after, until = step.earliest - 1, step.latest
+    assert step.after_label == f"{after:02d}" * 5 + " (main)"
+    assert step.until_label == f"{until:02d}" * 5 + "+ (main)"
+    assert "the model's code: aaaaaaaa against bbbbbbbb" in step.environment_changes
+    assert history.points[3].project == Repository(commit="03" * 20, branch="main", dirty=False)
+    assert msgspec.to_builtins(history)["points"][41]["project"]["dirty"] is True
+    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: PTH123, SIM115
+    console.print(histories_view([history]))
+    shown = " ".join(console.export_text().split())
+    assert f"between {step.after_label} and {step.until_label}" in shown
+    assert "the model's code: aaaaaaaa against bbbbbbbb" in shown
+
+
+def test_without_a_project_a_point_is_named_as_before() -> None:
+    (history,) = record_histories(nightly(3, 99, 1), get_metric("gross"))
+    assert (history.points[2].label, history.points[2].project) == ("02" * 20, None)
 
 
 def test_machines_do_not_share_a_series() -> None:

@@ -16,11 +16,11 @@ from tare.execute.runner import Target
 from tare.guard.changes import Report
 from tare.guard.check import RegressionCheck
 from tare.guard.compare import Rules
-from tare.guard.interleave import RestartServers, measure_interleaved
+from tare.guard.interleave import InterimAnalyses, RestartServers, measure_interleaved
 from tare.guard.metrics import get_metrics
 from tare.guard.thresholds import Thresholds
 from tare.records.record import Record, Round
-from tare.stats.two_stage import INTERIM_ROUNDS
+from tare.stats.two_stage import FUTILE_P, MAX_CONFIRM
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 
@@ -123,15 +123,21 @@ def test_nothing_is_renewed_for_rounds_that_are_there_already(tmp_path: Path) ->
     assert both.said == []
 
 
-def first_is_futile(case: Case, rounds: Sequence[list[Round]]) -> bool:
+INTERIM_ROUNDS = 7
+
+
+def first_is_decided(case: Case, rounds: Sequence[list[Round]]) -> bool:
     assert [len(side) for side in rounds] == [INTERIM_ROUNDS, INTERIM_ROUNDS]
     return case == CASES[0]
+
+
+INTERIM = InterimAnalyses(dict.fromkeys(CASES, (INTERIM_ROUNDS,)), first_is_decided)
 
 
 def test_a_futile_case_stops_with_a_record(tmp_path: Path) -> None:
     both = Both(tmp_path)
     cases = dict.fromkeys(CASES[:2], Options(rounds=INTERIM_ROUNDS + 3))
-    records = measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew, first_is_futile)
+    records = measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew, INTERIM)
     assert [[len(record.rounds) for record in side] for side in records] == [
         [INTERIM_ROUNDS, INTERIM_ROUNDS + 3]
     ] * 2
@@ -149,20 +155,30 @@ def test_a_resumed_run_stops_the_same_cases(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure_interleaved(cases, both.sides("first"), Interrupted(), both.renew, first_is_futile)
-    records = measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew, first_is_futile)
+        measure_interleaved(cases, both.sides("first"), Interrupted(), both.renew, INTERIM)
+    records = measure_interleaved(cases, both.sides("first"), SilentListener(), both.renew, INTERIM)
     assert [[len(record.rounds) for record in side] for side in records] == [
         [INTERIM_ROUNDS, INTERIM_ROUNDS + 3]
     ] * 2
 
 
-def test_noise_costs_few_rounds_of_confirmation_and_a_change_has_all(tmp_path: Path) -> None:
-    """One case is slower, the others are only noisy: most of their suspects stop at the interim analysis."""
+def test_noise_and_certain_changes_cost_few_rounds_of_confirmation(tmp_path: Path) -> None:
+    """One case is much slower, the others are only noisy: nearly all stop at an interim analysis."""
     lengths: dict[bool, list[int]] = {True: [], False: []}
     for seed in range(4):
-        both = Both(tmp_path / str(seed), seed, slower=math.log(1.15))
-        both.check(both.renew)
+        both = Both(tmp_path / str(seed), seed, slower=math.log(1.7))
+        assert [case.case for case in both.check(both.renew).bad] == [CASES[0].key]
         for record in both.records("confirmation"):
             lengths[record.case == CASES[0]].append(len(record.rounds))
-    assert min(lengths[True]) > INTERIM_ROUNDS
-    assert sum(length == INTERIM_ROUNDS for length in lengths[False]) > len(lengths[False]) / 2
+    assert max(lengths[True]) < MAX_CONFIRM
+    assert sum(length in FUTILE_P for length in lengths[False]) > len(lengths[False]) / 2
+
+
+def test_each_version_is_first_equally_often_in_the_first_measurement(tmp_path: Path) -> None:
+    both = Both(tmp_path)
+    measure_interleaved(dict.fromkeys(CASES, Options(rounds=6)), both.sides("first"), SilentListener(), both.renew)
+    said = [each.split() for each in both.said if each != "renewed"]
+    first = [(name, case) for name, case, _ in said[::2]]
+    assert {case: first.count(("now", case)) for _, case in first} == {str(case.batch): 3 for case in CASES}
+    # In an order of its own for each case.
+    assert len({tuple(name for name, each in first if each == str(case.batch)) for case in CASES}) > 1

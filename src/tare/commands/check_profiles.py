@@ -12,6 +12,7 @@ from tare.errors import TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import Launcher
 from tare.findings.context import Context
+from tare.findings.python_time import grown_functions
 from tare.findings.trace_diff import StepTimes, TraceChange, diff_traces, step_times_of
 from tare.guard.changes import CallChange, CaseChange, Report
 from tare.report.files import replacing
@@ -24,6 +25,9 @@ PROFILES = 3
 MIN_HOST_SHARE, MIN_DEVICE_SHARE = 0.03, 0.01
 # Nor is one that became slower or faster by less than this share of the step's own change.
 MIN_SHARE_OF_CHANGE = 0.1
+OUTSIDE = "host time outside operators"
+# It is named if its growth is this share of the step's: where operators grow, so does the Python around them.
+MIN_OUTSIDE_SHARE = 0.6
 
 Profiler = tuple[LocalExecutor, Launcher]
 
@@ -55,35 +59,48 @@ def _profile(case: CaseChange, profilers: Sequence[Profiler], temporary: list[Pa
     cache = differences_path(*case.records)
     with contextlib.suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(cache.read_bytes(), type=list[CallChange])
-    parsed = Case.parse(case.case)
+    parsed = msgspec.structs.replace(Case.parse(case.case), source=case.sources[1])
     gross = next((change for change in case.changes if change.metric == "gross"), None)
     gross_ns = [round(seconds * 1e9) for seconds in (gross.a, gross.b)] if gross else [None, None]
+    # The profilers are in the order now, before; the records in the order before, now.
+    sides = list(zip(reversed(profilers), case.records, gross_ns, strict=True))
+
+    def profile(
+        side: tuple[Profiler, str, int | None], suffix: str = "", stacks: bool = False
+    ) -> tuple[Path, Path]:
+        # A profile of an interrupted check is reused.
+        (executor, launcher), record, step_ns = side
+        name = f"{record}{suffix}"
+        return profile_case(
+            executor, parsed, name, stacks=stacks, launcher=launcher, again=False, gross_ns=step_ns
+        )
+
     contexts: tuple[list[Context], list[Context]] = ([], [])
     for number in range(PROFILES):
-        # The profilers are in the order now, before; the records in the order before, now.
-        for (executor, launcher), record, step_ns, of_version in zip(
-            reversed(profilers), case.records, gross_ns, contexts, strict=True
-        ):
-            name = f"{record}-{number}" if number else record
-            # A profile of an interrupted check is reused.
-            path, _ = profile_case(
-                executor, parsed, name, stacks=False, launcher=launcher, again=False, gross_ns=step_ns
-            )
+        for side, of_version in zip(sides, contexts, strict=True):
+            path, _ = profile(side, f"-{number}" if number else "")
             of_version.append(read_context(path))
             if number:
                 temporary.append(path)
     changes = step_call_changes(*contexts, any(c.unit == "s" for c in case.regressions))
+    if any(change.kind == "python" for change in changes):
+        # Only stacks tell which function it was, and they slow Python down, so they are recorded only for that.
+        with_stacks = [read_context(profile(side, stacks=True)[1]) for side in sides]
+        changes = _name_functions(changes, grown_functions(*with_stacks))
     # Without the cache, a second report only takes longer.
-    with contextlib.suppress(OSError), replacing(cache) as partial:
+    with contextlib.suppress(OSError), replacing(cache, private=True) as partial:
         partial.write_bytes(msgspec.json.encode(changes))
     return changes
 
 
 def step_call_changes(before: Sequence[Context], now: Sequence[Context], slower: bool) -> list[CallChange]:
     """The calls that differ between the steps of two versions, and those that account for a good part of the
-    change in time. If the step became `slower`, calls that take more time come first."""
+    change in time. If the step became `slower`, calls that take more time come first; and before them the time
+    outside operators, where that is why."""
     times = step_times_of(before, now)
     diff = diff_traces(before[0], now[0], times)
+    grown = _grown_outside(*times) if slower else []
+    as_profiled = step_times_of(before, now, as_profiled=True) if grown else times
     min_seconds = MIN_SHARE_OF_CHANGE * abs(diff.after_step_s - diff.before_step_s)
     slowed = slowed_operators(*times) if slower else []
     listed_names = {change.name for change in slowed}
@@ -93,10 +110,39 @@ def step_call_changes(before: Sequence[Context], now: Sequence[Context], slower:
         if change.name not in listed_names
         # A different number of calls is a fact, however little time they take.
         and (change.status not in ("slower", "faster") or abs(change.difference_s) >= min_seconds)
+        and not (grown and _is_artefact(change, *as_profiled))
     ]
     if slower:
         others.sort(key=lambda change: change.difference_s <= 0)
-    return [_call_change(change) for change in (*slowed, *others)]
+    return [*grown, *(_call_change(change) for change in (*slowed, *others))]
+
+
+def _grown_outside(before: StepTimes, now: StepTimes) -> list[CallChange]:
+    """The host time outside operators, if it accounts for most of the additional time: a step that sleeps, loops
+    in Python or waits for something else than an operator."""
+    was, later = before.outside, now.outside
+    growth = later.seconds - was.seconds
+    min_seconds = max(MIN_HOST_SHARE * before.step_s, MIN_OUTSIDE_SHARE * (now.step_s - before.step_s))
+    if growth < min_seconds or not was.clearly_less(later):
+        return []
+    times = {"before_s": was.seconds, "after_s": later.seconds}
+    return [CallChange(kind="python", name=OUTSIDE, status="slower", before_calls=1, after_calls=1, **times)]
+
+
+def _is_artefact(change: TraceChange, before: StepTimes, now: StepTimes) -> bool:
+    """Whether an operator with unchanged calls changed its share of gross, but not its time under the profiler
+    (these two) in the same direction. The profiler slows down operators and does not slow down a sleep: where
+    Python time grew, the scale of the operators' times differs between the sides."""
+    if change.clock != "host" or change.status not in ("slower", "faster"):
+        return False
+    was, later = before.host[change.name], now.host[change.name]
+    return not (was.clearly_less(later) if change.status == "slower" else later.clearly_less(was))
+
+
+def _name_functions(changes: list[CallChange], functions: Sequence[str]) -> list[CallChange]:
+    """With the Python functions in the name of the change outside operators."""
+    name = f"{OUTSIDE}, in {' and '.join(functions)}" if functions else OUTSIDE
+    return [msgspec.structs.replace(c, name=name) if c.kind == "python" else c for c in changes]
 
 
 def slowed_operators(before: StepTimes, now: StepTimes) -> list[TraceChange]:

@@ -10,6 +10,8 @@ from tare.records.record import Record
 Stage = Literal["first", "confirmed", "not confirmed"]
 State = Literal["compared", "broken", "different", "failed", "fixed"]
 CallKind = Literal["operator", "kernel"]
+# The exit code of a check that found no regression in what it had time to measure.
+OUT_OF_TIME = 3
 # Calls of each operator and kernel in one step, by its name.
 CallCounts = dict[CallKind, dict[str, int]]
 
@@ -45,14 +47,17 @@ class MetricChange(msgspec.Struct, kw_only=True):
     # How many more rounds a side would probably decide it.
     more_rounds: int | None = None
     stage: Stage = "first"
+    # Of an undecided change whose interval or p-value alone suggests a verdict: what is missing for it.
+    undecided_because: str = ""
     note: str = ""
 
 
 class CallChange(msgspec.Struct, kw_only=True, frozen=True):
-    """An operator or kernel whose calls or time in a step changed. Seconds are of the median step, and known only
-    where both sides were profiled; host time is scaled to its share of gross."""
+    """An operator or kernel whose calls or time in a step changed, or the host time outside operators (python).
+    Seconds are of the median step, and known only where both sides were profiled; host time is scaled to its share
+    of gross."""
 
-    kind: CallKind
+    kind: CallKind | Literal["python"]
     name: str
     status: Literal["appeared", "vanished", "slower", "faster", "more calls", "fewer calls"]
     before_calls: float
@@ -64,9 +69,12 @@ class CallChange(msgspec.Struct, kw_only=True, frozen=True):
 class CaseChange(msgspec.Struct, kw_only=True):
     """One case on both sides. Only `compared` has changes: a case that computes something else is never faster."""
 
+    # The case's family: a report on the next version of a user's model has the same.
     case: str
     state: State
     reason: str = ""
+    # The digests of a user's model, before and now.
+    sources: tuple[str | None, str | None] = (None, None)
     # Compared by its good rounds, but some rounds failed now (see `reason`) and none failed before.
     newly_failing: bool = False
     changes: list[MetricChange] = []
@@ -76,6 +84,12 @@ class CaseChange(msgspec.Struct, kw_only=True):
     # From the counts in the records, or from profiles of both versions.
     call_changes: list[CallChange] = []
     call_changes_by: Literal["count", "profile"] = "count"
+
+    @property
+    def source_change(self) -> str:
+        """The digests of a model whose source differs between the sides; empty if it does not."""
+        before, now = (source or "none" for source in self.sources)
+        return "" if before == now else f"{before} → {now}"
 
     @property
     def regressions(self) -> list[MetricChange]:
@@ -104,6 +118,8 @@ class Report(msgspec.Struct, kw_only=True):
     command: str = ""
     runs: dict[str, str] = {}
     interrupted: bool = False
+    # What --max-minutes left: the cases that were not measured as planned, and how far each came.
+    unfinished: dict[str, str] = {}
 
     @property
     def bad(self) -> list[CaseChange]:
@@ -113,7 +129,7 @@ class Report(msgspec.Struct, kw_only=True):
     def exit_code(self) -> int:
         if self.interrupted:
             return 130
-        return 1 if self.bad else 0
+        return 1 if self.bad else OUT_OF_TIME if self.unfinished else 0
 
 
 def call_counts(record: Record) -> CallCounts:

@@ -20,6 +20,7 @@ from tare.guard.compare import (
     case_change,
     failed_rounds_text,
     failure_text,
+    few_rounds_note,
     is_comparable,
     is_newly_failing,
     judge_tests,
@@ -30,20 +31,34 @@ from tare.guard.compare import (
     run_tests,
     usable_pairs,
 )
-from tare.guard.interleave import IsFutile, RestartServers, measure_interleaved
+from tare.guard.interleave import (
+    InterimAnalyses,
+    IsOver,
+    RestartServers,
+    measure_interleaved,
+    rounds_so_far,
+)
 from tare.guard.leak import leaks
 from tare.records.record import Record, Round
 from tare.stats.comparison import RANK_TEST_P, Comparison, adjust_p_values
 from tare.stats.power import detectable_change, process_noise
 from tare.stats.two_stage import (
     LEVEL,
+    OVERWHELMING_ROUNDS,
     confirm,
-    is_futile,
+    early_rounds,
+    interim_rounds,
+    is_decided,
+    is_overwhelming,
     is_suspect,
+    max_rounds_to_confirm,
     rounds_to_confirm,
     rounds_to_repeat_failure,
+    spend,
 )
 
+# With so few cases, restarting the servers takes longer than a round of all of them.
+FEW_CASES = 4
 CheckStage = Literal["first", "confirmation"]
 # Gives, for a stage, the version to check and, if it can be run, the baseline's version.
 OpenVersions = Callable[[CheckStage], Sequence[Target[Executor]]]
@@ -58,14 +73,19 @@ class RegressionCheck:
         listener: Listener,
         stored: Sequence[Record],
         restart_servers: RestartServers,
+        is_over: IsOver = lambda: False,
     ) -> None:
-        self._options, self._rules = options, rules
+        self._options, self._rules, self._is_over = options, rules, is_over
+        # What was not measured as planned because the time was over.
+        self._unfinished: dict[str, str] = {}
         self._open_versions, self._listener, self._restart_servers = open_versions, listener, restart_servers
         self._stored = list(stored)
         self._interleaved = False
+        # Of the confirmation.
+        self._planned_rounds: dict[Case, int] = {}
 
     def run(self, cases: Sequence[Case]) -> Report:
-        matched = self._measure(dict.fromkeys(cases, self._options), "first")
+        matched = self._measure(dict.fromkeys(cases, self._options), "first", self._first_look(cases))
         pairs = matched.pairs
         tests = {b.case: self._test(a, b) for a, b in usable_pairs(pairs, self._rules)}
         changes = judge_tests(tests, LEVEL)
@@ -77,7 +97,10 @@ class RegressionCheck:
             if suspects:
                 confirmations = self._confirm(suspects, tests, failing)
                 self._replace_suspects(changes, suspects, confirmations, sum(map(len, tests.values())))
-                confirmed = {b.case.key: (a, b) for a, b in confirmations}
+                confirmed = {b.case.family: (a, b) for a, b in confirmations}
+                for case in suspects.keys() - {b.case for _, b in confirmations}:
+                    for test in suspects[case]:
+                        _withdraw(changes[case][test.metric.name], "out of time")
         results = [case_change(a, b, changes, self._rules.thresholds) for a, b in pairs]
         for result in results:
             if result.case in confirmed:
@@ -90,24 +113,55 @@ class RegressionCheck:
             results,
             self._rules,
             side_by_side=self._interleaved,
+            assumptions=few_rounds_note(_accused(changes), LEVEL),
             a="baseline",
             b="now",
             level=LEVEL,
             runs={"b": ", ".join(dict.fromkeys(b.run for _, b in pairs))},
+            unfinished=self._unfinished,
         )
 
+    def _first_look(self, cases: Sequence[Case]) -> InterimAnalyses | None:
+        """Ends the first measurement of a case whose change is overwhelming: it is a suspect already."""
+        if self._rules.confirm_rounds == 0 or self._options.rounds <= OVERWHELMING_ROUNDS:
+            return None
+
+        def overwhelming(case: Case, rounds: Sequence[list[Round]]) -> bool:
+            if any(round_.failure for of_version in rounds for round_ in of_version):
+                # It fails now and then: all rounds are needed to see how often.
+                return False
+            tests = self._test(*self._records_so_far(case, rounds, "first"))
+            return any(t.comparison and is_overwhelming(t.a, t.b, t.comparison, t.limits.margin) for t in tests)
+
+        return InterimAnalyses(dict.fromkeys(cases, (OVERWHELMING_ROUNDS,)), overwhelming, balanced=True)
+
+    def _records_so_far(self, case: Case, rounds: Sequence[list[Round]], stage: CheckStage) -> RecordPair:
+        """Before and now."""
+        environments = [version.environment for version in self._open_versions(stage)]
+        now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
+        return before, now
+
     def _measure(
-        self, cases: Mapping[Case, Options], stage: CheckStage, futile: IsFutile | None = None
+        self, cases: Mapping[Case, Options], stage: CheckStage, interim: InterimAnalyses | None = None
     ) -> Matched:
         versions = self._open_versions(stage)
         self._interleaved = len(versions) > 1
-        futile = futile if self._interleaved else None
-        records = measure_interleaved(cases, versions, self._listener, self._restart_servers, futile)
+        interim = interim if self._interleaved else None
+        # No alarm depends on the first measurement. With many cases a restart costs little, and is worth it.
+        shared = OVERWHELMING_ROUNDS if interim and stage == "first" and len(cases) <= FEW_CASES else 1
+        records = measure_interleaved(
+            cases, versions, self._listener, self._restart_servers, interim, shared, self._is_over
+        )
+        for case in cases:
+            if any(version.journal.record(version.own_case(case)) is None for version in versions):
+                done = min(len(rounds_so_far(case, version)) for version in versions)
+                measured = f"{done} of {cases[case].rounds} rounds"
+                self._unfinished[case.family] = f"{measured} of its confirmation" if stage != "first" else measured
         if self._interleaved:
             return match_cases(records[1], records[0])
-        wanted = {case.key for case in cases}
-        matched = match_cases([r for r in self._stored if r.case.key in wanted], records[0])
-        return matched._replace(only_a=[r.case.key for r in self._stored if r.case.key not in wanted])
+        wanted = {case.family for case in cases}
+        matched = match_cases([r for r in self._stored if r.case.family in wanted], records[0])
+        return matched._replace(only_a=[r.case.key for r in self._stored if r.case.family not in wanted])
 
     def _test(self, a: Record, b: Record, required_p: float = RANK_TEST_P) -> list[MetricTest]:
         return run_tests(a, b, self._rules, self._interleaved, required_p)
@@ -135,14 +189,15 @@ class RegressionCheck:
         return is_suspect(test.a, test.b, test.comparison, test.limits.margin)
 
     def _confirm(self, suspects: Tests, tests: Tests, failing: Mapping[Case, int]) -> list[RecordPair]:
-        """Measures the suspects again in fresh processes, each in as many rounds as its noise or failure needs."""
+        """Measures the suspects again in fresh processes, each in as many rounds as its metric or failure
+        needs."""
         count = sum(map(len, (suspects if self._interleaved else tests).values()))
         cases: dict[Case, Options] = {}
         for case, suspected in suspects.items():
             wanted = [
-                rounds_to_confirm(process_noise(t.comparison), count, t.limits.margin, t.limits.resolution)
-                for t in suspected
-                if t.comparison and self._is_suspect(t)
+                self._rounds_to_confirm(test, test.comparison, count)
+                for test in suspected
+                if test.comparison and self._is_suspect(test)
             ]
             if case in failing:
                 wanted.append(failing[case])
@@ -151,29 +206,51 @@ class RegressionCheck:
             budget = self._options.round_budget * rounds
             cases[case] = msgspec.structs.replace(self._options, rounds=rounds, budget=budget, parity=False)
 
-        def futile(case: Case, rounds: Sequence[list[Round]]) -> bool:
+        def decided(case: Case, rounds: Sequence[list[Round]]) -> bool:
             """Whether no suspected metric is worth more rounds. A leak or a failure gets all of them."""
-            environments = [version.environment for version in self._open_versions("confirmation")]
-            now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
-            comparisons = {test.metric.name: test.comparison for test in self._test(before, now)}
-            named = [comparisons.get(test.metric.name) for test in suspects[case]]
-            return case not in failing and bool(named) and all(each and is_futile(each) for each in named)
+            records = self._records_so_far(case, rounds, "confirmation")
+            tests = {test.metric.name: test for test in self._test(*records)}
+            named = [tests.get(test.metric.name) for test in suspects[case]]
+            comparisons = [test.comparison for test in named if test and test.comparison]
+            margins = [test.limits.margin for test in suspects[case]]
+            if case in failing or len(comparisons) < len(margins):
+                return False
+            return is_decided(comparisons, margins, count)
 
-        return self._measure(cases, "confirmation", futile).pairs
+        self._planned_rounds = {case: options.rounds for case, options in cases.items()}
+        looks = {
+            case: interim_rounds(len(suspects[case]), count, options.rounds) if suspects[case] else []
+            for case, options in cases.items()
+        }
+        return self._measure(cases, "confirmation", InterimAnalyses(looks, decided)).pairs
+
+    def _rounds_to_confirm(self, test: MetricTest, comparison: Comparison, suspects: int) -> int:
+        """Side by side, all rounds that are worth it: interim analyses end most confirmations much earlier."""
+        limits = test.limits
+        if self._interleaved:
+            return max_rounds_to_confirm(limits.margin, limits.resolution)
+        return rounds_to_confirm(process_noise(comparison), suspects, limits.margin, limits.resolution)
 
     def _replace_suspects(
         self, changes: Changes, suspects: Tests, confirmations: Sequence[RecordPair], tests: int
     ) -> None:
         """Replaces the change of each suspected metric by the confirmation's, with a note of the first one."""
         confirmed: list[tuple[MetricTest, Comparison]] = []
+        count = sum(map(len, suspects.values()))
         for a, b in confirmations:
+            # Only a long confirmation side by side may have ended early, for being certain.
+            metrics = len(suspects[b.case])
+            looked = (
+                self._interleaved and metrics and self._planned_rounds[b.case] > early_rounds(metrics, count)[0]
+            )
             usable = is_comparable(a, b)
             # Even a stored baseline of few rounds must be able to reach significance among all tests.
             new_tests = {test.metric.name: test for test in self._test(a, b, LEVEL / tests)} if usable else {}
             for name in (suspect.metric.name for suspect in suspects[b.case]):
                 test = new_tests.get(name)
                 if test and test.comparison:
-                    confirmed.append((test, test.comparison))
+                    spent = spend(test.comparison, metrics, count) if looked else test.comparison
+                    confirmed.append((test._replace(comparison=spent), spent))
                 else:
                     reason = "the new rounds do not have it" if usable else "a side failed"
                     _withdraw(changes[b.case][name], reason)
@@ -208,6 +285,10 @@ def _update_failure(result: CaseChange, a: Record, b: Record) -> None:
     elif result.newly_failing:
         result.newly_failing = False
         result.reason += f", and none of {len(b.rounds)} again"
+
+
+def _accused(changes: Changes) -> Changes:
+    return {case: {name: c for name, c in of_case.items() if c.worse} for case, of_case in changes.items()}
 
 
 def _withdraw(change: MetricChange, reason: str) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.errors import BadInput
-from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
+from tare.records.environment import PACKAGES, VARIABLE, Difference, Environment, environment_differences
 from tare.records.figures import good_rounds
 from tare.records.record import Record
 
@@ -24,12 +24,13 @@ SHOWN_DIFFERENCES = 3
 def split_differences(
     pairs: Iterable[tuple[Environment, Environment]], subjects: Collection[str] = ()
 ) -> tuple[list[Difference], list[Difference]]:
-    """What differs over all pairs, each field once: the subjects of the comparison, and what prevents it.
+    """What differs over all pairs, each field once: the subjects of the comparison, and what prevents it. The
+    packages that a model imported are subjects like torch.
 
     `subjects` names further fields whose difference is intended, such as machine.gpu.
     """
     differences = dict.fromkeys(d for a, b in pairs for d in environment_differences(a, b))
-    intended = [d for d in differences if d.field in SUBJECTS or d.field in subjects]
+    intended = [d for d in differences if d.group == PACKAGES or d.field in SUBJECTS or d.field in subjects]
     return intended, [d for d in differences if d not in intended]
 
 
@@ -64,16 +65,28 @@ def were_interleaved(a: Record, b: Record) -> bool:
     return alternated and starts[0][0] < starts[-1][0]
 
 
+def order_within_pairs(a: Record, b: Record, indices: Sequence[int]) -> list[bool]:
+    """Of each of these pairs of rounds, whether b's was measured before a's; empty if that is not known of all."""
+    times = [{round_.index: round_.started for round_ in record.rounds} for record in (a, b)]
+    try:
+        starts = [[datetime.fromisoformat(side[index]) for side in times] for index in indices]
+        if any(before == now for before, now in starts):
+            return []
+        return [now < before for before, now in starts]
+    except (ValueError, TypeError):
+        return []
+
+
 def baseline_records(stored: Sequence[Record], cases: Sequence[Case], name: str) -> list[Record]:
     """The records of a baseline with which a plan's cases are compared. BadInput if there are none: a check that
     compares nothing would pass."""
-    wanted = {case.key for case in cases}
-    records = [record for record in stored if record.case.key in wanted]
+    wanted = {case.family for case in cases}
+    records = [record for record in stored if record.case.family in wanted]
     if records or not cases:
         return records
-    has = stored[0].case.key + (f" and {len(stored) - 1} more" if len(stored) > 1 else "")
+    has = stored[0].case.family + (f" and {len(stored) - 1} more" if len(stored) > 1 else "")
     raise BadInput(
-        f"no case of the plan is in baseline '{name}': {cases[0].key} is not; it has {has} "
+        f"no case of the plan is in baseline '{name}': {cases[0].family} is not; it has {has} "
         f"(tare baseline show {name})"
     )
 
@@ -92,6 +105,14 @@ def version_differences(records: Sequence[Record], environment: Environment) -> 
     """Software of the interpreter given for the baseline that differs from what the baseline was measured with."""
     subjects, blocking = baseline_differences(records, environment)
     return [difference for difference in (*subjects, *blocking) if difference.group == "software"]
+
+
+def package_differences(before: Sequence[Record], now: Sequence[Record]) -> list[Difference]:
+    """The packages that the models of two sets of records imported in other versions. What a model will import is
+    not known until it was measured."""
+    earlier = {record.case.family: record.environment for record in before}
+    pairs = [(earlier[r.case.family], r.environment) for r in now if r.case.family in earlier]
+    return [difference for difference in split_differences(pairs)[0] if difference.group == PACKAGES]
 
 
 def _without_pinned_flags(environment: Environment) -> Environment:

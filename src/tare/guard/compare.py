@@ -1,19 +1,32 @@
 """Comparing two sets of records, case by case and metric by metric."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any, NamedTuple
 
 from tare.cases.case import Case
 from tare.guard.changes import CaseChange, MetricChange, Report, Stage, call_counts, compare_calls
-from tare.guard.comparable import refuse_differences, split_differences, were_interleaved
+from tare.guard.comparable import (
+    order_within_pairs,
+    refuse_differences,
+    split_differences,
+    were_interleaved,
+)
 from tare.guard.leak import leaks
 from tare.guard.metrics import Metric, require_common, uncompared_metrics, values
 from tare.guard.thresholds import MetricLimits, Thresholds
 from tare.records.record import Failure, Record
-from tare.stats.comparison import Comparison, Verdict, adjust_p_values, compare, judge
+from tare.stats.comparison import (
+    Comparison,
+    Verdict,
+    adjust_p_values,
+    compare,
+    judge,
+    suite_noise,
+    why_undecided,
+)
 from tare.stats.power import rounds_to_decide
 from tare.store.selection import Selection
 
@@ -34,7 +47,7 @@ class Rules(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """Records of the same case, before and now, and the keys that only one side has."""
+    """Records of the same family of cases, before and now, and the keys of the records that are in no pair."""
 
     pairs: list[RecordPair]
     only_a: list[str]
@@ -67,8 +80,9 @@ def compare_selections(a: Selection, b: Selection, rules: Rules, force: bool = F
     count = sum(len(_to_test(before, now, rules)) for before, now in usable)
     # Half of the level, because the p-values are two-sided.
     required_p = LEVEL / 2 / max(count, 1)
+    noises = {metric: suite_noise(_sides(usable, metric)) for metric in rules.metrics if not metric.exact}
     tests = {
-        now.case: run_tests(before, now, rules, were_interleaved(before, now), required_p)
+        now.case: run_tests(before, now, rules, were_interleaved(before, now), required_p, noises)
         for before, now in usable
     }
     changes = judge_tests(tests, LEVEL)
@@ -76,6 +90,7 @@ def compare_selections(a: Selection, b: Selection, rules: Rules, force: bool = F
         matched,
         [case_change(before, now, changes, rules.thresholds) for before, now in matched.pairs],
         rules,
+        assumptions=few_rounds_note(changes, LEVEL),
         a=a.label,
         b=b.label,
         compared=[str(difference) for difference in subjects],
@@ -86,17 +101,22 @@ def compare_selections(a: Selection, b: Selection, rules: Rules, force: bool = F
 
 
 def make_report(
-    matched: Matched, cases: list[CaseChange], rules: Rules, side_by_side: bool = False, **fields: Any
+    matched: Matched,
+    cases: list[CaseChange],
+    rules: Rules,
+    side_by_side: bool = False,
+    assumptions: Sequence[str] = (),
+    **fields: Any,
 ) -> Report:
     """The report of a comparison or check, with its notes. `fields` are the report's own."""
     pairs, only_a, only_b = matched
-    notes = shared_change_note(cases)
+    notes = [*assumptions, *shared_change_note(cases)]
     if not side_by_side and not all(were_interleaved(a, b) for a, b in pairs):
         notes.append(
             "the two sides were not measured side by side: a change of the machine between them counts as a change"
         )
     notes += uncompared_metrics([pair for pair in pairs if is_comparable(*pair)], rules.metrics)
-    notes += rules.thresholds.unused_patterns([*(now.case.key for _, now in pairs), *only_b])
+    notes += rules.thresholds.unused_patterns([*(now.case for _, now in pairs), *map(Case.parse, only_b)])
     return Report(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         cases=cases,
@@ -109,11 +129,12 @@ def make_report(
 
 
 def match_cases(a: Sequence[Record], b: Sequence[Record]) -> Matched:
-    """The pairs are in b's order."""
-    before = {record.case.key: record for record in a}
-    now = {record.case.key: record for record in b}
-    pairs = [(before[key], record) for key, record in now.items() if key in before]
-    return Matched(pairs, [key for key in before if key not in now], [key for key in now if key not in before])
+    """The pairs are in b's order. Of several versions of one model on a side, the newest is compared."""
+    before, now = ({r.case.family: r for r in sorted(side, key=lambda r: r.created)} for side in (a, b))
+    pairs = [(before[r.case.family], r) for r in b if r is now[r.case.family] and r.case.family in before]
+    compared = {id(record) for pair in pairs for record in pair}
+    only_a, only_b = ([r.case.key for r in side if id(r) not in compared] for side in (a, b))
+    return Matched(pairs, only_a, only_b)
 
 
 def usable_pairs(pairs: Sequence[RecordPair], rules: Rules) -> list[RecordPair]:
@@ -127,9 +148,16 @@ def is_comparable(a: Record, b: Record) -> bool:
     return a.ok and b.ok and not is_newly_different(a, b)
 
 
-def run_tests(a: Record, b: Record, rules: Rules, paired: bool, required_p: float) -> list[MetricTest]:
+def run_tests(
+    a: Record,
+    b: Record,
+    rules: Rules,
+    paired: bool,
+    required_p: float,
+    noises: Mapping[Metric, float] = {},
+) -> list[MetricTest]:
     """Tests every metric that both sides have and that is not ignored. `required_p` is the p at which a change is
-    significant among all tests."""
+    significant among all tests, and `noises` the least noise of a metric to be expected of few rounds."""
     tests = []
     for metric, limits in _to_test(a, b, rules):
         before, now = values(a, metric), values(b, metric)
@@ -140,7 +168,8 @@ def run_tests(a: Record, b: Record, rules: Rules, paired: bool, required_p: floa
         # A count that is zero in all rounds of one side only needs no statistics either, and has no ratio.
         from_or_to_zero = (max(x) == 0 < min(y)) or (max(y) == 0 < min(x))
         exact = metric.exact and (len(set(x)) == len(set(y)) == 1 or from_or_to_zero)
-        comparison = None if exact else compare(x, y, pairs, required_p=required_p)
+        b_first = order_within_pairs(a, b, common) if pairs else []
+        comparison = None if exact else compare(x, y, pairs, required_p, b_first, noises.get(metric, 0.0))
         tests.append(MetricTest(b.case, metric, limits, x, y, comparison))
     return tests
 
@@ -204,6 +233,7 @@ def metric_change(
         change.regression = verdict == "higher" and comparison.ratio.high >= 1 + limits.threshold
         if verdict == "undecided":
             change.more_rounds = _more_rounds(test, comparison, adjusted_p, level, stage)
+            change.undecided_because = why_undecided(comparison, limits.margin, adjusted_p, level)
         if min(*test.a, *test.b) <= 0 and not comparison.ratio.sound:
             change.note = "zero in some rounds and not in others: there is no ratio"
         elif comparison.method == "none" and not comparison.ratio.sound:
@@ -224,16 +254,16 @@ def _more_rounds(
 
 
 def case_change(a: Record, b: Record, changes: Changes, thresholds: Thresholds) -> CaseChange:
-    key = b.case.key
+    identity: dict[str, Any] = {"case": b.case.family, "sources": (a.case.source, b.case.source)}
     if b.failure:
-        return CaseChange(case=key, state="broken" if a.ok else "failed", reason=failure_text(b.failure))
+        return CaseChange(state="broken" if a.ok else "failed", reason=failure_text(b.failure), **identity)
     if a.failure:
-        return CaseChange(case=key, state="fixed", reason=f"before: {failure_text(a.failure)}")
+        return CaseChange(state="fixed", reason=f"before: {failure_text(a.failure)}", **identity)
     if is_newly_different(a, b):
         reason = f"{b.parity.worst or 'its result'} is off: {b.parity.status}"
-        return CaseChange(case=key, state="different", reason=reason)
+        return CaseChange(state="different", reason=reason, **identity)
     return CaseChange(
-        case=key,
+        **identity,
         state="compared",
         reason=failed_rounds_text(a, b),
         newly_failing=is_newly_failing(a, b),
@@ -269,6 +299,23 @@ def round_failures(record: Record) -> list[Failure]:
 
 def is_newly_different(a: Record, b: Record) -> bool:
     return b.parity.status in WRONG_PARITY and a.parity.status not in WRONG_PARITY
+
+
+def few_rounds_note(changes: Changes, level: float) -> list[str]:
+    """What verdicts of few rounds assume. Their false discoveries are held to the level only if that is true."""
+    few = [change for of_case in changes.values() for change in of_case.values() if change.method == "student"]
+    changed = sum(change.verdict not in ("same", "undecided") for change in few)
+    if not few:
+        return []
+    return [
+        f"{len(few)} figures have too few rounds for a test that holds under any noise ({changed} of them changed)"
+        f": false discoveries are held to {level:.1%} there only if the noise between processes has one mode and "
+        "is that of the other cases; 10 pairs of rounds, or more rounds on both sides, need no such assumption"
+    ]
+
+
+def _sides(pairs: Sequence[RecordPair], metric: Metric) -> list[list[float]]:
+    return [list(figures.values()) for pair in pairs for record in pair if (figures := values(record, metric))]
 
 
 def shared_change_note(cases: Sequence[CaseChange]) -> list[str]:

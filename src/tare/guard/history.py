@@ -13,18 +13,23 @@ from tare.records.environment import Environment, difference_lines
 from tare.records.record import Record
 from tare.stats.changepoints import ChangePoint, every_change, find_change_points, shortest_segment
 from tare.store.foreign import ForeignPoint
+from tare.system.repository import Repository
 
 MAX_LISTED_CHANGES = 8
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One record, or one result of another tool. `label` is its commit, else its version."""
+    """One record, or one result of another tool. `label` is the commit of the user's project, else that of tare,
+    else the version of torch."""
 
     created: str
     value: float
     label: str
     id: str
     environment: Environment | None = None
+    project: Repository | None = None
+    # The digest of the code of a user's model.
+    source: str | None = None
 
 
 class HistoryChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +76,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_histories(records: Iterable[Record], metric: Metric) -> list[History]:
-    """A history for each case and machine. Software may change within one: that is what a history watches."""
+    """A history for each family of cases and machine. Within one, software and the source of a user's model may
+    change: that is what a history watches."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         machine = msgspec.json.encode(record.environment.machine, order="sorted")
-        groups.setdefault((record.case.key, hashlib.sha256(machine).hexdigest()[:12]), []).append(record)
+        groups.setdefault((record.case.family, hashlib.sha256(machine).hexdigest()[:12]), []).append(record)
     histories = []
     for (key, place), group in groups.items():
         points = [point for record in group if (point := _point(record, metric))]
@@ -139,6 +145,8 @@ def _history_change(change: ChangePoint, points: Sequence[HistoryPoint]) -> Hist
     lines: list[str] = []
     if after.environment and until.environment:
         lines = difference_lines(after.environment, until.environment)
+    if after.source != until.source:
+        lines = [f"the model's code: {after.source} against {until.source}", *lines]
     if len(lines) > MAX_LISTED_CHANGES:
         lines = [*lines[:MAX_LISTED_CHANGES], f"... and {len(lines) - MAX_LISTED_CHANGES} more"]
     return HistoryChange(
@@ -163,6 +171,14 @@ def _point(record: Record, metric: Metric) -> HistoryPoint | None:
     value = median(figures) if figures else math.nan
     if not (math.isfinite(value) and (value > 0 or (metric.exact and value == 0))):
         return None
-    environment = record.environment
+    environment, project = record.environment, record.project
     label = environment.circumstances.get("tare_commit") or f"torch {environment.software.get('torch', '?')}"
-    return HistoryPoint(created=record.created, value=value, label=label, id=record.id, environment=environment)
+    return HistoryPoint(
+        created=record.created,
+        value=value,
+        label=str(project) if project else label,
+        id=record.id,
+        environment=environment,
+        project=project,
+        source=record.case.source,
+    )

@@ -61,19 +61,24 @@ class Thresholds:
         for rule in self._rules:
             # A rule for all metrics is about noise: it does not apply to an exact metric.
             applies = rule.metric == metric.name or (rule.metric is None and not metric.exact)
-            if applies and key_matches(case.key, rule.match):
+            if applies and _matches(case, rule.match):
                 settings |= rule.values
         threshold = settings.get("threshold", metric.threshold)
         # A smaller threshold is about smaller changes: the margin shrinks with it.
         margin = settings.get("margin", min(metric.margin, threshold * MARGIN / THRESHOLD))
         return MetricLimits(threshold, min(margin, threshold), settings.get("ignore", False))
 
-    def unused_patterns(self, keys: Iterable[str]) -> list[str]:
+    def unused_patterns(self, cases: Iterable[Case]) -> list[str]:
         """A note for every pattern that matches no case: it may be misspelt."""
-        keys = list(keys)
+        cases = list(cases)
         patterns = dict.fromkeys(rule.match for rule in self._rules if rule.match != "*")
-        unused = [pattern for pattern in patterns if not any(key_matches(key, pattern) for key in keys)]
+        unused = [pattern for pattern in patterns if not any(_matches(case, pattern) for case in cases)]
         return [f"no case matches '{pattern}' of the thresholds" for pattern in unused]
+
+
+def _matches(case: Case, pattern: str) -> bool:
+    """A pattern written for one version of a user's model also holds for the next."""
+    return key_matches(case.family, pattern) or key_matches(case.key, pattern)
 
 
 def thresholds_path(plan: Path) -> Path:
