@@ -54,6 +54,19 @@ def test_a_planted_slowdown_is_found_side_by_side_and_named(home: Path, tmp_path
 
 @pytest.mark.full
 @pytest.mark.alone
+def test_a_sleep_in_the_forward_is_called_python_time_with_its_function(home: Path, tmp_path: Path) -> None:
+    gross = ("--metric", "gross", "--confirm", "9")
+    done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=2", *gross,
+                PLANTED_MS="20")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "host time outside operators grew by" in told
+    assert "_sleep, <built-in function sleep>" in told
+    assert "faster: operator" not in told
+
+
+@pytest.mark.full
+@pytest.mark.alone
 def test_equal_versions_raise_nothing(home: Path, tmp_path: Path) -> None:
     done = tare(home, "check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS,
                 "--format", "markdown", PLANTED_MS="20")  # fmt: skip

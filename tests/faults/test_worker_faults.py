@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from commandline import planted_tare
 
@@ -35,17 +36,41 @@ FAULTS = {
     "leave": ("no-result", "code 0"),
     "nan": ("nan", "not a number"),
 }
+# Of planted_processes. The worker's parent is its reaper.
+PROCESS_FAULTS = {
+    "kill_parent": ("signal", "its parent process was killed"),
+    "stop_parent": ("signal", "its parent process had been stopped by a signal (SIGSTOP)"),
+    "system_exit": ("exception", "SystemExit: the weights are gone"),
+    "interrupt": ("exception", "KeyboardInterrupt: pressed by a library"),
+    "child_answers": ("no-result", "code 0"),
+}
+# Workloads that can be measured all the same.
+HARMLESS, HARMLESS_PROCESSES = ("flood",), ("detach", "stop_server")
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run with every fault in it, as the user's JSON document plus the exit code."""
+    return run_with_faults(tmp_path_factory, (*HARMLESS, *FAULTS))
+
+
+@pytest.fixture(scope="module")
+def process_outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same with faults that need processes of their own."""
+    return run_with_faults(tmp_path_factory, (*HARMLESS_PROCESSES, *PROCESS_FAULTS))
+
+
+def run_with_faults(tmp_path_factory: pytest.TempPathFactory, planted: tuple[str, ...]) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("faults")
-    names = ", ".join(f'"planted_{name}"' for name in (*FAULTS, "flood"))
+    names = ", ".join(f'"planted_{name}"' for name in planted)
+    notes = folder / "notes"
+    notes.mkdir()
     plan = folder / "plan.toml"
     plan.write_text(PLAN.format(workloads=names, memory=1500 * 2**20))
-    done = planted_tare(folder / "home", "run", str(plan), "--json")
+    variables = {"TARE_PLUGINS": "planted_processes", "PLANTED_NOTES": str(notes)}
+    done = planted_tare(folder / "home", "run", str(plan), "--json", **variables)
     document: dict[str, Any] = json.loads(done.stdout)
+    document["detached"] = [int(path.stem) for path in notes.glob("*.pid")]
     document["exit"], document["stderr"] = done.returncode, done.stderr
     return document
 
@@ -57,7 +82,16 @@ def _record(outcome: dict[str, Any], workload: str, rung: str = "eager") -> dict
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_recorded_with_its_cause(outcome: dict[str, Any], name: str) -> None:
-    cause, text = FAULTS[name]
+    check_failure(outcome, name, *FAULTS[name])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", PROCESS_FAULTS)
+def test_a_fault_of_processes_is_recorded_with_its_cause(process_outcome: dict[str, Any], name: str) -> None:
+    check_failure(process_outcome, name, *PROCESS_FAULTS[name])
+
+
+def check_failure(outcome: dict[str, Any], name: str, cause: str, text: str) -> None:
     failure = _record(outcome, f"planted_{name}")["failure"]
     assert failure["cause"] == cause
     assert text in failure["message"]
@@ -65,7 +99,7 @@ def test_a_fault_is_recorded_with_its_cause(outcome: dict[str, Any], name: str) 
 
 
 def test_the_other_cases_are_complete(outcome: dict[str, Any]) -> None:
-    assert len(outcome["records"]) == outcome["planned"] == len(FAULTS) + 1 + 4
+    assert len(outcome["records"]) == outcome["planned"] == len(FAULTS) + len(HARMLESS) + 4
     for rung in ("eager", "torchscript"):
         good = _record(outcome, "mlp", rung)
         assert good["failure"] is None
@@ -83,6 +117,19 @@ def test_a_gigabyte_on_stdout_harms_nothing(outcome: dict[str, Any]) -> None:
     record = _record(outcome, "planted_flood")
     assert record["failure"] is None
     assert len(json.dumps(record)) < 2_000_000
+
+
+@pytest.mark.full
+def test_what_a_workload_detached_has_ended_and_its_case_is_measured(process_outcome: dict[str, Any]) -> None:
+    assert len(process_outcome["detached"]) >= 3
+    assert not any(map(psutil.pid_exists, process_outcome["detached"]))
+    assert _record(process_outcome, "planted_detach")["failure"] is None
+
+
+@pytest.mark.full
+def test_a_stopped_fork_server_is_replaced(process_outcome: dict[str, Any]) -> None:
+    """All cases after it, the faults above among them, have been run by another server."""
+    assert _record(process_outcome, "planted_stop_server")["failure"] is None
 
 
 def test_a_wrong_result_is_different_and_never_faster(outcome: dict[str, Any]) -> None:

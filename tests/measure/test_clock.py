@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from tare.measure.clock import WallClock, resolution_ns
-from tare.measure.sampler import SamplingLimits, sample
+from tare.measure.sampler import SamplingLimits, StepTimer, sample
 from tare.records.record import Series
 
 pytestmark = pytest.mark.alone
@@ -30,7 +30,11 @@ def nothing() -> None:
 def worst_error(step: Callable[[], None], truth_ns: float) -> float:
     """How far the worse of the two figures is from the truth, as a share of it."""
     found: list[Series] = []
-    sample(step, WallClock(nothing, overlaps=False), SamplingLimits(budget_s=0.6, width=0.005), found.append)
+    sample(
+        StepTimer(step, WallClock(nothing, overlaps=False)),
+        SamplingLimits(budget_s=0.6, width=0.005),
+        found.append,
+    )
     return max(abs(median(s.step_seconds()) * 1e9 / truth_ns - 1) for s in found if s.kind != "warmup")
 
 

@@ -1,7 +1,10 @@
 """The fingerprint of this machine, and the checks of its health."""
 
+import json
+import os
 import re
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,22 +12,31 @@ import pytest
 
 import tare
 from tare.measure import environment, health
-from tare.measure.environment import FOLDERS, collect, collect_without_torch
+from tare.measure.environment import collect, collect_without_torch
 from tare.measure.nvml import Gpu
+from tare.records.codec import encode
 from tare.records.environment import Environment, difference_lines
+from tare.system.variables import INDIFFERENT
 
 ROOT = Path(tare.__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def found() -> Environment:
+    # Before the variables: torch makes the folders that some of them name.
+    import torch  # noqa: F401
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "2")
         patch.setenv("MKL_NUM_THREADS", "3")
         patch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         patch.setenv("TORCHINDUCTOR_FREEZING", "1")
         patch.setenv("UNRELATED_SECRET", "hunter2")
-        for name in FOLDERS:
+        # Terraform's, and two that only begin like variables of torch and CUDA.
+        patch.setenv("TF_VAR_db", "hunter2")
+        patch.setenv("TORCH_MODEL_HUB_TOKEN", "hunter2")
+        patch.setenv("CUDA_MIRROR", "https://me:hunter2@host/cuda")
+        for name in INDIFFERENT:
             patch.setenv(name, "/somewhere/of/mine")
         return collect()
 
@@ -52,6 +64,13 @@ def test_variables_that_only_name_places_are_left_out(found: Environment) -> Non
     assert not [name for name, value in found.flags.items() if value == "/somewhere/of/mine"]
 
 
+def test_a_variable_that_is_no_text_is_kept_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_ODD", os.fsdecode(b"a\xff"))
+    environment = collect_without_torch()
+    assert environment.flags["env.OMP_ODD"] == "a\ufffd"
+    assert b"OMP_ODD" in encode(environment)
+
+
 def test_nothing_else_of_the_users_environment_is_recorded(found: Environment) -> None:
     assert "hunter2" not in repr(found)
 
@@ -65,6 +84,25 @@ def test_the_commit_of_tare_is_named(found: Environment) -> None:
         ["git", "-C", ROOT, "cat-file", "-t", commit], capture_output=True, text=True, check=True
     )
     assert kind.stdout.strip() == "commit"
+
+
+def test_the_packages_that_were_imported_are_named_by_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process that imports little else. A package that is a link to its sources lists no modules."""
+    linked = tmp_path / "my_linked-1.5.dist-info"
+    linked.mkdir()
+    (linked / "METADATA").write_text("Metadata-Version: 2.1\nName: my-linked\nVersion: 1.5\n")
+    (tmp_path / "my_linked.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    program = "import json, my_linked, pynvml; from tare.measure.environment import imported_packages as packages"
+    command = [sys.executable, "-c", f"{program}; print(json.dumps(packages()))"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    packages = json.loads(printed)
+    assert packages["nvidia-ml-py"] == version("nvidia-ml-py")
+    assert packages["msgspec"] == version("msgspec")
+    assert packages["my_linked"] == "1.5"
+    assert not packages.keys() & {"torch", "scipy", "tare-bench"}
 
 
 def test_the_load_is_noted_but_never_compared(found: Environment) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.measure.parity import compare, errors, load_reference, save_eager_errors, save_reference
+from tare.measure.parity import (
+    Reference,
+    compare,
+    errors,
+    judge,
+    load_reference,
+    save_eager_errors,
+    save_reference,
+)
 from tare.records.record import Parity
 
 RNG = np.random.default_rng(11)
@@ -134,13 +142,73 @@ def test_nothing_is_proved_where_all_is_noise() -> None:
     assert "noise" in found.reason
 
 
+def test_what_eager_leaves_undecided_is_still_different_far_beyond_its_noise() -> None:
+    reference = {"gradient/deep": OUTPUT, "loss/1": OUTPUT}
+    found = verdict(reference, reference | {"gradient/deep": 40 * OUTPUT}, gradient__deep=0.9)
+    assert (found.status, found.worst) == ("different", "gradient/deep")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_reference_without_a_finite_value_proves_nothing(value: float) -> None:
+    """A rung that multiplies by 1.01 gives the same infinities."""
+    everywhere = np.full_like(OUTPUT, value)
+    found = verdict({"output/0": everywhere}, {"output/0": 1.01 * everywhere})
+    assert (found.status, found.compared, found.undecided) == ("unchecked", 0, 1)
+    assert "no finite value" in found.reason
+    # Beside an output that is finite it is not counted as compared, but has to be the same.
+    both = {"output/0": everywhere, "output/1": OUTPUT}
+    found = verdict(both, both)
+    assert (found.status, found.compared, found.undecided) == ("same", 1, 1)
+    assert verdict(both, both | {"output/0": OUTPUT}).status == "different"
+    assert verdict(both, both | {"output/1": 1.01 * OUTPUT}).status == "different"
+
+
+def test_a_reference_of_zeros_proves_nothing() -> None:
+    zeros = np.zeros(5)
+    found = verdict({"output/0": zeros}, {"output/0": zeros})
+    assert (found.status, "zero everywhere" in found.reason) == ("unchecked", True)
+    assert (
+        verdict({"output/0": zeros, "output/1": OUTPUT}, {"output/0": zeros, "output/1": OUTPUT}).status == "same"
+    )
+
+
+def test_the_worst_of_several_samples_of_a_tensor_decides() -> None:
+    reference = {"output/0@0": OUTPUT, "output/0@1": -OUTPUT, "gradient/block#2": OUTPUT}
+    samples = {f"{name}#{k}": values for name, values in reference.items() for k in range(3)}
+    found = verdict(reference, samples)
+    assert (found.status, found.compared) == ("same", 3)
+    wrong = verdict(reference, samples | {"output/0@1#1": -1.01 * OUTPUT})
+    assert (wrong.status, wrong.worst) == ("different", "output/0@1")
+    broken = verdict(reference, samples | {"output/0@0#2": np.full_like(OUTPUT, np.nan)})
+    assert (broken.status, broken.worst) == ("nan", "output/0@0")
+    missing = {name: values for name, values in samples.items() if not name.startswith("output/0@1")}
+    assert verdict(reference, missing).worst == "output/0@1"
+    misshapen = verdict(reference, samples | {"output/0@1#1": OUTPUT[:2]}, output__0=0.9)
+    assert (misshapen.status, misshapen.worst) == ("different", "output/0@1")
+
+
+def test_what_overflows_in_eager_too_is_nobodys_fault() -> None:
+    """Adam in fp16: its epsilon is zero there, and eager divides by it."""
+    reference = {"loss/1": OUTPUT, "loss/2": OUTPUT}
+    overflown = reference | {"loss/2": np.full_like(OUTPUT, np.nan)}
+    assert verdict(reference, overflown, "fp16", loss__2=1e300).status == "same"
+    assert verdict(reference, overflown, "fp16", loss__2=0.9).status == "nan"
+
+
+def test_a_reference_that_cannot_be_compared_with_says_why() -> None:
+    reference = Reference({}, {}, "eager float64", unchecked="a step draws random numbers")
+    found = judge({"output/0": OUTPUT}, reference, "fp32", lambda: None)
+    assert (found.status, found.reason) == ("unchecked", "a step draws random numbers")
+
+
 def test_an_empty_reference_proves_nothing() -> None:
     assert verdict({}, {"output/0": OUTPUT}).status == "unchecked"
 
 
 def test_a_reference_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     arrays = {"output/0": OUTPUT, "a/b c": np.array(3.0), "empty": np.zeros((0, 2))}
-    save_reference(tmp_path / "new", arrays, {"output/0": 1e-7, "a/b c": float("inf")}, "eager float64 on cpu")
+    own = {"output/0": 1e-7, "a/b c": float("inf")}
+    save_reference(tmp_path / "new", Reference(arrays, own, "eager float64 on cpu", without_dropout=True))
     loaded = load_reference(tmp_path / "new")
     assert loaded is not None
     assert list(loaded.arrays) == list(arrays)
@@ -148,17 +216,20 @@ def test_a_reference_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert loaded.eager_errors == {"output/0": 1e-7, "a/b c": 1e300}
     assert loaded.described == "eager float64 on cpu"
     assert not loaded.widened
-    save_eager_errors(tmp_path / "new", {"output/0": 1e-3, "a/b c": 0.0})
+    assert loaded.without_dropout
+    save_eager_errors(tmp_path / "new", loaded, {"output/0": 1e-3, "a/b c": 0.0})
     wider = load_reference(tmp_path / "new")
     assert wider is not None
     assert wider.widened
     assert wider.eager_errors == {"output/0": 1e-3, "a/b c": 0.0}
     assert wider.described == loaded.described
+    assert wider.without_dropout
+    assert np.array_equal(wider.arrays["output/0"], OUTPUT)
 
 
 def test_a_half_written_reference_is_none(tmp_path: Path) -> None:
     assert load_reference(tmp_path / "absent") is None
-    save_reference(tmp_path, {"output/0": OUTPUT}, {}, "x")
+    save_reference(tmp_path, Reference({"output/0": OUTPUT}, {}, "x"))
     (tmp_path / "reference.json").unlink()
     assert load_reference(tmp_path) is None
 
@@ -171,9 +242,9 @@ class Trap:
 def test_objects_are_never_pickled_nor_unpickled(tmp_path: Path) -> None:
     objects = np.array([Trap()], dtype=object)
     with pytest.raises(ValueError, match=r"[Oo]bject arrays"):
-        save_reference(tmp_path / "a", {"output/0": objects}, {}, "x")
+        save_reference(tmp_path / "a", Reference({"output/0": objects}, {}, "x"))
     assert load_reference(tmp_path / "a") is None
-    save_reference(tmp_path / "b", {"output/0": OUTPUT}, {}, "x")
+    save_reference(tmp_path / "b", Reference({"output/0": OUTPUT}, {}, "x"))
     np.save(tmp_path / "b" / "0.npy", objects, allow_pickle=True)
     with pytest.raises(ValueError, match=r"[Oo]bject"):
         load_reference(tmp_path / "b")

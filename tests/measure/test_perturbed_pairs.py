@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tare.measure.parity import errors_of_pair, widest
+from tare.measure.parity import MOST_ROUNDINGS, MULTIPLE, cancellation, errors_of_pair, update_errors, widest
 
 RNG = np.random.default_rng(5)
 WANTED = RNG.standard_normal((8, 16))
@@ -17,9 +17,10 @@ def of_pair(up: object, down: object, reach: float = 4.0) -> float:
     )["gradient/w"]
 
 
-def test_what_is_smooth_cancels_however_far_the_pair_reaches() -> None:
+def test_what_is_smooth_counts_as_one_rounding_however_far_the_pair_reaches() -> None:
+    one = float(np.linalg.norm(MOVED)) / SIZE
     for reach in (1, 4, 100):
-        assert of_pair(WANTED + reach * MOVED, WANTED - reach * MOVED, reach) < 1e-12
+        assert of_pair(WANTED + reach * MOVED, WANTED - reach * MOVED, reach) == pytest.approx(one)
 
 
 def test_a_single_number_counts_as_far_off_as_one_rounding_moves_it() -> None:
@@ -74,3 +75,37 @@ def test_what_only_one_of_a_pair_has_is_infinitely_far_off() -> None:
 def test_the_widest_of_several_paths_is_taken_tensor_by_tensor() -> None:
     assert widest([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 0.5}]) == {"a": 3.0, "b": 2.0}
     assert widest([]) == {}
+
+
+def test_terms_that_cancel_may_be_summed_in_another_order() -> None:
+    """The gradient of a bias before a batch norm: its terms are as large as others', their sum is not."""
+    reference = {"gradient/weight": WANTED, "gradient/bias": 1e-15 * WANTED, "gradient/deep": WANTED}
+    share = 2.0**-13
+    moved = {name: reference[name] + share * WANTED for name in reference}
+    moved["gradient/deep"] = WANTED + 500 * share * WANTED
+    factors = cancellation(reference, moved, share)
+    assert factors == {
+        "gradient/weight": 1.0,
+        "gradient/bias": MOST_ROUNDINGS / MULTIPLE,
+        # A sensitive tensor is not one whose terms cancel: its tolerance stays.
+        "gradient/deep": 1.0,
+    }
+
+
+def test_an_update_is_at_best_as_exact_as_its_weight() -> None:
+    reference = {"gradient/w@0": WANTED, "update/w@0": 1e-9 * WANTED}
+    errors = update_errors(reference, {}, {"w": 10 * SIZE}, 2.0**-23, adam=False)
+    assert errors["update/w@0"] == pytest.approx(10 * 2.0**-23 / 1e-9)
+    assert "gradient/w@0" not in errors
+
+
+def test_adam_may_move_a_weight_either_way_where_its_gradient_is_rounding() -> None:
+    gradient = np.full(100, 1.0)
+    gradient[:4] = 1e-5
+    reference = {"gradient/w": gradient, "update/w": -0.1 * np.sign(gradient)}
+    certain = update_errors(reference, {"gradient/w": 1e-7}, {}, 2.0**-23, adam=True)
+    assert certain["update/w"] == 0
+    noisy = update_errors(reference, {"gradient/w": 1e-4}, {}, 2.0**-23, adam=True)
+    # Four of a hundred weights move by twice the learning rate: the tolerance is four times this error.
+    assert MULTIPLE * noisy["update/w"] == pytest.approx(2 * np.sqrt(4 / 100))
+    assert update_errors(reference, {"gradient/w": 1e-4}, {}, 2.0**-23, adam=False)["update/w"] == 0

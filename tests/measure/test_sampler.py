@@ -15,7 +15,9 @@ from tare.measure.sampler import (
     PIPELINE_STEPS,
     SHORTEST,
     SamplingLimits,
+    StepTimer,
     sample,
+    sample_runs,
 )
 from tare.records.record import Series
 from tare.stats.intervals import median_interval
@@ -32,7 +34,7 @@ def _resolution(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take(clock: SimulatedClock, limits: SamplingLimits = LIMITS) -> tuple[Series, Series, Series]:
     found: list[Series] = []
-    sample(lambda: None, clock, limits, found.append, clock.now)
+    sample(StepTimer(lambda: None, clock), limits, found.append, clock.now)
     warm, pipelined, latency = found
     return warm, pipelined, latency
 
@@ -163,7 +165,7 @@ def test_each_series_is_reported_as_it_ends() -> None:
         counts.append((series.kind, len(clock.timed) - sum(count for _, count in counts)))
         assert len(series.wall_ns) == counts[-1][1]
 
-    sample(lambda: None, clock, LIMITS, report, clock.now)
+    sample(StepTimer(lambda: None, clock), LIMITS, report, clock.now)
     assert [kind for kind, _ in counts] == ["warmup", "pipelined", "latency"]
 
 
@@ -176,7 +178,7 @@ def test_a_step_that_fails_late_leaves_what_was_reported() -> None:
 
     clock = SimulatedClock(lambda _: 1e-3)
     with pytest.raises(RuntimeError, match="latency"):
-        sample(step, clock, LIMITS, found.append, clock.now)
+        sample(StepTimer(step, clock), LIMITS, found.append, clock.now)
     assert [series.kind for series in found] == ["warmup", "pipelined"]
 
 
@@ -196,8 +198,8 @@ def test_the_last_result_is_returned_and_no_other_is_held() -> None:
         return result
 
     clock = SimulatedClock(lambda _: 10e-3)
-    last = sample(step, clock, LIMITS, lambda _: None, clock.now)
-    assert last is seen[-1]()
+    sample(StepTimer(step, clock), LIMITS, lambda _: None, clock.now)
+    assert len(seen) > 10
     assert most <= 1
 
 
@@ -209,3 +211,21 @@ def test_device_times_are_kept_beside_the_wall_clocks() -> None:
 
 def test_a_clock_without_device_events_has_no_device_times() -> None:
     assert all(series.device_ns is None for series in take(SimulatedClock(lambda _: 1e-3)))
+
+
+@pytest.mark.parametrize(
+    ("run_s", "budget_s", "runs", "stop"),
+    [(0.5, 4.0, 8, "width"), (60.0, 4.0, FEWEST_BLOCKS, "budget"), (1e-3, 4.0, 400, "width")],
+    ids=["until the interval is narrow", "longer than the budget", "short"],
+)
+def test_runs_of_a_command_have_one_warm_up_and_no_latency(
+    run_s: float, budget_s: float, runs: int, stop: str
+) -> None:
+    """A run is a block of its own. Runs that do not vary are enough as soon as their interval may be looked at:
+    after eight of them, and a tenth of the budget."""
+    clock, series = SimulatedClock(lambda _: run_s), list[Series]()
+    sample_runs(StepTimer(lambda: None, clock), budget_s, 0.01, series.append, clock.now)
+    warm, timed = series
+    assert (warm.kind, warm.steps) == ("warmup", [1])
+    assert (timed.kind, set(timed.steps), timed.stop) == ("pipelined", {1}, stop)
+    assert len(timed.steps) == pytest.approx(runs, abs=1)

@@ -1,13 +1,16 @@
 """Telemetry from planted readings: what is marked, what energy comes out, what stays absent."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import NamedTuple, cast
 
+import psutil
 import pytest
 from builders import make_record, make_round, make_series
 
 from tare.measure.nvml import Gpu, GpuReading
-from tare.measure.telemetry import PERIOD_S, Reading, Watch, busy_reasons
+from tare.measure.telemetry import PERIOD_S, Reading, Watch, busy_reasons, tree_cpu_s
 from tare.records.figures import round_median, throttled_share
 from tare.records.record import Round, Series, Telemetry
 
@@ -209,3 +212,30 @@ def test_the_load_of_others_excludes_the_measured_process_and_stolen_time(monkey
         "2 other processes on the GPU",
     ]
     assert busy_reasons(0.05, 0.01, 0) == []
+
+
+BUSY_CHILD = """
+import os, sys, time
+child = os.fork()
+if child == 0:
+    while time.process_time() < 0.1:
+        pass
+    os._exit(0)
+if sys.argv[1] == "waits":
+    os.waitpid(child, 0)
+else:
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ending", ["waits", "leaves it"])
+def test_the_cpu_time_of_a_tree_includes_children_that_have_ended(ending: str) -> None:
+    command = [sys.executable, "-S", "-c", BUSY_CHILD, ending]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        own = psutil.Process(process.pid)
+        # The kernel counts in ticks of 10 ms.
+        assert tree_cpu_s(own) - sum(own.cpu_times()[:2]) >= 0.08

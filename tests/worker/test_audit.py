@@ -9,7 +9,7 @@ import pytest
 
 from tare.measure.clock import Block, Step, WallClock
 from tare.rungs.base import Program
-from tare.worker.audit import left_running
+from tare.worker.audit import left_on_device
 
 pytestmark = pytest.mark.alone
 
@@ -48,7 +48,23 @@ def forget() -> None:
 
 def test_a_step_that_is_still_running_is_caught() -> None:
     program = ThreadedProgram()
-    found = left_running(program, WallClock(forget, overlaps=True), steps=1)
+    found = left_on_device(program, WallClock(forget, overlaps=True), steps=1)
+    program.close()
+    assert found is not None
+    assert "the step is not synchronised" in found
+
+
+def test_a_long_block_of_which_little_is_left_is_caught() -> None:
+    """As on a device with a short queue: the host waits for all steps but the last one."""
+    program = ThreadedProgram()
+    launch = program.step
+
+    def step() -> threading.Thread:
+        program.synchronize()
+        return launch()
+
+    program.step = step  # type: ignore[method-assign]
+    found = left_on_device(program, WallClock(forget, overlaps=True), steps=40)
     program.close()
     assert found is not None
     assert "the step is not synchronised" in found
@@ -58,7 +74,7 @@ def test_a_step_that_is_still_running_is_caught() -> None:
 def test_an_honest_step_is_not_accused(look_s: float) -> None:
     """Not even where looking takes longer than the step: it takes as long the second time."""
     program = ThreadedProgram(look_s)
-    assert left_running(program, WallClock(program.synchronize, overlaps=True), steps=2) is None
+    assert left_on_device(program, WallClock(program.synchronize, overlaps=True), steps=2) is None
 
 
 def test_one_hiccup_is_not_an_accusation() -> None:
@@ -71,7 +87,7 @@ def test_one_hiccup_is_not_an_accusation() -> None:
         if len(syncs) > 2:
             program.synchronize()
 
-    assert left_running(program, WallClock(synchronize, overlaps=True), steps=1) is None
+    assert left_on_device(program, WallClock(synchronize, overlaps=True), steps=1) is None
     assert len(syncs) >= 4
 
 
@@ -92,7 +108,7 @@ class DeviceClock:
 
 
 def audit(make: Callable[[], DeviceClock]) -> str | None:
-    return left_running(ThreadedProgram(), make(), steps=1)
+    return left_on_device(ThreadedProgram(), make(), steps=1)
 
 
 def test_a_device_that_was_busy_longer_than_the_block_is_caught() -> None:

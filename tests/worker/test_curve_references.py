@@ -10,7 +10,7 @@ from tare.cases.options import Options
 from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import make_launcher
-from tare.measure.parity import save_reference
+from tare.measure.parity import Reference, save_reference
 from tare.protocol.jobs import CurveJob, Job, ReferenceJob
 from tare.protocol.messages import Done
 from tare.records.record import Failure
@@ -35,7 +35,8 @@ class Pretending(LocalExecutor):
             if job.widen in self.failing:
                 return LATE
             if not job.widen:
-                save_reference(Path(job.folder), {"loss/1": np.array(1.0)}, {"loss/1": 0.0}, "eager float64")
+                expected = Reference({"loss/1": np.array(1.0)}, {"loss/1": 0.0}, "eager float64")
+                save_reference(Path(job.folder), expected)
         return Done()
 
 

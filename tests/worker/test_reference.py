@@ -11,7 +11,7 @@ import torch
 from proof import make
 
 from tare.cases.case import Case
-from tare.measure.parity import compare, errors, load_reference
+from tare.measure.parity import MULTIPLE, TOLERANCE, compare, errors, load_reference
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
 from tare.rungs.torch.numerics import Numerics, reference_numerics
@@ -101,14 +101,14 @@ def test_without_room_for_float64_a_reference_alone_is_of_float32_and_one_beside
     edge: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case(workload=edge.name, rung="eager", batch=4, sizes={})
-    compute = reference._evidence
+    compute = reference._run
 
-    def without_room(case: Case, numerics: Numerics | None, *more: Any) -> Arrays:
+    def without_room(case: Case, numerics: Numerics | None, *more: Any, **seed: Any) -> Any:
         if numerics == reference_numerics("fp32", "float64"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
-        return compute(case, numerics, *more)
+        return compute(case, numerics, *more, **seed)
 
-    monkeypatch.setattr(reference, "_evidence", without_room)
+    monkeypatch.setattr(reference, "_run", without_room)
     with pytest.raises(torch.OutOfMemoryError):
         reference.make_reference(case, tmp_path, parallel=True)
     assert load_reference(tmp_path) is None
@@ -139,12 +139,12 @@ def test_the_yardstick_is_widened_only_for_what_seems_different(edge: Workload, 
     assert proved(edge, case, tmp_path / "a", lambda _: None) == ("same", True)
 
 
-def test_an_inference_that_is_different_has_nothing_to_widen(tmp_path: Path) -> None:
+def test_an_inference_is_judged_again_by_wider_errors_and_stays_different(tmp_path: Path) -> None:
     def zero_a_bias(program: TorchProgram) -> None:
         list(program.model.parameters())[-1].zero_()
 
     case = make("mnist_cnn", "eager", "infer")
-    assert proved(get_workload("mnist_cnn"), case, tmp_path, zero_a_bias) == ("different", False)
+    assert proved(get_workload("mnist_cnn"), case, tmp_path, zero_a_bias) == ("different", True)
 
 
 def scale_gradients(program: TorchProgram) -> None:
@@ -179,7 +179,7 @@ def judge(case: Case, folder: Path, spoil: Callable[[TorchProgram], None] = lamb
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-@pytest.mark.parametrize("workload", ["mlp", "mnist_cnn"])
+@pytest.mark.parametrize("workload", ["mlp", pytest.param("mnist_cnn", marks=pytest.mark.full)])
 def test_a_planted_fault_is_still_different(
     workload: str, fault: Callable[[TorchProgram], None], tmp_path: Path
 ) -> None:
@@ -212,29 +212,23 @@ def test_resnet_where_an_h200_flips_a_relu_and_where_it_is_wrong(tmp_path: Path)
     case = make("resnet50", "eager", "train", batch=8)
     wanted, eager_errors = known(case, tmp_path)
     flipped = evidence(get_workload("resnet50"), case, flip_the_last_relu)
-    own = errors(wanted, evidence(get_workload("resnet50"), case))
-    assert compare(wanted, flipped, "fp32", own, "").status == "different", "one run of eager shows it"
+    # Whether one run of eager, without the perturbed ones, would call it different depends on the CPU.
     assert compare(wanted, flipped, "fp32", eager_errors, "").status == "same"
     assert judge(case, tmp_path, scale_one_gradient).status == "different"
 
 
 @pytest.mark.parametrize(
-    ("workload", "precision"), [("lstm", "fp32"), ("mnist_cnn", "fp32"), ("mnist_cnn", "bf16")]
+    ("workload", "precision", "mode"),
+    [("lstm", "fp32", "train"), ("mnist_cnn", "fp32", "train"), ("mnist_cnn", "bf16", "infer")],
 )
-def test_where_nothing_flips_the_yardstick_is_eager_s_own_error(
-    workload: str, precision: Any, tmp_path: Path
+def test_where_nothing_flips_perturbed_runs_hardly_widen_the_tolerance(
+    workload: str, precision: Any, mode: Any, tmp_path: Path
 ) -> None:
-    case = make(workload, "eager", "train", precision)
+    case = make(workload, "eager", mode, precision)
     wanted, eager_errors = known(case, tmp_path)
     own = errors(wanted, evidence(get_workload(workload), case))
     for name, error in own.items():
-        assert error <= eager_errors[name] <= max(1.2 * error, 1e-6), name
-
-
-def test_an_inference_is_measured_by_one_path(tmp_path: Path) -> None:
-    case = make("mnist_cnn", "eager", "infer")
-    wanted, eager_errors = known(case, tmp_path)
-    assert eager_errors == errors(wanted, evidence(get_workload("mnist_cnn"), case))
+        assert error <= eager_errors[name] <= max(MULTIPLE * error, TOLERANCE[precision]), name
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -260,7 +254,7 @@ def test_jitter_moves_what_every_layer_returns_and_mirrors_it() -> None:
     for step in (2.0**-10, 0.0, -(2.0**-10)):
         program = TorchProgram(get_workload("mlp"), case)
         program.perturb_outputs(0, step)
-        losses.append(float(program.evidence()["loss/1"]))
+        losses.append(float(program.evidence()["loss/1@0"]))
     up, middle, down = losses
     assert up != middle
     assert abs(up + down - 2 * middle) < 0.1 * abs(up - down)
@@ -285,7 +279,9 @@ def test_two_names_of_one_tensor_are_moved_as_one(edge: Workload) -> None:
     assert not np.array_equal(plain["gradient/0.weight"], moved["gradient/0.weight"])
 
 
-@pytest.mark.parametrize("workload", ["lennard_jones", "functorch_maml_omniglot"])
+@pytest.mark.parametrize(
+    "workload", ["lennard_jones", pytest.param("functorch_maml_omniglot", marks=pytest.mark.full)]
+)
 def test_layers_that_are_called_under_vmap_are_moved_too(workload: str, tmp_path: Path) -> None:
     found = get_workload(workload)
     sizes, batch = found.smoke_sizes, found.smoke.get("batch", found.batch)

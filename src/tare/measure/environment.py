@@ -3,7 +3,8 @@
 import os
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+import sys
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
 import psutil
@@ -11,15 +12,11 @@ import psutil
 import tare
 from tare.measure.nvml import seen_by_nvml
 from tare.records.environment import VARIABLE, Environment
+from tare.system.repository import read_repository
+from tare.system.variables import is_kept
 
 LIBRARIES = ("torch", "torchvision", "numpy", "triton", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "mkl")
-# Prefixes of variables that may change what a step does.
-VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32", "TORCH",
-             "PYTORCH_", "TRITON_", "MALLOC_", "LD_PRELOAD", "PYTHONOPTIMIZE", "PYTHONMALLOC")  # fmt: skip
-# Variables that only name folders, and the version of an image.
-FOLDERS = ("TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION",
-           "CUDA_CACHE_PATH", "CUDNN_PATH", "PYTORCH_KERNEL_CACHE_PATH", "TORCH_EXTENSIONS_DIR",
-           "TRITON_HOME")  # fmt: skip
+OWN_NAME = "tare-bench"
 
 
 def collect() -> Environment:
@@ -50,8 +47,10 @@ def collect() -> Environment:
         circumstances["gpu_uuid"] = str(getattr(properties, "uuid", "unknown"))
     else:
         software.pop("driver", None)
-    if commit := _git("rev-parse", "HEAD"):
-        circumstances["tare_commit"] = commit + ("+changes" if _git("status", "--porcelain") else "")
+    # The checkout that tare runs from; an installed wheel has none.
+    root = Path(__file__).resolve().parents[3]
+    if (root / ".git").exists() and (checkout := read_repository(root)):
+        circumstances["tare_commit"] = checkout.commit + ("+changes" if checkout.dirty else "")
     if container := _container():
         circumstances["container"] = container
     return Environment(machine=machine, software=software, flags=environment.flags, circumstances=circumstances)
@@ -73,12 +72,14 @@ def collect_without_torch() -> Environment:
         machine |= {"gpu": gpus[0], "gpus": str(len(gpus))}
     if driver:
         software["driver"] = driver
-    flags = {
-        f"{VARIABLE}{name}": value
-        for name, value in sorted(os.environ.items())
-        if name.startswith(VARIABLES) and name not in FOLDERS
-    }
+    kept = [(name, value) for name, value in sorted(os.environ.items()) if is_kept(name, value)]
+    flags = {f"{VARIABLE}{_as_text(name)}": _as_text(value) for name, value in kept}
     return Environment(machine=machine, software=software, flags=flags, circumstances={})
+
+
+def _as_text(name_or_value: str) -> str:
+    """A variable is bytes, which are not always a text that a record can hold."""
+    return os.fsencode(name_or_value).decode(errors="replace")
 
 
 def package_version(package: str) -> str | None:
@@ -88,10 +89,14 @@ def package_version(package: str) -> str | None:
         return None
 
 
-def _git(*args: str) -> str:
-    """The output of git for the checkout that tare runs from; nothing for an installed wheel."""
-    root = Path(__file__).resolve().parents[3]
-    return _output("git", "-C", str(root), *args) if (root / ".git").exists() else ""
+def imported_packages() -> dict[str, str]:
+    """The versions of the installed packages that this process has imported. It takes a tenth of a second or more:
+    Python has to read which modules each of them has."""
+    modules = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
+    providers = packages_distributions()
+    # A package that is installed as a link to its sources does not list its modules.
+    names = {package for module in modules for package in providers.get(module, [module])}
+    return {name: found for name in sorted(names - {OWN_NAME}) if (found := package_version(name))}
 
 
 def _cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

@@ -1,8 +1,10 @@
 """Memory of the measured process: peak host memory since a reset, and three figures of device memory."""
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,8 +21,9 @@ class Allocator(Protocol):
     def allocated(self) -> int: ...
     def allocated_peak(self) -> int: ...
     def reserved_peak(self) -> int: ...
-    def reset_peaks(self) -> None:
-        """Starts new peaks, and returns cached memory to the device so that the steps show what they hold."""
+    def reset_peaks(self) -> None: ...
+    def release_cached(self) -> None:
+        """Returns memory that is only cached to the device, so that the steps show what they hold."""
 
 
 class TorchAllocator:
@@ -46,8 +49,10 @@ class TorchAllocator:
         return int(self._memory.max_memory_reserved(self._device))
 
     def reset_peaks(self) -> None:
-        self._memory.empty_cache()
         self._memory.reset_peak_memory_stats(self._device)
+
+    def release_cached(self) -> None:
+        self._memory.empty_cache()
 
 
 class MemoryMeter:
@@ -62,6 +67,8 @@ class MemoryMeter:
         self._start = _resident()
         self._prepare_peak = 0
         self._device_prepare_peak: int | None = None
+        # Peaks of allocated and reserved device memory up to the last exclusion.
+        self._allocated_peak = self._reserved_peak = 0
         self._marks: list[tuple[int, int, int | None]] = []
 
     def mark_prepared(self) -> None:
@@ -70,7 +77,19 @@ class MemoryMeter:
         _reset_host_peak()
         if self.allocator:
             self._device_prepare_peak = self.allocator.allocated_peak()
+            self.allocator.release_cached()
             self.allocator.reset_peaks()
+
+    @contextlib.contextmanager
+    def excluded(self) -> Iterator[None]:
+        """Device memory that is allocated and freed in here does not count into the peaks."""
+        if self.allocator is None:
+            yield
+            return
+        self._allocated_peak = max(self._allocated_peak, self.allocator.allocated_peak())
+        self._reserved_peak = max(self._reserved_peak, self.allocator.reserved_peak())
+        yield
+        self.allocator.reset_peaks()
 
     def mark(self) -> None:
         device = self.allocator.allocated() if self.allocator else None
@@ -88,8 +107,10 @@ class MemoryMeter:
         if self.allocator is None and nvml is None:
             return None
         return DeviceMemory(
-            allocated_peak=self.allocator.allocated_peak() if self.allocator else None,
-            reserved_peak=self.allocator.reserved_peak() if self.allocator else None,
+            allocated_peak=(
+                max(self._allocated_peak, self.allocator.allocated_peak()) if self.allocator else None
+            ),
+            reserved_peak=max(self._reserved_peak, self.allocator.reserved_peak()) if self.allocator else None,
             prepare_allocated_peak=self._device_prepare_peak,
             nvml=nvml,
             nvml_method=nvml_method,

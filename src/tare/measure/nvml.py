@@ -91,6 +91,12 @@ class Gpu:
         running = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
         return None if running is None else {process.pid: process.usedGpuMemory or None for process in running}
 
+    def core_cycles(self) -> float | None:
+        """CUDA cores times the highest clock frequency."""
+        cores = self._ask(self._nvml.nvmlDeviceGetNumGpuCores)
+        mhz = self._ask(self._nvml.nvmlDeviceGetMaxClockInfo, self._nvml.NVML_CLOCK_SM)
+        return cores * mhz * 1e6 if cores and mhz else None
+
     def used(self) -> int | None:
         memory = self._ask(self._nvml.nvmlDeviceGetMemoryInfo)
         return int(memory.used) if memory is not None else None

@@ -9,6 +9,7 @@ from tare.errors import BadInput, brief
 from tare.records.environment import Environment
 from tare.records.work import Peaks
 from tare.system.home import VARIABLE, home, make_folder
+from tare.system.private_files import write_private
 
 VERSION = Peaks.__struct_defaults__[0]
 
@@ -17,7 +18,7 @@ def save_peaks(peaks: Peaks) -> Path:
     path = _path(peaks.device, peaks.environment, peaks.threads)
     partial = make_folder(path.parent) / f"{path.stem}.part"
     try:
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(peaks), indent=1))
+        write_private(partial, msgspec.json.format(msgspec.json.encode(peaks), indent=1))
         partial.replace(path)
     except OSError as error:
         raise BadInput(f"cannot write {path} ({error.strerror}); set {VARIABLE}") from None

@@ -17,6 +17,7 @@ from typing import Any
 from tare.measure.work import FREE
 from tare.protocol.messages import StepProfile
 from tare.records.record import Net
+from tare.system.private_files import open_private
 
 # Steps that `profile_steps` profiles: as many as last this long, within the bounds.
 WANTED_S = 0.1
@@ -54,7 +55,11 @@ def write_trace(profiler: Any, path: str) -> None:
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         plain = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(plain))
-        with plain.open("rb") as read, gzip.open(path, "wb", compresslevel=1) as written:
+        with (
+            plain.open("rb") as read,
+            open(path, "wb", opener=open_private) as packed,
+            gzip.open(packed, "wb", compresslevel=1) as written,
+        ):
             shutil.copyfileobj(read, written, 1 << 20)
 
 

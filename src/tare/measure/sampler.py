@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tare.measure.clock import Block, Clock, Step, resolution_ns
 from tare.records.record import Series, SeriesKind, Stop
@@ -55,49 +55,88 @@ class SamplingLimits(NamedTuple):
         return self.budget_s * (1 - WARMUP_SHARE) * LATENCY_SHARE
 
 
+class BlockTimer(Protocol):
+    """Times the blocks of one program. What it does before and after the timed part is not in `Block.wall_ns`."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether steps return before their work has finished (Clock.overlaps)."""
+
+    def begin(self, kind: SeriesKind) -> None:
+        """A series of blocks begins."""
+
+    def time(self, steps: int) -> Block: ...
+
+
+class StepTimer:
+    """Times a step that is the same in every block."""
+
+    def __init__(self, step: Step, clock: Clock) -> None:
+        self._step, self._clock = step, clock
+
+    @property
+    def overlaps(self) -> bool:
+        return self._clock.overlaps
+
+    def begin(self, kind: SeriesKind) -> None: ...
+
+    def time(self, steps: int) -> Block:
+        return self._clock.time(self._step, steps)
+
+
 Report = Callable[[Series], None]
 Now = Callable[[], float]
 
 
-def sample(
-    step: Step, clock: Clock, limits: SamplingLimits, report: Report, now: Now = time.perf_counter
-) -> object:
-    """Measures a step, passes each series to `report` as it ends, and returns what the last step returned."""
-    warm = _Blocks("warmup", step, clock, now)
+def sample(timer: BlockTimer, limits: SamplingLimits, report: Report, now: Now = time.perf_counter) -> None:
+    """Measures a step, and passes each series to `report` as it ends."""
+    warm = _Blocks("warmup", timer, now)
     steps = _warm_up(warm, limits)
     report(warm.series)
-    pipelined = _Blocks("pipelined", step, clock, now)
+    pipelined = _Blocks("pipelined", timer, now)
     _fill(pipelined, steps, limits.pipelined_s, limits.width)
     report(pipelined.series)
-    latency = _Blocks("latency", step, clock, now)
-    last = _fill(latency, 1, limits.latency_s, limits.width)
+    latency = _Blocks("latency", timer, now)
+    _fill(latency, 1, limits.latency_s, limits.width)
     report(latency.series)
-    return last.result
+
+
+def sample_runs(
+    timer: BlockTimer, budget_s: float, width: float, report: Report, now: Now = time.perf_counter
+) -> None:
+    """Measures a step that is a whole process. The first run fills the caches of the disk, and nothing else lasts
+    from one run to the next; nor does a run overlap with the next, so that there is no latency apart."""
+    warm = _Blocks("warmup", timer, now)
+    warm.take(1)
+    report(warm.series)
+    runs = _Blocks("pipelined", timer, now)
+    _fill(runs, 1, budget_s, width)
+    report(runs.series)
 
 
 class _Blocks:
     """The blocks of a series as they come."""
 
-    def __init__(self, kind: SeriesKind, step: Step, clock: Clock, now: Now) -> None:
+    def __init__(self, kind: SeriesKind, timer: BlockTimer, now: Now) -> None:
         self.kind: SeriesKind = kind
         self.stop: Stop = "budget"
-        self.clock = clock
+        self.overlaps = timer.overlaps
         self.per_step: list[float] = []
         self._blocks: list[Block] = []
         self._steps: list[int] = []
-        self._step, self._now, self._began = step, now, now()
+        self._timer, self._now, self._began = timer, now, now()
+        timer.begin(kind)
 
     @property
     def spent_s(self) -> float:
         return self._now() - self._began
 
-    def take(self, steps: int) -> Block:
-        block = self.clock.time(self._step, steps)
+    def take(self, steps: int) -> None:
+        block = self._timer.time(steps)
         # A result may hold device memory, so it is not kept here.
         self._blocks.append(block._replace(result=None))
         self._steps.append(steps)
         self.per_step.append(block.wall_ns / steps)
-        return block
 
     @property
     def series(self) -> Series:
@@ -114,12 +153,12 @@ class _Blocks:
 
 def _warm_up(warm: _Blocks, limits: SamplingLimits) -> int:
     """Runs until two successive windows of blocks agree; returns the number of steps of a pipelined block."""
-    at_least_s = DEVICE_WARMUP_S if warm.clock.overlaps else 0.0
+    at_least_s = DEVICE_WARMUP_S if warm.overlaps else 0.0
     steps = 1
     warm.take(1)
     while True:
         warm.take(steps)
-        steps = _block_steps(min(warm.per_step[-3:]), warm.clock, limits)
+        steps = _block_steps(min(warm.per_step[-3:]), warm.overlaps, limits)
         spent_s = warm.spent_s
         if spent_s >= at_least_s and _is_steady(warm.per_step):
             warm.stop = "steady"
@@ -129,17 +168,17 @@ def _warm_up(warm: _Blocks, limits: SamplingLimits) -> int:
             return steps
 
 
-def _block_steps(step_ns: float, clock: Clock, limits: SamplingLimits) -> int:
+def _block_steps(step_ns: float, overlaps: bool, limits: SamplingLimits) -> int:
     step_ns = max(step_ns, 1.0)
     # MOST_BLOCKS blocks last as long as the budget, so that a series never ends because it is full.
     wanted_ns = max(RESOLUTIONS * resolution_ns(), HOST_BLOCK_NS, limits.pipelined_s * 1e9 / MOST_BLOCKS)
     fewest = 1
-    if clock.overlaps:
+    if overlaps:
         wanted_ns = max(wanted_ns, DEVICE_BLOCK_NS)
         fewest = PIPELINE_STEPS
     steps = max(math.ceil(wanted_ns / step_ns), fewest)
     affordable = int(limits.budget_s * 1e9 / 2 / WANTED_BLOCKS / step_ns)
-    return max(min(steps, affordable), 2 if clock.overlaps else 1)
+    return max(min(steps, affordable), 2 if overlaps else 1)
 
 
 def _is_steady(per_step: list[float]) -> bool:
@@ -149,7 +188,7 @@ def _is_steady(per_step: list[float]) -> bool:
     return abs(after - before) <= STEADY * before
 
 
-def _fill(into: _Blocks, steps: int, budget_s: float, width: float) -> Block:
+def _fill(into: _Blocks, steps: int, budget_s: float, width: float) -> None:
     """Takes blocks until the interval of their median is narrow or the budget is spent.
 
     The interval is tested only when the number of blocks has doubled. Testing after every block would stop on a
@@ -157,7 +196,7 @@ def _fill(into: _Blocks, steps: int, budget_s: float, width: float) -> Block:
     """
     next_test = 8
     while True:
-        last = into.take(steps)
+        into.take(steps)
         taken, spent_s = len(into.per_step), into.spent_s
         full = taken >= MOST_BLOCKS
         # Latency has one step a block, so that a fast step may fill the series before its shortest time.
@@ -165,6 +204,6 @@ def _fill(into: _Blocks, steps: int, budget_s: float, width: float) -> Block:
             next_test = 2 * taken
             if median_interval(into.per_step).width <= width:
                 into.stop = "width"
-                return last
+                return
         if full or (taken >= FEWEST_BLOCKS and spent_s >= budget_s):
-            return last
+            return

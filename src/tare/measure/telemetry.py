@@ -40,6 +40,16 @@ def read_cpu(own_s: float = 0.0) -> CpuReading:
     return CpuReading(total, idle, getattr(times, "steal", 0.0), own_s)
 
 
+def tree_cpu_s(root: psutil.Process) -> float:
+    """The CPU time of a process and of all below it, with those that have ended and were waited for."""
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            # User and system time, its own and that of its children.
+            total += sum(process.cpu_times()[:4])
+    return total
+
+
 class CpuShares(NamedTuple):
     """Shares of the machine's cores between two readings: busy at all, busy for other processes, stolen."""
 
@@ -90,10 +100,13 @@ class Reading(NamedTuple):
 
 
 class Watch:
-    """Reads the machine and one worker whenever the parent's loop calls `poll` and the period has passed."""
+    """Reads the machine and one worker whenever the parent's loop calls `poll` and the period has passed. With
+    `whole_tree`, the CPU time of the worker includes that of all processes below it."""
 
-    def __init__(self, gpu: Gpu | None, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._gpu = gpu
+    def __init__(
+        self, gpu: Gpu | None, now_ns: Callable[[], int] = time.perf_counter_ns, whole_tree: bool = False
+    ) -> None:
+        self._gpu, self._whole_tree = gpu, whole_tree
         self._now_ns = now_ns
         self._next_ns = 0
         self._own_cpu_s = 0.0
@@ -114,7 +127,8 @@ class Watch:
         with contextlib.suppress(psutil.Error):
             worker = psutil.Process(self.pid)
             host_bytes = int(worker.memory_info().rss)
-            self._own_cpu_s = sum(sum(process.cpu_times()[:2]) for process in (worker, psutil.Process()))
+            below_s = tree_cpu_s(worker) if self._whole_tree else sum(worker.cpu_times()[:2])
+            self._own_cpu_s = below_s + sum(psutil.Process().cpu_times()[:2])
         gpu = self._gpu.read() if self._gpu else None
         self.readings.append(Reading(now, gpu, read_cpu(self._own_cpu_s), host_bytes))
 

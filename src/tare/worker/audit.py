@@ -1,24 +1,74 @@
-"""The audit of a step that was just timed: had its work finished when the clock stopped?"""
+"""The audit of a step that was just timed: had its work finished when the clock stopped, and was it work?"""
 
+import contextlib
+import threading
 import time
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-from tare.measure.clock import Clock
+from tare.measure.clock import Block, Clock
+from tare.records.record import Failure, Series
 from tare.rungs.base import Program
+from tare.workloads.variants import BATCHES
 
 TRIES = 3
 # Work after the clock has stopped is an error if it exceeds this share of the block, and these nanoseconds.
 SHARE = 0.10
 JITTER_NS = 50_000
+# A device queues at least so many steps.
+FEW_STEPS = 8
+# Threads may spin for some time after their work, waiting for more. How long they do does not depend on the block,
+# whose length is therefore varied. A longer block makes work that is left in a thread more visible.
+LONG_BLOCK_S = 0.1
+MOST_STEPS = 1000
+# Work in threads is an error if it lasts for this share of the block, and so many seconds: on a busy machine
+# threads that only spin end late.
+THREAD_SHARE, THREAD_JITTER_S = 0.5, 0.05
+# A process is quiet if its other threads have not worked for so many seconds.
+QUIET_S = 0.008
+QUIET_SHARE = 0.3
+TASKS = Path("/proc/self/task")
+LONGEST_WAIT_S = 2.0
+# Beyond this many times its usual duration, a step that gets a new batch has only then done its work.
+SLOWER = 3.0
+SLOWER_NS = 20_000
+# It is tried where a single step takes this many times as long as a step among others.
+SUSPECT = 2.0
+MOST_CHANGES = 64
 
 
-def left_running(program: Program, clock: Clock, steps: int) -> str | None:
-    """Describes the work that a synchronised block left running, or None.
+def audit(program: Program, clock: Clock, pipelined: Series, latency: Series) -> Failure | None:
+    """What is wrong with the steps that gave these series, or None."""
+    steps, step_s = max(pipelined.steps), median(pipelined.step_seconds())
+    if running := left_on_device(program, clock, steps) or left_in_threads(program, clock, step_s):
+        return Failure(cause="unsynchronised", message=running)
+    # Every block of the latency has a new batch. Where the host waits for a device, latency is larger anyway.
+    slower = median(latency.step_seconds()) > SUSPECT * step_s + SLOWER_NS / 1e9
+    if steps > 1 and slower and (kept := memoised(program, clock, steps)):
+        return Failure(cause="memoised", message=kept)
+    if known := looked_up(program, clock):
+        return Failure(cause="memoised", message=known)
+    return None
 
-    A result cannot be read before it exists. If the first read after the block takes much longer than a second
-    one, the block's synchronisation did not wait for the work, and its time is too short.
-    """
+
+def left_on_device(program: Program, clock: Clock, steps: int) -> str | None:
+    """Describes the work that a block left on the device, or None.
+
+    A device works off what was launched while the host launches more, so that of a long block little may be left.
+    Short blocks are therefore looked at as well."""
+    blocks = sorted({1, FEW_STEPS, steps}) if clock.overlaps else [steps]
+    return next((left for count in blocks if (left := _left_after(program, clock, count))), None)
+
+
+def _left_after(program: Program, clock: Clock, steps: int) -> str | None:
+    """A result cannot be read before it exists. If the first read after the block takes much longer than a second
+    one, the block's synchronisation did not wait for the work, and its time is too short."""
     worst: tuple[int, int] | None = None
+    # A CPU has finished when a step returns; its first read may still miss the caches.
+    share = SHARE if clock.overlaps else THREAD_SHARE
     for _ in range(TRIES):
         block = clock.time(program.step, steps)
         first = _read_ns(program, block.result)
@@ -28,7 +78,7 @@ def left_running(program: Program, clock: Clock, steps: int) -> str | None:
                 f"the device was busy for {block.device_ns / 1e6:.3g} ms of a block timed as "
                 f"{block.wall_ns / 1e6:.3g} ms: the step is not synchronised"
             )
-        if extra <= max(SHARE * block.wall_ns, JITTER_NS):
+        if extra <= max(share * block.wall_ns, JITTER_NS):
             return None
         worst = (extra, block.wall_ns)
     assert worst is not None
@@ -36,6 +86,117 @@ def left_running(program: Program, clock: Clock, steps: int) -> str | None:
         f"{worst[0] / 1e6:.3g} ms of work went on after a block timed as {worst[1] / 1e6:.3g} ms had been "
         "synchronised: the step is not synchronised"
     )
+
+
+def left_in_threads(program: Program, clock: Clock, step_s: float) -> str | None:
+    """Describes the work that a block left in threads, or None. Threads that run after a block spin or still work,
+    and only work grows with the block."""
+    steps = int(min(max(LONG_BLOCK_S / step_s, 1), MOST_STEPS))
+    working, timed, spinning = 0.0, 0.0, LONGEST_WAIT_S
+    for _ in range(TRIES):
+        _seconds_until_quiet()
+        clock.time(program.step, 1)
+        # On a busy machine the work of the block before may still go on, which is no spinning.
+        spinning = min(spinning, _seconds_until_quiet())
+        timed = clock.time(program.step, steps).wall_ns / 1e9
+        working = _seconds_until_quiet() - spinning
+        if working <= max(THREAD_SHARE * timed, THREAD_JITTER_S):
+            return None
+    return (
+        f"threads worked for {working * 1e3:.3g} ms after a block timed as {timed * 1e3:.3g} ms: the step does "
+        "not wait for its work"
+    )
+
+
+def memoised(program: Program, clock: Clock, steps: int) -> str | None:
+    """Describes a step that works only when its batch is new, or None: its time would be that of a lookup."""
+    steps = min(steps, MOST_CHANGES)
+    usual = changed = 0.0
+    for _ in range(TRIES):
+        batches = cycle(range(BATCHES))
+
+        def select(batches: Iterator[int] = batches) -> None:
+            program.select(next(batches))
+
+        def select_and_step(select: Callable[[], None] = select) -> Any:
+            select()
+            return program.step()
+
+        select_ns = clock.time(select, steps).wall_ns
+        usual = max(_time_on(program, clock, batch, steps).wall_ns for batch in range(BATCHES)) / steps
+        changed = (clock.time(select_and_step, steps).wall_ns - select_ns) / steps
+        if changed <= SLOWER * usual + SLOWER_NS:
+            return None
+    return (
+        f"a step takes {changed / 1e6:.3g} ms with a new batch and {usual / 1e6:.3g} ms with the same one: it "
+        "keeps results instead of computing them"
+    )
+
+
+def looked_up(program: Program, clock: Clock) -> str | None:
+    """Describes a step that has kept a result for each of the batches, or None: only values that it has never seen
+    make it work."""
+    usual = new = 0
+    try:
+        for attempt in range(TRIES):
+            usual = max(usual, _time_on(program, clock, attempt % BATCHES, 1).wall_ns)
+            if not program.disturb(attempt):
+                return None
+            try:
+                new = clock.time(program.step, 1).wall_ns
+            except Exception:  # noqa: BLE001 - a model may refuse values that are not its workload's
+                return None
+            if new <= SLOWER * usual + SLOWER_NS:
+                return None
+    finally:
+        program.select(0)
+    return (
+        f"a step takes {new / 1e6:.3g} ms with values that it has not seen and {usual / 1e6:.3g} ms with batches "
+        "that it knows: it keeps results instead of computing them"
+    )
+
+
+def _time_on(program: Program, clock: Clock, batch: int, steps: int) -> Block:
+    program.select(batch)
+    # The first step on a new batch is not part of the comparison.
+    clock.time(program.step, 1)
+    return clock.time(program.step, steps)
+
+
+def _seconds_until_quiet() -> float:
+    """Seconds until no other thread of this process works, at most LONGEST_WAIT_S and no more than the CPU time
+    that they took. On a busy machine a thread that often looks for work often waits for a core, but takes little
+    time."""
+    began, cpu = time.perf_counter(), _cpu_time_of_others()
+    last_busy = 0.0
+    while (passed := time.perf_counter() - began) < LONGEST_WAIT_S:
+        if _others_work():
+            last_busy = passed
+        elif passed - last_busy > QUIET_S:
+            break
+        time.sleep(QUIET_S / 4)
+    return min(last_busy, _cpu_time_of_others() - cpu)
+
+
+def _cpu_time_of_others() -> float:
+    return time.process_time() - time.thread_time()
+
+
+def _others_work() -> bool:
+    """Whether another thread of this process runs, or would run if a core were free. Where the kernel does not
+    tell: whether the process uses CPU time while this thread sleeps."""
+    if not TASKS.exists():
+        cpu = time.process_time()
+        time.sleep(QUIET_S / 4)
+        return time.process_time() - cpu > QUIET_SHARE * QUIET_S / 4
+    own = threading.get_native_id()
+    for task in TASKS.iterdir():
+        with contextlib.suppress(OSError):
+            # The state follows the name of the thread, which is in parentheses and may contain some.
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            if state == "R" and int(task.name) != own:
+                return True
+    return False
 
 
 def _read_ns(program: Program, result: Any) -> int:

@@ -13,16 +13,28 @@ from tare.cases.case import Case
 from tare.errors import TareError, first_line
 from tare.measure.clock import spin_ns
 from tare.measure.devices import open_gpu
+from tare.measure.environment import imported_packages
 from tare.measure.interception import count_step
 from tare.measure.memory import MemoryMeter
 from tare.measure.sampler import SamplingLimits, sample
 from tare.protocol.jobs import RoundJob
-from tare.protocol.messages import Checked, Failed, Measured, Prepared, Send, Stage, StepProfile, Weighed
+from tare.protocol.messages import (
+    Checked,
+    Failed,
+    ImportedPackages,
+    Measured,
+    Prepared,
+    Send,
+    Stage,
+    StepProfile,
+    Weighed,
+)
 from tare.records.record import Failure, Net, Series
 from tare.rungs import get_rung
 from tare.rungs.base import Program, Rung
-from tare.rungs.torch.numerics import pin_flags
-from tare.worker.audit import left_running
+from tare.rungs.torch.numerics import OF_PRECISION, changed_flags, pin_flags
+from tare.worker.audit import audit
+from tare.worker.evidence import TimedEvidence
 from tare.worker.preparation import limit_compilers, one_core, use_cache
 from tare.worker.reference import check_parity
 from tare.workloads import get_workload
@@ -68,27 +80,44 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
         send(Measured(finished))
         memory.mark()
 
-    last = sample(program.step, clock, SamplingLimits(job.budget_s, job.width), report)
+    evidence = TimedEvidence(program, clock, memory)
+    sample(evidence, SamplingLimits(job.budget_s, job.width), report)
+    changed = changed_flags(flags)
     cpu_pace = spin_before / max(spin_ns(), 1)
     weighed = Weighed(host=memory.host(), device=memory.device(), memory=memory.trace(), cpu_pace=cpu_pace)
     # After the meters, because counting allocates memory of its own.
     counts, operators = _count(rung, program, case)
-    send(msgspec.structs.replace(weighed, counts=counts, operators=operators))
+    changes = {name: f"{name} was changed from {flags[name]} to {value}" for name, value in changed.items()}
+    notes = [f"{change} by the model or its rung" for change in changes.values()]
+    if evidence.diverged:
+        notes.append("training on random data diverged within a block; the initial weights were restored after it")
+    send(msgspec.structs.replace(weighed, counts=counts, operators=operators, flags=changed, notes=notes))
 
     send(Stage("audit"))
-    if program.has_nan(last):
-        return Failed(Failure(cause="nan", message="the result is not a number after sampling"))
-    if unfinished := left_running(program, clock, max(series[1].steps)):
-        return Failed(Failure(cause="unsynchronised", message=unfinished))
+    for name in OF_PRECISION:
+        if name in changes:
+            return Failed(Failure(cause="precision-changed", message=f"{changes[name]} under the case"))
+    # A user's whole step may be plain Python.
+    if counts.get("operators") == 0 and not get_workload(case.workload).is_step:
+        return Failed(Failure(cause="no-work", message="a step calls no operator: there is nothing to measure"))
+    if evidence.has_nan:
+        return Failed(Failure(cause="nan", message="the result of a timed step is not a number"))
+    if fault := audit(program, clock, pipelined=series[1], latency=series[2]):
+        return Failed(fault)
     if job.profile:
         send(Stage("profile"))
         send(_profile(program, median(series[1].step_seconds())))
     if job.gate:
         # What follows may run while another case is measured.
         send(Stage("report"))
+    if job.profile:
+        # Once is enough, as for the profile. The metadata of a package may be damaged.
+        with suppress(Exception):
+            send(ImportedPackages(imported_packages()))
     if job.reference:
         send(Stage("parity"))
-        send(Checked(check_parity(program.evidence, Path(job.reference), case)))
+        step_s = min(series[1].step_seconds())
+        send(Checked(check_parity(lambda: evidence.arrays, Path(job.reference), case, step_s)))
     program.close()
     return None
 

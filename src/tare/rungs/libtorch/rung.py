@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.case import Case
-from tare.rungs.native.rung import NativeRung, stage_batch
+from tare.rungs.native.rung import NativeRung, stage_batches
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
 from tare.workloads.objective import objective
@@ -42,9 +42,9 @@ class LibTorch(NativeRung):
         with closing(TorchProgram(workload, case)) as program:
             if _scripted(case):
                 _save_archive(program, folder)
-                stage_batch(program, folder)
+                stage_batches(program, folder)
             else:
-                stage_batch(program, folder, weights=_save_weights(program, folder))
+                stage_batches(program, folder, weights=_save_weights(program, folder))
 
 
 def _scripted(case: Case) -> bool:
@@ -63,6 +63,8 @@ def _save_weights(program: Any, folder: Path) -> list[str]:
 def _save_archive(program: Any, folder: Path) -> None:
     import torch
 
+    from tare.rungs.torch.outputs import TensorOutputs
+
     batch = program.feed()
     with warnings.catch_warnings():
         # Deprecated in torch.
@@ -71,5 +73,6 @@ def _save_archive(program: Any, folder: Path) -> None:
             model_and_loss = objective(program.workload, program.model)
             graph = torch.jit.trace(model_and_loss, (*batch.args, batch.target), check_trace=False)
         else:
-            graph = torch.jit.freeze(torch.jit.trace(program.model, batch.args, check_trace=False))
+            model = TensorOutputs(program.model)
+            graph = torch.jit.freeze(torch.jit.trace(model, batch.args, check_trace=False))
         torch.jit.save(graph, str(folder / "model.pt"))

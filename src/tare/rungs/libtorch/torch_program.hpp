@@ -47,14 +47,14 @@ class TorchProgram : public Program {
     at::globalContext().setAllowTF32CuDNN(tf32);
     if (!case_["threads"].is_null()) at::set_num_threads(static_cast<int>(case_["threads"].as_number()));
     autocast_ = settings_["autocast"].as_text();
-    batch_ = load_tensors(folder_ + "/batch.pt");
     std::string feed = case_["feed"].as_text();
     copies_ = feed != "device";
     non_blocking_ = feed == "pinned";
-    for (auto& tensor : batch_) {
-      if (!copies_) tensor = tensor.to(device_.device);
-      if (non_blocking_) tensor = tensor.pin_memory();
-    }
+    Tensors tensors = load_tensors(folder_ + "/batches.pt");
+    size_t each = tensors.size() / static_cast<size_t>(settings_["batches"].as_number());
+    for (size_t i = 0; i < tensors.size(); i += each)
+      batches_.push_back(hold({tensors.begin() + i, tensors.begin() + i + each}));
+    batch_ = hold({tensors.begin(), tensors.begin() + each});
     if (!trains_) inference_.emplace();
   }
 
@@ -79,24 +79,47 @@ class TorchProgram : public Program {
     return arrays;
   }
 
-  Arrays evidence() override {
-    if (!trains_) {
-      step();
-      return fetch();
-    }
-    reset();
-    Arrays arrays;
-    for (int i = 1; i <= 3; ++i) {
-      step();
-      arrays.emplace_back("loss/" + std::to_string(i), to_array(outputs_[0]));
-      if (i == 1) first_step(arrays);
-    }
-    return arrays;
+  double checksum() override {
+    torch::Tensor sum = torch::zeros({}, torch::dtype(torch::kFloat).device(device_.device));
+    for (const auto& output : outputs_)
+      if (output.is_floating_point()) sum = sum + output.sum(torch::kFloat);
+    return sum.item<float>();
   }
 
-  void restart() override {
-    if (!trains_) throw Failure("unsupported", "a curve of losses is a matter of training");
-    reset();
+  bool trains() const override { return trains_; }
+
+  void select(int64_t batch) override {
+    torch::NoGradGuard none;
+    const Tensors& selected = batches_.at(static_cast<size_t>(batch));
+    for (size_t i = 0; i < batch_.size(); ++i) batch_[i].copy_(selected[i], /*non_blocking=*/true);
+  }
+
+  void rewind() override {
+    if (!trains_) return;
+    torch::NoGradGuard none;
+    for (size_t i = 0; i < state_.size(); ++i) state_[i].second.copy_(initial_[i], /*non_blocking=*/true);
+    // In place: an optimizer without state would allocate it in the next step, which is timed. SGD's momentum starts as
+    // the first gradient either way.
+    for (auto& [parameter, state] : optimizer_->state()) {
+      if (auto* sgd = dynamic_cast<torch::optim::SGDParamState*>(state.get())) {
+        if (sgd->momentum_buffer().defined()) sgd->momentum_buffer().zero_();
+      } else if (auto* adam = dynamic_cast<torch::optim::AdamParamState*>(state.get())) {
+        clear(*adam);
+      } else if (auto* adamw = dynamic_cast<torch::optim::AdamWParamState*>(state.get())) {
+        clear(*adamw);
+      }
+    }
+  }
+
+  Arrays state() override {
+    Arrays arrays;
+    bool updates = settings_["updates"].boolean;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& [name, tensor] = parameters_[i];
+      if (tensor.grad().defined()) arrays.emplace_back("gradient/" + name, to_array(tensor.grad()));
+      if (updates) arrays.emplace_back("update/" + name, to_array(tensor.detach().to(torch::kCPU) - initial_[i]));
+    }
+    return arrays;
   }
 
   // Into the tensors of the batch that is there: type, device and layout stay the case's.
@@ -127,7 +150,11 @@ class TorchProgram : public Program {
     parameters_ = std::move(parameters);
     state_ = parameters_;
     state_.insert(state_.end(), buffers.begin(), buffers.end());
-    for (const auto& [name, tensor] : state_) initial_.push_back(tensor.detach().to(torch::kCPU).clone());
+    // Pinned where there is a GPU, because `rewind` copies them back between timed blocks.
+    for (const auto& [name, tensor] : state_) {
+      torch::Tensor copy = tensor.detach().to(torch::kCPU).clone();
+      initial_.push_back(device_.device.is_cuda() ? copy.pin_memory() : copy);
+    }
     make_optimizer();
   }
 
@@ -148,6 +175,23 @@ class TorchProgram : public Program {
     at::autocast::set_autocast_enabled(kind, false);
     at::autocast::clear_cache();
     return result;
+  }
+
+  // Copies of a batch where steps read it: on the device, or in pinned or pageable host memory.
+  Tensors hold(const Tensors& batch) const {
+    Tensors copies;
+    for (const auto& tensor : batch) {
+      torch::Tensor copy = copies_ ? tensor.clone() : tensor.to(device_.device, tensor.scalar_type(), false, /*copy=*/true);
+      copies.push_back(non_blocking_ ? copy.pin_memory() : copy);
+    }
+    return copies;
+  }
+
+  template <class State>
+  static void clear(State& state) {
+    state.step(0);
+    state.exp_avg().zero_();
+    state.exp_avg_sq().zero_();
   }
 
   Tensors moved() const {
@@ -171,23 +215,10 @@ class TorchProgram : public Program {
     }
   }
 
-  void reset() {
-    torch::NoGradGuard none;
-    for (size_t i = 0; i < state_.size(); ++i) state_[i].second.copy_(initial_[i]);
-    make_optimizer();
-  }
-
-  void first_step(Arrays& arrays) {
-    bool updates = settings_["updates"].boolean;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& [name, tensor] = parameters_[i];
-      if (tensor.grad().defined()) arrays.emplace_back("gradient/" + name, to_array(tensor.grad()));
-      if (updates) arrays.emplace_back("update/" + name, to_array(tensor.detach().to(torch::kCPU) - initial_[i]));
-    }
-  }
-
   std::string autocast_;
+  // `step` reads `batch_`; `select` copies one of `batches_` there.
   Tensors batch_, outputs_, initial_;
+  std::vector<Tensors> batches_;
   Named parameters_, state_;
   bool copies_ = false, non_blocking_ = false;
   std::optional<c10::InferenceMode> inference_;

@@ -23,14 +23,22 @@ def move(batch: Batch, device: Any, numerics: Numerics, layout: str) -> Batch:
     return _map(convert, batch)
 
 
-def make_feed(host: Batch, device: Any, feed: str) -> Callable[[], Batch]:
+def hold(batch: Batch, device: Any, feed: str) -> Batch:
+    """A copy of a batch where the steps of a feed read it: on the device, or in pinned or pageable host memory."""
+    where = device if feed == "device" else "cpu"
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        copied = tensor.detach().to(where, copy=True).requires_grad_(tensor.requires_grad)
+        return copied.pin_memory() if feed == "pinned" else copied
+
+    return _map(copy, batch)
+
+
+def make_feed(held: Batch, device: Any, feed: str) -> Callable[[], Batch]:
     """A function that returns the batch of the next step on the device."""
     if feed == "device":
-        resident = copy_to(host, device)
-        return lambda: resident
-    if feed == "pinned":
-        host = pinned(host)
-    return lambda: copy_to(host, device, non_blocking=feed == "pinned")
+        return lambda: held
+    return lambda: copy_to(held, device, non_blocking=feed == "pinned")
 
 
 def copy_to(batch: Batch, device: Any, non_blocking: bool = False) -> Batch:
@@ -42,10 +50,6 @@ def copy_into(static: Batch, host: Batch, non_blocking: bool) -> None:
     for into, value in zip(pytree.tree_leaves(tuple(static)), pytree.tree_leaves(tuple(host)), strict=True):
         if isinstance(into, torch.Tensor):
             into.copy_(value, non_blocking=non_blocking)
-
-
-def pinned(batch: Batch) -> Batch:
-    return _map(torch.Tensor.pin_memory, batch)
 
 
 def _map(function: Callable[[torch.Tensor], torch.Tensor], batch: Batch) -> Batch:

@@ -1,5 +1,6 @@
 """What a precision means (type of the weights, autocast, TF32), pinned the same on every rung."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,10 @@ def reference_numerics(precision: str, storage: str = "float64") -> Numerics:
     return Numerics(storage=storage, rounded_to=PRECISIONS[precision].storage)
 
 
+# Flags that decide in which precision a step computes.
+OF_PRECISION = ("tf32", "cudnn.tf32", "default_dtype", "autocast")
+
+
 def pin_flags(case: Case) -> dict[str, str]:
     """Sets every flag that changes results, and returns the flags for the record."""
     import torch
@@ -48,14 +53,36 @@ def pin_flags(case: Case) -> dict[str, str]:
     # cuDNN and cuBLAS have different defaults for TF32.
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
-    matmul = torch.backends.cuda.matmul
-    flags = {
-        "tf32": tf32,
-        "threads": torch.get_num_threads(),
-        "cudnn.benchmark": torch.backends.cudnn.benchmark,
-        "cudnn.deterministic": torch.backends.cudnn.deterministic,
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "bf16_reduced_precision_reduction": matmul.allow_bf16_reduced_precision_reduction,
-        "fp16_reduced_precision_reduction": matmul.allow_fp16_reduced_precision_reduction,
+    return read_flags()
+
+
+def read_flags() -> dict[str, str]:
+    """The flags as they are now. A model, a library or a plug-in may have changed them."""
+    import torch
+
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    flags: dict[str, Callable[[], object]] = {
+        "tf32": lambda: matmul.allow_tf32,
+        "cudnn.tf32": lambda: cudnn.allow_tf32,
+        "default_dtype": lambda: str(torch.get_default_dtype()).removeprefix("torch."),
+        "autocast": lambda: torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"),
+        "threads": torch.get_num_threads,
+        "cudnn.benchmark": lambda: cudnn.benchmark,
+        "cudnn.deterministic": lambda: cudnn.deterministic,
+        "deterministic": torch.are_deterministic_algorithms_enabled,
+        "bf16_reduced_precision_reduction": lambda: matmul.allow_bf16_reduced_precision_reduction,
+        "fp16_reduced_precision_reduction": lambda: matmul.allow_fp16_reduced_precision_reduction,
     }
-    return {name: str(value).lower() for name, value in flags.items()}
+    return {name: _flag_text(read) for name, read in flags.items()}
+
+
+def _flag_text(read: Callable[[], object]) -> str:
+    try:
+        return str(read()).lower()
+    except RuntimeError:
+        # torch refuses to read a flag that was also set through its newer interface.
+        return "mixed"
+
+
+def changed_flags(before: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in read_flags().items() if before.get(name) != value}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from tare.cases.case import Case
 from tare.measure.clock import Clock
@@ -22,12 +21,12 @@ from tare.measure.profiler import profile_steps
 from tare.protocol.messages import StepProfile
 from tare.records.record import Net
 from tare.rungs.base import Arrays, Program, learning_rate
-from tare.rungs.torch.feeds import copy_into, make_feed, move
+from tare.rungs.torch.feeds import copy_into, hold, make_feed, move
 from tare.rungs.torch.numerics import PRECISIONS, Numerics
+from tare.rungs.torch.outputs import tensors_of
 from tare.workloads.base import Batch, Workload
+from tare.workloads.variants import make_batches
 
-# How many training steps parity follows.
-EVIDENCE_STEPS = 3
 # fp16 gradients underflow without scaling; a fixed scale keeps every rung on the same path.
 LOSS_SCALE = 1024.0
 
@@ -48,8 +47,14 @@ class TorchProgram(Program):
         self.hides_kernels = ""
         self.trains = case.mode == "train"
         self.model = self._build_model()
-        self.host_batch = move(workload.inputs(case.batch, case.sizes), "cpu", self.numerics, case.layout)
-        self.feed = make_feed(self.host_batch, self.device, case.feed)
+        self.host_batches = [
+            move(batch, "cpu", self.numerics, case.layout)
+            for batch in make_batches(workload, case.batch, case.sizes)
+        ]
+        # What steps read. The batches that `select` copies there stay where steps would read them too.
+        self.held = hold(self.host_batches[0], self.device, case.feed)
+        self._batches = [hold(batch, self.device, case.feed) for batch in self.host_batches]
+        self.feed = make_feed(self.held, self.device, case.feed)
         self.forward = self.model
         self.objective = self._objective
         self._scope = ExitStack()
@@ -100,26 +105,41 @@ class TorchProgram(Program):
 
     def has_nan(self, result: Any) -> bool:
         # On the device: copying half a gigabyte of logits to the host takes a second.
-        numbers = (leaf for leaf in _tensors(result) if leaf.is_floating_point() or leaf.is_complex())
-        return any(bool(torch.isnan(leaf).any()) for leaf in numbers)
+        return any(bool(torch.isnan(leaf).any()) for leaf in _numbers(result))
 
-    def evidence(self) -> Arrays:
-        if not self.trains:
-            return {f"output/{i}": _to_host(leaf) for i, leaf in enumerate(_tensors(self.step()))}
-        self.reset()
-        evidence: Arrays = {}
-        for i in range(1, EVIDENCE_STEPS + 1):
-            evidence[f"loss/{i}"] = _to_host(self.step())
-            if i == 1:
-                evidence |= self._gradients_and_updates()
-        return evidence
+    def checksum(self, result: Any) -> float:
+        # A sum needs no memory of the result's size, unlike a mask of NaN. In float32, which does not overflow
+        # where the half types do; of opposite infinities it is NaN as well.
+        sums = [leaf.sum(dtype=torch.float32) for leaf in _numbers(result) if not leaf.is_complex()]
+        return float(torch.stack(sums).sum()) if sums else 0.0
+
+    def arrays(self, result: Any) -> list[Any]:
+        return [_to_host(leaf) for leaf in tensors_of(result)]
+
+    def select(self, batch: int) -> None:
+        # Into the tensors that the step reads already, because a captured graph keeps their addresses.
+        with torch.no_grad():
+            copy_into(self.held, self._batches[batch], non_blocking=True)
+
+    def disturb(self, attempt: int) -> bool:
+        tensors = tensors_of(self.held.args)
+        numbers = [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
+        with torch.no_grad():
+            for tensor in numbers:
+                # A change that the mantissa of every precision can hold, and that leaves no interval around zero.
+                tensor.mul_(1 - (attempt + 1) / 64)
+            # Whole numbers may be indices, so that they only change places.
+            for tensor in [] if numbers else tensors:
+                if tensor.dim():
+                    tensor.copy_(tensor.roll(attempt + 1, -1))
+        return bool(tensors)
 
     def curve(self, batches: Iterable[Batch]) -> Arrays:
-        self.reset()
+        self.rewind()
         losses: Arrays = {}
         for i, batch in enumerate(batches, 1):
-            # Into the tensors that the step reads already, because a captured graph keeps their addresses.
-            copy_into(self.feed(), move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
+            with torch.no_grad():
+                copy_into(self.held, move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
             losses[f"loss/{i}"] = _to_host(self.step())
         return losses
 
@@ -131,7 +151,7 @@ class TorchProgram(Program):
             if tensor.is_floating_point():
                 sign = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
                 self._initial[name] = (tensor.double() * (1 + step * sign)).to(tensor.dtype)
-        self.reset()
+        self.rewind()
         # A tensor with two names was changed twice: keep what the model has.
         self._initial = self._weights()
 
@@ -140,15 +160,19 @@ class TorchProgram(Program):
         for i, layer in enumerate(module for module in self.model.modules() if not list(module.children())):
             layer.register_forward_hook(partial(_perturb_output, seed + (i << 8), step))
 
-    def reset(self) -> None:
-        """Restores the initial weights and optimizer state in place, because a captured graph keeps their
-        addresses."""
+    def rewind(self) -> None:
+        # In place, because a captured graph keeps the addresses.
+        if not self.trains:
+            return
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
-                tensor.copy_(self._initial[name])
+                tensor.copy_(self._initial[name], non_blocking=True)
             # SGD's momentum starts as the first gradient either way: from zero, v = momentum * 0 + g.
-            for value in _tensors(list(self.optimizer.state.values())):
+            for value in tensors_of(list(self.optimizer.state.values())):
                 value.zero_()
+            # A step whose gradients overflowed has halved the scale.
+            if self.scaler is not None and self.scaler._scale is not None:
+                self.scaler._scale.fill_(LOSS_SCALE)
 
     def close(self) -> None:
         self._scope.close()
@@ -163,7 +187,10 @@ class TorchProgram(Program):
         return model if self.trains else model.requires_grad_(False)
 
     def _weights(self) -> dict[str, torch.Tensor]:
-        return {name: t.detach().to("cpu", copy=True) for name, t in self.model.state_dict().items()}
+        """Copies in host memory, which do not count as the device's. They are pinned, because `rewind` copies them
+        back between timed blocks."""
+        weights = {name: t.detach().to("cpu", copy=True) for name, t in self.model.state_dict().items()}
+        return {name: t.pin_memory() for name, t in weights.items()} if self.device.type == "cuda" else weights
 
     def _make_optimizer(self, capturable: bool) -> Any:
         """torch's default implementation; under fp16 autocast the fused one, with which the loss scaler does not
@@ -210,7 +237,7 @@ class TorchProgram(Program):
 
         return step
 
-    def _gradients_and_updates(self) -> Arrays:
+    def state(self) -> Arrays:
         evidence: Arrays = {}
         # In half precision an update is mostly the rounding of the weight, and proves nothing.
         exact = (None, "float32", "float64")
@@ -231,8 +258,8 @@ def _perturb_output(seed: int, step: float, _layer: Any, _inputs: Any, output: A
     return output * (1 + step * (torch.from_numpy(sign).to(output.device, output.dtype) * 2 - 1))
 
 
-def _tensors(result: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+def _numbers(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tensors_of(result) if leaf.is_floating_point() or leaf.is_complex()]
 
 
 def _to_host(tensor: Any) -> Any:

@@ -23,6 +23,9 @@ class Backend {
   virtual char* allocate_host(int64_t bytes, bool pinned) = 0;
   virtual void upload(char* to, const char* from, int64_t bytes) = 0;
   virtual void download(char* to, const char* from, int64_t bytes) = 0;
+  virtual void set(char* to, int byte, int64_t bytes) = 0;
+  // Between two places on the device, in the order of the step's calls.
+  virtual void copy(char* to, const char* from, int64_t bytes) = 0;
   // Called once all values have addresses. An op may need several calls; `names` gets one entry per call.
   virtual std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) = 0;
   // A copy of the batch that is part of the step.
@@ -70,6 +73,7 @@ class VendorProgram : public Program {
           hosts_[value] = host;
           calls.push_back(backend_->feed(value->data, host, value->bytes()));
         }
+    hold_batches(job["stage"].as_text());
     names_.resize(calls.size(), "feed");
     computing_ = backend_->compile(plan_, names_);
     calls.insert(calls.end(), computing_.begin(), computing_.end());
@@ -89,9 +93,37 @@ class VendorProgram : public Program {
     return arrays;
   }
 
-  void restart() override {
-    if (!trains_) throw Failure("unsupported", "a loss curve needs a case that trains");
-    reset();
+  bool trains() const override { return trains_; }
+
+  void select(int64_t batch) override {
+    const auto& held = batches_.at(static_cast<size_t>(batch));
+    for (size_t i = 0; i < held.size(); ++i) {
+      Value* value = plan_.inputs[i];
+      auto host = hosts_.find(value);
+      if (host == hosts_.end()) backend_->copy(value->data, held[i], value->bytes());
+      else std::memcpy(host->second, held[i], value->bytes());
+    }
+  }
+
+  void rewind() override {
+    restore();
+    // 0xff bytes are NaN in every type: a call that reads memory which no call of its step has written shows in the result.
+    fill("arena", 0xff);
+    backend_->synchronize();
+  }
+
+  Arrays state() override {
+    std::map<const Value*, Array> initial;
+    for (const auto& [value, bytes] : plan_.contents)
+      if (value->region == "master" || value->region == "fixed") initial[value] = logical(*value, bytes);
+    Arrays arrays;
+    for (const auto& parameter : plan_.parameters) {
+      arrays.emplace_back("gradient/" + parameter.name, array(*parameter.gradient));
+      if (plan_.updates) arrays.emplace_back("update/" + parameter.name, changed(*parameter.master, initial.at(parameter.master)));
+    }
+    if (!plan_.updates) return arrays;
+    for (const auto& fixed : plan_.fixed) arrays.emplace_back("update/" + fixed.name, changed(*fixed.value, initial.at(fixed.value)));
+    return arrays;
   }
 
   void feed(const Arrays& batch) override {
@@ -103,23 +135,6 @@ class VendorProgram : public Program {
       backend_->upload(value->data, bytes.data(), bytes.size());
       if (auto host = hosts_.find(value); host != hosts_.end()) std::memcpy(host->second, bytes.data(), bytes.size());
     }
-  }
-
-  Arrays evidence() override {
-    reset();
-    // 0xff bytes are NaN in every type: a call that reads memory which no call of this step has written shows in the result.
-    fill("arena", '\xff');
-    if (!trains_) {
-      step();
-      return fetch();
-    }
-    Arrays arrays;
-    for (int i = 1; i <= 3; ++i) {
-      step();
-      arrays.emplace_back("loss/" + std::to_string(i), array(*plan_.outputs[0]));
-      if (i == 1) first_step(arrays);
-    }
-    return arrays;
   }
 
   // The time of each call in microseconds, repeated back to back.
@@ -156,31 +171,41 @@ class VendorProgram : public Program {
   std::optional<DeviceMemory> device_memory() override { return backend_->memory(); }
 
  private:
-  // Restores the initial weights, statistics and batch, and clears the momentum.
+  // Reads the batches that `select` chooses from: on the device, or in host memory where the step copies its batch.
+  void hold_batches(const std::string& stage) {
+    std::ifstream file(stage + "/batches.bin", std::ios::binary);
+    while (file.peek() != std::ifstream::traits_type::eof()) {
+      std::vector<char*> held;
+      for (const Value* value : plan_.inputs) {
+        std::vector<char> bytes(value->bytes());
+        if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) throw Failure("exception", "batches.bin is too short");
+        bool on_host = hosts_.count(value) > 0;
+        held.push_back(on_host ? backend_->allocate_host(value->bytes(), false) : backend_->allocate(value->bytes()));
+        if (on_host) std::memcpy(held.back(), bytes.data(), bytes.size());
+        else backend_->upload(held.back(), bytes.data(), static_cast<int64_t>(bytes.size()));
+      }
+      batches_.push_back(std::move(held));
+    }
+  }
+
   void reset() {
     backend_->synchronize();
-    for (const char* region : {"momentum", "zeros"}) fill(region, 0);
-    for (const auto& [value, bytes] : plan_.contents) backend_->upload(value->data, bytes.data(), bytes.size());
+    for (const auto& [value, bytes] : plan_.contents)
+      if (value->region == "input") backend_->upload(value->data, bytes.data(), bytes.size());
+    restore();
     backend_->synchronize();
   }
 
-  void fill(const char* region, char byte) {
-    auto entry = plan_.regions.find(region);
-    if (entry == plan_.regions.end()) return;
-    std::vector<char> bytes(entry->second, byte);
-    backend_->upload(regions_.at(region), bytes.data(), entry->second);
+  // Initial weights and statistics, and no momentum.
+  void restore() {
+    for (const char* region : {"momentum", "zeros"}) fill(region, 0);
+    for (const auto& [value, bytes] : plan_.contents)
+      if (value->region != "input") backend_->upload(value->data, bytes.data(), bytes.size());
   }
 
-  void first_step(Arrays& arrays) {
-    std::map<const Value*, Array> initial;
-    for (const auto& [value, bytes] : plan_.contents)
-      if (value->region == "master" || value->region == "fixed") initial[value] = logical(*value, bytes);
-    for (const auto& parameter : plan_.parameters) {
-      arrays.emplace_back("gradient/" + parameter.name, array(*parameter.gradient));
-      if (plan_.updates) arrays.emplace_back("update/" + parameter.name, changed(*parameter.master, initial.at(parameter.master)));
-    }
-    if (!plan_.updates) return;
-    for (const auto& one : plan_.fixed) arrays.emplace_back("update/" + one.name, changed(*one.value, initial.at(one.value)));
+  void fill(const char* region, int byte) {
+    auto entry = plan_.regions.find(region);
+    if (entry != plan_.regions.end()) backend_->set(regions_.at(region), byte, entry->second);
   }
 
   Array changed(const Value& value, const Array& before) {
@@ -189,11 +214,13 @@ class VendorProgram : public Program {
     return now;
   }
 
-  Array array(const Value& value) {
+  Array array(const Value& value) { return logical(value, read(value)); }
+
+  std::vector<char> read(const Value& value) {
     backend_->synchronize();
     std::vector<char> bytes(value.bytes());
     backend_->download(bytes.data(), value.data, bytes.size());
-    return logical(value, bytes);
+    return bytes;
   }
 
   // Calls `visit(index in the logical shape, offset in memory)` for every element.
@@ -244,6 +271,8 @@ class VendorProgram : public Program {
   std::map<std::string, char*> regions_;
   // The host buffers of inputs that the step copies to the device.
   std::map<const Value*, char*> hosts_;
+  // Copies of every batch, in the order of the plan's inputs.
+  std::vector<std::vector<char*>> batches_;
   // A description of each call, for `write_times`.
   std::vector<std::string> names_;
   // The calls of a step without the copies that feed it.

@@ -52,11 +52,22 @@ class Program {
   virtual std::optional<int64_t> device_ns() { return std::nullopt; }
   // What the last step returned, on the host: cannot be had before the step has really finished.
   virtual Arrays fetch() = 0;
-  // What parity compares: outputs, or losses, gradients and updates of the first training steps.
-  virtual Arrays evidence() = 0;
-  // For a curve of losses: the initial weights and optimizer state again, and then a new batch before each step. The
-  // arrays come in the order of the workload's arguments, the target last, as float32 (class numbers as well).
-  virtual void restart() { throw Failure("unsupported", "this program cannot start its training again"); }
+  // The sum of what the last step returned, NaN where that contains a NaN.
+  virtual double checksum() {
+    double sum = 0;
+    for (const auto& [name, array] : fetch())
+      for (float value : array.values) sum += value;
+    return sum;
+  }
+  virtual bool trains() const { return false; }
+  // Makes the next steps use one of the batches that were staged: overwrites what the step reads. Never timed.
+  virtual void select(int64_t) {}
+  // Initial weights and optimizer state again. Never timed.
+  virtual void rewind() {}
+  // In training: the gradient of the last step, and what all steps since `rewind` have changed, of every parameter.
+  virtual Arrays state() { return {}; }
+  // For a curve of losses: a new batch before each step. The arrays come in the order of the workload's arguments, the
+  // target last, as float32 (class numbers as well).
   virtual void feed(const Arrays&) { throw Failure("unsupported", "this program takes no other batch"); }
   virtual void mark_prepared() {}
   // Called once, after the timing, with the number of steps to profile.

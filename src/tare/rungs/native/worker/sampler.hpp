@@ -2,54 +2,17 @@
 // enough or the budget is spent.
 #pragma once
 
-#include <chrono>
 #include <functional>
 
+#include "evidence.hpp"
 #include "interval.hpp"
-#include "program.hpp"
 
 namespace tare {
 
-inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-struct Series {
-  std::string kind;
-  std::string stop = "budget";
-  std::vector<int64_t> steps, wall_ns, at_ns, device_ns;
-  std::vector<double> per_step;
-
-  std::string json() const {
-    bool device = !device_ns.empty() && device_ns.size() == wall_ns.size();
-    return "{\"kind\":" + json_text(kind) + ",\"stop\":" + json_text(stop) + ",\"steps\":" + json_list(steps) +
-           ",\"wall_ns\":" + json_list(wall_ns) + ",\"at_ns\":" + json_list(at_ns) +
-           ",\"device_ns\":" + (device ? json_list(device_ns) : "null") + "}";
-  }
-};
-
-inline int64_t time_block(Program& program, int64_t steps, Series* into = nullptr) {
-  program.synchronize();
-  int64_t start = now_ns();
-  program.mark_start();
-  for (int64_t i = 0; i < steps; ++i) program.step();
-  program.mark_end();
-  program.synchronize();
-  int64_t wall = now_ns() - start;
-  if (into) {
-    into->steps.push_back(steps);
-    into->wall_ns.push_back(wall);
-    into->at_ns.push_back(start);
-    into->per_step.push_back(static_cast<double>(wall) / steps);
-    if (auto device = program.device_ns()) into->device_ns.push_back(*device);
-  }
-  return wall;
-}
-
 class Sampler {
  public:
-  Sampler(Program& program, double budget_s, double width) : program_(program), budget_s_(budget_s), width_(width) {}
+  Sampler(Program& program, TimedEvidence& evidence, double budget_s, double width)
+      : program_(program), evidence_(evidence), budget_s_(budget_s), width_(width) {}
 
   void run(const std::function<void(const Series&)>& report) {
     Series warm{"warmup"};
@@ -64,10 +27,11 @@ class Sampler {
     Series latency{"latency"};
     fill(latency, 1, sampling * 0.25);
     report(latency);
+    latency_s = median(latency.per_step) / 1e9;
   }
 
   int64_t pipelined_steps = 1;
-  double pipelined_step_s = 0;
+  double pipelined_step_s = 0, latency_s = 0;
 
  private:
   static constexpr int most_blocks = 2000, fewest_blocks = 3, window = 5;
@@ -76,9 +40,10 @@ class Sampler {
     double at_least = program_.overlaps() ? 0.3 : 0.0;
     double cap = std::max(budget_s_ * 0.25, at_least);
     int64_t began = now_ns(), steps = 1;
-    time_block(program_, 1, &warm);
+    evidence_.begin(warm.kind);
+    evidence_.time(1, warm);
     for (;;) {
-      time_block(program_, steps, &warm);
+      evidence_.time(steps, warm);
       size_t n = warm.per_step.size();
       steps = block_steps(*std::min_element(warm.per_step.end() - std::min<size_t>(n, 3), warm.per_step.end()));
       double spent = (now_ns() - began) / 1e9;
@@ -116,8 +81,9 @@ class Sampler {
   void fill(Series& into, int64_t steps, double budget_s) {
     int64_t began = now_ns();
     size_t look = 8;
+    evidence_.begin(into.kind);
     for (;;) {
-      time_block(program_, steps, &into);
+      evidence_.time(steps, into);
       size_t taken = into.per_step.size();
       double spent = (now_ns() - began) / 1e9;
       bool full = taken >= most_blocks;
@@ -133,6 +99,7 @@ class Sampler {
   }
 
   Program& program_;
+  TimedEvidence& evidence_;
   double budget_s_, width_;
 };
 

@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #endif
 
-#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <iomanip>
@@ -15,6 +14,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "audit.hpp"
 #include "sampler.hpp"
 
 namespace tare {
@@ -67,24 +67,6 @@ class HostMeter {
   long long start_ = 0, prepare_peak_ = 0;
 };
 
-// Nothing can be fetched before it exists: a fetch that waits right behind a synchronised block gives away that the
-// block was not. See tare/worker/audit.py.
-inline void audit(Program& program, int64_t steps) {
-  for (const auto& [name, array] : program.fetch())
-    for (float value : array.values)
-      if (std::isnan(value)) throw Failure("nan", "the result is not a number after sampling");
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    int64_t wall = time_block(program, steps);
-    int64_t first = now_ns();
-    program.fetch();
-    int64_t second = now_ns();
-    program.fetch();
-    int64_t extra = (second - first) - (now_ns() - second);
-    if (extra <= std::max<int64_t>(wall / 10, 50000)) return;
-  }
-  throw Failure("unsynchronised", "work went on after a block had been synchronised");
-}
-
 // A failure to profile is a reason, not an error: the timing is complete.
 inline std::string step_profile(Program& program, double step_s) {
   auto steps = static_cast<int64_t>(std::ceil(0.1 / std::max(step_s, 1e-6)));
@@ -117,7 +99,8 @@ inline void measure(const Json& job, const Channel& channel) {
   channel.send("{\"kind\":\"prepared\",\"build_s\":" + std::to_string((built - began) / 1e9) +
                ",\"prepare_s\":" + std::to_string(prepare_s) + ",\"cache\":\"none\"}");
   channel.stage("sample");
-  Sampler sampler(*program, job["budget_s"].as_number(1), job["width"].as_number(0.01));
+  TimedEvidence evidence(*program);
+  Sampler sampler(*program, evidence, job["budget_s"].as_number(1), job["width"].as_number(0.01));
   sampler.run([&](const Series& series) { channel.send("{\"kind\":\"measured\",\"series\":" + series.json() + "}"); });
   std::string device = "null";
   if (auto memory = program->device_memory())
@@ -125,21 +108,23 @@ inline void measure(const Json& job, const Channel& channel) {
              ",\"reserved_peak\":" + std::to_string(memory->reserved_peak) + "}";
   channel.send("{\"kind\":\"weighed\",\"host\":" + host.json() + ",\"device\":" + device + "}");
   channel.stage("audit");
-  audit(*program, sampler.pipelined_steps);
+  if (evidence.has_nan()) throw Failure("nan", "the result of a timed step is not a number");
+  audit(*program, sampler.pipelined_steps, sampler.pipelined_step_s, sampler.latency_s);
   if (job["profile"].boolean) {
     channel.stage("profile");
     channel.send(step_profile(*program, sampler.pipelined_step_s));
   }
-  std::string evidence = job["evidence"].as_text();
-  if (!evidence.empty()) {
+  std::string folder = job["evidence"].as_text();
+  if (!folder.empty()) {
     channel.stage("parity");
-    write_evidence(evidence, program->evidence());
+    write_evidence(folder, evidence.arrays());
   }
 }
 
 // A curve of losses over the batches that were staged: batches/K.I.npy is array I of the batch of step K.
 inline Arrays follow_curve(Program& program, const std::string& stage, int64_t steps) {
-  program.restart();
+  if (!program.trains()) throw Failure("unsupported", "a curve of losses is a matter of training");
+  program.rewind();
   Arrays losses;
   for (int64_t step = 1; step <= steps; ++step) {
     Arrays batch;

@@ -47,6 +47,8 @@ class Cpu : public Backend {
   char* allocate_host(int64_t bytes, bool) override { return allocate(bytes); }
   void upload(char* to, const char* from, int64_t bytes) override { std::memcpy(to, from, bytes); }
   void download(char* to, const char* from, int64_t bytes) override { std::memcpy(to, from, bytes); }
+  void set(char* to, int byte, int64_t bytes) override { std::memset(to, byte, bytes); }
+  void copy(char* to, const char* from, int64_t bytes) override { std::memcpy(to, from, bytes); }
   Call feed(char* to, const char* from, int64_t bytes) override {
     return [=] { std::memcpy(to, from, bytes); };
   }

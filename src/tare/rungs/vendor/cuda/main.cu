@@ -33,6 +33,14 @@ class Cuda : public Backend {
   void upload(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyHostToDevice); }
   void download(char* to, const char* from, int64_t bytes) override { device_.copy(to, from, bytes, cudaMemcpyDeviceToHost); }
 
+  void set(char* to, int byte, int64_t bytes) override {
+    check(cudaMemsetAsync(to, byte, bytes, device_.stream), "cudaMemsetAsync");
+  }
+
+  void copy(char* to, const char* from, int64_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, device_.stream), "cudaMemcpyAsync");
+  }
+
   Call feed(char* to, const char* from, int64_t bytes) override {
     return [=, stream = device_.stream] { check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync"); };
   }
