@@ -85,7 +85,7 @@ def test_repeated_values_count_once() -> None:
         ({"precision": "fp8"}, "unknown precision 'fp8'.*amp-bf16.*tf32"),
         ({"feed": "host"}, "unknown feed 'host'.*device, pageable, pinned"),
         ({"layout": "nhwc"}, "unknown layout 'nhwc'.*channels-last, contiguous"),
-        ({"optimizer": "lion"}, "unknown optimizer 'lion'.*adam, adamw, sgd"),
+        ({"optimizer": "lion"}, "unknown optimizer 'lion'.*adam, adamw, own, sgd"),
         ({"batches": 1}, "unknown key 'batches' in test, grid 1; did you mean 'batch'"),
         ({"batch": 0}, "'batch' cannot be 0: want a whole number"),
         ({"batch": True}, "'batch' cannot be True: want a whole number"),

@@ -18,6 +18,7 @@ from tare.rungs import all_rungs
 from tare.worker.machine import missing_packages
 from tare.workloads import Size, Workload, all_workloads, get_workload
 from tare.workloads.groups import SMOKE_ZOO, all_groups
+from tare.workloads.kinds import LanguageModel
 
 ZOO = {name: w for name, w in all_workloads().items() if not name.startswith("planted")}
 # Table 1 of the TorchBench paper, row by row.
@@ -57,6 +58,32 @@ def test_every_row_of_torchbench_has_its_counterpart() -> None:
     assert not set(TABLE) - there
     assert not set(SINCE) - there
     assert all("mlperf" in ZOO[name].groups for name in MLPERF)
+
+
+LANGUAGE_MODELS = {
+    name: w for name, w in ZOO.items() if w.domain == "nlp" and isinstance(w.definition, LanguageModel)
+}
+
+
+@pytest.mark.parametrize("workload", LANGUAGE_MODELS.values(), ids=LANGUAGE_MODELS)
+def test_a_language_model_says_what_a_token_is(workload: Workload) -> None:
+    batch = workload.inputs(workload.smoke_batch, workload.smoke_sizes)
+    assert workload.tokens_per_step(workload.smoke_batch, workload.smoke_sizes) == batch.target.numel()
+
+
+def test_tokens_of_a_decoder_are_those_it_writes() -> None:
+    llama, generate = ZOO["llama_decode"], ZOO["hf_T5_generate"]
+    assert llama.tokens_per_step(3, llama.defaults) == 3
+    assert generate.tokens_per_step(3, {**generate.defaults, "written": 20}) == 60
+    assert ZOO["resnet50"].tokens_per_step(3, ZOO["resnet50"].defaults) is None
+
+
+def test_tokens_name_a_size() -> None:
+    with pytest.raises(BadInput, match=r"unknown size of tokens 'lenght' in workload w; did you mean 'length'"):
+        Workload(
+            name="w", definition=None, domain="nlp", task="", source="", batch=1, sizes={"length": Size(1)},
+            tokens="lenght",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("workload", ZOO.values(), ids=ZOO)
@@ -188,6 +215,7 @@ def test_big_bird_attends_in_blocks_at_both_sizes() -> None:
         assert sizes["length"] > (5 + 2 * 3) * sizes["block"]
 
 
+@pytest.mark.full
 def test_a_plug_in_of_ten_lines_adds_a_workload(tmp_path: Path) -> None:
     """The file of docs/workloads.md, as an installed package: its metadata and its module on the path."""
     page = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()

@@ -68,7 +68,7 @@ def run(program: Any, forward: Any, batch: Batch) -> list[Any]:
     """The output, or the loss from the initial state."""
     if not program.trains:
         return list(pytree.tree_leaves(forward(*batch.args)))
-    program.reset()
+    program.rewind()
     return [program.workload.loss(forward(*batch.args), batch.target).detach()]
 
 

@@ -12,18 +12,27 @@ Mode = Literal["infer", "train"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16"]
 Feed = Literal["device", "pinned", "pageable"]
 Layout = Literal["contiguous", "channels-last"]
-Optimizer = Literal["sgd", "adam", "adamw"]
+Optimizer = Literal["sgd", "adam", "adamw", "own"]
 
 # The characters allowed between the slashes of a key, so that a key is an unambiguous path. \Z, because $ would
 # also match before a newline at the end.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z"
-RUNG = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(:[A-Za-z0-9_][A-Za-z0-9_.\-]*)?\Z"
+WORKLOAD = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]*\Z"
+# A rung, its variant, and the environment that it runs in: compile:max-autotune@2.9.1.
+RUNG = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(:[A-Za-z0-9_][A-Za-z0-9_.\-]*)?(@[A-Za-z0-9_][A-Za-z0-9_.+\-]*)?\Z"
 DEVICE = r"^[a-z]+(:[0-9]+)?\Z"
 
 Name = Annotated[str, msgspec.Meta(pattern=NAME, max_length=80)]
+# The name of a user's model has colons: my.py::MyModel, hf:gpt2.
+WorkloadName = Annotated[str, msgspec.Meta(pattern=WORKLOAD, max_length=120)]
+# Of a user's model: the shapes of its inputs, and the digest of its code.
+InputsText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:<+\-]*\Z", max_length=200)]
+SourceDigest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 RungName = Annotated[str, msgspec.Meta(pattern=RUNG, max_length=120)]
 DeviceName = Annotated[str, msgspec.Meta(pattern=DEVICE, max_length=20)]
-Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+Count = Annotated[
+    int, msgspec.Meta(ge=1, le=2**40, description="a number of things", extra_json_schema={"unit": "count"})
+]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +41,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Grids, keys, the columns of a store and the fields of queries follow from these fields and their order.
     """
 
-    workload: Name
+    workload: WorkloadName
     rung: RungName
     mode: Mode = "infer"
     device: DeviceName = "cpu"
@@ -43,6 +52,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     layout: Layout = "contiguous"
     optimizer: Optimizer | None = None
     threads: Count | None = None
+    inputs: InputsText | None = None
+    source: SourceDigest | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "sizes", dict(sorted(self.sizes.items())))
@@ -65,9 +76,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self._path("*")
 
     @property
+    def family(self) -> str:
+        """The key without the digest of the model's code: the same for all versions of a user's model."""
+        return msgspec.structs.replace(self, source=None).key
+
+    @property
     def requirements(self) -> set[str]:
         """What the workload must support. A variant of a rung requires the rung as well."""
-        return {self.mode, self.precision, self.device_type, self.rung, self.rung.partition(":")[0]}
+        rung = self.rung.partition("@")[0]
+        return {self.mode, self.precision, self.device_type, rung, rung.partition(":")[0]}
+
+    @property
+    def device_index(self) -> int:
+        return int(self.device.partition(":")[2] or 0)
 
     @property
     def device_type(self) -> str:

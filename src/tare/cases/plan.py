@@ -11,18 +11,22 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from tare.cases.case import Case, Count, Feed, Layout, Mode, Optimizer, Precision
+from tare.cases.source import FORMS, ModelSource, is_target, read_target
 from tare.cases.tables import convert_table, read_toml
 from tare.errors import BadInput, brief, unknown
 
+# What identifies a user's model besides its name follows from the model.
+IDENTITY = ("inputs", "source")
 # In a grid, `size` is a table: for each name of a size, the values it takes.
-FIELDS = tuple("size" if name == "sizes" else name for name in Case.__struct_fields__)
+FIELDS = tuple("size" if name == "sizes" else name for name in Case.__struct_fields__ if name not in IDENTITY)
 # A grid may also name these, an exclude may not.
 GRID_FIELDS = (*FIELDS, "smoke")
 AUTO = "auto"
 # No machine has that many cores, and with many more a worker would create threads until its timeout. The limit is
 # not this machine's number of cores, so that a plan means the same everywhere.
 MOST_THREADS = 4096
-MOST_CASES = 100_000
+# Of a plan. Every case is compared with every exclude.
+MOST_CASES, MOST_TABLES = 100_000, 1_000
 
 NOT_EMPTY = msgspec.Meta(min_length=1)
 Names = Annotated[tuple[str, ...], NOT_EMPTY]
@@ -68,6 +72,16 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
     grid: list[dict[str, Any]] = []
     include: list[dict[str, Any]] = []
     exclude: list[dict[str, Any]] = []
+    model: list[dict[str, Any]] = []
+
+
+class ModelDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's model as a plan writes it: the target that its grids name, and its inputs and loss."""
+
+    target: str
+    input: tuple[str, ...] = ()
+    inputs: str = ""
+    loss: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +93,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     grids: list[Grid]
     excludes: list[dict[str, Any]] = []
     options: dict[str, Any] = {}
+    # The user's models that its grids name.
+    models: list[ModelSource] = []
 
 
 class Skip(msgspec.Struct, frozen=True):
@@ -97,6 +113,8 @@ class Catalogue(Protocol):
     def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]: ...
     def batch(self, workload: str, smoke: bool = False) -> int: ...
     def optimizer(self, workload: str) -> str: ...
+    def modes(self, workload: str, wanted: Sequence[Mode]) -> Sequence[Mode]: ...
+    def identity(self, workload: str) -> Mapping[str, str | None]: ...
     def ladder(self, workload: str, device: str) -> list[str]: ...
     def check_rung(self, name: str) -> None: ...
     def refusal(self, case: Case) -> tuple[str, str] | None: ...
@@ -130,7 +148,32 @@ def make_plan(document: Mapping[str, Any], where: str, default_name: str = "plan
     if not grids:
         raise BadInput(f"{where}: a plan has at least one [[grid]] or [[include]]")
     excludes = [make_filter(table, f"{where}, exclude {i}") for i, table in enumerate(written.exclude, 1)]
-    return Plan(name=written.name, where=where, grids=grids, excludes=excludes, options=written.options)
+    plan = Plan(name=written.name, where=where, grids=grids, excludes=excludes, options=written.options)
+    return _name_models(plan, written.model)
+
+
+def _name_models(plan: Plan, tables: Sequence[Mapping[str, Any]]) -> Plan:
+    """The plan with the names of workloads in place of the targets that name users' models."""
+    sources: dict[str, ModelSource] = {}
+    for i, table in enumerate(tables, 1):
+        place = f"{plan.where}, model {i}" if len(tables) > 1 else plan.where
+        written = convert_table({**table, "input": _as_list(table.get("input", []))}, ModelDocument, place)
+        if not is_target(written.target):
+            raise BadInput(f"{place}: '{written.target[:120]}' is no model of a user: want {FORMS}")
+        sources[written.target] = read_target(written.target, written.input, written.inputs, written.loss, place)
+    rules = [grid.workload for grid in plan.grids] + [rule.get("workload", ()) for rule in plan.excludes]
+    for target in (target for names in rules for target in names if is_target(target)):
+        if target not in sources:
+            sources[target] = read_target(target, where=plan.where)
+
+    def named(targets: Sequence[str]) -> tuple[str, ...]:
+        return tuple(sources[target].name if target in sources else target for target in targets)
+
+    grids = [msgspec.structs.replace(grid, workload=named(grid.workload)) for grid in plan.grids]
+    excludes = [
+        {**rule, "workload": named(rule["workload"])} if "workload" in rule else rule for rule in plan.excludes
+    ]
+    return msgspec.structs.replace(plan, grids=grids, excludes=excludes, models=list(sources.values()))
 
 
 def make_grid(table: Mapping[str, Any], where: str) -> Grid:
@@ -193,8 +236,14 @@ def open_names(names: Iterable[str], groups: Groups, where: str = "") -> tuple[s
 def validate_plan(plan: Plan, catalogue: Catalogue) -> None:
     """Raises BadInput for unknown names and sizes, and for grids that are too large. Nothing is expanded, so this
     is quick enough to do before the machine is probed."""
+    for kind, tables in (("grids", plan.grids), ("excludes", plan.excludes)):
+        if len(tables) > MOST_TABLES:
+            raise BadInput(f"{plan.where} has {len(tables)} {kind}; split it into plans of at most {MOST_TABLES}")
     for grid in plan.grids:
         validate_grid(grid, catalogue)
+    points = sum(map(count_combinations, plan.grids))
+    if points > MOST_CASES:
+        raise BadInput(f"{plan.where} has {points} combinations; split it into plans of at most {MOST_CASES}")
     for rule in plan.excludes:
         _resolve_exclude(rule, catalogue)
 
@@ -205,12 +254,17 @@ def validate_grid(grid: Grid, catalogue: Catalogue) -> None:
     validate_names(catalogue, grid.workload, grid.rung or (), grid.size)
     for name in grid.device:
         catalogue.devices(name)
-    axes = [getattr(grid, name) or (None,) for name in FIELDS if name != "size"]
-    points = math.prod(len(values) for values in [*axes, *grid.size.values()])
+    points = count_combinations(grid)
     if points > MOST_CASES:
         raise BadInput(f"the grid has {points} combinations; split it into plans of at most {MOST_CASES}")
     if grid.optimizer and "train" not in grid.mode:
         raise BadInput(f"optimizer {', '.join(grid.optimizer)} is for training: want mode train")
+
+
+def count_combinations(grid: Grid) -> int:
+    """How many cases a grid has at least: where it names no rung, each stands for a ladder."""
+    axes = [getattr(grid, name) or (None,) for name in FIELDS if name != "size"]
+    return math.prod(len(values) for values in [*axes, *grid.size.values()])
 
 
 def validate_names(
@@ -254,7 +308,8 @@ def combinations(grid: Grid, catalogue: Catalogue) -> Iterator[Case]:
     """The cases of a grid in the order given, with the rungs innermost."""
     validate_grid(grid, catalogue)
     devices = [device for name in grid.device for device in catalogue.devices(name)]
-    for workload, mode, device in itertools.product(grid.workload, grid.mode, devices):
+    points_of = ((name, mode) for name in grid.workload for mode in catalogue.modes(name, grid.mode))
+    for (workload, mode), device in itertools.product(points_of, devices):
         sizes = catalogue.sizes(workload, grid.smoke)
         points = itertools.product(*(grid.size.get(name, (default,)) for name, default in sizes.items()))
         batches = (1,) if grid.auto_batch else grid.batch or (catalogue.batch(workload, grid.smoke),)
@@ -274,6 +329,7 @@ def combinations(grid: Grid, catalogue: Catalogue) -> Iterator[Case]:
         }
         for values in itertools.product(*axes.values()):
             fields = {"workload": workload, "mode": mode, "device": device, **dict(zip(axes, values, strict=True))}
+            fields |= catalogue.identity(workload)
             try:
                 yield msgspec.convert(fields, Case)
             except msgspec.ValidationError as error:

@@ -3,14 +3,21 @@
 import re
 import tomllib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 from tare.errors import BadInput, brief, quote, unknown
+from tare.system.bounded_files import read_bounded
 
 Checked = TypeVar("Checked", bound=msgspec.Struct)
+
+# Bytes of a TOML file. A plan of a hundred workloads has a few thousand.
+LARGEST_TABLE = 1 << 20
+# tomllib takes time that grows with the square of a key's parts.
+MOST_DOTS = 20
 
 # msgspec's names of types, in words for users.
 KINDS = {
@@ -25,12 +32,15 @@ KINDS = {
 
 def read_toml(path: Path, kind: str) -> dict[str, Any]:
     """The document in a TOML file; BadInput says in one line why it cannot be read as a `kind`."""
+    # A path that cannot be looked up (too long, not permitted) is read for the sake of the message.
+    with suppress(OSError):
+        if not path.exists():
+            raise BadInput(f"no {kind} at {path}")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"no {kind} at {path}") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {kind} {path}: {error.strerror}") from None
+        text = read_bounded(path, LARGEST_TABLE).decode()
+        if any(line.partition("=")[0].count(".") > MOST_DOTS for line in text.splitlines()):
+            raise BadInput(f"{path} is no {kind}: it has a key of more than {MOST_DOTS} parts")
+        return tomllib.loads(text)
     except (RecursionError, ValueError) as error:
         raise BadInput(f"{path} is not TOML: {brief(error)}") from None
 

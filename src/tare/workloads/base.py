@@ -4,11 +4,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from tare.errors import unknown
+from tare.workloads.randomness import settle_dropout
 
 SEED = 20_260_101
+# The optimizer of a whole step that trains.
+OWN_OPTIMIZER = "own"
 
 
 class Batch(NamedTuple):
@@ -55,7 +58,11 @@ class Workload:
     is quick on two CPU cores. `requires` lists the modules that must be installed. `unsupported` maps a mode,
     precision, device type or rung, or several joined by slashes (`train/bf16`), to the reason why it is not
     supported. `groups` are the workload's groups besides its domain. `counterpart` lists the rows of TorchBench's
-    Table 1 that the workload represents under another name.
+    Table 1 that the workload represents under another name. `tokens` are the tokens of one sample: the name of the
+    size that counts them, or their number. Of an encoder-decoder they are those that it writes.
+
+    Of a user's model (tare.workloads.own): `inputs_text` and `digest` are for the key of its cases, `parity_off`
+    is why its author does not want it to be compared, and `is_step` says that it is a whole step.
     """
 
     name: str
@@ -75,6 +82,11 @@ class Workload:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
     counterpart: tuple[str, ...] = ()
+    tokens: str | int = ""
+    inputs_text: str | None = None
+    digest: str | None = None
+    parity_off: str = ""
+    is_step: bool = False
 
     def __post_init__(self) -> None:
         if self.domain not in DOMAINS:
@@ -82,6 +94,8 @@ class Workload:
         for name in self.smoke:
             if name != "batch" and name not in self.sizes:
                 raise unknown("smoke size", name, ("batch", *self.sizes), f"workload {self.name}")
+        if isinstance(self.tokens, str) and self.tokens and self.tokens not in self.sizes:
+            raise unknown("size of tokens", self.tokens, self.sizes, f"workload {self.name}")
 
     @property
     def defaults(self) -> dict[str, int]:
@@ -96,8 +110,18 @@ class Workload:
         return self.smoke.get("batch", self.batch)
 
     @property
+    def step_mode(self) -> Literal["infer", "train"]:
+        """What a whole step does: one that trains has its own optimizer."""
+        return "train" if self.optimizer == OWN_OPTIMIZER else "infer"
+
+    @property
     def trains(self) -> bool:
         return hasattr(self.definition, "loss")
+
+    def tokens_per_step(self, batch: int, sizes: Mapping[str, int]) -> int | None:
+        """None where the workload does not say what a token is."""
+        each = sizes.get(self.tokens) if isinstance(self.tokens, str) else self.tokens
+        return batch * each if each else None
 
     def refusal(self, requested: Collection[str]) -> str | None:
         """The reason why a combination of mode, precision, device type and rung is not supported, or None."""
@@ -128,13 +152,13 @@ class Workload:
 
         torch.manual_seed(SEED)
         with QuickRandom():
-            return self.definition.build(**sizes)
+            return settle_dropout(self.definition.build(**sizes))
 
-    def inputs(self, batch: int, sizes: Mapping[str, int]) -> Batch:
-        """One batch on the CPU, the same in every process."""
+    def inputs(self, batch: int, sizes: Mapping[str, int], variant: int = 0) -> Batch:
+        """One batch on the CPU, the same in every process. Other variants come from other seeds."""
         import torch
 
-        torch.manual_seed(SEED + 1)
+        torch.manual_seed(SEED + 1 + variant)
         tensors = self.definition.inputs(batch, **sizes)
         return tensors if isinstance(tensors, Batch) else Batch(*tensors)
 

@@ -85,6 +85,7 @@ def _register(name: str, definition: Hf, sizes: Sizes, paper: str, batch: int = 
         batch=batch,
         sizes=sizes,
         smoke=smoke,
+        tokens="length",
         requires=("transformers",),
         optimizer="adamw",
         **metadata,

@@ -44,6 +44,7 @@ for _name, (_hidden, _layers, _heads, _inner, _batch, _variant) in T5.items():
             "length": 512,
         },
         smoke=SMOKE,
+        tokens="length",
         requires=("transformers",),
         optimizer="adamw",
     )(T5Model())
@@ -60,6 +61,7 @@ for _name, (_hidden, _layers, _heads, _inner, _batch, _variant) in T5.items():
         "vocabulary": 32128, "hidden": 512, "layers": 6, "heads": 8, "inner": 2048, "length": 128, "written": 32,
     },
     smoke={**SMOKE, "written": 4},
+    tokens="written",
     requires=("transformers",),
     unsupported={
         "train": "generation selects tokens, which has no gradient",
@@ -90,6 +92,7 @@ class T5Generate:
         "length": Size(512, maximum=1024),
     },
     smoke=SMOKE,
+    tokens="length",
     requires=("transformers",),
     optimizer="adamw",
 )  # fmt: skip
@@ -115,6 +118,7 @@ class Bart(Translator):
     batch=4,
     sizes={"vocabulary": 258, "hidden": 1024, "layers": 12, "heads": 8, "inner": 4096, "length": 1024},
     smoke={**SMOKE, "vocabulary": 211, "length": 128},
+    tokens="length",
     requires=("transformers",),
     optimizer="adamw",
     unsupported={

@@ -26,6 +26,7 @@ SMOKE = {"batch": 2, "vocabulary": 211, "width": 64, "layers": 2, "heads": 4, "l
     batch=4,
     sizes={"vocabulary": 50304, "width": 768, "layers": 12, "heads": 12, "length": 1024},
     smoke=SMOKE,
+    tokens="length",
     optimizer="adamw",
 )
 class NanoGpt(LanguageModel):
@@ -46,6 +47,7 @@ class NanoGpt(LanguageModel):
     smoke={
         "batch": 2, "vocabulary": 211, "width": 32, "layers": 2, "state": 16, "head": 16, "chunk": 8, "length": 32,
     },
+    tokens="length",
     optimizer="adamw",
 )  # fmt: skip
 class Mamba2(LanguageModel):
@@ -76,6 +78,7 @@ class Segmented:
     batch=16,
     sizes=BERT,
     smoke=SMOKE,
+    tokens="length",
     optimizer="adamw",
 )
 class BertPretraining(Segmented):
@@ -109,6 +112,7 @@ class BertPretraining(Segmented):
     batch=8,
     sizes={**BERT, "vocabulary": 21128, "length": Size(512, maximum=512)},
     smoke=SMOKE,
+    tokens="length",
     optimizer="adamw",
 )
 class BertSpan(Segmented):
@@ -137,6 +141,7 @@ class BertSpan(Segmented):
     batch=64,
     sizes={"vocabulary": 9521, "width": 512, "layers": 6, "heads": 8, "length": 32},
     smoke=SMOKE,
+    tokens="length",
     optimizer="adam",
 )
 class FirstTransformer(Translator):

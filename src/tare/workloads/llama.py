@@ -38,6 +38,7 @@ def _llama(
     batch=1,
     sizes=SIZES,
     smoke=SMOKE,
+    tokens="length",
     optimizer="adamw",
     groups=("mlperf",),
     counterpart=("llama",),
@@ -68,6 +69,7 @@ class Decoding:
     batch=1,
     sizes=SIZES,
     smoke=SMOKE,
+    tokens=1,
     groups=("mlperf",),
     unsupported=DECODES,
 )
@@ -87,6 +89,7 @@ class Decode(Decoding):
     batch=1,
     sizes=SIZES,
     smoke=SMOKE,
+    tokens=1,
     unsupported=DECODES,
 )
 class DecodeInt8(Decoding):
@@ -109,6 +112,7 @@ class DecodeInt8(Decoding):
         "experts": 32, "chosen": 8,
     },
     smoke={**SMOKE, "inner": 32, "experts": 8, "chosen": 2},
+    tokens="length",
     optimizer="adamw",
 )  # fmt: skip
 class MixtureOfExperts(LanguageModel):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tare.errors import BadInput, unknown
 from tare.system.plugins import load_plugins, refuse_a_second
 from tare.workloads.base import Size, Workload
+from tare.workloads.own.registry import find_own
 
 _workloads: dict[str, Workload] = {}
 Definition = TypeVar("Definition")
@@ -42,10 +43,11 @@ def all_workloads() -> dict[str, Workload]:
 
 
 def get_workload(name: str) -> Workload:
-    known = all_workloads()
-    if name not in known:
+    """One of the zoo or of a plug-in, or a user's model that was described (tare.workloads.own)."""
+    known = all_workloads().get(name) or find_own(name)
+    if known is None:
         raise no_workload(name)
-    return known[name]
+    return known
 
 
 def no_workload(name: str, where: str = "") -> BadInput:

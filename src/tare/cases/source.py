@@ -1,0 +1,132 @@
+"""Where the model of a user comes from, and what a worker has found out about it."""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tare.cases.case import Count, InputsText, SourceDigest, WorkloadName
+from tare.errors import BadInput
+
+Kind = Literal["file", "hf", "timm", "torchvision", "exported", "pickled"]
+# Kinds that are named by a prefix: hf:gpt2.
+PREFIXES: tuple[Kind, ...] = ("hf", "timm", "torchvision")
+# Between a file and the name of what it defines.
+OBJECT = "::"
+SUFFIXES: dict[str, Kind] = {".pt2": "exported"}
+# Of another framework: there is no model of torch to compare with.
+ONNX = ".onnx"
+FORMS = "FILE.py::NAME, hf:NAME, timm:NAME, torchvision:NAME, FILE.pt2"
+
+
+class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as the user names it. `inputs` and `loss` are what the options say: shapes, or FILE.py::FUNCTION."""
+
+    kind: Kind
+    # As the user wrote it.
+    target: str
+    # The name of the workload.
+    name: WorkloadName
+    # A file, or the name after the prefix.
+    location: str
+    object: str = ""
+    shapes: tuple[str, ...] = ()
+    inputs: str = ""
+    loss: str = ""
+
+
+class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker that imported the model tells the parent, which never imports it."""
+
+    batch: Count
+    # For the case's key. The digest is of the model's code; None where a version of a package says it all.
+    inputs: InputsText | None = None
+    digest: SourceDigest | None = None
+    sizes: dict[str, int] = {}
+    trains: bool = False
+    # True for a callable that is a whole step.
+    is_step: bool = False
+    optimizer: str = "sgd"
+    # Why the user's code turns parity off, or nothing.
+    parity: str = ""
+    # The packages it needs, and what cannot be run.
+    requires: tuple[str, ...] = ()
+    unsupported: dict[str, str] = {}
+    # The size that counts the tokens of a sample.
+    tokens: str = ""
+
+
+class OwnModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a workload of a user's model in any process."""
+
+    source: ModelSource
+    description: ModelDescription
+
+
+def is_target(text: str) -> bool:
+    """Whether a text names a user's model rather than a workload of the zoo."""
+    return OBJECT in text or text.partition(":")[0] in PREFIXES or Path(text).suffix in (*SUFFIXES, ".py", ONNX)
+
+
+def read_target(
+    target: str, shapes: tuple[str, ...] = (), inputs: str = "", loss: str = "", where: str = ""
+) -> ModelSource:
+    """The source that a target names. A file must exist; whether it can be imported, a worker will see."""
+    place = f"{where}: " if where else ""
+    prefix, colon, name = target.partition(":")
+    location = name if prefix in PREFIXES and colon else ""
+    kind: Kind
+    attribute = ""
+    if location and not name.startswith(":"):
+        kind = next(kind for kind in PREFIXES if kind == prefix)
+        # A configuration may be a file of the user.
+        shown = f"{prefix}:{Path(name).parent.name or Path(name).stem}" if name.endswith(".json") else target
+        if name.endswith(".json"):
+            location = str(existing_file(name, f"{place}{target}"))
+    elif OBJECT in target:
+        kind = "file"
+        file, _, attribute = target.rpartition(OBJECT)
+        path = existing_file(file, f"{place}{target}")
+        if path.suffix != ".py" or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", attribute):
+            raise BadInput(f"{place}'{target[:120]}' is not FILE.py::NAME")
+        location, shown = str(path), f"{path.name}{OBJECT}{attribute}"
+    elif (suffix := Path(target).suffix) in SUFFIXES:
+        kind = SUFFIXES[suffix]
+        path = existing_file(target, f"{place}{target}")
+        location, shown = str(path), path.name
+    elif suffix == ONNX:
+        raise BadInput(
+            f"{place}{target[:120]}: ONNX files are not run yet. Name the model that it was exported from, with "
+            "--rung onnxruntime"
+        )
+    else:
+        raise BadInput(f"{place}which model of {target[:120]}? Name it: {target[:120]}{OBJECT}NAME")
+    if shapes and inputs:
+        raise BadInput("give --input (shapes) or --inputs (a function), not both")
+    return ModelSource(
+        kind=kind, target=target, name=workload_name(shown), location=location, object=attribute,
+        shapes=shapes, inputs=function_of(inputs, "--inputs"), loss=function_of(loss, "--loss"),
+    )  # fmt: skip
+
+
+def workload_name(text: str) -> str:
+    """The text as the name of a workload: what may not be between the slashes of a key becomes a dash."""
+    return re.sub(r"[^A-Za-z0-9_.:\-]", "-", text).lstrip(".-:")[:120] or "model"
+
+
+def function_of(text: str, option: str) -> str:
+    """FILE.py::FUNCTION with the file's absolute path; nothing for nothing."""
+    if not text:
+        return ""
+    file, separator, name = text.rpartition(OBJECT)
+    if not separator or not file.endswith(".py") or not name.isidentifier():
+        raise BadInput(f"{option} takes FILE.py::FUNCTION, not '{text[:120]}'")
+    return f"{existing_file(file, f'{option} {text}')}{OBJECT}{name}"
+
+
+def existing_file(text: str, what: str) -> Path:
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise BadInput(f"{what[:200]}: there is no file {text[:200]}")
+    return path.resolve()

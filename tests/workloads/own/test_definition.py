@@ -1,0 +1,243 @@
+"""Users' models from files, in this process: what is built, drawn and described."""
+
+import functools
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from own_models import write_project
+
+from tare.cases.source import ModelSource, OwnModel, is_target, read_target
+from tare.errors import BadInput
+from tare.workloads.base import Workload
+from tare.workloads.own import pickled
+from tare.workloads.own.calls import is_step
+from tare.workloads.own.files import installed_folders, load_object, source_digest
+from tare.workloads.own.registry import _models, definition_of, register, sources_in
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    modules, path = set(sys.modules), list(sys.path)
+    yield write_project(tmp_path)
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name in ("nets", "widths", "package", "package.part", "package.model") or name.startswith("user_"):
+            del sys.modules[name]
+    _models.clear()
+
+
+def source(path: Path, name: str, shapes: tuple[str, ...] = (), **more: str) -> ModelSource:
+    return read_target(f"{path}::{name}", shapes, **more)
+
+
+def described(path: Path, name: str, shapes: tuple[str, ...] = (), **more: str) -> Workload:
+    own = source(path, name, shapes, **more)
+    step = is_step(load_object(f"{own.location}::{own.object}"))
+    description = definition_of(own, is_step=step).describe()  # type: ignore[attr-defined]
+    return register(OwnModel(source=own, description=description))
+
+
+def test_inputs_come_from_the_option_before_the_type_hint(project: Path) -> None:
+    assert described(project, "Net", ("2x3x9x9",)).inputs_text == "Nx3x9x9"
+    hinted = described(project, "Net")
+    assert (hinted.batch, hinted.inputs_text) == (4, "Nx3x8x8")
+    assert hinted.inputs(6, {}).args[0].shape == (6, 3, 8, 8)
+
+
+def test_a_factory_with_inputs_and_loss_trains(project: Path) -> None:
+    workload = described(project, "make_net", inputs=f"{project}::labelled", loss=f"{project}::cross_entropy")
+    assert workload.trains
+    batch = workload.inputs(3, {})
+    model = workload.build({})
+    loss = workload.loss(model(*batch.args), batch.target)
+    assert loss.dim() == 0
+    assert model.head.in_features == 6
+
+
+def test_an_instance_is_copied_and_has_the_same_weights_in_every_build(project: Path) -> None:
+    workload = described(project, "built")
+    first, second = workload.build({}), workload.build({})
+    assert first is not second
+    assert torch.equal(first.head.weight, second.head.weight)
+    with torch.no_grad():
+        first.head.weight.zero_()
+    assert workload.build({}).head.weight.abs().sum() > 0
+
+
+def test_inputs_follow_the_seed_although_the_file_draws_when_it_is_imported(project: Path) -> None:
+    own = source(project, "make_net", inputs=f"{project}::labelled")
+    workload = Workload("x", definition_of(own), "other", "", "", batch=2)
+    first = workload.inputs(2, {})
+    assert torch.equal(first.args[0], workload.inputs(2, {}).args[0])
+    assert not torch.equal(first.args[0], workload.inputs(2, {}, variant=1).args[0])
+
+
+def test_arguments_by_name(project: Path) -> None:
+    workload = described(project, "Scores")
+    assert workload.batch == 8
+    assert workload.inputs_text == "example_inputs"
+    batch = workload.inputs(5, {})
+    assert workload.build({})(*batch.args)["scores"].shape == (5, 7)
+
+
+def test_a_whole_step_is_seen_to_train_or_not(project: Path) -> None:
+    train, infer = described(project, "train_step"), described(project, "infer_step")
+    assert train.is_step
+    assert (train.step_mode, train.optimizer) == ("train", "own")
+    assert infer.step_mode == "infer"
+    assert infer.batch == 2
+    step = train.definition.open()
+    assert set(step.modules) == {"built"}
+    assert set(step.optimizers) == {"optimizer"}
+    assert "schedule" in step.others
+    again = train.definition.open()
+    step.call()
+    assert not torch.equal(step.modules["built"].head.weight, again.modules["built"].head.weight)
+
+
+def test_declared_parity(project: Path) -> None:
+    assert described(project, "Declared").parity_off == "it rounds at random"
+
+
+def test_the_digest_follows_every_file_of_the_user_and_no_other(project: Path) -> None:
+    described(project, "Net")
+    before = source_digest(project)
+    (project.parent / "unrelated.py").write_text("X = 1\n")
+    assert source_digest(project) == before
+    (project.parent / "widths.py").write_text("WIDTH = 9\n")
+    assert source_digest(project) != before
+
+
+def test_the_files_of_a_baseline_are_in_its_folder(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described(project, "make_net", inputs=f"{project}::labelled")
+    monkeypatch.chdir(project.parent)
+    base = tmp_path_factory.mktemp("base")
+    with pytest.raises(BadInput, match=r"the baseline has no .*nets\.py"):
+        sources_in(base)
+    write_project(base)
+    (moved,) = sources_in(base)
+    assert moved.location == str(base / "nets.py")
+    assert moved.inputs == f"{base / 'nets.py'}::labelled"
+    assert moved.name == "nets.py::make_net"
+
+
+def test_relative_imports_of_a_package_work(project: Path) -> None:
+    package = project.parent / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "part.py").write_text("SIZE = 3\n")
+    (package / "model.py").write_text(
+        "from torch import nn\nfrom .part import SIZE\n\ndef make():\n    return nn.Linear(SIZE, 2)\n"
+    )
+    workload = described(package / "model.py", "make", ("5x3",))
+    assert workload.name == "model.py::make"
+    assert workload.build({}).in_features == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "text"),
+    [
+        ("Needs", (), "Needs needs arguments (width)"),
+        ("Nothing", (), "nets.py has no 'Nothing'; it has"),
+        ("not_a_model", (), "not_a_model is a int"),
+        ("make_net", (), "make_net has no inputs: say what it takes: --input 8x3x224x224"),
+        ("Net", ("2x4x8x8",), "Net fails on inputs of [2, 4, 8, 8]: RuntimeError"),
+        ("labelled", (), "labelled needs arguments (n)"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(project: Path, name: str, shapes: tuple[str, ...], text: str) -> None:
+    with pytest.raises(BadInput) as error:
+        described(project, name, shapes)
+    assert text in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("x = (\n", "SyntaxError"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero (nets.py, line 1)"),
+        ("raise SystemExit(3)\n", "SystemExit"),
+        ("import os\nos.chdir('/')\n", "nets.py has no 'Net'"),
+    ],
+)
+def test_a_file_that_does_not_import_is_one_line(project: Path, content: str, text: str) -> None:
+    project.write_text(content)
+    folder = Path.cwd()
+    with pytest.raises(BadInput) as error:
+        described(project, "Net")
+    assert text in str(error.value)
+    assert Path.cwd() == folder
+
+
+def test_packages_of_another_environment_are_no_code_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "other" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "user_package.py").write_text("def helper():\n    return 1\n")
+    monkeypatch.syspath_prepend(packages)
+    module = importlib.import_module("user_package")
+    # `_installed` is cached for the process.
+    monkeypatch.setattr(pickled, "_installed", lambda: tuple(map(Path, installed_folders())))
+    assert not pickled.is_users(module.helper)
+
+
+def test_a_function_around_one_of_c_is_followed_no_further() -> None:
+    @functools.wraps(torch.Tensor.pow_)
+    def power(*args: object) -> object:
+        return args
+
+    assert power in pickled.user_code(power)
+
+
+@pytest.mark.parametrize(
+    ("target", "own"),
+    [
+        ("a.py::B", True), ("hf:gpt2", True), ("timm:resnet50d", True), ("torchvision:vit_b_16", True),
+        ("program.pt2", True), ("my.py", True), ("resnet50", False), ("@nlp", False), ("plan.toml", False),
+    ],
+)  # fmt: skip
+def test_targets_are_told_from_workloads(target: str, own: bool) -> None:
+    assert is_target(target) == own
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("=m.py", "m.py::Net"), ("..a b.py", "a-b.py::Net"), ("é.py", "py::Net")]
+)
+def test_any_name_of_a_file_gives_a_workload_that_can_be_in_a_key(file: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text("")
+    source = read_target(f"{tmp_path / file}::Net")
+    assert source.name == name
+    assert msgspec.convert(msgspec.to_builtins(source), ModelSource) == source
+
+
+@pytest.mark.parametrize("target", ["missing.py::A", "missing.pt2", "hf:missing/config.json"])
+def test_a_missing_file_is_named(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="there is no file"):
+        read_target(target)
+
+
+def test_an_onnx_file_is_refused_with_what_to_do() -> None:
+    assert is_target("model.onnx")
+    with pytest.raises(BadInput, match=r"model\.onnx: ONNX files are not run yet\. Name the model"):
+        read_target("model.onnx")
+
+
+def test_a_file_without_a_name_asks_for_one(project: Path) -> None:
+    with pytest.raises(BadInput, match="which model of"):
+        read_target(str(project))
+
+
+def test_a_part_of_a_name_finds_the_names_that_have_it() -> None:
+    with pytest.raises(BadInput, match=r"the nearest of \d+: .*vit_b_16"):
+        definition_of(read_target("torchvision:vit")).describe()  # type: ignore[attr-defined]
