@@ -53,3 +53,12 @@ def test_a_fact_in_another_group_is_another_environment() -> None:
 
 def test_ids_in_stores_never_change() -> None:
     assert ENVIRONMENT.id == "be50fc07f292"
+
+
+def test_a_secret_variable_of_a_foreign_record_is_neither_kept_nor_compared() -> None:
+    """A worker that is not ours, or the file of another machine, may bring one."""
+    flags = {**ENVIRONMENT.flags, "env.TORCH_TOKEN": "hunter2", "env.XLA_FLAGS": "--x=https://u:hunter2@h/"}
+    other = Environment(machine=ENVIRONMENT.machine, software=ENVIRONMENT.software, flags=flags, circumstances={})
+    assert "hunter2" not in repr(other)
+    assert difference_lines(ENVIRONMENT, other) == []
+    assert other.id == ENVIRONMENT.id

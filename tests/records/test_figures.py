@@ -2,8 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
-from builders import make_failure, make_record, make_round, make_series
+from builders import make_case, make_failure, make_record, make_round, make_series
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tare.records.figures import (
     device_peak,
@@ -11,11 +14,15 @@ from tare.records.figures import (
     gross,
     host_peak,
     latency,
+    latency_percentile,
     preparation,
     round_median,
+    samples_per_second,
+    spread_within_rounds,
     throttled_share,
+    tokens_per_second,
 )
-from tare.records.record import DeviceMemory, HostMemory, Round
+from tare.records.record import DeviceMemory, HostMemory, Record, Round
 
 
 def host(peak: int) -> HostMemory:
@@ -157,3 +164,83 @@ def test_memory_is_the_largest_peak_of_any_round() -> None:
     ]
     assert host_peak(make_record(rounds=rounds)) == 9
     assert device_peak(make_record(rounds=rounds)) == 30
+
+
+def test_throughput_is_the_batch_over_gross() -> None:
+    """A batch of 32 in 2 ms; the bounds change places, since the slowest step gives the lowest throughput."""
+    record = make_record(steps_s=[1.98e-3, 2e-3, 2.02e-3], tokens_per_step=32 * 100)
+    step, samples, tokens = gross(record), samples_per_second(record), tokens_per_second(record)
+    assert step is not None
+    assert samples is not None
+    assert tokens is not None
+    assert samples.mid == pytest.approx(16_000)
+    assert tuple(samples[:3]) == pytest.approx([32 / step.high, 32 / step.mid, 32 / step.low])
+    assert samples.low < samples.mid < samples.high
+    assert samples.sound
+    assert tuple(tokens[:3]) == pytest.approx([100 * value for value in samples[:3]])
+
+
+def test_throughput_of_one_round_has_no_sound_interval_and_a_failed_case_has_none() -> None:
+    alone = samples_per_second(make_record(steps_s=[2e-3]))
+    assert alone is not None
+    assert not alone.sound
+    failed = make_record(rounds=[make_round(failure=make_failure())], tokens_per_step=8)
+    assert samples_per_second(failed) is tokens_per_second(failed) is None
+    # A clock that does not resolve the step gives zero seconds.
+    assert samples_per_second(make_record(rounds=[make_round(series=[make_series("pipelined", 0.0)])])) is None
+
+
+def test_tokens_are_counted_only_where_the_workload_says_what_a_token_is() -> None:
+    assert tokens_per_second(make_record(make_case(sizes={"length": 128}))) is None
+
+
+def with_latencies(*rounds: list[int]) -> Record:
+    """A record whose rounds have these synchronised steps, in nanoseconds."""
+    return make_record(
+        rounds=[
+            make_round(i, series=[make_series("latency", 0, blocks=len(walls), steps=1, wall_ns=walls)])
+            for i, walls in enumerate(rounds)
+        ]
+    )
+
+
+def test_percentiles_of_latency_are_of_the_steps_of_all_rounds() -> None:
+    """Of the numbers 0 to 100, percentile p is p."""
+    record = with_latencies(list(range(1, 101, 2)), list(range(0, 101, 2)))
+    for percent in (50, 95, 99):
+        assert latency_percentile(record, percent) == pytest.approx(percent * 1e-9)
+
+
+def test_a_percentile_needs_as_many_steps_as_it_divides() -> None:
+    assert latency_percentile(with_latencies([1]), 50) is None
+    assert latency_percentile(with_latencies([1, 3]), 50) == pytest.approx(2e-9)
+    for percent, fewest in ((95, 20), (99, 100)):
+        assert latency_percentile(with_latencies([7] * (fewest - 1)), percent) is None
+        assert latency_percentile(with_latencies([7] * fewest), percent) == pytest.approx(7e-9)
+    assert latency_percentile(make_record(rounds=[make_round(series=[])]), 50) is None
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=100, max_size=200), st.integers(1, 99))
+def test_percentiles_are_those_of_numpy(walls: list[int], percent: int) -> None:
+    found = latency_percentile(with_latencies(walls), percent)
+    assert found == pytest.approx(np.percentile(walls, percent) / 1e9, rel=1e-9, abs=1e-15)
+
+
+def test_throttled_steps_and_failed_rounds_are_in_no_percentile() -> None:
+    series = make_series("latency", 0, blocks=8, steps=1, wall_ns=[5] * 6 + [900, 900])
+    record = make_record(
+        rounds=[
+            make_round(0, series=[series], throttled={"latency": [6, 7]}),
+            make_round(1, series=[make_series("latency", 1e-3)], failure=make_failure()),
+        ]
+    )
+    assert latency_percentile(record, 50) == pytest.approx(5e-9)
+    assert latency_percentile(with_latencies([5] * 6 + [900] * 14), 95) == pytest.approx(900e-9)
+
+
+def test_spread_is_the_interquartile_range_over_the_median_in_the_worst_round() -> None:
+    """The quartiles of 1 to 7 are 2 and 6, the median is 4."""
+    calm = make_round(0, series=[make_series("pipelined", 1e-6, blocks=7, steps=1)])
+    wide = make_series("pipelined", 0, blocks=7, steps=1, wall_ns=[7, 1, 6, 2, 5, 3, 4])
+    record = make_record(rounds=[calm, make_round(1, series=[wide])])
+    assert spread_within_rounds(record) == pytest.approx((6 - 2) / 4)

@@ -118,7 +118,10 @@ def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_store_of_another_schema_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     Store(str(path)).close()
-    for version in (0, 2):
+    for version in (1, 3):
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE schema_version SET version = ?", (version,))
-        assert refusal(path) == f"the store {path} has schema version {version}; this tare reads version 1"
+        assert refusal(path) == (
+            f"the store {path} has schema version {version}; this tare reads version 2: name another store with"
+            " --store or TARE_STORE, or move this one away"
+        )

@@ -1,11 +1,13 @@
 """The figures of a record, computed from its raw samples, and how those of two records differ."""
 
+import math
 from statistics import median, quantiles
+from typing import Annotated
 
 import msgspec
 
 from tare.records.environment import difference_lines
-from tare.records.record import BatchPoint, Net, Record, Round, Series, SeriesKind
+from tare.records.record import BatchPoint, Net, Record, Round, Series, SeriesKind, unit
 from tare.stats.intervals import Interval, median_interval, process_interval
 
 # A round with fewer unthrottled blocks than this keeps the throttled ones, so that it has a (marked) figure.
@@ -99,6 +101,34 @@ def throughput(point: BatchPoint) -> float | None:
     return point.batch / step.mid if step and step.mid > 0 else None
 
 
+def samples_per_second(record: Record) -> Interval | None:
+    """The batch over gross: samples per second of back-to-back steps."""
+    return _rate(record.case.batch, gross(record))
+
+
+def tokens_per_second(record: Record) -> Interval | None:
+    """The same in tokens; None where the workload does not say what a token is."""
+    return _rate(record.tokens_per_step, gross(record)) if record.tokens_per_step else None
+
+
+def _rate(count: int, step: Interval | None) -> Interval | None:
+    if step is None or step.mid <= 0:
+        return None
+    # The interval of few rounds that disagree reaches below zero seconds.
+    high = count / step.low if step.low > 0 else math.inf
+    return Interval(count / step.high, count / step.mid, high, step.sound and math.isfinite(high))
+
+
+def latency_percentile(record: Record, percent: int) -> float | None:
+    """Seconds that this share of the synchronised steps of all rounds took at most, interpolated linearly between
+    neighbours (Hyndman and Fan's seventh definition, which is NumPy's default). None where there are too few steps
+    to have one: of fewer than 100 the 99th percentile is near the slowest."""
+    steps = [value for done in good_rounds(record) for value in clean_step_seconds(done, "latency")]
+    if len(steps) < 2 or len(steps) * (100 - percent) < 100:
+        return None
+    return quantiles(steps, n=100, method="inclusive")[percent - 1]
+
+
 def good_rounds(record: Record) -> list[Round]:
     return [r for r in record.rounds if r.failure is None]
 
@@ -129,6 +159,59 @@ def _over_rounds(record: Record, kind: SeriesKind) -> Interval | None:
         # The interval of one process is marked as not sound: it excludes the noise between processes.
         return intervals[0]._replace(sound=False)
     return process_interval([i.mid for i in intervals])
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a record, for files. None where the record has none: every round failed, the rung or device
+    does not report it, or there are too few samples."""
+
+    gross_s: Annotated[float | None, unit("s", "one step, back to back, over the rounds; the median")]
+    gross_low_s: Annotated[float | None, unit("s", "lower bound of the 95 % interval of gross")]
+    gross_high_s: Annotated[float | None, unit("s", "upper bound of the 95 % interval of gross")]
+    net_s: Annotated[float | None, unit("s", "the part of gross in which the device computed")]
+    tare_s: Annotated[float | None, unit("s", "gross minus net: what the stack itself takes")]
+    samples_per_s: Annotated[float | None, unit("samples/s", "throughput: the batch over gross")]
+    tokens_per_s: Annotated[
+        float | None, unit("tokens/s", "tokens of one step over gross, where the workload says what a token is")
+    ]
+    spread: Annotated[
+        float | None, unit("share", "interquartile range of a round's gross over its median, in the worst round")
+    ]
+    latency_s: Annotated[float | None, unit("s", "one step alone, synchronised, over the rounds; the median")]
+    latency_p50_s: Annotated[float | None, unit("s", "50th percentile of the synchronised steps of all rounds")]
+    latency_p95_s: Annotated[float | None, unit("s", "95th percentile of the same, from 20 steps on")]
+    latency_p99_s: Annotated[float | None, unit("s", "99th percentile of the same, from 100 steps on")]
+    device_s: Annotated[float | None, unit("s", "one step, back to back, between device events; the median")]
+    prepare_cold_s: Annotated[float | None, unit("s", "preparation with an empty cache, or without a cache")]
+    prepare_warm_s: Annotated[float | None, unit("s", "preparation with a filled cache")]
+    host_peak_bytes: Annotated[int | None, unit("byte", "peak resident host memory while stepping")]
+    device_peak_bytes: Annotated[
+        int | None, unit("byte", "peak device memory that the allocator reserved while stepping")
+    ]
+
+
+def make_figures(record: Record) -> Figures:
+    step, alone, cold_and_warm = gross(record), latency(record), preparation(record)
+    samples, tokens = samples_per_second(record), tokens_per_second(record)
+    return Figures(
+        gross_s=step and step.mid,
+        gross_low_s=step and step.low,
+        gross_high_s=step and step.high,
+        net_s=net(record),
+        tare_s=tare(record),
+        samples_per_s=samples and samples.mid,
+        tokens_per_s=tokens and tokens.mid,
+        spread=spread_within_rounds(record),
+        latency_s=alone and alone.mid,
+        latency_p50_s=latency_percentile(record, 50),
+        latency_p95_s=latency_percentile(record, 95),
+        latency_p99_s=latency_percentile(record, 99),
+        device_s=device_time(record),
+        prepare_cold_s=cold_and_warm[0],
+        prepare_warm_s=cold_and_warm[1],
+        host_peak_bytes=host_peak(record),
+        device_peak_bytes=device_peak(record),
+    )
 
 
 class FigureChange(msgspec.Struct, frozen=True, kw_only=True):

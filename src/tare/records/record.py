@@ -5,12 +5,19 @@ from typing import Annotated, Literal
 import msgspec
 
 from tare.cases.case import Case, Count
-from tare.records.environment import Environment
+from tare.records.environment import Environment, Facts, cut_packages, drop_secrets
+from tare.records.tags import Tags, hide_secrets
+from tare.system.redaction import redact
+from tare.system.repository import Repository
 
 VERSION = "1"
+# Characters of a failure's message and of its detail that are kept. Secrets are looked for in more, because a part
+# of one that a cut leaves would not be recognised.
+LONGEST_MESSAGE, LONGEST_DETAIL, MARGIN = 500, 8_000, 4_000
 
 Cause = Literal[
     "exception",
+    "exit-status",
     "signal",
     "host-oom",
     "device-oom",
@@ -20,6 +27,10 @@ Cause = Literal[
     "not-installed",
     "nan",
     "unsynchronised",
+    "memoised",
+    "no-work",
+    "precision-changed",
+    "inconsistent",
 ]
 SeriesKind = Literal["warmup", "pipelined", "latency"]
 Stop = Literal["width", "budget", "steady", "unsteady"]
@@ -28,18 +39,43 @@ Stop = Literal["width", "budget", "steady", "unsteady"]
 SearchStop = Literal["throughput", "memory", "time", "failure", "largest"]
 ParityStatus = Literal["same", "different", "nan", "unchecked"]
 
-# msgspec decodes larger integers than it encodes, so these have an upper bound.
-Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Steps = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+# The reason of an unchecked parity where the user asked for no check.
+NOT_ASKED_FOR = "not asked for"
+# The beginning of a reason that the author of a model has given.
+DECLARED_OFF = "declared off"
+
+# msgspec decodes larger integers than it encodes.
+LARGEST = 2**63 - 1
+
+
+def unit(unit: str, description: str, ge: int | None = None, le: int | None = None) -> msgspec.Meta:
+    """What the published schema says of a number (`tare export --schema`), and its bounds."""
+    return msgspec.Meta(ge=ge, le=le, description=description, extra_json_schema={"unit": unit})
+
+
+Nanoseconds = Annotated[int, unit("ns", "nanoseconds of a clock that starts anywhere", 0, LARGEST)]
+Bytes = Annotated[int, unit("byte", "bytes of memory", 0, LARGEST)]
+Counted = Annotated[
+    int, unit("count", "how many there are in one step; bytes and microseconds where the name says so", 0, LARGEST)
+]
+Steps = Annotated[int, unit("count", "a number of steps", 1, LARGEST)]
+Number = Annotated[int, unit("count", "a number of things, or an index that starts at 0", 0, 2**31 - 1)]
+Seconds = Annotated[float, unit("s", "seconds", 0)]
+Share = Annotated[float, unit("share", "a part of one", 0, 1)]
+LONGEST_NOTE, MOST_NOTES = 10_000, 1_000
+Notes = Annotated[list[Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)]], msgspec.Meta(max_length=MOST_NOTES)]
 # An id becomes part of a file name.
 Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_][0-9A-Za-z_.+-]*\Z", max_length=64)]
 Moment = Annotated[
     str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d[0-9:.]*(Z|[+-]\d\d:\d\d)?\Z", max_length=40)
 ]
+
+
+def _hide_secrets(document: msgspec.Struct, field: str) -> None:
+    """Hides the secrets in a short text that may quote an exception."""
+    text = getattr(document, field)
+    if text:
+        msgspec.structs.force_setattr(document, field, redact(text[: LONGEST_MESSAGE + MARGIN])[:LONGEST_MESSAGE])
 
 
 def _require_equal_lengths(*lists: list[int] | None) -> None:
@@ -107,32 +143,43 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     samples: Number = 0
-    sm_clock_mhz: list[float] | None = None
-    temperature_c: list[float] | None = None
-    power_w: list[float] | None = None
-    utilisation: list[float] | None = None
-    energy_j_per_step: float | None = None
+    sm_clock_mhz: list[Annotated[float, unit("MHz", "lowest, median and highest clock of the GPU")]] | None = None
+    temperature_c: list[Annotated[float, unit("°C", "the same of its temperature")]] | None = None
+    power_w: list[Annotated[float, unit("W", "the same of its power")]] | None = None
+    utilisation: list[Annotated[float, unit("share", "the same of its utilisation")]] | None = None
+    energy_j_per_step: Annotated[float | None, unit("J", "energy of one step")] = None
     throttle_reasons: list[str] = []
     other_gpu_processes: Number | None = None
-    cpu_load: float | None = None
-    cpu_other_load: float | None = None
-    cpu_steal: float | None = None
-    # Speed of a fixed loop after sampling divided by its speed before: below 1 the CPU became slower.
-    cpu_pace: float | None = None
+    cpu_load: Annotated[float | None, unit("share", "CPU time that was used, of all cores")] = None
+    cpu_other_load: Annotated[float | None, unit("share", "the same by processes of others")] = None
+    cpu_steal: Annotated[float | None, unit("share", "the same by the hypervisor")] = None
+    cpu_pace: Annotated[
+        float | None,
+        unit("ratio", "speed of a fixed loop after sampling over its speed before: below 1 the CPU became slower"),
+    ] = None
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
     """How far a rung is from the reference. `error` and `tolerance` belong to the worst tensor."""
 
     status: ParityStatus
-    error: float | None = None
-    tolerance: float | None = None
+    error: Annotated[float | None, unit("share", "distance to the reference over the reference's norm")] = None
+    tolerance: Annotated[float | None, unit("share", "the largest error that counts as the same")] = None
     worst: str | None = None
     compared: Number = 0
     # Tensors in which eager itself is so inexact at this precision that they prove nothing.
     undecided: Number = 0
     reference: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        _hide_secrets(self, "reason")
+
+    @property
+    def missing(self) -> str:
+        """Why a check that was asked for has no result. Such a rung is not compared with others."""
+        is_meant = self.reason == NOT_ASKED_FOR or self.reason.startswith(DECLARED_OFF)
+        return self.reason if self.status == "unchecked" and not is_meant else ""
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,10 +197,14 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     method: str = ""
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        _hide_secrets(self, "reason")
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a round or a case has no result, and in which stage. `exception` names the class of the exception that a
-    Python worker raised; `detail` is for a developer."""
+    Python worker raised; `detail` is for a developer. Both texts come from libraries and models, and may repeat
+    secrets, which are hidden."""
 
     cause: Cause
     message: str
@@ -161,13 +212,18 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     exception: str = ""
     detail: str = ""
 
+    def __post_init__(self) -> None:
+        _hide_secrets(self, "message")
+        detail = redact(self.detail[-LONGEST_DETAIL - MARGIN :])[-LONGEST_DETAIL:]
+        msgspec.structs.force_setattr(self, "detail", detail)
+
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh process that measured the case once. A failed round keeps what it measured before it failed."""
 
     index: Number
     started: str
-    seconds: float
+    seconds: Annotated[float, unit("s", "the whole round, from the start of its process to its end")]
     isolation: str
     build_s: Seconds | None = None
     prepare_s: Seconds | None = None
@@ -179,7 +235,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     device_memory: DeviceMemory | None = None
     telemetry: Telemetry | None = None
     # What one step does (operators, bytes copied, ...), counted rather than timed.
-    counts: dict[str, Bytes] = {}
+    counts: dict[str, Counted] = {}
     # How often one step called each operator and launched each kernel, where the worker can tell.
     operators: dict[str, Number] = {}
     kernels: dict[str, Number] = {}
@@ -188,9 +244,17 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     # Memory while sampling, to see whether it grows from step to step.
     memory_trace: MemoryTrace | None = None
     parity: Parity | None = None
-    flags: dict[str, str] = {}
-    notes: list[str] = []
+    # Versions of the installed packages that the process had imported. From the first round of a case only.
+    packages: Facts = {}
+    flags: Facts = {}
+    notes: Notes = []
     failure: Failure | None = None
+
+    def __post_init__(self) -> None:
+        drop_secrets(self.flags)
+        cut_packages(self.packages)
+        # A note that is longer could not be read again.
+        self.notes[:] = (redact(note[:LONGEST_NOTE])[:LONGEST_NOTE] for note in self.notes[:MOST_NOTES])
 
     def find(self, kind: SeriesKind) -> Series | None:
         return next((series for series in self.series if series.kind == kind), None)
@@ -224,8 +288,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     rounds: list[Round]
     parity: Parity
     failure: Failure | None = None
+    # Tokens of one step, where the workload says what a token is.
+    tokens_per_step: Count | None = None
     # Present on the record of the rung that the batch size was searched on.
     search: BatchSearch | None = None
+    # The user's project: the repository that holds the model, or else the folder in which tare ran.
+    project: Repository | None = None
+    tags: Tags = {}
+
+    def __post_init__(self) -> None:
+        hide_secrets(self.tags)
 
     @property
     def ok(self) -> bool:

@@ -1,7 +1,9 @@
 """The store: records in a SQLite file by default, or in another database that SQLAlchemy supports."""
 
+import functools
 import os
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,21 +11,27 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from tare.errors import BadInput, TareError
+from tare.errors import BadInput, TareError, quote
 from tare.records.codec import decode_record
 from tare.records.record import Record
 from tare.store import schema
 from tare.system.home import home, home_folder
 from tare.system.locks import ExclusiveFile, LockedByOther
+from tare.system.private_files import create_private
+from tare.system.redaction import HIDDEN, hide_passwords, redact
+from tare.system.variables import STORE
 
 # How long SQLite waits for another process's lock.
 BUSY_S = 60.0
-# Passwords in a URL. The first pattern extends to the last @, because a password may contain one.
-PASSWORDS = (
-    re.compile(r"^[A-Za-z][\w+.-]*:/+[^:/@]*:(.*)(?=@)", re.DOTALL),
-    re.compile(r"[?&][^=&]*(?:passw|pwd|secret|token|key)[^=&]*=([^&]*)", re.IGNORECASE),
+# Bytes of a row. A small file could otherwise hold a row that SQLite makes large when it is read.
+LARGEST_ROW = 1 << 28
+# What begins like a URL or holds the fields of a connection string is hardly the name of a file.
+ADDRESS = re.compile(
+    r"[A-Za-z][\w+.-]*:|.*:[^/]*@|[^/]*;|(?:.*[\s,'\"])?"
+    r"(?:host|hostaddr|port|user|uid|username|dbname|database|server|service|sslmode|pwd|passw\w*)\s*=",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -32,19 +40,24 @@ class StoreFailed(TareError):
 
 
 class Store:
-    """`where` is a file or a database URL, as messages may show it; the default is records.db in TARE_HOME."""
+    """`where` is a file or a database URL, as messages may show it; the default is what TARE_STORE names, or
+    records.db in TARE_HOME."""
 
     def __init__(self, where: str | None = None, existing: bool = False, reading: bool = False) -> None:
         """With `existing` or `reading`, a store that does not exist is an error instead of being created. With
         `reading`, the store may be a read-only file."""
+        named_by = "--store"
+        if where is None and (default := os.environ.get(STORE)):
+            where, named_by = default, STORE
         if where is not None and not where.strip():
-            raise BadInput("--store names nothing; leave it out for the default")
+            raise BadInput(f"{named_by} names nothing; leave it out for the default")
         address = where or str(home() / "records.db")
-        self.where = hide_passwords(address, address)
+        self._hide = functools.partial(hide_passwords, address=address)
+        self.where = self._hide(address)
         path = None if "://" in address else _file_path(address, self.where)
         read_only = path is not None and _is_read_only(path)
         if read_only and not reading:
-            raise BadInput(f"the store {address} is read-only; name another with --store")
+            raise BadInput(f"the store {self.where} is read-only; name another with --store")
         if where and (existing or reading) and path is not None and not path.exists():
             raise BadInput(f"there is no store {self.where}")
         # The folder of a store that is a file.
@@ -55,10 +68,9 @@ class Store:
             created = self._is_created()
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
             # ValueError is Python's: a port that is not a number.
-            raise BadInput(f"cannot use {self.where} as a store: {hide_passwords(str(error), address)}") from None
-        except DatabaseError as error:
-            message = hide_passwords(str(error.orig), address)
-            raise BadInput(f"cannot open the store {self.where}: {message}") from None
+            raise BadInput(f"cannot use {self.where} as a store: {self._hide(str(error))}") from None
+        except DBAPIError as error:
+            raise BadInput(f"cannot open the store {self.where}: {self._hide(str(error.orig))}") from None
         if not created:
             if read_only:
                 raise BadInput(f"the store {self.where} is empty and read-only")
@@ -68,12 +80,15 @@ class Store:
     def _is_created(self) -> bool:
         """False for an empty database; BadInput for another program's, or another schema version."""
         with self._engine.connect() as connection:
+            if made := self._engine.dialect.name == "sqlite" and _made_by_another(connection):
+                raise BadInput(f"the store {self.where} was not made by tare: it has {made}")
             if not sa.inspect(connection).has_table(schema.version.name):
                 return False
             version = connection.scalar(sa.select(schema.version.c.version))
         if version != schema.VERSION:
             raise BadInput(
-                f"the store {self.where} has schema version {version}; this tare reads version {schema.VERSION}"
+                f"the store {self.where} has schema version {version}; this tare reads version {schema.VERSION}:"
+                f" name another store with --store or {STORE}, or move this one away"
             )
         return True
 
@@ -95,15 +110,15 @@ class Store:
         try:
             with self._engine.execution_options(writes=True).begin() as connection:
                 yield connection
-        except DatabaseError as error:
-            raise StoreFailed(f"cannot write the store {self.where}: {error.orig}") from error
+        except DBAPIError as error:
+            raise StoreFailed(f"cannot write the store {self.where}: {self._hide(str(error.orig))}") from error
 
     def rows(self, statement: sa.Select[Any]) -> list[Any]:
         try:
             with self._engine.connect() as connection:
                 return list(connection.execute(statement))
-        except DatabaseError as error:
-            raise BadInput(f"cannot read the store {self.where}: {error.orig}") from error
+        except DBAPIError as error:
+            raise BadInput(f"cannot read the store {self.where}: {self._hide(str(error.orig))}") from error
 
     def find(self, *conditions: sa.ColumnElement[bool]) -> list[Record]:
         """The records for which all conditions on schema.records hold, oldest first."""
@@ -149,19 +164,16 @@ class Store:
             raise BadInput(f"cannot lock run {run} with {path} ({error.strerror})") from None
 
 
-def hide_passwords(text: str, address: str) -> str:
-    """The text, which may repeat parts of the address, with stars for the address's passwords. The address need
-    not be a valid URL."""
-    passwords = [match[1] for pattern in PASSWORDS for match in pattern.finditer(address)]
-    passwords += [unquote(password) for password in passwords]
-    parts = {part for password in passwords for part in (password, *re.split(r"[@:/]", password)) if part}
-    for part in sorted(parts, key=len, reverse=True):
-        text = text.replace(part, "***")
-    return text
-
-
 def _file_path(address: str, where: str) -> Path:
-    """The path of a SQLite file; BadInput if no file can have that name."""
+    """The path of a SQLite file; BadInput if no file can have that name, or if it is rather the mistyped address
+    of a database, which may hold a password: a file of that name would keep it."""
+    is_path = address.startswith(("/", "./", "../", "~"))
+    if not is_path and (ADDRESS.match(address) or where != address):
+        kind = re.split(r"[:=@;\s]", address, maxsplit=1)[0]
+        raise BadInput(
+            f"cannot use '{hide_passwords(kind, address)[:40]}{HIDDEN}' as a store: a database URL begins with"
+            " KIND://, as in postgresql+psycopg://USER@HOST/NAME, and a file of such a name is written ./NAME"
+        )
     try:
         path = Path(address).expanduser().resolve()
         is_folder = path.is_dir()
@@ -169,11 +181,9 @@ def _file_path(address: str, where: str) -> Path:
         # A name that is too long or has a null character, or a user whom expanduser() does not know.
         raise BadInput(f"cannot use {where} as a store: {error}") from None
     if is_folder:
-        raise BadInput(f"the store {address} is a folder; name a file in it, such as {path / 'records.db'}")
-    if where != address:
-        raise BadInput(f"cannot use {where} as a store: a database URL begins with KIND://")
+        raise BadInput(f"the store {where} is a folder; name a file in it, such as {path / 'records.db'}")
     if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} for the store {address}")
+        raise BadInput(f"there is no folder {redact(str(path.parent))} for the store {where}")
     return path
 
 
@@ -185,11 +195,29 @@ def _is_read_only(path: Path) -> bool:
     )
 
 
+def _made_by_another(connection: sa.Connection) -> str:
+    """What a SQLite file has in place of a table of tare: a view or a computed column can yield rows without end,
+    and a trigger can change what is written. Other tables and views are the user's own."""
+    for row in connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master"):
+        if str(row.tbl_name).lower() not in schema.metadata.tables:
+            continue
+        if row.type not in ("table", "index"):
+            return f"the {row.type} {quote(row.name)}"
+        if row.type == "table" and re.match(r"\s*CREATE\s+VIRTUAL", str(row.sql), re.IGNORECASE):
+            return f"the virtual table {quote(row.name)}"
+    for table in schema.metadata.tables:
+        columns = connection.exec_driver_sql("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
+        if computed := [column.name for column in columns if column.hidden]:
+            return f"the computed column {quote(computed[0])}"
+    return ""
+
+
 def _make_engine(address: Path | str, read_only: bool) -> sa.Engine:
     """An engine for a SQLite file, which is created if it does not exist, or for a database URL.
 
     SQLite keeps its default rollback journal: several processes may write, a kill loses nothing, and a read-only
-    file can be read without the files that a write-ahead log needs beside it.
+    file can be read without the files that a write-ahead log needs beside it. The journal has the mode of the
+    database, which is created here, because SQLite would let everyone read it.
     """
     if isinstance(address, str):
         engine = sa.create_engine(address)
@@ -199,11 +227,16 @@ def _make_engine(address: Path | str, read_only: bool) -> sa.Engine:
         engine = sa.create_engine(sa.URL.create("sqlite", database=address.as_uri(), query=query))
     if engine.dialect.name != "sqlite":
         return engine
+    file = unquote((engine.url.database or "").removeprefix("file:").partition("?")[0])
+    if not read_only and file and not file.startswith(":"):
+        create_private(Path(re.sub("^//+", "/", file)))
 
     @sa.event.listens_for(engine, "connect")
     def on_connect(connection: Any, _: Any) -> None:
         # Transactions are begun below, not by the driver.
         connection.isolation_level = None
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_ROW)
+        connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute(f"PRAGMA busy_timeout={BUSY_S * 1000:.0f}")
 
     @sa.event.listens_for(engine, "begin")

@@ -19,6 +19,7 @@ from tare.records.codec import UNREADABLE, decode_round, encode
 from tare.records.record import Record, Round
 from tare.store import schema
 from tare.store.database import Store, StoreFailed
+from tare.system.bounded_files import read_bounded
 from tare.system.journals import AppendOnlyFile
 
 # A line of a file of unsaved rounds: the key of a case, and its round.
@@ -116,6 +117,8 @@ class StoreJournal:
         for path in self._unsaved_paths():
             try:
                 with AppendOnlyFile(path) as file:
+                    if os.fstat(file.fileno()).st_uid != os.geteuid():
+                        continue
                     file.append(encode((case.key, round_)))
                     return str(path)
             except OSError:
@@ -127,8 +130,8 @@ class StoreJournal:
         that cannot be read stays."""
         for path in self._unsaved_paths():
             try:
-                lines = path.read_bytes().splitlines()
-            except OSError:
+                lines = _read_own(path).splitlines()
+            except (OSError, BadInput):
                 continue
             all_read = True
             for line in lines:
@@ -141,6 +144,13 @@ class StoreJournal:
                 yield case, round_
             if all_read:
                 path.unlink()
+
+
+def _read_own(path: Path) -> bytes:
+    """The content of a file of this user. Anyone may put a file into /tmp, and the id of a run is no secret."""
+    if path.lstat().st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to someone else")
+    return read_bounded(path)
 
 
 def begin(

@@ -9,7 +9,7 @@ from tare.cases.case import COUNTS, Case
 from tare.records.codec import encode
 from tare.records.record import Record
 
-VERSION = 1
+VERSION = 2
 
 metadata = sa.MetaData()
 
@@ -57,6 +57,8 @@ records = Table(
     Column("run", String(32), nullable=False),
     Column("created", String(40), nullable=False),
     Column("key", Text, nullable=False),
+    # The key without the digest of the model's code, by which versions of a user's model are found together.
+    Column("family", Text, nullable=False),
     *(Column(name, Integer if name in COUNTS else Text) for name in CASE_FIELDS),
     Column("status", Text, nullable=False),
     Column("parity", Text, nullable=False),
@@ -64,6 +66,7 @@ records = Table(
     Column("document", Text, nullable=False),
     UniqueConstraint("run", "key"),
     Index("records_by_key", "key", "created"),
+    Index("records_by_family", "family", "created"),
     Index("records_by_workload", "workload", "created"),
 )
 
@@ -101,6 +104,7 @@ def index_columns(record: Record) -> dict[str, Any]:
         **{name: getattr(record.case, name) for name in CASE_FIELDS},
         **{name: getattr(record, name) for name in ("id", "run", "created")},
         "key": record.case.key,
+        "family": record.case.family,
         "status": record.failure.cause if record.failure else "ok",
         "parity": record.parity.status,
         "environment": record.environment.id,

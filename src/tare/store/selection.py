@@ -13,15 +13,18 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 from sqlalchemy import Select, func, or_, select
 
-from tare.cases.case import CHOICES, COUNTS, key_matches
+from tare.cases.case import CHOICES, COUNTS, Case, key_matches
 from tare.errors import BadInput, quote, unknown
 from tare.records.codec import names_file, read_records
 from tare.records.record import Record
+from tare.records.tags import PREFIX
 from tare.store import schema
 from tare.store.baselines import get_baseline, list_baselines
 from tare.store.database import Store
 from tare.store.schema import FIELDS, index_columns
 
+# The fields of a user's project that a query can name. They are in the document alone.
+PROJECT_FIELDS = ("commit", "branch")
 NEWEST = re.compile(r"newest(?:~([0-9]{1,6}))?")
 
 
@@ -63,12 +66,15 @@ def filter_records(records: list[Record], terms: Sequence[str]) -> Selection:
     records = [
         record
         for record in records
-        if all(word in (record.id, record.run) or key_matches(record.case.key, word) for word in words)
+        if all(word in (record.id, record.run) or _fits(record.case, word) for word in words)
     ]
     environment_fields: set[str] = set()
     # Which sizes and which fields of the environment exist depends on the records that the other fields choose.
     for name, values in sorted(fields, key=lambda field: field[0] not in FIELDS):
-        if name not in FIELDS:
+        if name.startswith(PREFIX):
+            if records and not any(name.removeprefix(PREFIX) in record.tags for record in records):
+                raise _unknown_field(name, records)
+        elif name not in (*FIELDS, *PROJECT_FIELDS):
             groups = (asdict(record.environment) for record in records)
             named = {f"{group}.{name}" for each in groups for group, facts in each.items() if name in facts}
             if records and not named and not any(name in record.case.sizes for record in records):
@@ -100,6 +106,11 @@ def _parse(terms: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]
     return words, fields
 
 
+def _fits(case: Case, word: str) -> bool:
+    """Whether a word names a case; without the digest of a user's model, it names all versions of the model."""
+    return key_matches(case.key, word) or (case.source is not None and key_matches(case.family, word))
+
+
 def may_be_field(name: str) -> bool:
     """Whether the text before an equals sign can be the name of a field. The names of benchmarks (`test_x[n=4]`),
     keys and patterns (`*batch=8*`) have characters that no field has."""
@@ -115,7 +126,7 @@ def select_records(text: str, store: Store) -> Selection:
     selection = _select(text, store)
     if not selection.records:
         raise BadInput(f"no record is selected by {quote(text)}; tare list records, tare baseline list")
-    return selection._replace(label=text, records=newest_of_each_case(selection.records))
+    return selection._replace(label=text, records=newest_of_each_family(selection.records))
 
 
 def _select(text: str, store: Store) -> Selection:
@@ -162,18 +173,24 @@ def newest_of_each_case(records: Iterable[Record]) -> list[Record]:
     return list({r.case.key: r for r in sorted(records, key=lambda r: r.created)}.values())
 
 
+def newest_of_each_family(records: Iterable[Record]) -> list[Record]:
+    """The newest record of each case, whatever the code of a user's model was."""
+    return list({r.case.family: r for r in sorted(records, key=lambda r: r.created)}.values())
+
+
 def newest_in_each_environment(records: Iterable[Record]) -> list[Record]:
-    """The newest record of each case and environment, ordered by the first record of each.
+    """The newest record of each case and environment, ordered by the first record of each. A user's model with
+    other code is the same case here.
 
     A round that failed before its worker had pinned the flags has an incomplete environment: it may belong to any
     environment of its machine. While it is the newest it replaces the records of all of them, later it is dropped.
     """
     ordered = sorted(records, key=lambda record: record.created)
-    in_environment = {(r.case.key, r.environment.id): r for r in ordered}
-    on_machine = {(r.case.key, r.environment.base_id): r for r in ordered}
+    in_environment = {(r.case.family, r.environment.id): r for r in ordered}
+    on_machine = {(r.case.family, r.environment.base_id): r for r in ordered}
     kept = []
     for record in in_environment.values():
-        last = on_machine[record.case.key, record.environment.base_id]
+        last = on_machine[record.case.family, record.environment.base_id]
         if record is last or not (_failed_early(record) or _failed_early(last)):
             kept.append(record)
     return kept
@@ -186,9 +203,18 @@ def _failed_early(record: Record) -> bool:
 def _has_value(record: Record, name: str, values: list[str]) -> bool:
     if name in FIELDS:
         return index_columns(record)[name] in _typed(name, values)
+    if name.startswith(PREFIX):
+        # A value may contain a comma.
+        return record.tags.get(name.removeprefix(PREFIX)) in (*values, ",".join(values))
+    if name in PROJECT_FIELDS:
+        return record.project is not None and _has_text(name, getattr(record.project, name), values)
     if name in record.case.sizes:
         return record.case.sizes[name] in _whole_numbers(name, values)
     actual = next((group[name] for group in asdict(record.environment).values() if name in group), "")
+    return _has_text(name, actual, values)
+
+
+def _has_text(name: str, actual: str, values: list[str]) -> bool:
     if name.endswith("commit"):
         return any(len(value) >= 6 and actual.startswith(value) for value in values)
     # A version may be named without its local part (2.10.0 for 2.10.0+cpu), and a value may contain a comma.
@@ -210,5 +236,8 @@ def _whole_numbers(name: str, values: list[str]) -> list[int]:
 def _unknown_field(name: str, records: Sequence[Record]) -> BadInput:
     sizes = {size for record in records for size in record.case.sizes}
     facts = {fact for record in records for group in asdict(record.environment).values() for fact in group}
-    listed = f"of a record: {', '.join(FIELDS)}; a size of its workload; of its environment: "
-    return unknown("field", name, {*FIELDS, *sizes, *facts}, listed=listed + ", ".join(sorted(facts)))
+    tags = {PREFIX + tag for record in records for tag in record.tags}
+    own = ", ".join((*FIELDS, *PROJECT_FIELDS, *sorted(tags)))
+    listed = f"of a record: {own}; a size of its workload; of its environment: "
+    known = {*FIELDS, *PROJECT_FIELDS, *sizes, *facts, *tags}
+    return unknown("field", name, known, listed=listed + ", ".join(sorted(facts)))
