@@ -1,0 +1,1 @@
+"""Rungs outside PyTorch: the weights and batches of the torch model, computed with by another framework."""

@@ -1,0 +1,1 @@
+"""ONNX: the exported model, run by ONNX Runtime."""
