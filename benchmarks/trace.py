@@ -1,11 +1,13 @@
 """Reads and breaks down a trace, against HTA (HolisticTraceAnalysis) on the same file in the same run.
 
-    python -m benchmarks.trace [--megabytes 20,100] [--hta PYTHON] [--json FILE]
+    python -m benchmarks.trace [--whole] [--megabytes 20,100] [--hta PYTHON] [--json FILE]
 
 `--hta` names an interpreter that has HTA installed ('' skips HTA). The traces repeat a recorded trace of 3 MB with
 shifted times up to the given size, in the profiler's layout. Each side runs in processes of its own, in turns. The
 result is the least CPU time without imports, and the peak memory above that after the imports. Both sides also
-explain idle time. The exit code is 1 if tare is less than 10 times as fast or needs more than 1000 bytes per
+explain idle time. With `--whole` it is the whole of `tare explain FILE`, with findings, tables and memory, against
+HTA's calls for what it has of that: temporal and idle breakdown, kernels, launches, and overlap of communication.
+The exit code is 1 if tare is less than 10 times as fast or needs more than 1000 bytes per
 event.
 """
 
@@ -65,11 +67,39 @@ done = time.process_time()
 print(json.dumps({"parse_s": parsed - start, "breakdown_s": done - parsed, "peak_bytes": peak() - before}))
 """
 
+# The trace is not printed: neither side renders.
+OURS_WHOLE = """
+import json, sys, time
+import numpy.ma
+from tare.commands.explain import explain_files
+from tare.findings.finding import all_rules
+import scipy.optimize
+all_rules()
+before = peak()
+start = time.process_time()
+report = explain_files([sys.argv[1]])
+done = time.process_time()
+parts = report.explanations[0].breakdown
+assert parts.window == parts.active + parts.communicating + parts.movement + parts.idle
+from tare.trace.read import read
+from pathlib import Path
+print(json.dumps({"parse_s": 0.0, "breakdown_s": done - start, "peak_bytes": peak() - before,
+                  "events": read(Path(sys.argv[1])).events}))
+"""
+THEIRS_WHOLE = THEIRS.replace("parsed = time.process_time()", "parsed = start").replace(
+    "done =",
+    """analysis.get_gpu_kernel_breakdown(visualize=False)
+analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False)
+analysis.get_comm_comp_overlap(visualize=False)
+done =""",
+)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--megabytes", default="20,100")
     parser.add_argument("--hta", default=sys.executable)
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -79,7 +109,8 @@ def main() -> int:
             path = Path(folder) / f"{megabytes}.json"
             repeat(path, megabytes << 20)
             # A size that takes minutes is measured once.
-            rows.append(compare(path, megabytes, args.hta, 1 if megabytes >= LARGE_MEGABYTES else args.repeats))
+            repeats = 1 if megabytes >= LARGE_MEGABYTES else args.repeats
+            rows.append(compare(path, megabytes, args.hta, repeats, args.whole))
             path.unlink()
     kept = all(row["promises_kept"] for row in rows)
     if args.json:
@@ -103,13 +134,15 @@ def machine(hta: str) -> dict[str, Any]:
     }
 
 
-def compare(path: Path, megabytes: int, hta: str, repeats: int) -> dict[str, Any]:
-    turns = [(measure(sys.executable, OURS, path), measure(hta, THEIRS, path)) for _ in range(repeats)]
+def compare(path: Path, megabytes: int, hta: str, repeats: int, whole: bool = False) -> dict[str, Any]:
+    mine, other = (OURS_WHOLE, THEIRS_WHOLE) if whole else (OURS, THEIRS)
+    turns = [(measure(sys.executable, mine, path), measure(hta, other, path)) for _ in range(repeats)]
     ours, theirs = (best(list(side)) for side in zip(*turns, strict=True))
     per_event = ours["peak_bytes"] / ours["events"]
     row: dict[str, Any] = {
         "megabytes": megabytes,
         "repeats": repeats,
+        "whole": whole,
         "ours": ours,
         "theirs": theirs,
         "bytes_per_event": per_event,

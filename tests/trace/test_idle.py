@@ -155,3 +155,48 @@ def programs(draw: st.DrawFn) -> TraceBuilder:
 @given(programs())
 def test_the_parts_always_add_up(builder: TraceBuilder) -> None:
     explained(builder)
+
+
+def causes_of(builder: TraceBuilder) -> dict[str, int]:
+    idle = explain_idle(builder.build())
+    assert idle is not None
+    assert idle.idle == sum(cause.idle for cause in idle.causes)
+    return {cause.cause: cause.idle // 1000 for cause in idle.causes if cause.idle}
+
+
+def test_a_long_wait_after_a_returned_launch_is_no_launch() -> None:
+    """A serving slice: the device gets to the second kernel 463 ms after its launch returned."""
+    builder = TraceBuilder()
+    builder.step(0, 470_000)
+    builder.launch(0, 5, 10, 20)
+    builder.launch(30, 35, 463_035, 463_135)
+    causes = causes_of(builder)
+    assert causes["not known"] == 463_000
+    assert "device-side waiting" not in causes or causes["device-side waiting"] < 10
+
+
+def test_the_first_work_may_wait_for_work_before_the_trace() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 9_000)
+    builder.launch(0, 5, 5_005, 5_020)
+    builder.launch(10, 15, 5_020, 8_990)
+    assert causes_of(builder)["work before the trace"] == 5_000
+
+
+def test_a_graph_may_take_longer_to_launch() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 9_000)
+    builder.launch(0, 5, 10, 20)
+    builder.launch(30, 35, 4_035, 8_990, call="cudaGraphLaunch")
+    assert causes_of(builder)["device-side waiting"] == 4_000 + 5
+
+
+def test_a_server_that_waits_for_a_request() -> None:
+    builder = TraceBuilder()
+    builder.step(0, 9_000)
+    builder.frame("server.py(7): serve", 0, 9_000)
+    builder.launch(0, 5, 10, 20)
+    builder.frame("queue.py(154): get", 30, 8_000)
+    builder.frame("<built-in method acquire of _thread.lock object at 0x7f>", 35, 7_995)
+    builder.launch(8_010, 8_015, 8_020, 8_990)
+    assert causes_of(builder)["host waiting"] == 7_960

@@ -103,6 +103,8 @@ def test_a_device_trace_has_no_known_cause_of_idle_time() -> None:
     # From the first kernel to the last, without a step.
     assert (explanation.breakdown.window, explanation.breakdown.active) == (151_000, 62_000)
     assert any("why the device is idle is not known" in note for note in explanation.notes)
+    assert explanation.idle is not None
+    assert {cause.cause for cause in explanation.idle.causes if cause.idle} == {"not known"}
     assert not any("not known" in note for note in explained(program()).notes if "gross" not in note)
 
 
@@ -214,3 +216,77 @@ def test_memory_whose_release_was_not_recorded_is_not_counted_twice() -> None:
     assert min(use.by_kind.values()) >= 0
     assert (use.by_kind["resident"], sum(use.by_kind.values())) == (1000, 1300)
     assert use.unreleased == []
+
+
+def with_external_ids(key: str) -> TraceBuilder:
+    """Each operator and what it launched have an external id; correlation ids are missing."""
+    builder = program()
+    number = 0
+    for event in builder.events:
+        if event["cat"] == "cpu_op":
+            number += 1
+        if event["cat"] in ("cpu_op", "cuda_runtime", "kernel"):
+            event["args"] = {k: v for k, v in event["args"].items() if k != "correlation"} | {key: number}
+    return builder
+
+
+@pytest.mark.parametrize("key", ["External id", "external id"])
+def test_kernels_are_linked_by_external_ids_where_no_call_was_recorded(key: str) -> None:
+    builder = with_external_ids(key)
+    builder.events = [event for event in builder.events if event["cat"] != "cuda_runtime"]
+    explanation = explained(builder)
+    assert explanation.breakdown is not None
+    assert explanation.breakdown.orphans == 0
+    table = {row.name: row.device_self for row in operator_table(builder.build())}
+    assert (table["aten::mul"], table["aten::add"]) == (36_000, 26_000)
+
+
+def test_a_step_without_a_length_is_none() -> None:
+    builder = program()
+    for event in builder.events:
+        if event["name"].startswith("ProfilerStep"):
+            event["dur"] = 0
+    explanation = explained(builder)
+    assert explanation.breakdown is not None
+    assert explanation.breakdown.window > 0
+    assert any("no step is marked" in note for note in explanation.notes)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kernels", "call"),
+    [
+        ("xpu_runtime", "kernel", "urEnqueueKernelLaunch"),
+        ("mtia_runtime", "mtia_ccp_events", "runtimeLaunch"),
+        ("hip_runtime", "kernel", "hipExtModuleLaunchKernel"),
+        ("privateuse1_runtime", "kernel", "aclrtLaunchKernel"),
+    ],
+)
+def test_other_accelerators_are_devices(runtime: str, kernels: str, call: str) -> None:
+    rename = {"cuda_runtime": {"cat": runtime, "name": call}, "kernel": {"cat": kernels}}
+    explanation = explained(changed(lambda event: event | rename.get(event["cat"], {})))
+    assert figures(explanation)[1:] == figures(explained(program()))[1:]
+    assert "no device" not in " ".join(explanation.notes)
+
+
+def test_kernels_are_linked_by_flow_events_where_there_are_no_ids(tmp_path: Path) -> None:
+    """An arrow leads from within each call to the start of its kernel; others lead from forward to backward."""
+    builder = program()
+    calls: dict[int, dict[str, Any]] = {}
+    arrows: list[dict[str, Any]] = []
+    for event in builder.events:
+        number = event["args"].pop("correlation", None)
+        if event["cat"] == "cuda_runtime":
+            calls[number] = event
+        elif number is not None:
+            for phase, end in (("s", calls[number]), ("f", event)):
+                arrow = {"ph": phase, "cat": "ac2g", "name": "ac2g", "id": number, "ts": end["ts"]}
+                arrows.append(arrow | {"pid": end["pid"], "tid": end["tid"]})
+    arrows += [
+        {"ph": phase, "cat": "fwdbwd", "name": "x", "id": 1, "pid": 100, "tid": 100, "ts": 5} for phase in "sf"
+    ]
+    builder.events += arrows
+    trace = read(builder.write(tmp_path / "flows.json"))
+    explanation = explain(trace, About(title="odd"))
+    assert explanation.breakdown is not None
+    assert (explanation.breakdown.orphans, explanation.breakdown.lost_launches) == (0, 0)
+    assert figures(explanation) == figures(explained(program()))

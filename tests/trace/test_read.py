@@ -132,6 +132,16 @@ def test_a_file_that_is_no_trace_is_refused_in_one_line(tmp_path: Path, text: by
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("piece", [b'{"ph":"M"},', pytest.param(b"[", marks=pytest.mark.full), b" ", b"0,"])
+def test_a_trace_that_expands_out_of_all_proportion_is_refused(tmp_path: Path, piece: bytes) -> None:
+    path = tmp_path / "t.json.gz"
+    member = gzip.compress(piece * ((4 << 20) // len(piece)))
+    path.write_bytes(gzip.compress(b'{"traceEvents": [') + member * 20)
+    with pytest.raises(BadInput, match=r"expands to more than 50 times|is not a trace") as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
 def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         read(tmp_path / "none.json")
@@ -210,3 +220,46 @@ def test_unknown_phases_are_ignored(tmp_path: Path) -> None:
     builder.events[3:3] = odd
     trace = read(builder.write(tmp_path / "t.json"))
     assert (len(trace.device), trace.events) == (4, len(builder.events))
+
+
+EVENT = '{"ph": "X", "cat": "cpu_op", "name": "aten::mul", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+
+
+def test_the_head_of_a_file_is_searched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Twenty megabytes of metadata come before the events."""
+    path = tmp_path / "t.json"
+    notes = "x" * (20 << 20)
+    path.write_text('{"notes": "' + notes + '", "traceEvents": [' + EVENT + "]}")
+    looked: list[int] = []
+    find_list = stream.find_list
+
+    def counting(text: bytes, searched: int) -> int:
+        looked.append(len(text) - searched)
+        return find_list(text, searched)
+
+    monkeypatch.setattr(stream, "find_list", counting)
+    trace = read(path)
+    assert (trace.events, len(trace.metadata["notes"])) == (1, 20 << 20)
+    # Every byte once, and what was read beyond the head.
+    assert sum(looked) <= 2 * path.stat().st_size
+
+
+@pytest.mark.parametrize("border", range(-16, 3))
+def test_a_key_across_two_parts_is_found(tmp_path: Path, border: int) -> None:
+    path = tmp_path / "t.json"
+    head = '{"notes": "' + "x" * (stream.CHUNK + border - 13) + '",'
+    path.write_text(head + '"traceEvents" : [' + EVENT + "]}")
+    assert read(path).events == 1
+
+
+def test_a_key_within_a_text_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"notes": "\\"traceEvents\\": [", "traceEvents": [' + EVENT + "]}")
+    assert read(path).events == 1
+
+
+def test_a_large_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"notes": "' + "x" * (10 << 20) + '"}')
+    with pytest.raises(BadInput, match="has no list 'traceEvents'"):
+        read(path)

@@ -1,7 +1,5 @@
 """Trace files: recognising them, and recording the traces of a case."""
 
-import gzip
-import zlib
 from pathlib import Path
 
 from tare.cases.case import Case
@@ -15,9 +13,11 @@ from tare.protocol.messages import Profiled
 from tare.records.codec import TRACE, names_file
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
+from tare.system.bounded_files import UNPACKING_ERRORS
 from tare.system.home import make_folder, trace_paths
 from tare.trace.metadata import recorded_gross
 from tare.trace.read import read
+from tare.trace.stream import open_trace
 from tare.trace.windows import select_steps
 
 # One of these is near the start of every trace, and of no file of records; all of those below are near its start.
@@ -45,13 +45,10 @@ def refuse_records(term: str) -> None:
 
 
 def _read_head(term: str) -> bytes:
-    path = Path(term)
     try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if compressed else path.open("rb") as file:
+        with open_trace(Path(term)) as file:
             return file.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, *UNPACKING_ERRORS) as error:
         raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
 
 

@@ -1,8 +1,10 @@
-"""A step's time as the device saw it: active, movement and idle, which add up to the window exactly.
+"""A step's time as the device saw it: active, communicating, movement and idle, which add up to the window
+exactly.
 
-active = |union(kernels, memsets, copies within the device)|; movement = |union(copies between host and device)|
-minus active; idle = the rest. All device work in a window counts in it, whoever launched it. Work that was
-launched before the window, or by a call that was not recorded, is also counted separately.
+active = |union(kernels, memsets, copies within the device)| without collectives; communicating =
+|union(collectives)| minus active; movement = |union(copies between host and device)| minus both; idle = the
+rest. All device work in a window counts in it, whoever launched it. Work that was launched before the window,
+or by a call that was not recorded, is also counted separately.
 """
 
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import numpy as np
 
 from tare.errors import BadInput
 from tare.trace import intervals as iv
+from tare.trace.collectives import CollectiveUse, collective_uses
 from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import COPY, DEVICE_TO_DEVICE, DIRECTIONS, GRAPH, PAGEABLE, PINNED, Trace
@@ -20,7 +23,7 @@ from tare.trace.windows import counted_step, main_device, windows
 MEMORIES = {PAGEABLE: "pageable", PINNED: "pinned", -1: ""}
 
 
-class StepBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+class StepBreakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step, in nanoseconds of the profiled run: for shares only, never to be reported as times."""
 
     number: int
@@ -30,10 +33,12 @@ class StepBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     idle: int
     kernels: int
     launches: int
+    communicating: int = 0
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
-    """The copies of one direction and one kind of host memory. `exposed` is the time with no kernel beside it."""
+    """The copies of one direction and one kind of host memory. `exposed` is the time with no kernel beside
+    it."""
 
     direction: str
     memory: str
@@ -58,8 +63,8 @@ class ShareRange(msgspec.Struct, frozen=True, kw_only=True):
     most: float
 
 
-class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """`window` = `active` + `movement` + `idle`, summed over the counted steps."""
+class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`window` = `active` + `communicating` + `movement` + `idle`, summed over the counted steps."""
 
     device: int
     steps: list[StepBreakdown]
@@ -80,9 +85,13 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
     launched_before: int
     lost_launches: int
     other_devices: list[int]
+    # Collectives with nothing computed beside them, and the time of those beside which something was.
+    communicating: int = 0
+    communication_overlapped: int = 0
+    collectives: list[CollectiveUse] = []
 
     def share(self, part: str) -> ShareRange:
-        """The share of each step's window that is active, movement or idle."""
+        """The share of each step's window that is active, communicating, movement or idle."""
         shares = [getattr(step, part) / step.window for step in self.steps if step.window]
         return ShareRange(median=float(np.median(shares)), least=min(shares), most=max(shares))
 
@@ -99,10 +108,11 @@ def breakdown(trace: Trace) -> Breakdown | None:
         return None
     rows = windows(trace, device)
     on_device: Mask = work.device == device
-    moving = on_device & (work.kind == COPY) & (work.direction != DEVICE_TO_DEVICE)
-    computing = work.intervals(on_device & ~moving)
-    moved = iv.difference(work.intervals(moving), computing)
-    steps = _steps(trace, rows, on_device, computing, moved)
+    computes, collective, moving = divide_work(trace, device)
+    computing, communicating = work.intervals(computes), work.intervals(collective)
+    exposed = iv.difference(communicating, computing)
+    moved = iv.difference(work.intervals(moving), iv.union(computing, communicating))
+    steps = _steps(trace, rows, on_device, (computing, exposed, moved))
     inside = iv.make(rows[:, 1], rows[:, 2])
     ran = on_device & iv.contains(inside, work.start)
     called = iv.contains(inside, calls.start)
@@ -128,24 +138,37 @@ def breakdown(trace: Trace) -> Breakdown | None:
         launched_before=_launched_before(trace, ran, rows),
         lost_launches=int(without_kernel.sum()),
         other_devices=[int(other) for other in distinct(work.device) if other != device],
+        communicating=sum(step.communicating for step in steps),
+        communication_overlapped=iv.total(iv.intersection(iv.intersection(communicating, computing), inside)),
+        collectives=collective_uses(trace, ran, computing) if collective.any() else [],
     )
 
 
+def divide_work(trace: Trace, device: int | None) -> tuple[Mask, Mask, Mask]:
+    """The rows of a device's work that compute, communicate, and move data between host and device."""
+    work = trace.device
+    on_device: Mask = work.device == device
+    moving = on_device & (work.kind == COPY) & (work.direction != DEVICE_TO_DEVICE)
+    communicating = on_device & trace.communicates
+    return on_device & ~moving & ~communicating, communicating, moving
+
+
 def _steps(
-    trace: Trace, rows: Integers, on_device: Mask, computing: iv.Intervals, moved: iv.Intervals
+    trace: Trace, rows: Integers, on_device: Mask, parts: tuple[iv.Intervals, iv.Intervals, iv.Intervals]
 ) -> list[StepBreakdown]:
     number, start, end, _ = rows.T
     work = trace.device
-    active, movement = (iv.covered_length(part, start, end) for part in (computing, moved))
+    active, communicating, movement = (iv.covered_length(part, start, end) for part in parts)
     kernels = work.start[on_device & work.kernels]
     columns = (
         number,
         end - start,
         active,
         movement,
-        end - start - active - movement,
+        end - start - active - communicating - movement,
         np.searchsorted(kernels, end) - np.searchsorted(kernels, start),
         _launches(trace, on_device),
+        communicating,
     )
     names = StepBreakdown.__struct_fields__
     return [StepBreakdown(**dict(zip(names, map(int, row), strict=True))) for row in zip(*columns, strict=True)]

@@ -3,12 +3,13 @@
 A multiply and an add are two FLOPs. The result is None where the shapes do not determine it.
 """
 
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tare.trace.tables import Trace
+from tare.trace.tables import OperatorInputs, Trace
 
 ITEM_BYTES = {
     "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "short": 2,
@@ -33,6 +34,9 @@ _POINTWISE_NAMES = (
 )  # fmt: skip
 _POINTWISE = {f"aten::{name}{tail}" for name in _POINTWISE_NAMES for tail in ("", "_")}
 _WRITING = {"aten::fill_", "aten::zero_"}
+_COUNTED = {*PRODUCTS, *CONVOLUTIONS, *RECURRENT, *_POINTWISE, *_WRITING}
+# So many different calls are remembered.
+MOST_SHAPES = 1 << 16
 
 
 class Product(NamedTuple):
@@ -52,30 +56,39 @@ class Product(NamedTuple):
 
 def product(trace: Trace, row: int) -> Product | None:
     """The shape of an operator that is a matrix product; None for any other."""
-    first = _FACTORS.get(trace.name(trace.operators, row))
-    dims, kinds = shapes(trace, row), types(trace, row)
+    return _product(trace.name(trace.operators, row), trace.inputs_of(row))
+
+
+# A step repeats its calls, so that what a name and its inputs mean is computed once.
+@lru_cache(maxsize=MOST_SHAPES)
+def _product(name: str, inputs: OperatorInputs) -> Product | None:
+    first = _FACTORS.get(name)
+    dims, kinds = _shapes(inputs.dims), _kinds(inputs.types)
     if first is None or len(dims) < first + 2:
         return None
     left, right = dims[first], dims[first + 1]
     if len(left) not in (2, 3) or len(right) != len(left) or left[-1] != right[-2]:
         return None
     kind = kinds[first] if len(kinds) > first else ""
-    strides = _shapes(trace.inputs_of(row).strides)
+    strides = _shapes(inputs.strides)
     pair = (tuple(strides[first]), tuple(strides[first + 1])) if len(strides) > first + 1 else None
     return Product(left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1], kind, pair)
 
 
 def flops(trace: Trace, row: int) -> int | None:
     """The FLOPs of a matrix product, a convolution or a recurrent layer."""
-    if matrix_product := product(trace, row):
+    return _flops(trace.name(trace.operators, row), trace.inputs_of(row))
+
+
+@lru_cache(maxsize=MOST_SHAPES)
+def _flops(name: str, inputs: OperatorInputs) -> int | None:
+    if matrix_product := _product(name, inputs):
         return matrix_product.flops
-    name = trace.name(trace.operators, row)
     if name not in CONVOLUTIONS + RECURRENT:
         return None
-    dims = shapes(trace, row)
-    values = _value(trace.inputs_of(row).concrete)
+    dims, values = _shapes(inputs.dims), _value(inputs.concrete)
     if name in RECURRENT:
-        return _recurrent(name, dims[0] if dims else [], _value(trace.inputs_of(row).dims), values)
+        return _recurrent(name, dims[0] if dims else [], _value(inputs.dims), values)
     if len(dims) < 3:
         return None
     if name == "aten::convolution_backward":
@@ -124,10 +137,14 @@ def _recurrent(name: str, x: list[int], dims: Any, values: Any) -> int | None:
 
 def bytes_touched(trace: Trace, row: int) -> int | None:
     """The bytes that a pointwise operator must at least read and write."""
-    name = trace.name(trace.operators, row)
+    return _bytes_touched(trace.name(trace.operators, row), trace.inputs_of(row))
+
+
+@lru_cache(maxsize=MOST_SHAPES)
+def _bytes_touched(name: str, inputs: OperatorInputs) -> int | None:
     if name not in _POINTWISE and name not in _WRITING:
         return None
-    dims, kinds = shapes(trace, row), types(trace, row)
+    dims, kinds = _shapes(inputs.dims), _kinds(inputs.types)
     if len(kinds) != len(dims):
         return None
     tensors = [(shape, ITEM_BYTES[kind]) for shape, kind in zip(dims, kinds, strict=True) if kind in ITEM_BYTES]
@@ -148,7 +165,16 @@ def shapes(trace: Trace, row: int) -> list[list[int]]:
 
 def types(trace: Trace, row: int) -> list[str]:
     """The element types of an operator's inputs, in the same order."""
-    value = _value(trace.inputs_of(row).types)
+    return _kinds(trace.inputs_of(row).types)
+
+
+def is_counted(name: str) -> bool:
+    """Whether operators of this name have FLOPs or bytes."""
+    return name in _COUNTED
+
+
+def _kinds(text: bytes) -> list[str]:
+    value = _value(text)
     return [kind if isinstance(kind, str) else "" for kind in value] if isinstance(value, list) else []
 
 

@@ -17,8 +17,15 @@ MEMORY = "[memory]"
 # The table of each category, and the kind of its events there. torch 1.8 to 1.10 capitalise categories.
 CATEGORIES = {
     **dict.fromkeys(("cpu_op", "Operator", "operator"), ("operators", 0)),
-    **dict.fromkeys(("cuda_runtime", "Runtime", "hip_runtime", "cuda_driver", "hip_driver"), ("calls", 0)),
-    **dict.fromkeys(("kernel", "Kernel"), ("device", KERNEL)),
+    **dict.fromkeys(
+        (
+            *("cuda_runtime", "Runtime", "hip_runtime", "cuda_driver", "hip_driver", "xpu_runtime", "xpu_driver"),
+            *("mtia_runtime", "privateuse1_runtime", "privateuse1_driver"),
+        ),
+        ("calls", 0),
+    ),
+    # MTIA's kernels have a category of their own.
+    **dict.fromkeys(("kernel", "Kernel", "mtia_ccp_events"), ("device", KERNEL)),
     **dict.fromkeys(("gpu_memcpy", "Memcpy"), ("device", COPY)),
     **dict.fromkeys(("gpu_memset", "Memset"), ("device", MEMSET)),
     "user_annotation": ("annotations", 0),
@@ -27,9 +34,9 @@ CATEGORIES = {
 }
 # The arguments of each table's events that are columns of the table.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "operators": ("sequence", "forward_thread"),
-    "calls": ("correlation",),
-    "device": ("device", "stream", "correlation", "bytes", "registers", "shared"),
+    "operators": ("sequence", "forward_thread", "external"),
+    "calls": ("correlation", "external"),
+    "device": ("device", "stream", "correlation", "external", "bytes", "registers", "shared"),
     "annotations": (),
     "frames": (),
     "memory": ("size", "address", "device_type", "device_number", "allocated", "reserved"),
@@ -41,6 +48,9 @@ _WITH_ARGS = {category for category, (table, _) in CATEGORIES.items() if ARGUMEN
 class EventArgs(msgspec.Struct, frozen=True, gc=False):
     """The arguments of an event, in the order of the profiler: msgspec expects the next key after the last."""
 
+    # The operator that an event belongs to. torch 1.x and other writers have it in lower case.
+    external: int = msgspec.field(name="External id", default=-1)
+    external_old: int = msgspec.field(name="external id", default=-1)
     # Operators. "Input dims" is the key of torch 1.x.
     sequence: int = msgspec.field(name="Sequence number", default=-1)
     forward_thread: int = msgspec.field(name="Fwd thread id", default=-1)
@@ -65,6 +75,14 @@ class EventArgs(msgspec.Struct, frozen=True, gc=False):
     device_number: int = msgspec.field(name="Device Id", default=-1)
     device_type: int = msgspec.field(name="Device Type", default=0)
     address: int | str = msgspec.field(name="Addr", default=0)
+    # Collectives: of their kernels, and of the operator record_param_comms.
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=ABSENT)
+    element: msgspec.Raw = msgspec.field(name="dtype", default=ABSENT)
+    sent: msgspec.Raw = msgspec.field(name="In msg nelems", default=ABSENT)
+    received: msgspec.Raw = msgspec.field(name="Out msg nelems", default=ABSENT)
+    ranks: msgspec.Raw = msgspec.field(name="Group size", default=ABSENT)
+    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=ABSENT)
+    members: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=ABSENT)
 
 
 NO_ARGS = EventArgs()
@@ -79,6 +97,8 @@ class Event(msgspec.Struct, gc=False):
     ts: float | str | None = None
     dur: float | str | None = None
     args: EventArgs | None = None
+    # Of flow events only.
+    id: Tag = None
 
 
 class LooseEvent(Event, gc=False):

@@ -9,6 +9,7 @@ from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.host_time import HostTime, host_time
 from tare.trace.idle import IdleTime, explain_idle
 from tare.trace.metadata import device_name, recording_info
+from tare.trace.regions import Region, regions
 from tare.trace.roofline import Roofline
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lower_roofline
@@ -44,6 +45,8 @@ class Explanation(ProfiledProgram, frozen=True, kw_only=True):
     places: IdleTime | None = None
     roofline: Roofline | None = None
     waterfall: Waterfall
+    # What the program marked, with times of the profiled run.
+    regions: list[Region] = []
     notes: list[str] = []
     # The status of the parity check, where the rung does not compute what the reference computes.
     differs: str = ""
@@ -79,6 +82,7 @@ def explain(
         places=explain_idle(drop_outlier_steps(stacks)) if stacks is not None else None,
         roofline=roofline,
         waterfall=waterfall,
+        regions=regions(trace),
         notes=_notes(trace, parts, profiled),
     )
 
@@ -113,6 +117,9 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("recorded without shapes: to know them, torch's profiler keeps every tensor of such a step")
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
+    elif len(trace.steps) and not trace.steps.marked:
+        found = int(trace.steps.counted.sum())
+        notes.append(f"no step is marked (ProfilerStep#N): {found} repetitions of the same launches are the steps")
     other_threads = other_step_threads(trace)
     if other_threads:
         notes.append(
@@ -120,7 +127,9 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
             f"{trace.threads[int(trace.steps.thread[0])]} (process/thread) count; explain each trace by itself"
         )
     outliers = len(trace.steps) - int(trace.steps.counted.sum())
-    if outliers:
+    if outliers and not trace.steps.marked:
+        notes.append(f"warm-up, which counts in no figure: the first {outliers} of {len(trace.steps)} repetitions")
+    elif outliers:
         notes.append(f"skipped as outliers, far longer than the others: {outliers} of {len(trace.steps)} steps")
     if trace.skipped:
         notes.append(f"{trace.skipped} events have no usable time and were skipped")

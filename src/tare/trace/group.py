@@ -12,10 +12,12 @@ import msgspec
 from tare.trace.explanation import Explanation
 
 PARTS = ("active", "movement", "idle")
+# Traces with collectives have a fourth part.
+COMMUNICATING_PARTS = ("active", "communicating", "movement", "idle")
 UNKNOWN = "unknown"
 
 
-class Shares(msgspec.Struct, frozen=True, kw_only=True):
+class Shares(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Shares of a step on one rung, in one mode; they add up to one."""
 
     domain: str
@@ -24,16 +26,17 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     active: float
     movement: float
     idle: float
+    communicating: float = 0.0
 
 
-class WorkloadShares(Shares, frozen=True, kw_only=True):
+class WorkloadShares(Shares, frozen=True, kw_only=True, omit_defaults=True):
     """One workload: shares of gross or, where gross is not known, scaled medians of the profiled steps' shares.
     The profiler stretches the idle part."""
 
     workload: str
 
 
-class DomainShares(Shares, frozen=True, kw_only=True):
+class DomainShares(Shares, frozen=True, kw_only=True, omit_defaults=True):
     """The mean over `workloads` workloads."""
 
     workloads: int
@@ -45,6 +48,11 @@ class GroupBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     overall: list[DomainShares]
     # Workloads of the group that have no breakdown, and why.
     missing: dict[str, str] = {}
+
+
+def parts_of(shares: Iterable[Shares]) -> tuple[str, ...]:
+    """The parts to show of these: a fourth one where any of them communicates."""
+    return COMMUNICATING_PARTS if any(each.communicating for each in shares) else PARTS
 
 
 def group_breakdowns(explanations: Iterable[Explanation], missing: dict[str, str] | None = None) -> GroupBreakdown:
@@ -70,23 +78,23 @@ def group_breakdowns(explanations: Iterable[Explanation], missing: dict[str, str
 def _shares(explanation: Explanation) -> WorkloadShares | None:
     if explanation.breakdown is None or explanation.breakdown.window == 0:
         return None
-    waterfall = explanation.waterfall
+    waterfall, parts = explanation.waterfall, COMMUNICATING_PARTS
     if waterfall.profiled:
-        shares = [explanation.breakdown.share(part).median for part in PARTS]
+        shares = [explanation.breakdown.share(part).median for part in parts]
     else:
-        moved = waterfall.find("movement")
-        shares = [float(waterfall.net), float(moved), float(waterfall.gross - waterfall.net - moved)]
+        busy = waterfall.net, waterfall.find("communication"), waterfall.find("movement")
+        shares = [*map(float, busy), float(waterfall.gross - sum(busy))]
     return WorkloadShares(
         workload=explanation.workload or explanation.title,
         rung=explanation.rung or "",
         mode=explanation.mode or "",
         domain=explanation.domain or UNKNOWN,
-        **{part: share / sum(shares) for part, share in zip(PARTS, shares, strict=True)},
+        **{part: share / sum(shares) for part, share in zip(parts, shares, strict=True)},
     )
 
 
 def _mean(domain: str, bars: list[WorkloadShares]) -> DomainShares:
     """The mean of bars of one rung and mode. A workload may have several, for example at several batch sizes."""
-    means = {part: fmean(getattr(bar, part) for bar in bars) for part in PARTS}
+    means = {part: fmean(getattr(bar, part) for bar in bars) for part in COMMUNICATING_PARTS}
     workloads = len({bar.workload for bar in bars})
     return DomainShares(domain=domain, rung=bars[0].rung, mode=bars[0].mode, workloads=workloads, **means)

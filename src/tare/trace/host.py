@@ -7,9 +7,9 @@ import numpy as np
 from tare.trace.intervals import Integers
 from tare.trace.names import is_loader
 from tare.trace.spans import NestedSpans, merge
-from tare.trace.tables import ALLOCATE, COPY_CALL, GRAPH, LAUNCH, MEMSET_CALL, OTHER, SYNC, Trace
+from tare.trace.tables import ALLOCATE, OTHER, SYNC, WORKING, Trace
 
-PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL = range(8)
+PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL, BEFORE, HOST_WAIT, UNKNOWN = range(11)
 CAUSES = (
     "python",
     "dispatch",
@@ -19,10 +19,15 @@ CAUSES = (
     "data loading",
     "device-side waiting",
     "tail",
+    # Only long gaps have these; most traces have none.
+    "work before the trace",
+    "host waiting",
+    "not known",
 )
+USUAL_CAUSES = CAUSES[: TAIL + 1]
 # Indexed by `RuntimeCalls.kind`.
 _CAUSE_OF_CALL = np.full(OTHER + 1, DISPATCH)
-_CAUSE_OF_CALL[[LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL]] = CALL
+_CAUSE_OF_CALL[list(WORKING)] = CALL
 _CAUSE_OF_CALL[[SYNC, ALLOCATE]] = SYNCHRONISATION, ALLOCATION
 
 

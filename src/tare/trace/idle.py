@@ -1,9 +1,10 @@
 """Why the device was idle: every gap of the device (not of a stream) divided into causes, to the nanosecond.
 
 A gap ends with a piece of device work that a runtime call launched. From the end of that call on, the device
-itself waited. During the call, the cause is the call. Before it, the cause is what the launching thread did:
-waiting for the device, allocating, dispatching an operator, loading data, or running Python. A gap that ends with
-its window is the tail.
+itself waited: for longer than a launch can take, for something that the trace does not show. During the call,
+the cause is the call. Before it, the cause is what the launching thread did:
+waiting for the device, allocating, dispatching an operator, loading data, or running Python. A gap that ends
+with its window is the tail.
 """
 
 import re
@@ -13,22 +14,46 @@ import numpy as np
 import numpy.typing as npt
 
 from tare.trace import intervals as iv
-from tare.trace.host import CALL, CAUSES, DISPATCH, LOADING, PYTHON, TAIL, WAITING, HostEvents, host_events
+from tare.trace.host import (
+    BEFORE,
+    CALL,
+    CAUSES,
+    DISPATCH,
+    HOST_WAIT,
+    LOADING,
+    PYTHON,
+    TAIL,
+    UNKNOWN,
+    USUAL_CAUSES,
+    WAITING,
+    HostEvents,
+    host_events,
+)
 from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.names import MODULE_PREFIX
 from tare.trace.spans import BEGINNING, NO_OWNER, Timeline, pick, sum_by
-from tare.trace.tables import Trace
+from tare.trace.tables import GRAPH, Trace
 from tare.trace.windows import main_device, windows
 
 MOST_PLACES = 12
 MOST_GAPS = 10
+# From the return of a call to the start of its work on an idle device (ns): a kernel takes microseconds, a
+# graph of thousands of kernels milliseconds. Beyond that the work waited for something else.
+LONGEST_LAUNCH, LONGEST_GRAPH_LAUNCH = 1_000_000, 10_000_000
+# A host that waits for less is in the middle of its work (ns).
+SHORTEST_HOST_WAIT = 1_000_000
 UNKNOWN_PLACE = "not known (no stack was recorded)"
-# A segment of a gap. `host` and `frame` are rows of HostEvents and Trace.frames, and `call` is the call that ended
-# the gap; -1 for none.
+# A segment of a gap. `host` and `frame` are rows of HostEvents and Trace.frames, and `call` is the call that
+# ended the gap; -1 for none.
 SEGMENT = np.dtype(
     [(name, np.int64) for name in ("gap", "start", "end", "cause", "thread", "host", "frame", "call")]
 )
 Segments = npt.NDArray[np.void]
+# What a thread calls to wait for another thread, a queue, or a socket. Loaders have a cause of their own.
+_HOST_WAIT = re.compile(
+    r"<built-in method (?:acquire|poll|select|epoll|kqueue|recv\w*|accept|sleep|wait|get) of|"
+    r"<built-in (?:method|function) (?:sleep|select|poll)\b|<method '(?:poll|acquire|recv\w*|accept|get)' of"
+)
 _BUILTIN = re.compile(r"<built-in (?:method|function) ?(?P<name>\S*?)(?: of .*)?>")
 
 
@@ -56,7 +81,8 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdleTime(msgspec.Struct, frozen=True, kw_only=True):
-    """`idle` is the sum over `causes`, which are always all of them, in the order of CAUSES."""
+    """`idle` is the sum over `causes`, in the order of CAUSES: always the usual ones, the others if they
+    occur."""
 
     idle: int
     gaps: int
@@ -95,9 +121,23 @@ def cut_gaps(trace: Trace, device: int, rows: Integers, host: HostEvents) -> tup
         _take(segments, from_ < to, start=from_, end=to, cause=cause)
         for from_, to, cause in ((start, begun, PYTHON), (begun, returned, CALL), (returned, end, WAITING))
     ]
+    waiting = parts[2]
+    waiting["cause"] = _device_side_cause(trace, device, waiting)
     segments = np.concatenate([*_host_segments(trace, host, parts[0]), *parts[1:]])
+    if not len(host) and not len(trace.frames):
+        # The host was not recorded: it need not have run Python.
+        segments["cause"][segments["cause"] == PYTHON] = UNKNOWN
     segments["cause"][is_tail[segments["gap"]]] = TAIL
     return gaps, segments
+
+
+def _device_side_cause(trace: Trace, device: int, segments: Segments) -> Integers:
+    """Why work that had been launched did not start at once."""
+    graph = pick(trace.calls.kind, segments["call"]) == GRAPH
+    long = lengths(segments) > np.where(graph, LONGEST_GRAPH_LAUNCH, LONGEST_LAUNCH)
+    # Before its first recorded work the device may have been busy with what the profiler did not record.
+    first = trace.device.start[trace.device.device == device].min(initial=np.iinfo(np.int64).max)
+    return np.where(long, np.where(segments["end"] <= first, BEFORE, UNKNOWN), WAITING)
 
 
 def lengths(segments: Segments) -> Integers:
@@ -169,7 +209,8 @@ def _latest_end(host: HostEvents, thread: int, at: Integers) -> Integers:
 
 
 def _cut_at_events(host: HostEvents, segments: Segments, timeline: Timeline) -> tuple[Segments, Segments]:
-    """The segments cut where the thread's innermost event changes: those in an event, with its cause; the rest."""
+    """The segments cut where the thread's innermost event changes: those in an event, with its cause; the
+    rest."""
     span, start, end, owner = timeline.cut(segments["start"], segments["end"])
     cut, inside = segments[span], owner != NO_OWNER
     columns = {"start": start, "end": end, "host": owner}
@@ -184,6 +225,8 @@ def _cut_at_frames(trace: Trace, segments: Segments, stepping: int) -> Segments:
     span, start, end, owner = trace.frames.timeline(stepping).cut(segments["start"], segments["end"])
     cut = segments[span]
     cut["start"], cut["end"], cut["frame"] = start, end, owner
+    waits = pick(trace.matching(trace.frames, _HOST_WAIT.search).astype(np.int64), owner) > 0
+    cut["cause"][waits & (end - start >= SHORTEST_HOST_WAIT)] = HOST_WAIT
     cut["cause"][pick(trace.frames.loader, owner) >= 0] = LOADING
     return cut
 
@@ -203,7 +246,8 @@ def _causes(segments: Segments, texts: list[str], where: Integers) -> list[IdleC
         if len(rest):
             rest_gaps = len(distinct(gap[np.isin(pairs, number * places + rest)]))
             listed.append(IdlePlace(where=f"{len(rest)} other places", idle=int(idle[rest].sum()), gaps=rest_gaps))
-        causes.append(IdleCause(cause=CAUSES[number], idle=int(idle.sum()), places=listed))
+        if listed or number < len(USUAL_CAUSES):
+            causes.append(IdleCause(cause=CAUSES[number], idle=int(idle.sum()), places=listed))
     return causes
 
 
@@ -223,8 +267,8 @@ def _longest(gaps: Integers, segments: Segments, texts: list[str], where: Intege
 def describe(trace: Trace, host: HostEvents, segments: Segments) -> tuple[list[str], Integers]:
     """The places of segments: texts, and for each segment the index of its text.
 
-    A place is the user's line and the module where stacks were recorded, and the outermost operator. A segment of
-    Python outside any operator has the innermost frame instead, or else the operator that followed.
+    A place is the user's line and the module where stacks were recorded, and the outermost operator. A segment
+    of Python outside any operator has the innermost frame instead, or else the operator that followed.
     """
     operators, frames, calls = trace.operators, trace.frames, trace.calls
     event, call = segments["host"], segments["call"]

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tare.trace.counting import bytes_touched, flops
+from tare.trace.counting import bytes_touched, flops, is_counted
 from tare.trace.intervals import contains, make
 from tare.trace.names import is_matrix, is_transformed, uses_tensor_cores
-from tare.trace.spans import rows_by_value
+from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import KERNEL, Integers, Trace
 from tare.trace.windows import main_device, windows
 
@@ -90,15 +90,9 @@ def _kernel(trace: Trace, rows: Integers, counts: tuple[Floats, Floats], device_
 
 def _counts(trace: Trace) -> tuple[Floats, Floats]:
     """The FLOPs and the bytes of each row of device work; 0 where they are unknown."""
-    device, operators = trace.device, trace.operators
+    device = trace.device
     computed, moved = np.zeros(len(device)), np.where(device.copies, np.maximum(device.bytes, 0.0), 0.0)
-    launched: dict[int, list[int]] = {}
-    for row in np.flatnonzero(device.kernels & (device.call >= 0)).tolist():
-        operator = int(trace.calls.operator[device.call[row]])
-        while operator >= 0:
-            launched.setdefault(operator, []).append(row)
-            operator = int(operators.parent[operator])
-    for operator, rows in launched.items():
+    for operator, rows in _launched(trace).items():
         # A product may launch other kernels beside the one that multiplies. With several that multiply, the split
         # is unknown.
         products = [row for row in rows if is_matrix(trace.name(device, row))]
@@ -107,6 +101,29 @@ def _counts(trace: Trace) -> tuple[Floats, Floats]:
         if len(rows) == 1:
             moved[rows[0]] = bytes_touched(trace, operator) or moved[rows[0]]
     return computed, moved
+
+
+def _launched(trace: Trace) -> dict[int, list[int]]:
+    """The kernels under each operator that has counts, by the first kernel, inner operators first."""
+    operators, device = trace.operators, trace.device
+    counted = trace.matching(operators, is_counted)
+    nearest = operators.inherit(np.where(counted, np.arange(len(operators)), -1))
+    nearest = np.where(np.append(counted, False)[nearest], nearest, -1)
+    kernels = np.flatnonzero(device.kernels & (device.call >= 0))
+    owner = pick(nearest, pick(trace.calls.operator, device.call[kernels]))
+    pairs = []
+    level = 0
+    while (owner >= 0).any():
+        kernels, owner = kernels[owner >= 0], owner[owner >= 0]
+        pairs.append((owner, kernels, np.full(len(kernels), level)))
+        owner, level = pick(nearest, pick(operators.parent, owner)), level + 1
+    launched: dict[int, list[int]] = {}
+    if pairs:
+        owners, rows, levels = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        at = np.lexsort((levels, rows))
+        for operator, row in zip(owners[at].tolist(), rows[at].tolist(), strict=True):
+            launched.setdefault(operator, []).append(row)
+    return launched
 
 
 def _triple(numbers: Integers) -> tuple[int, int, int] | None:

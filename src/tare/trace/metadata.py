@@ -53,3 +53,17 @@ def device_name(trace: Trace) -> str:
         if isinstance(device, dict) and device.get("id") == main:
             return printable(str(device.get("name", "")), 80)
     return ""
+
+
+# TF32 came with compute capability 8.0.
+FIRST_WITH_TF32 = 8
+
+
+def has_tf32(trace: Trace) -> bool:
+    """Whether the trace says that its device has TF32. AMD's have a compute capability of their own."""
+    properties = trace.metadata.get("deviceProperties")
+    device = properties[0] if isinstance(properties, list) and properties else None
+    if not isinstance(device, dict) or "AMD" in str(device.get("name", "")):
+        return False
+    major = device.get("computeMajor")
+    return isinstance(major, int) and major >= FIRST_WITH_TF32

@@ -23,14 +23,17 @@ _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "site-packages", "
 _CALLS = (
     (tables.GRAPH, re.compile(r"GraphLaunch")),
     (tables.LAUNCH, re.compile(r"Launch(?!HostFunc)")),
-    (tables.COPY_CALL, re.compile(r"Memcpy")),
-    (tables.MEMSET_CALL, re.compile(r"Memset|cuMemsetD")),
-    (tables.SYNC, re.compile(r"Synchronize")),
+    # XPU's calls are those of Unified Runtime and Level Zero.
+    (tables.COPY_CALL, re.compile(r"Memcpy|AppendMemoryCopy")),
+    (tables.MEMSET_CALL, re.compile(r"Memset|cuMemsetD|USMFill|AppendMemoryFill")),
+    (tables.SYNC, re.compile(r"Synchronize|urQueueFinish|urEventWait")),
     (
         tables.ALLOCATE,
         re.compile(r"Malloc|Free|HostAlloc|HostRegister|Mem(Create|Map|Unmap|Release|Address|Alloc)"),
     ),
 )
+# What begins and ends the capture of a stream into a graph, in CUDA and HIP.
+_BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 _DIRECTION = re.compile(r"\b(HtoD|DtoH|DtoD|HtoH|PtoP)\b|(Host|Device) ?(?:->|To) ?(Host|Device)")
 # Indexed by `DeviceSpans.direction`.
 _DIRECTIONS = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP")
@@ -83,6 +86,14 @@ def frame_kind(name: str) -> int:
 
 def call_kind(name: str) -> int:
     return next((kind for kind, pattern in _CALLS if pattern.search(name)), tables.OTHER)
+
+
+def begins_capture(name: str) -> bool:
+    return bool(_BEGIN_CAPTURE.search(name))
+
+
+def ends_capture(name: str) -> bool:
+    return bool(_END_CAPTURE.search(name))
 
 
 def copy_direction(name: str) -> int:

@@ -1,43 +1,48 @@
 """A trace file as a stream of event lists, so that memory grows with the events and not with the text.
 
-No streaming JSON reader is fast in Python. So the text is decoded in chunks of whole events. Where a chunk ends is
-guessed from the separators that trace writers use; a wrong guess cannot be decoded, and then numpy finds the end
-by counting brackets and quotes.
+No streaming JSON reader is fast in Python. So the text is decoded in chunks of whole events. Where a chunk
+ends is guessed from the separators that trace writers use; a wrong guess cannot be decoded, and then numpy
+finds the end by counting brackets and quotes.
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from tare.errors import BadInput, brief
+from tare.system.bounded_files import UNPACKING_ERRORS, BoundedFile
 from tare.trace.events import Event, decode
 
 # Beyond these limits a file is no trace.
-LARGEST_EVENT = 64 << 20
+LARGEST_EVENT = 8 << 20
 LARGEST_TEXT = 16 << 30
 MOST_EVENTS = 50_000_000
+# Metadata may come before the events.
+LARGEST_HEAD = 64 << 20
 CHUNK = 1 << 17
 
 _SEPARATORS = (b"},\n", b'},{"ph"', b'},{"name"', b'}, {"')
-_START = re.compile(rb'\A\s*\[|(?<!\\)"traceEvents"\s*:\s*\[')
+# A list of events, or the key of one in a document. The blanks behind the key are few, so that the search is
+# linear.
+_LIST = re.compile(rb"\s*\[")
+_KEY, _AFTER_KEY = b'"traceEvents"', re.compile(rb"\s{0,256}:\s{0,256}\[")
+LONGEST_KEY = 600
 _BLANK = b" \t\r\n,"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class EventStream:
-    """Iterates over lists of events. `metadata`, everything beside the events, is complete after the last list."""
+    """Iterates over lists of events. `metadata`, everything beside the events, is complete after the last
+    list."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.events = 0
-        self._bytes_read = 0
 
     def __iter__(self) -> Iterator[list[Event]]:
         try:
@@ -46,12 +51,12 @@ class EventStream:
         except OSError as error:
             reason = error.strerror or brief(error)
             raise BadInput(f"cannot read the trace {self.path}: {reason}") from None
-        except (EOFError, zlib.error):
+        except UNPACKING_ERRORS:
             raise BadInput(f"the trace {self.path} is truncated: its compressed data end too early") from None
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise BadInput(f"{self.path} is not a trace: {brief(error)}") from None
 
-    def _lists(self, file: IO[bytes]) -> Iterator[list[Event]]:
+    def _lists(self, file: BoundedFile) -> Iterator[list[Event]]:
         head, text = self._read_head(file)
         complete = False
         while not complete:
@@ -79,24 +84,21 @@ class EventStream:
             del document["traceEvents"]
             self.metadata = document
 
-    def _read_head(self, file: IO[bytes]) -> tuple[bytes, bytes]:
+    def _read_head(self, file: BoundedFile) -> tuple[bytes, bytes]:
         """The text up to the bracket that begins the list of events, and text after it."""
-        text = b""
-        while len(text) <= LARGEST_EVENT and (more := self._read_more(file, text)):
+        text, searched = b"", 0
+        while len(text) <= LARGEST_HEAD and (more := self._read_more(file, text)):
             text = (text + more).removeprefix(_BYTE_ORDER_MARK)
-            if match := _START.search(text):
-                return text[: match.end()], text[match.end() :]
+            if end := find_list(text, searched):
+                return text[:end], text[end:]
+            searched = len(text)
         if not text.strip():
             raise BadInput(f"the trace {self.path} is empty")
         raise BadInput(f"{self.path} is not a trace of torch.profiler: it has no list 'traceEvents'")
 
-    def _read_more(self, file: IO[bytes], text: bytes) -> bytes:
+    def _read_more(self, file: BoundedFile, text: bytes) -> bytes:
         """The text that follows. It doubles what did not suffice, so that the time stays linear."""
-        more = file.read(max(CHUNK, len(text)))
-        self._bytes_read += len(more)
-        if self._bytes_read > LARGEST_TEXT:
-            raise BadInput(f"the trace {self.path} is larger than {LARGEST_TEXT >> 30} GB")
-        return more
+        return file.read(max(CHUNK, len(text)))
 
     def _decode(self, text: bytes, end: int) -> list[Event]:
         """The events up to `end`, without the comma before the first and one after the last."""
@@ -112,11 +114,23 @@ class EventStream:
         return events
 
 
-def open_trace(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        # By content: the name may have another ending.
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(path)) if is_gzip else path.open("rb")
+def open_trace(path: Path) -> BoundedFile:
+    return BoundedFile(path, LARGEST_TEXT)
+
+
+def find_list(text: bytes, searched: int) -> int:
+    """The end of the bracket that begins the list of events, or 0. Up to `searched` there was none: only a key
+    across that border is searched again, so that the time stays linear."""
+    begin = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
+    if not text[begin:searched].strip() and (match := _LIST.match(text, begin)):
+        return match.end()
+    at = text.find(_KEY, max(searched - LONGEST_KEY, 0))
+    while at >= 0:
+        # An escaped quote is a part of a text.
+        if text[at - 1 : at] != b"\\" and (match := _AFTER_KEY.match(text, at + len(_KEY))):
+            return match.end()
+        at = text.find(_KEY, at + 1)
+    return 0
 
 
 def _guess_end(text: bytes) -> int:
@@ -138,7 +152,7 @@ def _find_end(text: bytes) -> tuple[int, bool]:
     brackets = np.flatnonzero(opening | (data == ord("]")) | (data == ord("}")))
     # After an odd number of quotes the text is inside a string.
     brackets = brackets[np.searchsorted(quotes, brackets) % 2 == 0]
-    depth = np.cumsum(np.where(opening[brackets], 1, -1))
+    depth = np.cumsum(np.where(opening[brackets], np.int8(1), np.int8(-1)), dtype=np.int32)
     if (depth < 0).any():
         return int(brackets[np.argmax(depth < 0)]), True
     ends = brackets[depth == 0]

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tare.trace.collective_names import is_collective, is_ordinary, names_collective
 from tare.trace.intervals import Integers as Integers
 from tare.trace.intervals import Mask as Mask
+from tare.trace.messages import CollectiveMessage
 from tare.trace.spans import NestedSpans, pick
 from tare.trace.spans import Spans as Spans
 
@@ -25,6 +27,8 @@ DIRECTIONS = ("host to device", "device to host", "device to device", "host to h
 PAGEABLE, PINNED = 0, 1
 # Values of `RuntimeCalls.kind`: what a call of the CUDA runtime or driver does.
 LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL, SYNC, ALLOCATE, OTHER = 0, 1, 2, 3, 4, 5, 6
+# Those of calls that have work on the device.
+WORKING = (LAUNCH, GRAPH, COPY_CALL, MEMSET_CALL)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class StepSpans(Spans):
     thread: Integers
     counted: Integers
 
+    @property
+    def marked(self) -> bool:
+        """Whether the trace itself names its steps: otherwise they were found, or the whole trace is one."""
+        return len(self) > 0 and int(self.name[0]) >= 0
+
 
 @dataclass(frozen=True)
 class OperatorSpans(NestedSpans):
@@ -45,8 +54,9 @@ class OperatorSpans(NestedSpans):
 
     sequence: Integers
     forward_thread: Integers
-    # Indices into Trace.inputs.
+    # Indices into Trace.inputs, and into Trace.messages.
     inputs: Integers
+    message: Integers
 
 
 class OperatorInputs(NamedTuple):
@@ -109,6 +119,8 @@ class DeviceSpans(Spans):
     memory: Integers
     registers: Integers
     shared: Integers
+    # Indices into Trace.messages.
+    message: Integers
     # Shape (n, 3).
     grid: Integers
     block: Integers
@@ -155,6 +167,8 @@ class Trace:
     events: int
     skipped: int
     begun: int = 0
+    # What collectives say of their messages; the first says nothing.
+    messages: Sequence[CollectiveMessage] = (CollectiveMessage(),)
 
     def name(self, table: Spans, row: int) -> str:
         code = int(table.name[row])
@@ -181,6 +195,21 @@ class Trace:
         frame = np.full(len(operators), -1, dtype=np.int64)
         frame[forward] = self.frames.innermost(operators.thread[forward], operators.start[forward])
         return pick(frame, operators.inherit(origin))
+
+    @cached_property
+    def communicates(self) -> Mask:
+        """The device work that is a collective, or a part of one: by its own name, or because a collective
+        operation launched it."""
+        device, operators = self.device, self.operators
+        within = self.matching(operators, names_collective)
+        around = operators.inherit(np.where(within, np.arange(len(operators)), -1)) >= 0
+        operator = pick(self.calls.operator, device.call)
+        launched = (operator >= 0) & np.append(around, False)[operator]
+        stated = device.message > 0
+        # A collective also launches ordinary kernels: to scale, to flatten, to copy.
+        ordinary = self.matching(device, is_ordinary)
+        found: Mask = device.kernels & (self.matching(device, is_collective) | ((launched | stated) & ~ordinary))
+        return found
 
     def inputs_of(self, operator: int) -> OperatorInputs:
         return self.inputs[int(self.operators.inputs[operator])]

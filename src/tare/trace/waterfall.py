@@ -21,6 +21,7 @@ MEANING = {
     "kernel inefficiency": "kernels that take longer than their operations and bytes would",
     "unfused traffic": "results written to memory and read again because each operator has a kernel of its own",
     "kernels": "the device computes (no roofline: nothing was counted, or no peaks are known)",
+    "communication": "collectives between devices beside which nothing is computed, with their waiting",
     "launch gaps": "the device waits while a launch is under way, or for its own queue",
     "dispatch": "the host chooses and prepares kernels",
     "allocation": "the host asks the driver for memory",
@@ -29,6 +30,9 @@ MEANING = {
     "synchronisation": "the host waits for a device that has already finished",
     "movement": "copies between host and device beside which nothing is computed",
     "tail": "after the last kernel, until the step ends",
+    "host waiting": "the host waits for another thread, a queue or a socket: in a server, for a request",
+    "work before the trace": "what was launched waits for work that began before the trace",
+    "not known": "what was launched waits for something that the trace does not show",
 }
 ORDER = tuple(MEANING)
 NET = ORDER[:4]
@@ -83,7 +87,7 @@ def device_waterfall(
     title: str, gross: int, parts: Breakdown, idle: IdleTime, roofline: Roofline | None, profiled: bool = False
 ) -> Waterfall:
     steps = max(len(parts.steps), 1)
-    busy = {"kernels": parts.active, "movement": parts.movement}
+    busy = {"kernels": parts.active, "communication": parts.communicating, "movement": parts.movement}
     waiting: dict[str, int] = {}
     for cause in idle.causes:
         name = _SEGMENT_OF_CAUSE.get(cause.cause, cause.cause)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.names import step_number
-from tare.trace.spans import pick
+from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import Trace
 
 # An outlier takes more than this many times the median step. Of fewer steps than this, none is an outlier.
@@ -35,9 +35,32 @@ def _all_windows(trace: Trace, device: int | None) -> Integers:
     finish = steps.end.copy()
     np.maximum.at(finish, step[step >= 0], work.end[launched][step >= 0])
     finish = np.maximum.accumulate(finish)
-    begin = np.maximum(steps.start, np.concatenate([steps.start[:1], finish[:-1]]))
+    begin = np.maximum(steps.start, np.concatenate([[_first_begin(trace, device)], finish[:-1]]))
     rows: Integers = np.stack([steps.number, begin, np.maximum(begin, finish), np.arange(len(steps))], axis=1)
     return rows
+
+
+def _first_begin(trace: Trace, device: int | None) -> int:
+    """The end of the device work that was launched before the first step, but not after the first work of that."""
+    steps, work = trace.steps, trace.device
+    first = int(steps.start[0]) if len(steps) else 0
+    if not len(steps) or not len(work) or not len(trace.calls):
+        return first
+    ours = np.full(len(work), True) if device is None else work.device == device
+    known = work.call >= 0
+    launched = pick(trace.calls.start, work.call)
+    in_steps = ours & known & (launched >= first)
+    if not in_steps.any():
+        return first
+    # Calls from before the trace were not recorded: their work comes before any other on its stream.
+    earlier = ours & known & (launched < first)
+    for rows in rows_by_value(work.stream[ours]).values():
+        of_stream = np.flatnonzero(ours)[rows]
+        own = work.start[of_stream[in_steps[of_stream]]]
+        begun = own.min(initial=np.iinfo(np.int64).max) if len(own) else int(work.start[in_steps].min())
+        earlier[of_stream[~known[of_stream] & (work.start[of_stream] < begun)]] = True
+    reach = int(work.end[earlier].max(initial=first))
+    return min(reach, max(int(work.start[in_steps].min()), first))
 
 
 def step_at(trace: Trace, at: Integers) -> Integers:
