@@ -14,6 +14,14 @@ from tare.trace.read import read
 
 LISTED = Path(__file__).parents[2] / "docs" / "findings.md"
 
+# What one GPU cannot record, and what is no inefficiency of a step: these rules have generated traces
+# (test_communication_rules.py, test_found_steps.py). Those of transformers have no recorded pair yet
+# (test_transformer_rules.py).
+GENERATED = {
+    "exposed-communication", "small-collectives", "waiting-collectives", "once-only-costs", "attention-by-hand",
+    "growing-cache", "host-made-tensors",
+}  # fmt: skip
+
 PLUGIN = """
 from tare.findings import Match, WhatIf, rule
 
@@ -40,7 +48,7 @@ def test_every_rule_is_in_the_documentation() -> None:
 
 
 def test_every_rule_has_a_program_with_its_inefficiency() -> None:
-    assert {program.rule for program in INEFFICIENCIES.values()} == set(all_rules())
+    assert {program.rule for program in INEFFICIENCIES.values()} == set(all_rules()) - GENERATED
 
 
 def test_an_unknown_rule_names_the_valid_ones() -> None:

@@ -12,9 +12,18 @@ from traces import RECORDED
 from tare.errors import BadInput
 from tare.findings import Finding, Location
 from tare.findings.diagnosis import diagnose, with_lines
-from tare.report.findings import check_column, diagnosis_view, findings_view, saving_text, sorted_by
+from tare.report.findings import (
+    check_column,
+    diagnosis_view,
+    findings_view,
+    saving_text,
+    sorted_by,
+    top_kernels_view,
+)
 from tare.report.numbers import several
 from tare.report.plot import sparkline
+from tare.report.terminal import plain_text
+from tare.trace.names import short_name
 from tare.trace.read import read
 
 
@@ -44,6 +53,15 @@ def test_a_finding_is_shown_with_its_location_and_remedy() -> None:
     assert "scalars (20 a step)" in text
 
 
+def test_the_top_kernels_are_shown_by_default() -> None:
+    diagnosis = diagnose(read(RECORDED / "resnet50-infer-b1-eager.json.gz"))
+    text = plain_text(top_kernels_view(diagnosis))
+    assert short_name(diagnosis.kernels[0].name) in text
+    assert f"{diagnosis.kernels[0].share:.1%}" in text
+    assert f"and {len(diagnosis.kernels) - 5} kernels more" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
 def first_column(text: str, head: str) -> list[str]:
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(head))
@@ -63,7 +81,8 @@ def test_the_tables_sort_by_any_column() -> None:
 def test_every_printed_column_can_be_sorted_by(head: str) -> None:
     path = next(path for path in RECORDED.glob("*.json.gz") if "resnet50-train" in path.name)
     heads = next(line for line in shown(path).splitlines() if line.startswith(head))
-    # Columns of two words are closer to each other than to the next one: told apart by the words that begin them.
+    # Columns of two words are closer to each other than to the next one: told apart by the words that begin
+    # them.
     for column in re.findall(r"(?:host|device) \w+|\w+", heads):
         check_column(column)
         shown(path, column)

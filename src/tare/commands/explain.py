@@ -12,9 +12,10 @@ from rich.text import Text
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.cases.plan import Skip
+from tare.commands.ranks import explain_ranks, read_job, read_trace
 from tare.commands.run import Session
-from tare.commands.traces import COMPARABLE, profile_case, refuse_records
-from tare.errors import TareError
+from tare.commands.traces import COMPARABLE, profile_case
+from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.peaks import measure_peaks
 from tare.findings.diagnosis import Diagnosis, diagnose
@@ -28,6 +29,7 @@ from tare.report.explain import ExplainReport
 from tare.report.terminal import make_console
 from tare.system.processes import interruptible
 from tare.trace.explanation import About, Explanation, explain, share_roofline
+from tare.trace.job import RankJob
 from tare.trace.metadata import RecordingInfo, device_name, recorded_gross, recording_info
 from tare.trace.read import read
 from tare.trace.roofline import compute_roofline
@@ -190,28 +192,58 @@ def explain_files(paths: list[str], against: str | None = None) -> ExplainReport
     diagnoses = []
     used_peaks: dict[str, Peaks] = {}
     before: Trace | None = None
+    job: RankJob | None = None
+    failed: dict[str, str] = {}
     with make_console(stderr=True).status("reading traces") as status:
         files = [*paths, *([against] if against else [])]
-        for path, title in zip(files, _titles(files), strict=True):
+        ranks, ready, broken = read_job(
+            [] if against else paths, lambda path: status.update(Text(f"reading {path}"))
+        )
+        if ranks:
+            status.update(f"matching the collectives of {len(ranks)} ranks")
+            job, shown = explain_ranks(ranks)
+            failed |= broken
+            # Of the ranks one is explained in full: the one that the others wait for.
+            files, ready = [shown.source], {shown.source: shown}
+        titles = _titles(files) if job is None else [f"rank {job.shown}"]
+        for path, title in zip(files, titles, strict=True):
+            if path in broken:
+                failed[path] = broken[path]
+                continue
             status.update(Text(f"reading {path}"))
-            refuse_records(path)
-            trace = read(Path(path))
-            gpu = device_name(trace)
-            peaks = peaks_of_gpu(gpu) if gpu else None
+            try:
+                trace = ready.pop(path) if path in ready else read_trace(path)
+                gpu = device_name(trace)
+                peaks = peaks_of_gpu(gpu) if gpu else None
+                explanation, diagnosis = explain_trace(trace, title, peaks, before=before)
+            except BadInput as error:
+                # Of several traces the others are explained.
+                if len(files) == 1 or against:
+                    raise
+                failed[path] = str(error)
+                continue
             used_peaks |= {gpu: peaks} if peaks else {}
-            explanation, diagnosis = explain_trace(trace, title, peaks, before=before)
             if peaks and (diagnosis.findings or explanation.roofline):
                 explanation = _with_note(explanation, _peaks_note(peaks, gpu))
             explanations.append(explanation)
             diagnoses.append(diagnosis)
             before = trace if against else None
+    if not explanations:
+        raise BadInput("; ".join(failed.values()))
     differences = compare(explanations[0], explanations[-1]) if against else []
     if against and not differences:
         unknown = " and ".join(explanation.title for explanation in explanations if explanation.waterfall.profiled)
         note = f"what was removed is not shown: gross is not known of {unknown} (tare diff compares)"
         explanations[-1] = _with_note(explanations[-1], note)
     peaks_list = list(used_peaks.values())
-    return ExplainReport(explanations=explanations, diagnoses=diagnoses, against=differences, peaks=peaks_list)
+    return ExplainReport(
+        explanations=explanations,
+        diagnoses=diagnoses,
+        failed=failed,
+        against=differences,
+        peaks=peaks_list,
+        job=job,
+    )
 
 
 def compare(first: Explanation, other: Explanation) -> list[WaterfallDifference]:

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from tare.findings.replay import WhatIf, as_intervals
 from tare.findings.trace_replay import TraceReplay
+from tare.trace.collectives import Collectives, collectives
 from tare.trace.counting import product
-from tare.trace.intervals import Intervals, contains, total, union
+from tare.trace.intervals import Intervals, contains, make, total, union
 from tare.trace.metadata import metadata_time
-from tare.trace.names import MODULE_PREFIX
+from tare.trace.names import MODULE_PREFIX, begins_capture, ends_capture
 from tare.trace.spans import pick
 from tare.trace.tables import DIRECTIONS, SYNC, Integers, Mask, Spans, Trace
 from tare.trace.windows import counted_step
@@ -171,6 +172,17 @@ class Context:
         """Runtime calls made within these operators."""
         return np.flatnonzero(pick(self.owners(rows), self.trace.calls.operator) >= 0)
 
+    @cached_property
+    def calling(self) -> Mask:
+        """The operators within which a runtime call was made."""
+        parent, calling = self.trace.operators.parent, np.zeros(len(self.trace.operators), dtype=bool)
+        rows = np.unique(self.trace.calls.operator)
+        while len(rows := rows[rows >= 0]):
+            calling[rows] = True
+            rows = np.unique(parent[rows])
+            rows = rows[(rows < 0) | ~calling[rows]]
+        return calling
+
     def calls_during(self, intervals: Intervals) -> Integers:
         """Runtime calls within the steps that start in these intervals."""
         calls = self.trace.calls
@@ -195,6 +207,30 @@ class Context:
         """Whether each examined step has one of these rows: what happened once is an accident."""
         steps = counted_step(self.trace, table.start[rows])
         return len(np.unique(steps[steps >= 0])) >= self.steps
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Those that were launched within the steps."""
+        return collectives(self.trace, self.launched)
+
+    @cached_property
+    def capturing(self) -> Intervals:
+        """Host time in which a stream is captured into a graph."""
+        trace, calls = self.trace, self.trace.calls
+        begins = np.flatnonzero(trace.matching(calls, begins_capture))
+        ends = calls.end[trace.matching(calls, ends_capture)]
+        after = np.searchsorted(ends, calls.start[begins], side="right")
+        return make(calls.start[begins], np.append(ends, self.replay.end)[after])
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether the trace marks no steps: they were found, or the whole trace is taken as one."""
+        return len(self.trace.steps) > 0 and not self.trace.steps.marked
+
+    @property
+    def one_stretch(self) -> bool:
+        """Whether the whole trace is taken as one step, which shows no habit."""
+        return self.unmarked and len(self.trace.steps) == 1
 
     # Figures per step
 
@@ -262,13 +298,13 @@ class Locator:
         frame, operator = int(self._trace.calls.frame[row]), int(self._trace.calls.operator[row])
         if frame < 0 and operator >= 0 and self._trace.has_stacks:
             frame = int(self._trace.forward_frame[operator])
-        return self._text(frame)
+        return self.of_frame(frame)
 
     def at(self, thread: int, moment: int) -> str:
         """The user's line that runs at a moment; empty without stacks."""
         if not self._trace.has_stacks:
             return ""
-        return self._text(int(self._trace.frames.innermost(np.array([thread]), np.array([moment]))[0]))
+        return self.of_frame(int(self._trace.frames.innermost(np.array([thread]), np.array([moment]))[0]))
 
     def after_call(self, row: int) -> str:
         calls = self._trace.calls
@@ -282,7 +318,8 @@ class Locator:
             row = int(self._trace.operators.parent[row])
         return " > ".join(names if len(names) <= 3 else [names[0], "...", names[-1]])
 
-    def _text(self, frame: int) -> str:
+    def of_frame(self, frame: int) -> str:
+        """The user's line and module around a frame; empty for -1."""
         if frame < 0:
             return ""
         frames = self._trace.frames

@@ -20,7 +20,7 @@ from tare.findings.finding import Finding, all_rules, find
 from tare.trace.explanation import About, Explanation, explain
 from tare.trace.host import host_events
 from tare.trace.host_time import host_segments
-from tare.trace.spans import pick
+from tare.trace.spans import NO_OWNER, pick
 from tare.trace.tables import Integers
 from tare.trace.windows import counted_step, select_steps
 
@@ -68,7 +68,7 @@ class StepTimes:
     `step_s` is gross, or the recorded step where gross is unknown (`profiled`); `net_s` is the part in which the
     device computes. `host` is each operator's self time with its runtime calls, `device` the time of the kernels
     it launches. `host_outermost` and `device_outermost` are the same for the operators that a user calls, with
-    everything under them.
+    everything under them. `outside` is the host time in no operator: Python, or what the profiler does not see.
     """
 
     steps: int
@@ -80,6 +80,7 @@ class StepTimes:
     host: TimesByName
     host_outermost: TimesByName
     device_outermost: TimesByName
+    outside: CallTimes
 
 
 class TraceChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,9 +138,11 @@ def diff_traces(before: Context, after: Context, times: tuple[StepTimes, StepTim
     )
 
 
-def step_times_of(before: Sequence[Context], after: Sequence[Context]) -> tuple[StepTimes, StepTimes]:
+def step_times_of(
+    before: Sequence[Context], after: Sequence[Context], as_profiled: bool = False
+) -> tuple[StepTimes, StepTimes]:
     """Recordings of two programs on the same terms: all as profiled, where one does not know its gross."""
-    gross_known = all(context.gross_s is not None for context in (*before, *after))
+    gross_known = not as_profiled and all(context.gross_s is not None for context in (*before, *after))
     was, now = (
         _pooled([_step_times(context, context.gross_s if gross_known else None) for context in side])
         for side in (before, after)
@@ -188,6 +191,7 @@ def _step_times(context: Context, gross_s: float | None) -> StepTimes:
     operator = pick(host.inherit(host.operator), segments.owner)
     host_ns = segments.length * host_scale[segments.step]
     on_host, user_on_host = operator_times(operator, segments.step, host_ns)
+    outside_ns = np.where(segments.owner == NO_OWNER, host_ns, 0.0)
     return StepTimes(
         steps=steps,
         step_s=explanation.waterfall.gross / 1e9,
@@ -198,7 +202,13 @@ def _step_times(context: Context, gross_s: float | None) -> StepTimes:
         host=on_host,
         host_outermost=user_on_host,
         device_outermost=user_on_device,
+        outside=CallTimes(np.stack([np.ones(steps), _by_step(segments.step, outside_ns, steps) / 1e9])),
     )
+
+
+def _by_step(step: Integers, amounts: Floats, steps: int) -> Floats:
+    by_step: Floats = np.bincount(step, weights=amounts, minlength=steps).astype(float)
+    return by_step
 
 
 def _pooled(recordings: Sequence[StepTimes]) -> StepTimes:
@@ -218,6 +228,7 @@ def _pooled(recordings: Sequence[StepTimes]) -> StepTimes:
         step_s=median(recording.step_s for recording in recordings),
         net_s=median(recording.net_s for recording in recordings),
         profiled=any(recording.profiled for recording in recordings),
+        outside=CallTimes(np.concatenate([recording.outside.by_step for recording in recordings], axis=1)),
         **{part: join(part) for part in ("kernels", "device", "host", "host_outermost", "device_outermost")},
     )
 

@@ -7,13 +7,15 @@ import numpy as np
 
 from tare.findings.replay import Activity, Replay, RuntimeCall
 from tare.trace.intervals import Intervals, clip, make, union
-from tare.trace.tables import COPY_CALL, PAGEABLE, SYNC, Integers, Mask, Trace
+from tare.trace.spans import pick
+from tare.trace.tables import COPY_CALL, PAGEABLE, SYNC, WORKING, Integers, Mask, Trace
+from tare.trace.windows import step_at
 
 # A replay takes about a microsecond a call: this many calls of a long trace are enough for a saving.
-MOST_CALLS = 20_000
-# What recording one Python frame costs the host at its call and again at its return (ns), in Python code only, not
-# in the operators that it calls. Beside an H200: 270 in a hot loop and 520 in formatting tracebacks (profiled step
-# minus unprofiled step), 800 in ResNet-50 (with stacks minus without). The smallest is taken.
+MOST_CALLS = 6_000
+# What recording one Python frame costs the host at its call and again at its return (ns), in Python code only,
+# not in the operators that it calls. Beside an H200: 270 in a hot loop and 520 in formatting tracebacks
+# (profiled step minus unprofiled step), 800 in ResNet-50 (with stacks minus without). The smallest is taken.
 FRAME_NS = 270
 # Calls that hold the host until the device is done, besides those of the kind SYNC.
 _BLOCKING = ("cudaFree", "cudaMemcpy", "hipFree", "hipMemcpy", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2")
@@ -69,13 +71,17 @@ def _window(trace: Trace) -> tuple[int, int, int]:
 
 
 def _profiler_syncs(trace: Trace, first: int, last: int) -> list[int]:
-    device_syncs = trace.named(trace.calls, *_DEVICE_SYNC)
-    rows = []
-    for start, end in zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True):
-        begin, past = np.searchsorted(trace.calls.start, [start, end])
-        if first <= start and end <= last and begin < past and device_syncs[past - 1]:
-            rows.append(int(past - 1))
-    return rows
+    """Waits for the whole device between steps, and at the end of one, after which nothing is launched or
+    copied."""
+    calls, steps = trace.calls, trace.steps
+    device_syncs = trace.named(calls, *_DEVICE_SYNC)
+    working = calls.start[np.isin(calls.kind, WORKING)]
+    rows = np.flatnonzero(device_syncs & (calls.start >= first) & (calls.start < last))
+    step = step_at(trace, calls.start[rows])
+    following = np.append(working, np.iinfo(np.int64).max)[np.searchsorted(working, calls.start[rows])]
+    at_the_end = (following >= pick(steps.end, step)) & (pick(steps.start, step) >= first)
+    chosen: list[int] = rows[(step < 0) | at_the_end].tolist()
+    return chosen
 
 
 def _blocking_calls(trace: Trace) -> Mask:

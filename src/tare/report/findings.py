@@ -21,6 +21,7 @@ from tare.trace.operator_table import Operator
 
 BOUNDS = {"": "", "at most": "≤ ", "at least": "≥ "}
 MAX_ROWS = 15
+TOP_KERNELS = 5
 MAX_LOCATIONS, LOCATION_WIDTH = 3, 68
 MAX_OWNERS = 5
 NO_MEMORY = "memory: the trace has no allocations in it (profile_memory=True records them)"
@@ -45,6 +46,21 @@ def findings_view(diagnosis: Diagnosis) -> View:
     step = f"a {'profiled step' if diagnosis.profiled else 'step'} of {seconds(diagnosis.step_s)}"
     title = f"findings: what each fix saves of {step} (savings overlap, do not add them)"
     return View().add("faint", title).put(findings_table(diagnosis.findings))
+
+
+def top_kernels_view(diagnosis: Diagnosis) -> View:
+    """The few kernels and copies that take the most of the device's time."""
+    rows = [
+        {
+            "top kernels": short_name(kernel.name),
+            "calls a step": f"{kernel.calls / diagnosis.recorded_steps:.3g}",
+            "of device time": f"{kernel.share:.1%}",
+        }
+        for kernel in diagnosis.kernels[:TOP_KERNELS]
+    ]
+    view = View().put(FittingTable(rows, folds={"top kernels": 12}, cuts={"top kernels": -58})) if rows else View()
+    more = len(diagnosis.kernels) - TOP_KERNELS
+    return view.add("faint", f"and {several(more, 'kernel')} more (--tables lists them)" if more > 0 else "")
 
 
 def findings_table(findings: Sequence[Finding]) -> FittingTable:

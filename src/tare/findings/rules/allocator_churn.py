@@ -12,7 +12,7 @@ def allocator_churn(context: Context) -> Match | None:
     """cudaMalloc, cudaFree or their like are called in every step."""
     calls, locator = context.trace.calls, context.locator
     rows = np.flatnonzero((calls.kind == ALLOCATE) & context.inside(calls))
-    if not context.in_every_step(calls, rows):
+    if context.one_stretch or not context.in_every_step(calls, rows):
         return None
     return Match(
         summary=f"{context.times(len(rows))} memory is allocated from the driver or returned to it",

@@ -5,6 +5,7 @@ import numpy as np
 
 from tare.findings import Context, Match, WhatIf, flat, rule
 from tare.findings.finding import Bound
+from tare.findings.rules.host_made_tensors import host_made_copies
 from tare.trace.intervals import difference, intersection, make, total, union
 from tare.trace.tables import COPY, DEVICE_TO_HOST, HOST_TO_DEVICE, PAGEABLE, PINNED, Integers
 
@@ -24,8 +25,9 @@ def pageable_copies(context: Context) -> Match | None:
     """Copies of 64 KiB or more between the device and pageable host memory."""
     device, calls = context.trace.device, context.trace.calls
     pageable = (device.kind == COPY) & (device.memory == PAGEABLE) & (device.bytes >= LEAST_BYTES)
-    # Those that parameter-ping-pong reports should not be made at all.
-    copies = np.setdiff1d(np.flatnonzero(pageable & context.launched), ping_pong_copies(context))
+    # Those that parameter-ping-pong and host-made-tensors report should not be made at all.
+    others = np.union1d(ping_pong_copies(context), host_made_copies(context))
+    copies = np.setdiff1d(np.flatnonzero(pageable & context.launched), others)
     seconds = context.seconds(device, copies)
     if seconds == 0:
         return None

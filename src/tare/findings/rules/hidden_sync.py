@@ -8,6 +8,7 @@ from tare.findings import Context, Match, flat, grouped, rule
 from tare.findings.rules.copies import ping_pong_copies
 from tare.trace.counting import types
 from tare.trace.tables import COPY, DEVICE_TO_HOST, Integers
+from tare.trace.windows import step_at
 
 # What is fetched is a number, or a few to print; more is a result that somebody wants.
 FEW_BYTES = 1024
@@ -23,7 +24,9 @@ TRUTH_VALUED = {
 def hidden_sync(context: Context) -> Match | None:
     """A value of at most 1 KiB is fetched from the device within the step (item, nonzero, a mask, printing)."""
     single = [rows for rows in _fetches_by_location(context) if len(rows) <= context.steps]
-    return _match(context, flat(single), "is waited for in the middle of the step")
+    waits = flat(single)
+    where = "in the middle" if _launches_follow(context, waits) else "at the end"
+    return _match(context, waits, f"is waited for {where} of the step")
 
 
 @rule("Drop the redundant check, or stack the values on the device and fetch them together.")
@@ -31,6 +34,16 @@ def repeated_sync(context: Context) -> Match | None:
     """A value of at most 1 KiB is fetched from the device more than once a step at the same place."""
     repeated = [rows for rows in _fetches_by_location(context) if len(rows) > context.steps]
     return _match(context, flat(repeated), "is waited for at one place", checks=True)
+
+
+def _launches_follow(context: Context, waits: Integers) -> bool:
+    """Whether a step goes on after one of these waits: it launches something more."""
+    calls, steps = context.trace.calls, context.trace.steps
+    step = step_at(context.trace, calls.start[waits])
+    launching = calls.start[calls.launches]
+    following = np.searchsorted(launching, calls.end[waits])
+    after = np.append(launching, np.iinfo(np.int64).max)[following]
+    return bool((after < np.append(steps.end, 0)[step]).any())
 
 
 def _fetches_by_location(context: Context) -> list[list[int]]:

@@ -5,6 +5,7 @@ import numpy as np
 
 from tare.findings import Context, Match, WhatIf, flat, grouped, rule
 from tare.trace.intervals import EMPTY, Intervals, complement, covered_length, difference, total, union
+from tare.trace.spans import pick
 from tare.trace.tables import Integers, Mask
 
 SHORTEST_NS = 100_000
@@ -85,10 +86,29 @@ def _where(context: Context, start: int, end: int) -> str:
     """The user's line in the middle of the stretch, and the operator that took most of it."""
     calls, operators, locator = context.trace.calls, context.trace.operators, context.locator
     before = int(np.searchsorted(calls.start, start) - 1)
-    line = locator.at(calls.thread[max(before, 0)], (start + end) // 2)
+    line = _busiest_line(context, int(calls.thread[max(before, 0)]), start, end)
     within = (operators.start >= start) & (operators.end <= end) & (operators.depth == 0)
     longest = np.flatnonzero(within & (operators.duration > (end - start) / 2))
     if len(longest):
         name = f"{context.trace.name(operators, longest[0])} on the host"
         return f"{line}: {name}" if line else name
     return line or (locator.after_call(before) if before >= 0 else "")
+
+
+def _busiest_line(context: Context, thread: int, start: int, end: int) -> str:
+    """The user's line in which the stretch spends the most time, and what it calls there, as the table of idle
+    time names it: the line in its middle may only be a wrapper. Empty without stacks."""
+    trace, frames = context.trace, context.trace.frames
+    if not trace.has_stacks:
+        return ""
+    _, begin, finish, owner = frames.timeline(thread).cut(np.array([start]), np.array([end]))
+    known = owner >= 0
+    if not known.any():
+        return ""
+    lines, where = np.unique(pick(frames.line, owner[known]), return_inverse=True)
+    times = np.bincount(where.reshape(-1), weights=(finish - begin)[known])
+    longest = known.nonzero()[0][where.reshape(-1) == times.argmax()]
+    frame = int(owner[longest[(finish - begin)[longest].argmax()]])
+    line = int(lines[times.argmax()])
+    text = context.locator.of_frame(frame)
+    return text if line in (-1, frame) else f"{text}, {trace.name(frames, frame)}"

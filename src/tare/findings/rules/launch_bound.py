@@ -24,9 +24,9 @@ def launch_bound(context: Context) -> Match | None:
     if context.per_step(len(launches)) < FEWEST_LAUNCHES:
         return None
     # A graph replaces the host's way from launch to launch. Long stretches, loading, compiling, and what waits for
-    # the device (which cannot be captured) remain.
+    # the device (which cannot be captured) remain, and so does a capture: it is what a graph needs.
     waiting = union(operators.intervals(context.roots(calls.operator[waits])), calls.intervals(waits))
-    kept = union(idle_stretches(context), context.marked(LOADING_OR_COMPILING), waiting)
+    kept = union(idle_stretches(context), context.marked(LOADING_OR_COMPILING), waiting, context.capturing)
     removed = complement(kept, context.replay.start, context.replay.end)
     saving = context.saving(WhatIf(removed=removed, handover=HANDOVER_NS))
     if saving < LEAST_SHARE * context.step_s:

@@ -11,7 +11,8 @@ from tare.trace.intervals import total
 def recompilation(context: Context) -> Match | None:
     """torch.compile compiles during a recorded step."""
     spans = context.marked(r"\(dynamo_timed\)$")
-    if len(spans) == 0:
+    # Within the only stretch it may be the first compilation (once-only-costs).
+    if len(spans) == 0 or context.one_stretch:
         return None
     marks, rows = context.marks(r"compile_inner \(dynamo_timed\)$")
     return Match(

@@ -5,12 +5,19 @@ import numpy as np
 
 from tare.findings import Context, Match, WhatIf, flat, rule
 from tare.trace.counting import CONVOLUTIONS, flops, shapes, types
+from tare.trace.metadata import has_tf32
 from tare.trace.names import is_matrix
 
-# A backward convolution that is not split has fewer multiplying kernels, even with each gradient computed in two.
+# A backward convolution that is not split has fewer multiplying kernels, even with each gradient computed in
+# two.
 FEWEST_KERNELS = 6
 LEAST_SHARE = 0.05
 RATES = {"float": "matrix:fp32", "c10::BFloat16": "matrix:bf16", "c10::Half": "matrix:fp16"}
+
+WITHOUT_TF32 = (
+    "Use half precision: then the library leaves them whole (this device has no TF32). If it must be full "
+    "float32, measure channels-last: it helps some and slows others."
+)
 
 
 @rule(
@@ -44,13 +51,14 @@ def split_convolution(context: Context) -> Match | None:
         ],
         saving_s=context.saving(_in_one_kernel(context, split)),
         bound="" if at_peak else "at most",
+        remedy=None if has_tf32(trace) or not trace.metadata.get("deviceProperties") else WITHOUT_TF32,
         spans=device.intervals(activities),
     )
 
 
 def _in_one_kernel(context: Context, split: dict[int, list[int]]) -> WhatIf:
-    """Only the first kernel of each convolution, for as long as the work takes at the measured peak rate; next to
-    nothing where the rate is unknown."""
+    """Only the first kernel of each convolution, for as long as the work takes at the measured peak rate; next
+    to nothing where the rate is unknown."""
     device = context.trace.device
     # Activities are sorted by start.
     firsts = {row: min(kernels) for row, kernels in split.items()}
@@ -65,8 +73,8 @@ def _in_one_kernel(context: Context, split: dict[int, list[int]]) -> WhatIf:
 
 
 def _rate(context: Context, row: int) -> float | None:
-    """The peak of the precision that the convolution has, also where the remedy is another precision: at this size
-    a convolution reaches no more."""
+    """The peak of the precision that the convolution has, also where the remedy is another precision: at this
+    size a convolution reaches no more."""
     return context.rates.get(RATES.get(next(iter(types(context.trace, row)), ""), ""))
 
 

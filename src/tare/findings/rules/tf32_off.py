@@ -2,11 +2,10 @@
 
 from tare.findings import Context, Match, WhatIf, flat, rule
 from tare.trace.counting import CONVOLUTIONS, PRODUCTS, RECURRENT, flops, types
+from tare.trace.metadata import has_tf32
 from tare.trace.names import is_matrix, is_transformed, uses_tensor_cores
 
 LEAST_SHARE = 0.05
-# TF32 came with compute capability 8.0.
-FIRST_WITH_TF32 = 8
 
 
 @rule(
@@ -15,7 +14,7 @@ FIRST_WITH_TF32 = 8
 )
 def tf32_off(context: Context) -> Match | None:
     """float32 matrix products, 5 % of the step or more, by kernels that use no tensor cores."""
-    if not _has_tf32(context):
+    if not has_tf32(context.trace):
         return None
     trace, device = context.trace, context.trace.device
     slow = {
@@ -61,10 +60,3 @@ def _without_tensor_cores(context: Context, row: int, launched: list[int]) -> li
     if convolves and any(map(is_transformed, names.values())) and not any(map(uses_tensor_cores, names.values())):
         return launched
     return [kernel for kernel, name in names.items() if is_matrix(name) and uses_tensor_cores(name) is False]
-
-
-def _has_tf32(context: Context) -> bool:
-    properties = context.trace.metadata.get("deviceProperties")
-    device = properties[0] if isinstance(properties, list) and properties else None
-    major = device.get("computeMajor") if isinstance(device, dict) else None
-    return isinstance(major, int) and major >= FIRST_WITH_TF32
