@@ -63,6 +63,7 @@ def test_every_call_of_the_step_is_seen(convolution: CallDepth) -> None:
     assert convolution.least <= stack_of(convolution).total <= convolution.most
 
 
+@pytest.mark.full
 def test_a_workload_without_convolutions_is_counted_to_its_matrix_product(counter: StackCounter) -> None:
     stack = counter.stack(case("mlp"))
     assert stack.kind == "product"

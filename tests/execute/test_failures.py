@@ -3,6 +3,7 @@
 import signal
 from typing import Any
 
+import msgspec
 import pytest
 
 from tare.errors import BadInput
@@ -12,6 +13,11 @@ from tare.execute.supervise import WorkerExit
 from tare.protocol.messages import Done, Failed, Message
 from tare.records.record import Failure
 from tare.worker.process import classify
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
 
 def ended(status: int = 0, messages: list[Message] | None = None, **fields: Any) -> WorkerExit:
@@ -33,6 +39,10 @@ def test_a_worker_that_sends_done_and_exits_has_no_failure() -> None:
         (ended(killed="timeout", status=9), "timeout"),
         (ended(killed="memory", status=9), "host-oom"),
         (ended(killed="flood", status=9), "exception"),
+        (ended(killed="flood", status=9, messages=[Done()]), "exception"),
+        (ended(killed="stopped", status=9), "signal"),
+        (ended(killed="stopped", status=9, messages=[Done()]), "signal"),
+        (ended(reaper_lost=True, status=9, messages=[Done()]), "signal"),
         (ended(status=int(signal.SIGSEGV)), "signal"),
         (ended(status=int(signal.SIGKILL)), "signal"),
         (ended(status=int(signal.SIGKILL), oom_kills=OomKills(1, 1)), "host-oom"),
@@ -51,7 +61,7 @@ def test_every_exit_has_its_cause(worker_exit: WorkerExit, expected: str) -> Non
     assert cause(worker_exit) == expected
 
 
-@pytest.mark.parametrize("killed", ["timeout", "memory", "flood"])
+@pytest.mark.parametrize("killed", ["timeout", "memory"])
 def test_a_worker_killed_after_its_last_message_has_its_result(killed: str) -> None:
     assert failure_of(ended(killed=killed, status=9, messages=[Done()])) is None
     said = Failed(Failure(cause="nan", message="x"))
@@ -107,9 +117,13 @@ def test_an_exception_has_its_cause(error: BaseException, expected: str) -> None
         (ValueError("boom\nmore"), "ValueError: boom"),
         (AssertionError(), "AssertionError"),
         (SystemExit("no weights"), "SystemExit: no weights"),
+        (KeyboardInterrupt("pressed by a library"), "KeyboardInterrupt: pressed by a library"),
+        (Unprintable(), "Unprintable"),
         (BadInput("no such data"), "no such data"),
+        (ValueError("a lone \ud800 and a \x00"), "ValueError: a lone \\ud800 and a \x00"),
     ],
 )
 def test_the_first_line_that_is_not_empty_is_kept(error: BaseException, message: str) -> None:
     failure = classify(error)
     assert (failure.message, failure.exception) == (message, type(error).__name__)
+    assert msgspec.json.encode(failure), "it can be sent"

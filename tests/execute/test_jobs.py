@@ -52,6 +52,7 @@ def leaves_two_traces(executor: LocalExecutor, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*trace*")) == []
 
 
+@pytest.mark.full
 def test_a_profiling_worker_counts_the_work_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TARE_HOME", str(tmp_path))
     executor = LocalExecutor(SpawnLauncher(), tmp_path)

@@ -169,9 +169,7 @@ def test_a_line_that_is_no_message_is_quoted(home: Path) -> None:
     [
         ("a negative time", MEASURED.replace("[5]", "[-5]"), "exception", "wall_ns"),
         ("lists of two lengths", MEASURED.replace("[5]", "[5, 5]"), "exception", "differ in length"),
-        ("a block that took no time", MEASURED.replace("[5]", "[0]"), "no-result", "took no time"),
         ("an unknown cause", FAILED, "exception", "boredom"),
-        ("no series", "", "no-result", "pipelined"),
     ],
 )
 def test_an_invalid_message_is_quoted(home: Path, what: str, line: str, cause: str, named: str) -> None:

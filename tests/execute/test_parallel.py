@@ -266,6 +266,7 @@ class Interrupting(Journal):
         raise KeyboardInterrupt
 
 
+@pytest.mark.full
 def test_an_interruption_ends_waiting_and_stopped_processes(executor: LocalExecutor) -> None:
     def workers() -> list[psutil.Process]:
         return [one for child in psutil.Process().children() for one in child.children(recursive=True)]

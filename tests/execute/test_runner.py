@@ -173,6 +173,15 @@ def test_the_flags_of_the_worker_become_part_of_the_environment() -> None:
     assert record.environment.machine == ENVIRONMENT.machine
 
 
+def test_a_record_holds_the_tokens_of_its_step() -> None:
+    """So that a report need not know the workload; one that is not known here has none."""
+    case = make_case(workload="nanogpt", batch=4, sizes={"length": 64})
+    assert make_record(case, [make_round(0)], ENVIRONMENT, "r").tokens_per_step == 256
+    assert make_record(A, [make_round(0)], ENVIRONMENT, "r").tokens_per_step is None
+    unknown = make_case(workload="nobody_knows_it")
+    assert make_record(unknown, [make_round(0)], ENVIRONMENT, "r").tokens_per_step is None
+
+
 def test_records_have_distinct_ids() -> None:
     made = [make_record(A, [make_round(0)], ENVIRONMENT, "r") for _ in range(20)]
     assert len({record.id for record in made}) == 20

@@ -42,6 +42,7 @@ def test_every_rung_has_net_in_training(executor: LocalExecutor, rung: str) -> N
     assert net(make_record(rounds=[run(executor, rung, "train")]))
 
 
+@pytest.mark.alone
 def test_replaying_a_graph_removes_tare_and_not_net(executor: LocalExecutor) -> None:
     """Both run the same kernels; at batch 1 eager waits for its launches."""
     eager, graph = (make_record(rounds=[run(executor, rung, batch=1)]) for rung in ("eager", "cudagraph"))

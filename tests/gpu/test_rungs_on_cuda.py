@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from planted_outputs import TENSORS
 from proof import SMALL, check, make
 
-from tare.cases.case import CHOICES, Mode, Precision
+from tare.cases.case import CHOICES, Case, Mode, Precision
 from tare.measure.parity import errors, load_reference
 from tare.worker.reference import make_reference
 
@@ -41,6 +42,14 @@ def test_same_as_the_reference(workload: str, rung: str, mode: Mode, tmp_path: P
 def test_every_precision(rung: str, precision: Precision, mode: Mode, tmp_path: Path) -> None:
     parity = check(make("mnist_cnn", rung, mode, precision, device="cuda", batch=16), tmp_path)
     assert parity.status == "same", parity
+
+
+@pytest.mark.parametrize("rung", [*HAND_MADE, "compile:reduce-overhead"])
+@pytest.mark.parametrize("kind", ["dict", "nested"])
+def test_every_tensor_of_a_nested_output_is_compared(kind: str, rung: str, tmp_path: Path) -> None:
+    parity = check(Case(workload=f"planted_output_{kind}", rung=rung, device="cuda", batch=4), tmp_path)
+    assert parity.status == "same", parity
+    assert parity.compared == 3 * TENSORS
 
 
 def test_torchscript_cannot_train_a_softmax_under_bfloat16_autocast(tmp_path: Path) -> None:

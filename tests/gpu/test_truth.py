@@ -9,10 +9,10 @@ import torch
 from spin import Spin
 
 from tare.measure.clock import CudaClock, WallClock
-from tare.measure.sampler import SamplingLimits, sample
+from tare.measure.sampler import SamplingLimits, StepTimer, sample
 from tare.records.record import Series
 from tare.rungs.base import Program
-from tare.worker.audit import left_running
+from tare.worker.audit import left_on_device
 
 pytestmark = pytest.mark.alone
 
@@ -36,7 +36,7 @@ def measure(milliseconds: float) -> tuple[float, dict[str, Series]]:
         torch.cuda.synchronize()
     spin.forget()
     kept: list[Series] = []
-    sample(spin, CudaClock(torch.device("cuda")), SamplingLimits(3.0, 0.001), kept.append)
+    sample(StepTimer(spin, CudaClock(torch.device("cuda"))), SamplingLimits(3.0, 0.001), kept.append)
     return spin.true_s, {series.kind: series for series in kept}
 
 
@@ -55,12 +55,12 @@ def test_latency_is_measured_within_one_percent() -> None:
 
 
 def test_synchronised_step_passes_the_audit() -> None:
-    assert left_running(Spinning(0.5), CudaClock(torch.device("cuda")), 20) is None
+    assert left_on_device(Spinning(0.5), CudaClock(torch.device("cuda")), 20) is None
 
 
 def test_missing_synchronisation_is_detected() -> None:
     """A clock that does not wait sees only the launches; reading the result then takes longer."""
-    message = left_running(Spinning(2), WallClock(lambda: None, overlaps=True), 20)
+    message = left_on_device(Spinning(2), WallClock(lambda: None, overlaps=True), 20)
     torch.cuda.synchronize()
     assert message is not None
     assert "not synchronised" in message

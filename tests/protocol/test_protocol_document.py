@@ -25,7 +25,8 @@ def test_the_job_in_the_document_is_a_job() -> None:
 def test_the_messages_in_the_document_are_messages() -> None:
     examples = re.findall(r"^\| `(\{.*?\})` \|", TEXT, re.MULTILINE)
     kinds = [json.loads(text)["kind"] for text in examples]
-    assert kinds == ["stage", "prepared", "measured", "weighed", "checked", "step-profile", "failed", "done"]
+    figures = ["prepared", "measured", "weighed", "checked", "step-profile", "imported-packages"]
+    assert kinds == ["stage", *figures, "failed", "done"]
     messages = [read_message(text.encode()) for text in examples]
     assert isinstance(messages[-1], Done)
     assert isinstance(messages[2], Measured)

@@ -25,6 +25,7 @@ def test_who_is_alone_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("imported", ["", "import torch._inductor.config;"])
 def test_a_compiler_has_no_more_processes_than_it_may(imported: str) -> None:
     program = (

@@ -1,16 +1,20 @@
 """What can be measured here: the registries of workloads and rungs, together with what the probe found."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from tare.cases.case import Case
+from tare.cases.case import Case, Mode
 from tare.cases.plan import Plan, open_groups, validate_plan
 from tare.errors import TareError, unknown
-from tare.execute.executor import executable_rung
+from tare.execute.environments import find_environment, missing_environment
+from tare.execute.executor import OnStage, executable_rung
+from tare.execute.own_models import LONGEST_S, register_models
 from tare.protocol.messages import Probed
 from tare.records.environment import Environment
 from tare.rungs import all_rungs, get_rung, ladder, split_name
+from tare.rungs.registry import environment_name
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.groups import all_groups
+from tare.workloads.own.registry import own_names, own_source
 from tare.workloads.registry import no_workload
 
 DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
@@ -24,11 +28,13 @@ ANY_MACHINE = Probed(
 )
 
 
-def open_plan(plan: Plan) -> Plan:
-    """The plan with its groups opened. Refuses what is wrong on any machine (a name, a size, an optimizer) before
-    this one is probed, which takes seconds."""
+def open_plan(plan: Plan, on_stage: OnStage = lambda _: None, timeout: float = LONGEST_S) -> Plan:
+    """The plan with its groups opened and its users' models described, each within `timeout` seconds. Refuses what
+    is wrong on any machine (a name, a size, an optimizer) before this one is probed, which takes seconds."""
+    sources = [source for source in plan.models if own_source(source.name) != source]
+    register_models(sources, on_stage, timeout)
     opened = open_groups(plan, all_groups())
-    known = all_workloads()
+    known = {*all_workloads(), *own_names()}
     for name in (name for grid in opened.grids for name in grid.workload):
         if name not in known:
             raise no_workload(name, plan.where)
@@ -61,7 +67,7 @@ class LocalCatalogue:
         return [name]
 
     def workload_names(self) -> list[str]:
-        return list(all_workloads())
+        return [*all_workloads(), *own_names()]
 
     def sizes(self, workload: str, smoke: bool = False) -> Mapping[str, int]:
         definition = get_workload(workload)
@@ -73,6 +79,15 @@ class LocalCatalogue:
 
     def optimizer(self, workload: str) -> str:
         return get_workload(workload).optimizer
+
+    def modes(self, workload: str, wanted: Sequence[Mode]) -> Sequence[Mode]:
+        """A whole step trains or does not; nobody can choose."""
+        definition = get_workload(workload)
+        return (definition.step_mode,) if definition.is_step else wanted
+
+    def identity(self, workload: str) -> Mapping[str, str | None]:
+        definition = get_workload(workload)
+        return {"inputs": definition.inputs_text, "source": definition.digest}
 
     def ladder(self, workload: str, device: str) -> list[str]:  # noqa: ARG002
         return ladder()
@@ -91,11 +106,18 @@ class LocalCatalogue:
         if ":" in case.device and case.device not in self._probed.gpus:
             return "not-installed", f"there is no {case.device} here"
         missing = self._probed.absent[device_type].get(split_name(case.rung)[0])
+        if name := environment_name(case.rung):
+            # What the environment lacks, a worker there will say.
+            missing = missing_environment(case.rung, name)
+        elif missing and find_environment(case.rung):
+            missing = None
         if missing:
             return "not-installed", f"{missing.reason}: {missing.remedy}"
-        reason = _workload_refusal(case) or _device_refusal(case)
+        reason = _workload_refusal(case) or _device_refusal(case) or _step_refusal(case)
         reason = reason or all_rungs()[split_name(case.rung)[0]].supports(case, get_workload(case.workload))
         reason = reason or self._unwanted(case)
+        if environment_name(case.rung) and executable_rung(case):
+            reason = "a rung in C++ is built for the running environment alone"
         if reason:
             return "unsupported", reason
         if not self._build and _is_unbuilt(case):
@@ -125,6 +147,14 @@ def _workload_refusal(case: Case) -> str | None:
         if refused:
             return refused
     return workload.refusal(case.requirements)
+
+
+def _step_refusal(case: Case) -> str | None:
+    if get_workload(case.workload).is_step and not get_rung(case.rung).whole_steps:
+        return f"{case.workload} is a whole step, which {case.rung} cannot take apart"
+    if case.optimizer == "own" and not get_workload(case.workload).is_step:
+        return "the optimizer 'own' is that of a whole step (FILE.py::train_step)"
+    return None
 
 
 def _device_refusal(case: Case) -> str | None:

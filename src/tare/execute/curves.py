@@ -32,7 +32,10 @@ def follow_curve(executor: LocalExecutor, case: Case, data: str, steps: int, opt
         # Nothing to compare with: the rung has not failed, and is not run.
         return Curve(case=case, parity=unchecked(reference))
     evidence = make_folder(executor.folder(f"curve-{data}-{steps}", case))
-    worker = executor.rung_worker(case, options, data=data, steps=steps)
+    if reference.unchecked:
+        return Curve(case=case, parity=Parity(status="unchecked", reason=reference.unchecked))
+    dropout = not reference.without_dropout
+    worker = executor.rung_worker(case, options, data=data, steps=steps, dropout=dropout)
     if isinstance(worker, Failure):
         return _failed_curve(case, worker)
     job = CurveJob(
@@ -42,6 +45,7 @@ def follow_curve(executor: LocalExecutor, case: Case, data: str, steps: int, opt
         evidence=str(evidence),
         cache=executor.cache_folder(case),
         stage=worker.stage,
+        dropout=dropout,
     )
     done = executor.ask(job, Done, options, worker.launcher)
     if isinstance(done, Failure):

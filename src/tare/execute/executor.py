@@ -1,6 +1,7 @@
 """The local executor: runs jobs in supervised worker processes, and turns a worker's exit into a round."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,24 +12,42 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import TareError
+from tare.execute.environments import environment_launcher, find_environment
 from tare.execute.launch import Launcher, SpawnLauncher
 from tare.execute.rounds import Answer, answer_of, make_round, unchecked
 from tare.execute.supervise import Supervision, WorkerExit, run_worker
 from tare.measure.nvml import Gpu
+from tare.measure.parity import is_without_dropout
 from tare.measure.telemetry import Watch
-from tare.protocol.jobs import CheckJob, Job, ProbeJob, ReferenceJob, RoundJob, StageJob, reference_case
+from tare.protocol.jobs import (
+    CheckJob,
+    CommandJob,
+    Job,
+    ProbeJob,
+    ReferenceJob,
+    RoundJob,
+    StageJob,
+    reference_case,
+)
 from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
-from tare.records.record import Failure, Parity, Round
+from tare.records.record import DECLARED_OFF, Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import split_name
 from tare.system.home import home, make_folder
 from tare.system.locks import machine_lock
+from tare.workloads.commands import COMMAND, get_command
+from tare.workloads.own.registry import find_own
 
 BUILDING = "building the C++ rungs, once: about a minute"
 COMPILING = "compiling: seconds to minutes"
 EXPORTING = "exporting for C++: seconds to minutes"
 REFERENCE = "computing the float64 reference"
+# The file of an executable's evidence that is written last (docs/protocol.md).
+EVIDENCE_NAMES = "names.json"
+WITHOUT_DROPOUT = "parity was judged with dropout off, in a round of its own; the times are with dropout"
+# Enough for the evidence: nothing of such a round is kept but its parity.
+PARITY_BUDGET_S = 1.0
 WAITING = "waiting for another tare"
 
 OnStage = Callable[[str], None]
@@ -52,6 +71,22 @@ def executable_rung(case: Case) -> NativeRung | None:
     """The case's rung, if its worker is an executable."""
     rung = get_rung(case.rung)
     return rung if isinstance(rung, NativeRung) and rung.is_executable(case) else None
+
+
+def _parity_off(case: Case) -> str:
+    """Why the author of a user's model does not want it to be compared, or nothing."""
+    own = find_own(case.workload)
+    return own.parity_off if own else ""
+
+
+def _is_checked(case: Case, options: Options, check: bool) -> bool:
+    return check and options.parity and not _parity_off(case)
+
+
+def _launcher_of(job: Job) -> Launcher | None:
+    """What starts the worker of a job whose rung runs in an environment; None for every other job."""
+    case = None if isinstance(job, CommandJob) else getattr(job, "case", None)
+    return environment_launcher(case.rung) if case else None
 
 
 class LocalExecutor:
@@ -90,16 +125,22 @@ class LocalExecutor:
         return message
 
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:
-        """One fresh process that measures one case. With `check` it is also compared with the reference."""
+        """One fresh process that measures one case. With `check` it is also compared with the reference; a case
+        with dropout in a second process, where its dropout is off."""
         reference, failure = None, None
-        if check and options.parity:
+        if _is_checked(case, options, check):
             reference_job = self.reference_job(case, options)
             made = self.run_once(reference_job, options)
             failure = made if isinstance(made, Failure) else None
             reference = None if failure else reference_job.folder
-        job = self._round_job(case, index, options, reference)
         measure = self._run_executable if executable_rung(case) else self._measure
-        round_ = measure(job, index, options)
+        if reference and is_without_dropout(Path(reference)):
+            round_ = measure(self._round_job(case, index, options, None), index, options)
+            return round_ if round_.failure else self._add_parity(round_, case, options, reference)
+        round_ = measure(self._round_job(case, index, options, reference), index, options)
+        if declared := _parity_off(case):
+            parity = Parity(status="unchecked", reason=f"{DECLARED_OFF}: {declared}")
+            return msgspec.structs.replace(round_, parity=parity)
         return msgspec.structs.replace(round_, parity=unchecked(failure)) if failure else round_
 
     def run_program(self, command: tuple[str, ...], case: Case, index: int, options: Options) -> Round:
@@ -118,19 +159,25 @@ class LocalExecutor:
 
     def can_wait_at_gate(self, case: Case) -> bool:
         """Whether its process can be prepared in parallel with others and then wait until it may measure."""
+        if find_environment(case.rung):
+            return False
         return executable_rung(case) is None and split_name(case.rung)[1] not in get_rung(case.rung).solitary
 
     def gated_job(self, case: Case, index: int, options: Options, check: bool) -> RoundJob | None:
-        """The job of such a process; None while the reference is missing that it needs."""
-        reference = self.reference_job(case, options) if check and options.parity else None
+        """The job of such a process; None where it has to be measured alone, as long as the reference is missing
+        that it needs."""
+        reference = self.reference_job(case, options) if _is_checked(case, options, check) else None
         if reference and not isinstance(self._made.get(reference), Prepared):
+            return None
+        if reference and is_without_dropout(Path(reference.folder)):
+            # It takes a second process.
             return None
         return self._round_job(case, index, options, reference.folder if reference else None)
 
     def jobs_ahead(self, case: Case, options: Options, check: bool) -> list[ReferenceJob | StageJob]:
         """What has to be made once before a round of the case can be measured, and is not made yet."""
         jobs: list[ReferenceJob | StageJob] = []
-        if check and options.parity:
+        if _is_checked(case, options, check):
             jobs.append(self.reference_job(case, options))
         if rung := executable_rung(case):
             jobs.append(self._stage_job(rung.staged_as(case)))
@@ -153,12 +200,14 @@ class LocalExecutor:
         variables: dict[str, str] | None = None,
         data: str = "",
         steps: int = 0,
+        dropout: bool = True,
     ) -> RungWorker | Failure:
         """A Python worker, or the rung's executable with its files staged. A build that failed is not tried again
         in this run."""
         rung = executable_rung(case)
         if rung is None:
-            return RungWorker(SpawnLauncher(variables=variables) if variables else self.launcher)
+            plain = SpawnLauncher(variables=variables) if variables else self.launcher
+            return RungWorker(environment_launcher(case.rung, variables) or plain)
         key = (rung.name, case.device_type)
         try:
             if key in self._failed_builds:
@@ -167,7 +216,7 @@ class LocalExecutor:
         except TareError as error:
             self._failed_builds[key] = error
             return Failure(cause="not-installed", message=str(error), stage="build")
-        job = self._stage_job(rung.staged_as(case), data, steps)
+        job = self._stage_job(rung.staged_as(case), data, steps, dropout)
         staged = self.run_once(job, options)
         if isinstance(staged, Failure):
             return staged
@@ -188,16 +237,22 @@ class LocalExecutor:
     def folder(self, kind: str, case: Case) -> Path:
         return self.scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]
 
+    def say_wait(self, holder: str) -> None:
+        """Another tare measures now."""
+        self.on_stage(f"{WAITING}: {holder}")
+
     def close(self) -> None:
         self.launcher.close()
 
     def _run_executable(self, job: RoundJob, index: int, options: Options) -> Round:
         """Stages the case in Python once, measures it in the executable, and checks its evidence in Python."""
         case = job.case
+        # Of an earlier round of this case.
+        shutil.rmtree(self.folder("evidence", case), ignore_errors=True)
         evidence = make_folder(self.folder("evidence", case))
-        worker = self.rung_worker(case, options)
+        worker = self.rung_worker(case, options, dropout=job.dropout)
         if isinstance(worker, Failure):
-            started = datetime.now(UTC).isoformat(timespec="seconds")
+            started = datetime.now(UTC).isoformat(timespec="milliseconds")
             return Round(index=index, started=started, seconds=0.0, isolation="executable", failure=worker)
         launcher, stage, staged = worker
         # Files that were staged for another case count here too: alone, this case would have taken as long.
@@ -210,25 +265,49 @@ class LocalExecutor:
         round_ = self._measure(executable_job, index, options, launcher)
         if round_.failure:
             return round_
+        checked = self._check(round_, case, evidence, job.reference, options) if job.reference else None
         return msgspec.structs.replace(
             round_,
             prepare_s=(round_.prepare_s or 0.0) + (staged.prepare_s if cold else 0.0),
             cache="cold" if cold else "warm",
             flags=staged.flags,
-            parity=self._check(case, evidence, job.reference, options) if job.reference else None,
+            parity=checked if isinstance(checked, Parity) else None,
+            failure=checked if isinstance(checked, Failure) else None,
         )
 
-    def _check(self, case: Case, evidence: Path, reference: str, options: Options) -> Parity:
-        checked = self.ask(CheckJob(case=case, evidence=str(evidence), reference=reference), Checked, options)
-        if isinstance(checked, Failure):
-            return Parity(status="unchecked", reason=f"the check failed: {checked.message}")
-        return checked.parity
+    def _check(
+        self, round_: Round, case: Case, evidence: Path, reference: str, options: Options
+    ) -> Parity | Failure:
+        """A worker that leaves no evidence that can be compared has failed: it was asked for parity. A check that
+        ran out of time or memory says nothing about the worker."""
+        fault = "the worker left no evidence, although the job asks for parity"
+        if (evidence / EVIDENCE_NAMES).exists():
+            pipelined = round_.find("pipelined")
+            step_s = min(pipelined.step_seconds()) if pipelined else 0.0
+            job = CheckJob(case=case, evidence=str(evidence), reference=reference, step_s=step_s)
+            checked = self.ask(job, Checked, options)
+            if isinstance(checked, Checked):
+                return checked.parity
+            if checked.cause != "exception":
+                return Parity(status="unchecked", reason=f"the check failed: {checked.message}")
+            fault = f"the worker's evidence cannot be compared: {checked.message}"
+        return Failure(cause="inconsistent", message=fault, stage="parity")
 
-    def _stage_job(self, case: Case, data: str = "", steps: int = 0) -> StageJob:
-        folder = self.folder(f"stage-{data}-{steps}" if steps else "stage", case)
-        return StageJob(case=case, folder=str(folder), data=data, steps=steps)
+    def _stage_job(self, case: Case, data: str = "", steps: int = 0, dropout: bool = True) -> StageJob:
+        kind = f"stage-{data}-{steps}" if steps else "stage"
+        folder = self.folder(kind if dropout else f"{kind}-without-dropout", case)
+        return StageJob(case=case, folder=str(folder), data=data, steps=steps, dropout=dropout)
 
     def _round_job(self, case: Case, index: int, options: Options, reference: str | None) -> RoundJob:
+        if case.rung == COMMAND:
+            command = get_command(case.workload)
+            return CommandJob(
+                case=case,
+                budget_s=options.round_budget,
+                width=options.width,
+                arguments=command.arguments,
+                allowed=command.allowed,
+            )
         return RoundJob(
             case=case,
             budget_s=options.round_budget,
@@ -239,9 +318,30 @@ class LocalExecutor:
             profile=index == 0,
         )
 
+    def _add_parity(self, round_: Round, case: Case, options: Options, reference: str) -> Round:
+        """The round with its parity from a short round of the same case with dropout off."""
+        job = msgspec.structs.replace(
+            self._round_job(case, round_.index, options, reference),
+            budget_s=min(options.round_budget, PARITY_BUDGET_S),
+            # Compilers might take the case for the one that has dropout.
+            cache=str(self.folder("cache-without-dropout", case)) if get_rung(case.rung).caches else None,
+            profile=False,
+            dropout=False,
+        )
+        measure = self._run_executable if executable_rung(case) else self._measure
+        judged = measure(job, round_.index, options)
+        parity = judged.parity
+        if judged.failure:
+            reason = f"the round with dropout off failed: {judged.failure.cause}, {judged.failure.message}"
+            parity = Parity(status="unchecked", reason=reason)
+        return msgspec.structs.replace(round_, parity=parity, notes=[*round_.notes, WITHOUT_DROPOUT])
+
     def _measure(self, job: RoundJob, index: int, options: Options, launcher: Launcher | None = None) -> Round:
-        watch = Watch(self.gpu(job.case.device))
-        return make_round(self._run(job, options, launcher, watch), watch, index)
+        is_command = isinstance(job, CommandJob)
+        watch = Watch(self.gpu(job.case.device), whole_tree=is_command)
+        round_ = make_round(self._run(job, options, launcher, watch), watch, index)
+        # A command has nothing to prepare.
+        return msgspec.structs.replace(round_, build_s=None, prepare_s=None) if is_command else round_
 
     def _run(
         self, job: Job, options: Options, launcher: Launcher | None = None, watch: Watch | None = None
@@ -256,6 +356,8 @@ class LocalExecutor:
 
         supervision = Supervision(options.timeout, options.memory, on_message=on_message)
         if watch:
-            supervision.on_start, supervision.on_tick = watch.start, watch.poll
-        with machine_lock(home(), lambda: self.on_stage(WAITING)):
-            return run_worker(launcher or self.launcher, job, supervision)
+            supervision.on_start = lambda process: watch.start(process.pid)
+            supervision.on_tick = watch.poll
+        launcher = launcher or _launcher_of(job) or self.launcher
+        with machine_lock(home(), self.say_wait):
+            return run_worker(launcher, job, supervision)

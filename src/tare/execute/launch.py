@@ -1,42 +1,135 @@
 """Starting workers: forked from a server, or each as a program of its own. Both give a process to supervise."""
 
 import contextlib
-import json
+import errno
+import marshal
 import os
-import select
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from tare.errors import TareError
 from tare.protocol.jobs import Job
 from tare.protocol.messages import DESCRIPTOR
-from tare.system.processes import kill_group
+from tare.records.record import Cause
+from tare.system import reaper
+from tare.system.processes import is_stopped, kill_group, kill_marked
+from tare.workloads.own.registry import variables as own_models
 
 # Importing torch from a cold disk can take minutes; a server that needs longer than this hangs.
 SERVER_START_S = 300.0
-FORK_S = 60.0
+# A server or a reaper that needs longer to start a worker is stopped or hangs.
+START_S = 20.0
+# How long a worker that was killed may take to end, with all that it started.
+END_S = 10.0
+# The environment variable by which the processes of a worker are found where nothing else shows whose they are.
+MARKER = "TARE_WORKER"
 
 
 class CannotStart(TareError):
-    """The program of a worker does not exist or cannot be executed."""
+    """A worker cannot be started; by default because its program does not exist or cannot be executed."""
+
+    def __init__(self, message: str, cause: Cause = "not-installed") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
-class WorkerProcess(NamedTuple):
-    """A running worker. `messages` and `log` are descriptors to read. `poll` waits for its end, for as many
-    seconds as it is given at most, and returns its wait status, or None while it runs."""
+class ReaperLost(Exception):
+    """The reaper of a worker did not say that it has started the worker."""
 
-    pid: int
-    messages: int
-    log: int
-    poll: Callable[[float], int | None]
+    def __str__(self) -> str:
+        return "its parent process ended"
+
+
+class WorkerProcess:
+    """A running worker and its reaper (tare.system.reaper). `messages`, `log` and `control` are descriptors that a
+    supervisor waits for; the last is readable when the worker has ended. It was started after `began_ns`, by
+    CLOCK_MONOTONIC."""
+
+    def __init__(
+        self, pipes: "_WorkerPipes", marker: str = "", child: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        """Waits for the start of the worker; ReaperLost if it does not come, CannotStart if it is impossible. The
+        reaper is a `child` of this process, or of the fork server."""
+        self._control, self._marker, self._child = pipes.control, marker, child
+        self.messages, self.log, self.control = pipes.messages, pipes.log, pipes.control.fileno()
+        self.began_ns = pipes.made_ns
+        self._buffer = b""
+        self._has_ended = False
+        # Whether the reaper ended without a report: something killed it.
+        self.is_lost = False
+        match self._read(START_S):
+            case [b"started", reaper_pid, pid]:
+                self.reaper, self.pid = int(reaper_pid), int(pid)
+            case [b"failed", number]:
+                cause: Cause = "exception" if int(number) in (errno.EAGAIN, errno.ENOMEM) else "not-installed"
+                raise CannotStart(os.strerror(int(number)), cause)
+            case _:
+                raise ReaperLost
+
+    def poll(self, wait_s: float = 0.0) -> int | None:
+        """The wait status of the worker, when nothing of it is left; None while it runs. SIGKILL where the reaper
+        was killed, and the worker with it."""
+        match self._read(wait_s):
+            case [b"ended", status]:
+                self._has_ended = True
+                return int(status)
+            case []:
+                return None
+        self.is_lost = True
+        return int(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kills the worker with everything it started. Its reaper reports the end."""
+        reaper.signal_descendants(self.reaper, signal.SIGKILL)
+
+    def is_reaper_stopped(self) -> bool:
+        return is_stopped(self.reaper)
+
+    def close(self) -> None:
+        """Ends the worker, if it runs, and its reaper."""
+        if not self._has_ended:
+            kill_group(self.pid)
+        if not (self._has_ended or self.is_lost) and self._read(0.0) == []:
+            # A reaper that is stopped, or that waits for a process that cannot be killed, does not end by itself.
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
+            if self.is_reaper_stopped() or self._read(END_S) == []:
+                self.kill()
+                with contextlib.suppress(OSError):
+                    os.kill(self.reaper, signal.SIGKILL)
+        if self._marker and (self.is_lost or sys.platform != "linux"):
+            kill_marked(MARKER, self._marker)
+        self._control.close()
+        os.close(self.messages)
+        os.close(self.log)
+        if self._child:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(END_S)
+
+    def _read(self, wait_s: float) -> list[bytes] | None:
+        """The words of the next line; empty after `wait_s`, and None where the reaper is gone."""
+        end = time.monotonic() + wait_s
+        while b"\n" not in self._buffer:
+            self._control.settimeout(max(end - time.monotonic(), 0))
+            try:
+                part = self._control.recv(4096)
+            except (TimeoutError, BlockingIOError):
+                return []
+            except ConnectionError:
+                part = b""
+            if not part:
+                return None
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.split()
 
 
 class Launcher:
@@ -63,10 +156,6 @@ def make_launcher(
     return SpawnLauncher((python, "-m", "tare.worker.process"), variables=variables)
 
 
-class _ServerLost(Exception):
-    """The fork server did not start the worker that it was asked for."""
-
-
 class ForkLauncher(Launcher):
     """Workers forked from a server that has torch imported: a fresh process for the price of a fork.
 
@@ -85,21 +174,19 @@ class ForkLauncher(Launcher):
         self._preload, self._python, self._variables = preload, python, dict(variables or {})
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._buffer = b""
-        # Several threads may each supervise a worker. All exits come through the one socket.
-        self._lock = threading.RLock()
-        self._exited: dict[int, int] = {}
+        # Several threads may each start a worker.
+        self._lock = threading.Lock()
 
     def launch(self, job: Job) -> WorkerProcess:
-        """A server that was killed is replaced once; the workers it had forked died with it."""
+        """A server that was killed or stopped is replaced once; the workers that it had forked go on."""
         with self._lock:
             for _ in range(2):
-                if self._server is None or self._server.poll() is not None:
+                if self._server is None or self._server.poll() is not None or self._stays_stopped():
                     self.renew()
-                with contextlib.suppress(_ServerLost):
+                with contextlib.suppress(ReaperLost):
                     return self._fork(job)
-                self.close()
-        raise TareError("the fork server died while starting a worker; try --isolation spawn")
+                self._end(patience_s=0)
+        raise CannotStart("the fork server died while starting a worker; try --isolation spawn", "exception")
 
     def renew(self, preload: tuple[str, ...] | None = None) -> None:
         """Starts another server, with other preloaded modules if given, and waits for the end of its imports: they
@@ -114,79 +201,52 @@ class ForkLauncher(Launcher):
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env={**os.environ, **self._variables},
+            env={**os.environ, **own_models(), **self._variables},
         )
         theirs.close()
-        if "ready" not in self._read_reply(SERVER_START_S):
+        self._socket.settimeout(SERVER_START_S)
+        try:
+            is_ready = bool(self._socket.recv(1))
+        except OSError:
+            is_ready = False
+        if not is_ready:
             self.close()
             raise TareError("the fork server did not start; try --isolation spawn")
 
     def close(self) -> None:
+        self._end(patience_s=2)
+
+    def _end(self, patience_s: float) -> None:
+        """Closes the connection, at which the server ends; kills it if it does not."""
         if self._socket is not None:
             self._socket.close()
         if self._server is not None:
             try:
-                self._server.wait(5)
+                self._server.wait(patience_s)
             except subprocess.TimeoutExpired:
                 self._server.kill()
                 self._server.wait()
         self._server = self._socket = None
-        self._buffer = b""
-        self._exited = {}
+
+    def _stays_stopped(self) -> bool:
+        """Whether something has stopped the server (SIGSTOP). After Ctrl-Z and `fg` it continues in a moment."""
+        assert self._server is not None
+        if not is_stopped(self._server.pid):
+            return False
+        time.sleep(1)
+        return is_stopped(self._server.pid)
 
     def _fork(self, job: Job) -> WorkerProcess:
         assert self._socket is not None
-        server = self._server
-        with _worker_pipes() as (messages, log, worker_ends):
+        with _worker_pipes() as pipes:
             request = msgspec.json.encode(job) + b"\n"
-            # Where the server is gone, reading its reply shows that.
-            with contextlib.suppress(ConnectionError):
-                sent = socket.send_fds(self._socket, [request], worker_ends)
+            self._socket.settimeout(START_S)
+            # Where the server is gone or stopped, there is no answer.
+            with contextlib.suppress(OSError):
+                sent = socket.send_fds(self._socket, [request], pipes.worker_ends)
                 self._socket.sendall(request[sent:])
-            # Exits of other workers may come before the reply.
-            while "exited" in (reply := self._read_reply(FORK_S)):
-                pass
-            if "pid" not in reply:
-                raise _ServerLost
-            pid = reply["pid"]
-            # The exit of a previous worker with the same pid may never have been asked for.
-            self._exited.pop(pid, None)
-            return WorkerProcess(pid, messages, log, lambda wait_s: self._poll(pid, server, wait_s))
-
-    def _poll(self, pid: int, server: subprocess.Popen[bytes] | None, wait_s: float) -> int | None:
-        """All workers of a server that was killed ended by SIGKILL."""
-        with self._lock:
-            lost = self._server is not server
-            if not lost and pid not in self._exited:
-                lost = "lost" in self._read_reply(wait_s)
-            if not lost:
-                return self._exited.pop(pid, None)
-            if self._server is server:
-                self.close()
-        kill_group(pid)
-        return int(signal.SIGKILL)
-
-    def _read_reply(self, wait_s: float) -> dict[str, int]:
-        """The server's next line, empty after `wait_s`; {"lost": 1} if the server is gone. The exit of a worker is
-        kept."""
-        assert self._socket is not None
-        end = time.monotonic() + wait_s
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self._socket], [], [], max(end - time.monotonic(), 0))
-            if not ready:
-                return {}
-            try:
-                part = self._socket.recv(65536)
-            except ConnectionError:
-                part = b""
-            if not part:
-                return {"lost": 1}
-            self._buffer += part
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        reply: dict[str, int] = json.loads(line)
-        if "exited" in reply:
-            self._exited[reply["exited"]] = reply["status"]
-        return reply
+            pipes.close_worker_ends()
+            return WorkerProcess(pipes)
 
 
 class SpawnLauncher(Launcher):
@@ -201,46 +261,82 @@ class SpawnLauncher(Launcher):
         self._command, self.isolation, self._variables = command, isolation, dict(variables or {})
 
     def launch(self, job: Job) -> WorkerProcess:
-        with _worker_pipes() as (messages, log, (messages_end, log_end)):
+        marker = secrets.token_hex(8)
+        with _worker_pipes() as pipes:
+            messages_end, log_end, control_end = pipes.worker_ends
+            environment = {
+                **os.environ,
+                **own_models(),
+                **self._variables,
+                DESCRIPTOR: str(messages_end),
+                MARKER: marker,
+            }
+            # Isolated and without the site's packages, the reaper starts in a thirtieth of a second.
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", reaper.__file__, str(control_end)],
+                stdin=subprocess.PIPE,
+                stdout=log_end,
+                stderr=log_end,
+                pass_fds=[messages_end, control_end],
+            )
+            assert child.stdin is not None
+            pipes.close_worker_ends()
+            program = (
+                [os.fsencode(part) for part in self._command],
+                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+                (messages_end,),
+            )
+            text = marshal.dumps(program)
             try:
-                process = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=log_end,
-                    stderr=log_end,
-                    pass_fds=[messages_end],
-                    start_new_session=True,
-                    env={**os.environ, **self._variables, DESCRIPTOR: str(messages_end)},
-                )
-            except OSError as error:
-                raise CannotStart(f"cannot start {self._command[0]}: {error.strerror or error}") from error
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(job))
-            process.stdin.close()
+                # Where the reaper or the worker is gone, there is no answer.
+                with contextlib.suppress(OSError), child.stdin as stdin:
+                    pipes.control.sendall(len(text).to_bytes(8, "little") + text)
+                    stdin.write(msgspec.json.encode(job))
+                return WorkerProcess(pipes, marker, child)
+            except BaseException as error:
+                child.kill()
+                child.wait()
+                if isinstance(error, CannotStart | ReaperLost):
+                    message = f"cannot start {self._command[0]}: {error}"
+                    raise CannotStart(message, getattr(error, "cause", "exception")) from None
+                raise
 
-        def poll(wait_s: float) -> int | None:
-            try:
-                code = process.wait(wait_s)
-            except subprocess.TimeoutExpired:
-                return None
-            return -code if code < 0 else code << 8
 
-        return WorkerProcess(process.pid, messages, log, poll)
+class _WorkerPipes:
+    """The pipes for the messages and the log of a worker, and the control socket of its reaper: our ends, and the
+    worker's ends."""
+
+    def __init__(self) -> None:
+        self.made_ns = time.monotonic_ns()
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self.messages, messages_end = os.pipe()
+            ours.callback(os.close, self.messages)
+            theirs.callback(os.close, messages_end)
+            self.log, log_end = os.pipe()
+            ours.callback(os.close, self.log)
+            theirs.callback(os.close, log_end)
+            self.control, control_end = socket.socketpair()
+            ours.callback(self.control.close)
+            theirs.callback(control_end.close)
+            self.worker_ends = (messages_end, log_end, control_end.fileno())
+            self._ours, self._theirs = ours.pop_all(), theirs.pop_all()
+
+    def close_worker_ends(self) -> None:
+        """To be called when the worker has inherited them."""
+        self._theirs.close()
+
+    def close(self) -> None:
+        self._ours.close()
 
 
 @contextlib.contextmanager
-def _worker_pipes() -> Iterator[tuple[int, int, tuple[int, int]]]:
-    """The pipes for the messages and the log of a worker: our ends, which stay open if it has been started, and
-    the worker's ends, which it has inherited by the end of the context."""
-    messages, messages_end = os.pipe()
-    log, log_end = os.pipe()
+def _worker_pipes() -> Iterator[_WorkerPipes]:
+    """Our ends stay open if the worker has been started."""
+    pipes = _WorkerPipes()
     try:
-        yield messages, log, (messages_end, log_end)
+        yield pipes
     except BaseException:
-        os.close(messages)
-        os.close(log)
+        pipes.close()
         raise
     finally:
-        os.close(messages_end)
-        os.close(log_end)
+        pipes.close_worker_ends()

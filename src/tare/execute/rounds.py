@@ -7,10 +7,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tare.execute.supervise import WorkerExit
+from tare.execute.supervise import MOST_BYTES, WorkerExit
 from tare.measure.telemetry import Watch
-from tare.protocol.messages import Checked, Done, Failed, Measured, Message, Prepared, StepProfile, Weighed
-from tare.records.record import Cause, Failure, Parity, Round, Series, Telemetry
+from tare.protocol.jobs import RoundJob
+from tare.protocol.messages import (
+    LONGEST_LINE,
+    Checked,
+    Done,
+    Failed,
+    ImportedPackages,
+    Measured,
+    Message,
+    Prepared,
+    StepProfile,
+    Weighed,
+)
+from tare.protocol.validation import Received, find_fault
+from tare.records.record import Cause, Failure, Parity, Round, Telemetry
+from tare.system.processes import signal_name
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -18,7 +32,7 @@ Answer = TypeVar("Answer", bound=Message)
 def failure_of(worker_exit: WorkerExit) -> Failure | None:
     """Why a worker has no result, or None if it has one."""
     done = any(isinstance(message, Done) for message in worker_exit.messages)
-    if worker_exit.killed and done:
+    if worker_exit.killed in ("timeout", "memory") and done:
         # It had sent everything when it was killed; only its exit took too long.
         return None
     for message in worker_exit.messages:
@@ -64,11 +78,15 @@ def make_round(worker_exit: WorkerExit, watch: Watch, index: int, own_pids: Coll
             values |= {"host_memory": message.host, "device_memory": message.device}
             values |= {"memory_trace": message.memory, "operators": message.operators}
             counts |= message.counts
+            values["flags"] = values.get("flags", {}) | message.flags
+            values["notes"] = [*values.get("notes", []), *message.notes]
             values["telemetry"] = Telemetry(cpu_pace=message.cpu_pace)
         elif isinstance(message, StepProfile):
             values |= {"net": message.net, "kernels": message.kernels}
             if message.kernels:
                 counts["kernels"] = sum(message.kernels.values())
+        elif isinstance(message, ImportedPackages):
+            values["packages"] = message.versions
         elif isinstance(message, Checked):
             values["parity"] = message.parity
     round_ = Round(
@@ -76,7 +94,7 @@ def make_round(worker_exit: WorkerExit, watch: Watch, index: int, own_pids: Coll
         started=worker_exit.started,
         seconds=worker_exit.seconds,
         isolation=worker_exit.isolation,
-        failure=failure_of(worker_exit) or _incomplete(worker_exit, values["series"]),
+        failure=failure_of(worker_exit) or _refuse(worker_exit),
         **values,
     )
     memory = round_.device_memory
@@ -96,20 +114,25 @@ def unchecked(failure: Failure) -> Parity:
     return Parity(status="unchecked", reason=f"the reference failed: {failure.cause}, {failure.message}")
 
 
-def _incomplete(worker_exit: WorkerExit, series: list[Series]) -> Failure | None:
-    """What is missing from the result of a worker that ended well."""
-    if not any(s.kind == "pipelined" and s.wall_ns for s in series):
-        return _failure(worker_exit, "no-result", "the worker ended without a pipelined series")
-    if any(0 in s.wall_ns for s in series):
-        return _failure(worker_exit, "no-result", "the worker's clock stood still: a block of steps took no time")
-    return None
+def _refuse(worker_exit: WorkerExit) -> Failure | None:
+    """Why the report of a worker that ended well cannot be believed."""
+    job, messages = worker_exit.job, worker_exit.messages
+    if not isinstance(job, RoundJob):
+        return None
+    received = [Received(*each) for each in zip(messages, worker_exit.arrivals, strict=True)]
+    fault = find_fault(job, worker_exit.began_ns, received)
+    return _failure(worker_exit, "inconsistent", fault) if fault else None
 
 
 def _explain_kill(worker_exit: WorkerExit) -> tuple[Cause, str]:
     if worker_exit.killed == "timeout":
-        return "timeout", f"stopped after {worker_exit.timeout_s:g} s"
+        hint = "; it had been stopped by a signal (SIGSTOP)" if worker_exit.was_stopped else ""
+        return "timeout", f"stopped after {worker_exit.timeout_s:g} s{hint}"
+    if worker_exit.killed == "stopped":
+        return "signal", "ended because its parent process had been stopped by a signal (SIGSTOP)"
     if worker_exit.killed == "flood":
-        return "exception", "the worker sent a message without end"
+        most = f"{MOST_BYTES >> 20} MiB, or a line of {LONGEST_LINE >> 20} MiB"
+        return "exception", f"the worker sent more than a report needs: {most}"
     if worker_exit.memory_limit is not None:
         limit = f"{worker_exit.memory_limit / 2**20:g} MiB"
         return "host-oom", f"stopped because it held more host memory than its limit of {limit}"
@@ -119,6 +142,8 @@ def _explain_kill(worker_exit: WorkerExit) -> tuple[Cause, str]:
 
 def _explain_signal(worker_exit: WorkerExit, number: int) -> tuple[Cause, str]:
     kills = worker_exit.oom_kills
+    if worker_exit.reaper_lost:
+        return "signal", "ended by SIGKILL: its parent process was killed"
     if number == signal.SIGKILL and kills.own:
         return "host-oom", "the kernel killed the worker because host memory ran out"
     if number == signal.SIGKILL and kills.own is None and kills.machine:
@@ -126,9 +151,8 @@ def _explain_signal(worker_exit: WorkerExit, number: int) -> tuple[Cause, str]:
         return "host-oom", "killed (SIGKILL) while this machine ran out of memory"
     if number == signal.SIGABRT and "bad_alloc" in worker_exit.log:
         return "host-oom", "the worker aborted on a failed allocation (std::bad_alloc)"
-    name = signal.Signals(number).name if number in signal.Signals._value2member_map_ else f"signal {number}"
-    return "signal", f"ended by {name}"
+    return "signal", f"ended by {signal_name(number)}"
 
 
 def _failure(worker_exit: WorkerExit, cause: Cause, message: str) -> Failure:
-    return Failure(cause=cause, message=message, stage=worker_exit.stage, detail=worker_exit.log[-8000:])
+    return Failure(cause=cause, message=message, stage=worker_exit.stage, detail=worker_exit.log)

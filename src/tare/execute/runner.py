@@ -10,10 +10,13 @@ import msgspec
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.errors import BadInput
 from tare.execute.executor import Executor, executable_rung
 from tare.records.environment import Environment
-from tare.records.record import BatchSearch, Parity, Record, Round
+from tare.records.record import NOT_ASKED_FOR, BatchSearch, Parity, Record, Round
 from tare.rungs import get_rung
+from tare.system.repository import Repository
+from tare.workloads import get_workload
 
 
 class Journal(Protocol):
@@ -36,13 +39,24 @@ class FirstFailure(Exception):
 
 class Target(NamedTuple, Generic[E]):
     """One version of what is measured: the executor of its rounds, their environment, and their journal.
-    `searches` tells how the batches of cases were found, if they were searched for."""
+    `searches` tells how the batches of cases were found, if they were searched for; `projects` the state of the
+    user's project by the name of a workload. `digests` are those of the code of the user's models, where this
+    version has other files than the cases were made with."""
 
     executor: E
     environment: Environment
     journal: Journal
     searches: Mapping[Case, BatchSearch] = MappingProxyType({})
     fail_fast: bool = False
+    projects: Mapping[str, Repository] = MappingProxyType({})
+    tags: Mapping[str, str] = MappingProxyType({})
+    digests: Mapping[str, str | None] = MappingProxyType({})
+
+    def own_case(self, case: Case) -> Case:
+        """The case with this version's code: its rounds and its record are kept under that."""
+        if case.workload not in self.digests:
+            return case
+        return msgspec.structs.replace(case, source=self.digests[case.workload])
 
 
 class Listener(Protocol):
@@ -88,18 +102,22 @@ def run_cases(cases: Iterable[Case], options: Options, target: Target[Executor],
 def advance(case: Case, index: int, options: Options, target: Target[Executor], listener: Listener) -> None:
     """Measures one round, unless the journal has it, and adds the record after the last round of the case. Raises
     FirstFailure if that has failed and the target is to fail fast."""
-    journal = target.journal
-    if journal.record(case) is not None:
+    journal, own = target.journal, target.own_case(case)
+    if journal.record(own) is not None:
         return
-    rounds = journal.rounds(case)
+    rounds = journal.rounds(own)
     if _is_missing(rounds, index):
         listener.round_started(case, index)
-        round_ = target.executor.run_round(case, index, options, check=not has_parity(rounds))
-        save_round(case, round_, journal, listener)
+        round_ = target.executor.run_round(own, index, options, check=not has_parity(rounds))
+        journal.add_round(own, round_)
+        listener.round_finished(case, round_)
         rounds = [*rounds, round_]
     if index < options.rounds - 1 and not _has_failed(rounds):
         return
-    record = make_record(case, rounds, target.environment, journal.run, target.searches.get(case))
+    record = make_record(
+        own, rounds, target.environment, journal.run, target.searches.get(case),
+        target.projects.get(case.workload), target.tags,
+    )  # fmt: skip
     journal.add_record(record)
     listener.record_finished(record)
     if target.fail_fast and record.failed:
@@ -122,23 +140,45 @@ def save_round(case: Case, round_: Round, journal: Journal, listener: Listener) 
 
 
 def make_record(
-    case: Case, rounds: list[Round], environment: Environment, run: str, search: BatchSearch | None = None
+    case: Case,
+    rounds: list[Round],
+    environment: Environment,
+    run: str,
+    search: BatchSearch | None = None,
+    project: Repository | None = None,
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> Record:
     """A case fails if no round succeeded; a failed round among good ones is kept and counted."""
     good = [round_ for round_ in rounds if round_.failure is None]
     flags = good[0].flags if good else rounds[0].flags
-    unchecked = Parity(status="unchecked", reason="not asked for" if good else "no round succeeded")
+    packages = next((round_.packages for round_ in rounds if round_.packages), {})
+    others = {name: version for name, version in packages.items() if name not in environment.software}
+    unchecked = Parity(status="unchecked", reason=NOT_ASKED_FOR if good else "no round succeeded")
     return Record(
         id=uuid.uuid4().hex[:12],
         run=run,
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
         case=case,
-        environment=msgspec.structs.replace(environment, flags={**environment.flags, **flags}),
+        environment=msgspec.structs.replace(
+            environment, flags={**environment.flags, **flags}, packages={**environment.packages, **others}
+        ),
         rounds=rounds,
         parity=next((round_.parity for round_ in good if round_.parity), unchecked),
         failure=None if good else rounds[-1].failure,
+        tokens_per_step=_tokens_per_step(case),
         search=search,
+        project=project,
+        tags=dict(tags),
     )
+
+
+def _tokens_per_step(case: Case) -> int | None:
+    """Kept in the record, because a report does not need the workload to be known."""
+    try:
+        workload = get_workload(case.workload)
+    except BadInput:
+        return None
+    return workload.tokens_per_step(case.batch, case.sizes)
 
 
 def _is_missing(rounds: list[Round], index: int) -> bool:

@@ -37,7 +37,7 @@ def open_executor(
 
 def renew_launchers(executors: Sequence[LocalExecutor], preload: tuple[str, ...]) -> None:
     """Starts new fork servers for all executors at once, while nothing is measured."""
-    with machine_lock(home()), ThreadPoolExecutor(len(executors)) as pool:
+    with machine_lock(home(), executors[0].say_wait), ThreadPoolExecutor(len(executors)) as pool:
         for _ in pool.map(lambda executor: executor.launcher.renew(preload), executors):
             pass
 

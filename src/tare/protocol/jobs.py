@@ -6,6 +6,7 @@ from operator import or_
 import msgspec
 
 from tare.cases.case import Case
+from tare.cases.source import ModelSource
 
 PROTOCOL = 1
 
@@ -15,7 +16,8 @@ class Job(msgspec.Struct, frozen=True, tag_field="kind", tag=lambda name: name.r
 
 
 class RoundJob(Job, frozen=True, kw_only=True):
-    """Measure one case once. `reference` is the folder to compare with, if this round checks parity."""
+    """Measure one case once. `reference` is the folder to compare with, if this round checks parity. Without
+    `dropout`, the dropout of the model is turned off after it is built; so in other jobs."""
 
     case: Case
     budget_s: float
@@ -31,7 +33,16 @@ class RoundJob(Job, frozen=True, kw_only=True):
     # samples, and its share of the cores until then.
     gate: str | None = None
     cores: int | None = None
+    dropout: bool = True
     protocol: int = PROTOCOL
+
+
+class CommandJob(RoundJob, frozen=True, kw_only=True):
+    """Measure one command once: its processes from start to end. It succeeds with one of the `allowed` exit
+    statuses."""
+
+    arguments: tuple[str, ...]
+    allowed: tuple[int, ...] = (0,)
 
 
 class ReferenceJob(Job, frozen=True, kw_only=True):
@@ -58,6 +69,7 @@ class StageJob(Job, frozen=True, kw_only=True):
     data: str = ""
     steps: int = 0
     cores: int | None = None
+    dropout: bool = True
 
 
 class CheckJob(Job, frozen=True, kw_only=True):
@@ -66,6 +78,8 @@ class CheckJob(Job, frozen=True, kw_only=True):
     case: Case
     evidence: str
     reference: str
+    # The shortest time of a step that the executable measured.
+    step_s: float
 
 
 class CurveJob(Job, frozen=True, kw_only=True):
@@ -77,6 +91,7 @@ class CurveJob(Job, frozen=True, kw_only=True):
     evidence: str
     cache: str | None = None
     stage: str | None = None
+    dropout: bool = True
     protocol: int = PROTOCOL
 
 
@@ -134,7 +149,13 @@ class InspectJob(Job, frozen=True, kw_only=True):
     case: Case
 
 
-_jobs = msgspec.json.Decoder(reduce(or_, Job.__subclasses__()))
+class DescribeJob(Job, frozen=True, kw_only=True):
+    """Import a user's model and say what the parent must know of it."""
+
+    source: ModelSource
+
+
+_jobs = msgspec.json.Decoder(reduce(or_, (*Job.__subclasses__(), *RoundJob.__subclasses__())))
 
 
 def reference_case(case: Case) -> Case:

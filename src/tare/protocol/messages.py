@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from tare.cases.source import ModelDescription
 from tare.records.environment import Environment
 from tare.records.record import Bytes, DeviceMemory, Failure, HostMemory, MemoryTrace, Net, Number, Parity, Series
 from tare.records.work import Work
@@ -59,6 +60,9 @@ class Weighed(Message, frozen=True, kw_only=True):
     counts: dict[str, Bytes] = {}
     # How often a step called each operator.
     operators: dict[str, Number] = {}
+    # Flags that the steps have changed since `Prepared`, and remarks on the steps.
+    flags: dict[str, str] = {}
+    notes: list[str] = []
 
 
 class StepProfile(Message, frozen=True, kw_only=True):
@@ -66,6 +70,12 @@ class StepProfile(Message, frozen=True, kw_only=True):
 
     net: Net
     kernels: dict[str, Number] = {}
+
+
+class ImportedPackages(Message, frozen=True):
+    """The versions of the installed packages that the worker has imported, the model's among them."""
+
+    versions: dict[str, str]
 
 
 class Checked(Message, frozen=True):
@@ -146,6 +156,12 @@ class Inspected(Message, frozen=True, kw_only=True):
     train: Flops | None = None
 
 
+class Described(Message, frozen=True):
+    """The answer to a DescribeJob."""
+
+    description: ModelDescription
+
+
 class Failed(Message, frozen=True):
     failure: Failure
 
@@ -159,8 +175,12 @@ Send = Callable[[Message], None]
 _messages = msgspec.json.Decoder(reduce(or_, Message.__subclasses__()))
 
 
-def read_message(line: bytes) -> Message:
-    message: Message = _messages.decode(line)
+def read_message(line: bytes | bytearray) -> Message:
+    """msgspec.DecodeError for whatever is no message."""
+    try:
+        message: Message = _messages.decode(line)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
     return message
 
 

@@ -14,6 +14,8 @@ _OWN = (
     "tare.rungs.torch.aot",
     "tare.rungs.libtorch.rung",
     "tare.rungs.vendor.rung",
+    "tare.rungs.frameworks.jax.rung",
+    "tare.rungs.frameworks.onnx.rung",
 )
 _rungs: dict[str, Rung] = {}
 
@@ -33,9 +35,14 @@ def all_rungs() -> dict[str, Rung]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """A rung's name and variant."""
-    base, _, variant = name.partition(":")
+    """A rung's name and variant, without the environment that it runs in."""
+    base, _, variant = name.partition("@")[0].partition(":")
     return base, variant
+
+
+def environment_name(name: str) -> str:
+    """What follows the @ of `eager@2.9.1`: a version, or the name of an environment; nothing for plain rungs."""
+    return name.partition("@")[2]
 
 
 def get_rung(name: str) -> Rung:
@@ -44,7 +51,7 @@ def get_rung(name: str) -> Rung:
     base, variant = split_name(name)
     if base not in known:
         raise unknown("rung", name, every_name())
-    if ":" in name and variant not in known[base].variants:
+    if ":" in name.partition("@")[0] and variant not in known[base].variants:
         raise unknown(f"variant of {base}", variant, known[base].variants)
     return known[base]
 

@@ -5,7 +5,7 @@ import torch
 from tare.measure.devices import device_types, make_clock, pci_bus_id
 from tare.measure.environment import collect
 from tare.measure.peaks import SECONDS, benchmarks
-from tare.measure.sampler import SamplingLimits, sample
+from tare.measure.sampler import SamplingLimits, StepTimer, sample
 from tare.protocol.jobs import PeakJob, ProbeJob
 from tare.protocol.messages import MeasuredPeak, Missing, Probed, Send, Stage
 from tare.records.record import Series
@@ -52,6 +52,6 @@ def measure_peak(job: PeakJob, send: Send) -> MeasuredPeak:
     clock = make_clock(device)
     series: list[Series] = []
     with torch.inference_mode():
-        sample(load.step, clock, SamplingLimits(job.budget_s, job.width), series.append)
+        sample(StepTimer(load.step, clock), SamplingLimits(job.budget_s, job.width), series.append)
     seconds = min(next(each for each in series if each.kind == "pipelined").step_seconds())
     return MeasuredPeak(seconds if benchmark.unit == SECONDS else load.amount / seconds)

@@ -9,12 +9,14 @@ from tare.errors import TareError, Unsupported, first_line
 from tare.protocol import jobs
 from tare.protocol.messages import DESCRIPTOR, Channel, Done, Failed, Send, Stage
 from tare.records.record import Cause, Failure
-from tare.system.processes import die_with_parent
+from tare.system.text import encodable
+from tare.workloads.randomness import without_dropout
 
 # What a worker does for each kind of job: a function of the job and of `send`, which sends a message. What it
 # returns is sent as well. A worker imports only what its job needs.
 HANDLERS = {
     jobs.RoundJob: "tare.worker.round:measure_round",
+    jobs.CommandJob: "tare.worker.command:measure_command",
     jobs.ReferenceJob: "tare.worker.reference:run_reference_job",
     jobs.StageJob: "tare.worker.staging:stage",
     jobs.CheckJob: "tare.worker.reference:check_evidence",
@@ -26,6 +28,7 @@ HANDLERS = {
     jobs.RegistryJob: "tare.worker.coverage:registries",
     jobs.CoverJob: "tare.worker.coverage:cover",
     jobs.InspectJob: "tare.worker.inspection:inspect",
+    jobs.DescribeJob: "tare.worker.description:describe_model",
 }
 # Texts by which an exception shows that memory ran out.
 DEVICE_MEMORY = ("CUDA out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED",
@@ -37,7 +40,8 @@ def run_job(job: jobs.Job, send: Send) -> int:
     """Does the job and returns the exit code; whatever goes wrong is sent as a failure with its cause."""
     try:
         send(Stage("start"))
-        answer = pkgutil.resolve_name(HANDLERS[type(job)])(job, send)
+        with without_dropout(not getattr(job, "dropout", True)):
+            answer = pkgutil.resolve_name(HANDLERS[type(job)])(job, send)
         if answer is not None:
             send(answer)
         if isinstance(answer, Failed):
@@ -51,26 +55,35 @@ def run_job(job: jobs.Job, send: Send) -> int:
 
 def classify(error: BaseException) -> Failure:
     """An exception as a failure with its cause. Our own errors need no class name in front of their text."""
-    name, text = type(error).__name__, first_line(error)
+    name = type(error).__name__
+    try:
+        whole, text = str(error), first_line(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot be printed is told by its name
+        whole = text = ""
     cause: Cause = "exception"
     if isinstance(error, Unsupported):
         cause = "unsupported"
-    elif name == "OutOfMemoryError" or any(sign in str(error) for sign in DEVICE_MEMORY):
+    elif name == "OutOfMemoryError" or any(sign in whole for sign in DEVICE_MEMORY):
         cause = "device-oom"
-    elif isinstance(error, MemoryError) or any(sign in str(error) for sign in HOST_MEMORY):
+    elif isinstance(error, MemoryError) or any(sign in whole for sign in HOST_MEMORY):
         cause = "host-oom"
     elif isinstance(error, ModuleNotFoundError):
         cause = "not-installed"
     message = text if text and isinstance(error, TareError) else f"{name}: {text}" if text else name
-    detail = "" if cause == "unsupported" else "".join(traceback.format_exception(error))[-8000:]
-    return Failure(cause=cause, message=message[:500], exception=name, detail=detail)
+    detail = "" if cause == "unsupported" else "".join(traceback.format_exception(error))
+    return Failure(cause=cause, message=encodable(message), exception=name, detail=encodable(detail))
 
 
 def main() -> int:
     """The job comes on standard input; messages go to the descriptor in TARE_FD."""
-    die_with_parent()
     channel = Channel(int(os.environ.pop(DESCRIPTOR)))
-    return run_job(jobs.read_job(sys.stdin.buffer.read()), channel.send)
+    try:
+        return run_job(jobs.read_job(sys.stdin.buffer.read()), channel.send)
+    except BaseException:  # noqa: BLE001 - printed to the log that the parent keeps
+        # Nobody hears what this process says. Threads of libraries must not keep it alive.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(70)
 
 
 if __name__ == "__main__":

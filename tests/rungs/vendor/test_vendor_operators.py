@@ -19,7 +19,7 @@ def build() -> Parallel:
     return Parallel({**MODULES, **activations, "lstm": Recurrent})
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "channels-last"])
+@pytest.mark.parametrize("layout", ["contiguous", pytest.param("channels-last", marks=pytest.mark.full)])
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_all_operators_compute_what_torch_computes(mode: Mode, layout: str, tmp_path: Path) -> None:
     # The mean over all branches makes gradients small. At a small rate their updates would drown in rounding.

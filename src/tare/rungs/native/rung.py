@@ -52,14 +52,19 @@ def missing_for(component: str) -> Missing | None:
     return Missing(reason, f"Debian: apt-get install g++ cmake{cuda}")
 
 
-def stage_batch(program: Any, folder: Path, **settings: object) -> None:
-    """The batch and the settings that every LibTorch executable reads (libtorch/torch_program.hpp)."""
+def stage_batches(program: Any, folder: Path, **settings: object) -> None:
+    """The batches and the settings that every LibTorch executable reads (libtorch/torch_program.hpp)."""
     import torch
 
     case, workload = program.case, program.workload
-    tensors = [*program.host_batch.args, *([program.host_batch.target] if program.trains else [])]
-    torch.save([tensor.detach().cpu() for tensor in tensors], folder / "batch.pt")
+    tensors = [
+        tensor.detach().cpu()
+        for batch in program.host_batches
+        for tensor in (*batch.args, *([batch.target] if program.trains else []))
+    ]
+    torch.save(tensors, folder / "batches.pt")
     document = {
+        "batches": len(program.host_batches),
         "autocast": program.numerics.autocast,
         "learning_rate": learning_rate(workload, case),
         "momentum": workload.momentum,

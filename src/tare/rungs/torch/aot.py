@@ -12,7 +12,7 @@ from typing import Any
 from tare.cases.case import Case
 from tare.protocol.messages import Missing
 from tare.rungs.base import Program
-from tare.rungs.native.rung import NativeRung, stage_batch
+from tare.rungs.native.rung import NativeRung, stage_batches
 from tare.rungs.registry import get_rung, rung, split_name
 from tare.workloads.base import Workload
 
@@ -67,7 +67,7 @@ class Aot(NativeRung):
 
         with contextlib.closing(TorchProgram(workload, case)) as program:
             _package(program, folder / "model.pt2")
-            stage_batch(program, folder)
+            stage_batches(program, folder)
 
 
 def _share_torch_symbols() -> None:
@@ -87,9 +87,11 @@ def _package(program: Any, path: Path) -> None:
     from torch._dynamo import config
     from torch._inductor import aoti_compile_and_package
 
+    from tare.rungs.torch.outputs import TensorOutputs
+
     # Export takes no tensors made under inference mode, and needs no gradients. cuDNN is off while it traces, and
     # without cuDNN the result of a channels-last convolution is contiguous. torch caches that layout, and Inductor
     # would silently read cuDNN's output in the wrong order (torch 2.11), so the cache is off.
     with torch.inference_mode(False), torch.no_grad(), config.patch(fake_tensor_cache_enabled=False):
-        exported = torch.export.export(program.model, program.feed().args)
+        exported = torch.export.export(TensorOutputs(program.model), program.feed().args)
         aoti_compile_and_package(exported, package_path=str(path))

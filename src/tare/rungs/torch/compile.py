@@ -30,6 +30,7 @@ class Compile(Rung):
     }
     not_by_default = {"max-autotune": "its preparation takes minutes; ask for compile:max-autotune"}
     caches = True
+    whole_steps = True
     solitary = frozenset({"max-autotune"})
 
     def available(self, device_type: str) -> Missing | None:
@@ -73,11 +74,14 @@ class Compile(Rung):
 
         program = inductor_program(workload, case)
         mode = split_name(case.rung)[1] or None
-        if program.trains:
+        if workload.is_step:
+            program.step = plain = torch.compile(program.step, mode=mode)
+        elif program.trains:
             program.objective = torch.compile(program._objective, mode=mode)
         else:
             program.forward = torch.compile(program.model, mode=mode)
-        program.step = plain = program.plain_step()
+        if not workload.is_step:
+            program.step = plain = program.plain_step()
         if mode and case.device_type == "cuda":
             # Both modes replay CUDA graphs, whose outputs live until the next step is marked.
             begin = torch.compiler.cudagraph_mark_step_begin
@@ -92,9 +96,9 @@ class Compile(Rung):
 
 def inductor_program(workload: Workload, case: Case) -> "TorchProgram":
     """A TorchProgram for a rung whose kernels Inductor generates."""
-    from tare.rungs.torch.program import TorchProgram
+    from tare.rungs.torch.whole_step import eager_program
 
-    program = TorchProgram(workload, case)
+    program = eager_program(workload, case)
     note_vector_checks(program.notes)
     if case.device_type == "cpu":
         program.hides_kernels = HIDDEN_KERNELS

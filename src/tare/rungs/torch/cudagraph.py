@@ -35,22 +35,21 @@ class CudaGraph(Rung):
         return ("launches replayed",)
 
     def prepare(self, workload: Workload, case: Case) -> Program:
-        from tare.rungs.torch.feeds import copy_into, copy_to, pinned
+        from tare.rungs.torch.feeds import copy_into, copy_to
         from tare.rungs.torch.program import TorchProgram
 
         program = TorchProgram(workload, case, capturable=case.optimizer in ("adam", "adamw"))
         if case.optimizer in ("adam", "adamw"):
             program.notes.append("the optimizer is capturable: its step count is kept on the device")
-        static = copy_to(program.host_batch, program.device)
+        if case.feed == "device":
+            program.step = _capture(program.step, program.device)
+            return program
+        static = copy_to(program.held, program.device)
         program.feed = lambda: static
         replay = _capture(program.plain_step(), program.device)
-        if case.feed == "device":
-            program.step = replay
-            return program
-        host = pinned(program.host_batch) if case.feed == "pinned" else program.host_batch
 
         def step() -> Any:
-            copy_into(static, host, non_blocking=case.feed == "pinned")
+            copy_into(static, program.held, non_blocking=case.feed == "pinned")
             return replay()
 
         program.step = step

@@ -11,8 +11,9 @@ class Eager(Rung):
     name = "eager"
     summary = "PyTorch as it comes"
     countable = True
+    whole_steps = True
 
     def prepare(self, workload: Workload, case: Case) -> Program:
-        from tare.rungs.torch.program import TorchProgram
+        from tare.rungs.torch.whole_step import eager_program
 
-        return TorchProgram(workload, case)
+        return eager_program(workload, case)

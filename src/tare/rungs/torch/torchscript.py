@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from tare.cases.case import Case
 from tare.rungs.base import Program, Rung
@@ -22,8 +23,10 @@ class TorchScript(Rung):
     def prepare(self, workload: Workload, case: Case) -> Program:
         import torch
 
+        from tare.rungs.torch.outputs import Structure, TensorOutputs, is_plain
         from tare.rungs.torch.program import TorchProgram
 
+        outputs: list[Any] = []
         program = TorchProgram(workload, case)
         with warnings.catch_warnings():
             # Deprecated in torch.
@@ -35,7 +38,12 @@ class TorchScript(Rung):
                 with program.autocast(cache=False):
                     # The tracer's check runs the model twice, and would report the running statistics of a batch
                     # norm in training mode as a difference. Parity is checked instead.
-                    graph = torch.jit.trace(program.model, program.feed().args, check_trace=False)
+                    model = TensorOutputs(program.model, outputs.append)
+                    graph = torch.jit.trace(model, program.feed().args, check_trace=False)
             program.forward = graph if program.trains else torch.jit.freeze(graph)
+        if program.trains and outputs and not is_plain(output := outputs.pop()):
+            # The loss reads the model's own output, of which the trace returns only the tensors.
+            structure = Structure(output)
+            program.forward = lambda *args: structure.fill(graph(*args))
         program.step = program.plain_step()
         return program

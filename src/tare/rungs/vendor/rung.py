@@ -11,6 +11,7 @@ from tare.rungs.base import learning_rate
 from tare.rungs.native.rung import NativeRung, missing_for
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
+from tare.workloads.variants import make_batches
 
 
 @rung
@@ -55,7 +56,10 @@ class Vendor(NativeRung):
         from tare.rungs.vendor.lowering.lower import lower
 
         numerics = PRECISIONS[case.precision]
-        batch = move(workload.inputs(case.batch, case.sizes), "cpu", numerics, case.layout)
-        tensors = (*batch.args, *([batch.target] if case.mode == "train" else []))
+        batches = []
+        for batch in make_batches(workload, case.batch, case.sizes):
+            moved = move(batch, "cpu", numerics, case.layout)
+            batches.append((*moved.args, *([moved.target] if case.mode == "train" else [])))
         rate = learning_rate(workload, case) if case.mode == "train" else 0.0
-        lower(workload, case, tensors, numerics.storage, numerics.autocast, rate).write(folder)
+        plan = lower(workload, case, batches[0], numerics.storage, numerics.autocast, rate)
+        plan.write(folder, batches)

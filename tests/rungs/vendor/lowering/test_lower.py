@@ -91,7 +91,7 @@ def test_input_with_another_reader_is_still_cast(flat: bool) -> None:
 
 def test_plan_is_written_with_its_weights(tmp_path: Path) -> None:
     plan = lowered("mnist_cnn", "infer", channels_last=True)
-    plan.write(tmp_path)
+    plan.write(tmp_path, [[value.content for value in plan.inputs]] * 3)
     document = json.loads((tmp_path / "plan.json").read_text())
     assert [op["kind"] for op in document["ops"]] == [op.kind for op in plan.ops]
     weight = next(v for v in document["values"] if v["name"] == "3.weight")

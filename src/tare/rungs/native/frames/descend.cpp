@@ -11,7 +11,6 @@ class Descent : public Program {
   void step() override { reached_ = next_(depth_, this); }
 
   Arrays fetch() override { return {{"output/0", {{1}, {static_cast<float>(reached_)}}}}; }
-  Arrays evidence() override { return fetch(); }
 
  private:
   using Next = long (*)(long, Descent*);

@@ -25,6 +25,8 @@ def lower(
     of the weights, `autocast` that of the arithmetic where it differs."""
     import torch
 
+    from tare.rungs.torch.outputs import TensorOutputs
+
     if any(tensor is None for tensor in batch):
         raise Unsupported("a loss without a target")
     if not all(isinstance(tensor, torch.Tensor) for tensor in batch):
@@ -36,7 +38,7 @@ def lower(
     plan = ExecutionPlan(dtype, channels_last=case.layout == "channels-last")
     if case.mode == "infer":
         with torch.no_grad():
-            capture(model, batch, plan)
+            capture(TensorOutputs(model), batch, plan, prefix="model.")
         fold_batch_norms(plan)
         fuse(plan, training=False)
         # Folding has replaced the weights, and inference reports no gradient by name.

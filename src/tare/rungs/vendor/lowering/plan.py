@@ -60,10 +60,11 @@ class Value:
         fields = ("name", "shape", "strides", "channels_last", "dtype", "region", "offset")
         return {name: getattr(self, name) for name in fields}
 
-    def initial_bytes(self) -> bytes:
+    def as_bytes(self, tensor: Any) -> bytes:
+        """A torch tensor in the type and layout of this value."""
         import torch
 
-        tensor = self.content.detach().cpu().to(getattr(torch, TORCH_DTYPES[self.dtype]))
+        tensor = tensor.detach().cpu().to(getattr(torch, TORCH_DTYPES[self.dtype]))
         if self.channels_last:
             tensor = tensor.permute(0, 2, 3, 1)
         data: bytes = tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
@@ -140,8 +141,13 @@ class ExecutionPlan:
     def producer(self, value: Value) -> Op | None:
         return next((op for op in self.ops if value in op.outputs.values()), None)
 
-    def write(self, folder: Path) -> None:
-        """Writes `plan.json`, and the initial contents of the values to `data.bin`."""
+    def write(self, folder: Path, batches: Iterable[Iterable[Any]]) -> None:
+        """Writes `plan.json`, the initial contents of the values to `data.bin`, and the batches that the program
+        rotates through to `batches.bin`."""
+        with (folder / "batches.bin").open("wb") as file:
+            for batch in batches:
+                for value, tensor in zip(self.inputs, batch, strict=True):
+                    file.write(value.as_bytes(tensor))
         values = self.values()
         index = {value: i for i, value in enumerate(values)}
         contents = []
@@ -149,7 +155,7 @@ class ExecutionPlan:
             for value in values:
                 if value.content is not None:
                     contents.append({"value": index[value], "at": file.tell()})
-                    file.write(value.initial_bytes())
+                    file.write(value.as_bytes(value.content))
         document = {
             "version": VERSION,
             "dtype": self.dtype,
