@@ -10,10 +10,11 @@ from builders import make_case, make_record, make_round
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from tare.errors import BadInput
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
-from tare.report.ladder import ladder_view, make_ladders
+from tare.report.ladder import COLUMNS, ON_REQUEST, Ladder, ladder_view, make_ladders, read_columns
 from tare.report.lists import describe_groups, describe_workloads, list_view
-from tare.report.overview import table_view
+from tare.report.overview import overview, table_view
 from tare.report.record import record_view
 from tare.report.suite import make_suites, suite_view
 from tare.report.view import FittingTable, fold
@@ -141,3 +142,70 @@ def test_a_group_shows_how_many_it_has_and_all_of_them(width: int) -> None:
     assert " ".join(shown(list_view([rl], ("group", "size", "workloads")), width).split()).endswith(
         "@rl 4 LearningToPaint, dqn, drq, soft_actor_critic"
     )
+
+
+# Columns on request.
+def one_ladder(*records: Record) -> Ladder:
+    return make_ladders(records)[0]
+
+
+def cells(text: str, rung: str) -> list[str]:
+    return next(line for line in text.splitlines() if line.startswith(rung)).split()
+
+
+def test_columns_are_shown_only_on_request() -> None:
+    record = make_record(tokens_per_step=32 * 64)
+    assert not set(ON_REQUEST) & set(head(shown(ladder_view(one_ladder(record)), 100)))
+    text = shown(ladder_view(one_ladder(record), ("throughput", "tokens", "p95")), 100)
+    assert set(head(text)) & set(ON_REQUEST) == {"throughput", "tokens", "p95"}
+    assert {"32,000/s", "2,050,000/s", "1.26"} <= set(cells(text, "eager"))
+
+
+def test_a_column_without_a_figure_has_a_dash_where_it_was_asked_for() -> None:
+    text = shown(ladder_view(one_ladder(make_record()), ("tokens", "p99")), 100)
+    assert {"tokens", "p99"} <= set(head(text))
+    assert cells(text, "eager").count("-") == 2
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_what_was_asked_for_goes_last(width: int) -> None:
+    records = [recorded(rung) for rung in every_name()]
+    text = shown(ladder_view(one_ladder(*records), ("throughput", "p95", "spread")), width)
+    assert {"rung", "gross", "throughput", "p95", "spread", "parity"} <= set(head(text))
+    said = text.partition("no room for: ")[2].splitlines()[0]
+    assert "warm" in said
+
+
+def test_all_columns_at_once_still_fit() -> None:
+    records = [recorded(rung) for rung in every_name()]
+    text = shown(ladder_view(one_ladder(*records), COLUMNS), 60)
+    assert {"rung", "gross", "parity"} <= set(head(text))
+    assert "no room for: " in text
+
+
+def test_a_named_column_is_kept_before_others() -> None:
+    records = [recorded(rung) for rung in every_name()]
+    assert "warm" not in head(shown(ladder_view(one_ladder(*records)), 80))
+    assert "warm" in head(shown(ladder_view(one_ladder(*records), ("warm",)), 80))
+
+
+def test_tables_of_records_have_them_too() -> None:
+    records = [make_record(make_case(workload=name), id=name) for name in ("one", "two")]
+    assert "throughput" not in head(shown(table_view(records), 100))
+    text = shown(overview(records, table=True, columns=("throughput", "device", "host")), 100)
+    assert "throughput" in head(text)
+    assert "32,000/s" in cells(text, "two")
+
+
+def test_a_list_with_commas_names_columns_once() -> None:
+    assert read_columns("p99, throughput,p99") == ("p99", "throughput")
+    assert read_columns(",".join(COLUMNS)) == COLUMNS
+
+
+@pytest.mark.parametrize("text", ["p98", "throughput,p98", "", "p99,"])
+def test_an_unknown_column_is_refused_with_the_valid_ones(text: str) -> None:
+    with pytest.raises(
+        BadInput, match=r"unknown column '(p98)?' in --columns.*valid: .*p50, p95, p99.*tokens"
+    ) as refused:
+        read_columns(text)
+    assert "\n" not in str(refused.value)

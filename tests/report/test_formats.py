@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tare.errors import BadInput
 from tare.records.codec import decode_record, encode
+from tare.records.figures import make_figures
 from tare.records.record import DeviceMemory, HostMemory, Parity, Record
 from tare.report import formats
 from tare.report.formats import get_record_format
@@ -82,7 +83,11 @@ def test_a_plugin_adds_a_format_and_cannot_replace_one(monkeypatch: pytest.Monke
 def test_json_holds_all_of_every_record() -> None:
     documents = json.loads(export("json", EAGER, COMPILED, BROKEN))
     assert [decode_record(json.dumps(each), "x") for each in documents] == [EAGER, COMPILED, BROKEN]
-    assert export("json", EAGER) == msgspec.json.format(encode([EAGER]), indent=1).decode() + "\n"
+    figures = documents[0].pop("figures")
+    assert documents[0] == json.loads(encode(EAGER))
+    assert export("json", EAGER).startswith('[\n {\n  "version": '), "indented, for a diff"
+    assert figures == msgspec.to_builtins(make_figures(EAGER))
+    assert documents[2]["figures"] == dict.fromkeys(figures)
 
 
 def test_csv_has_a_line_a_record_with_its_case() -> None:
@@ -108,6 +113,33 @@ def test_csv_figures_are_in_si_units() -> None:
     assert float(eager["parity_error"]) == 1e-6
 
 
+LANGUAGE = make_record(make_case(workload="nanogpt", sizes={"length": 64}), tokens_per_step=32 * 64)
+
+
+def test_every_export_has_throughput_percentiles_and_spread() -> None:
+    """A step of a batch of 32 takes 1 ms, alone 1.25 ms. Thirty steps alone have no 99th percentile."""
+    (line,) = rows(LANGUAGE)
+    (document,) = json.loads(export("json", LANGUAGE))
+    assert float(line["samples_per_s"]) == document["figures"]["samples_per_s"] == pytest.approx(32_000)
+    assert float(line["tokens_per_s"]) == document["figures"]["tokens_per_s"] == pytest.approx(2_048_000)
+    assert float(line["latency_p95_s"]) == document["figures"]["latency_p95_s"] == pytest.approx(1.2625e-3)
+    assert (line["latency_p99_s"], document["figures"]["latency_p99_s"]) == ("", None)
+    assert float(line["spread"]) == document["figures"]["spread"] == 0
+    assert (line["tokens_per_step"], document["tokens_per_step"]) == ("2048", 2048)
+    for name in ("markdown", "table"):
+        lines = [line for line in export(name, LANGUAGE).splitlines() if line.startswith("|")]
+        cells = dict(
+            zip(*([cell.strip() for cell in line.split("|")] for line in (lines[0], lines[2])), strict=True)
+        )
+        assert (cells["throughput"], cells["tokens"], cells["spread"]) == ("32,000/s", "2,050,000/s", "0.0 %")
+        assert cells["p95"] == "1.26 ms"
+        assert "p99" not in cells, "there is none"
+    metadata = suite(LANGUAGE).get_benchmarks()[0].get_metadata()
+    assert metadata["tare_samples_per_s"] == pytest.approx(32_000)
+    assert metadata["tare_tokens_per_s"] == pytest.approx(2_048_000)
+    assert "tokens" not in export("markdown", EAGER)
+
+
 def test_csv_keeps_a_failed_case_without_figures() -> None:
     (line,) = rows(BROKEN)
     assert (line["status"], line["gross_s"], line["rounds"], line["parity"]) == ("exception", "", "1", "unchecked")
@@ -123,10 +155,12 @@ def test_markdown_is_a_table_a_ladder() -> None:
     assert len(table) == 2 * 2 + 3, "a head, a rule and the rungs of each"
     widths = [line.count("|") for line in table]
     assert len(set(widths[:4])) == len(set(widths[4:])) == 1
-    assert table[0].startswith("| rung | gross | latency | x eager |")
+    assert table[0].startswith("| rung | gross | latency | p50 | p95 | spread | throughput | x eager |")
     assert set(table[1]) <= set("|-: ")
-    assert table[2].startswith("| eager | 1.00 ±0.02 ms | 1.25 ms | 1.00x |")
-    assert table[3].split(" | ")[3:5] == ["2.00x", "1.00x"]
+    assert table[2].startswith(
+        "| eager | 1.00 ±0.02 ms | 1.25 ms | 1.25 ms | 1.26 ms | 0.0 % | 32,000/s | 1.00x |"
+    )
+    assert table[3].split(" | ")[7:9] == ["2.00x", "1.00x"]
 
 
 def test_markdown_lists_what_failed_on_one_escaped_line() -> None:

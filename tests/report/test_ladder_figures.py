@@ -7,8 +7,8 @@ import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round, make_series
 
 from tare.records.environment import Environment
-from tare.records.record import BatchPoint, BatchSearch, Net, Parity, Record, Telemetry
-from tare.report.ladder import Ladder, Row, make_ladders
+from tare.records.record import NOT_ASKED_FOR, BatchPoint, BatchSearch, Net, Parity, Record, Telemetry
+from tare.report.ladder import Ladder, Row, make_ladders, row_cells
 
 
 def record(rung: str, *steps_s: float, **overrides: Any) -> Record:
@@ -253,3 +253,28 @@ def test_what_each_rung_optimises_is_on_the_ladder() -> None:
     ladder = one(record("eager"), record("compile"), record("of_a_plug_in_that_is_not_here"))
     assert ladder.optimised == "optimised: eager: nothing; compile: operators fused by Inductor"
     assert one(record("eager")).optimised == ""
+
+
+def test_a_rung_that_could_not_be_checked_has_no_ratios_where_a_check_was_asked_for() -> None:
+    sampling = Parity(status="unchecked", reason="a step draws random numbers")
+    not_asked = Parity(status="unchecked", reason=NOT_ASKED_FOR)
+    records = [
+        make_record(make_case(rung=rung), (step,), id=f"record{step:.4f}", parity=status)
+        for rung, step, status in [
+            ("eager", 4e-3, make_record().parity),
+            ("torchscript", 2e-3, not_asked),
+            ("compile", 1e-3, sampling),
+        ]
+    ]
+    (ladder,) = make_ladders(records)
+    found = {row.rung: row for row in ladder.rows}
+    assert found["torchscript"].speedup_over_eager == pytest.approx(2)
+    # The unchecked rung would be the best, and is not.
+    assert found["torchscript"].speed_of_best == pytest.approx(1)
+    assert (found["compile"].speedup_over_eager, found["compile"].speed_of_best) == (None, None)
+    assert found["compile"].unchecked == "a step draws random numbers"
+    assert row_cells(found["compile"])["x eager"] == "-"
+    assert "compile: was not checked: a step draws random numbers" in ladder.notes
+    # Nor can others be compared with an eager that was not checked.
+    (without_eager,) = make_ladders([msgspec.structs.replace(records[0], parity=sampling), *records[1:]])
+    assert [row.speedup_over_eager for row in without_eager.rows] == [None, None, None]

@@ -1,5 +1,6 @@
 """What a log and a terminal show of a run while it is measured."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mock_runs import MemoryJournal
 from tare.records.record import Parity
 from tare.report.progress import QUIET_S, STAGE_S, Progress
 from tare.report.terminal import plain_text
+from tare.stats.two_stage import OVERWHELMING_ROUNDS
 
 COUNT = re.compile(r"(\d+) of (\d+) rounds; .* (\d+)/(\d+)")
 
@@ -102,9 +104,7 @@ def test_what_is_not_shown_is_not_said(capsys: pytest.CaptureFixture[str], clock
     assert capsys.readouterr().err == ""
 
 
-def test_both_stages_of_a_check_are_counted_to_their_ends(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_both_stages_of_a_check_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from checking import CASES, ROUNDS, Setting, flat, slow_first
 
     class Hurried(Clock):
@@ -121,8 +121,16 @@ def test_both_stages_of_a_check_are_counted_to_their_ends(
         [line for line in told if (line[1] == 2 * len(CASES) * ROUNDS) == is_first] for is_first in (True, False)
     )
     for lines in (first, again):
-        # Of each round where it starts: so many are over by then.
-        assert [done for done, *_ in lines] == list(range(lines[0][1]))
         assert all(1 <= at <= rounds for _, _, at, rounds in lines)
+    # Of each round where it starts: so many are over by then. The rounds that so clear a change does not need are
+    # over at once, on both sides.
+    spared = 2 * (ROUNDS - OVERWHELMING_ROUNDS)
+    steps = [after[0] - before[0] for before, after in itertools.pairwise(first)]
+    assert first[0][0] == 0
+    assert sorted(steps) == [1] * (len(steps) - 1) + [1 + spared]
+    assert len(first) == first[0][1] - spared
+    assert [done for done, *_ in again] == list(range(len(again)))
+    # An interim analysis ends the confirmation of so clear a change.
+    assert 0 < len(again) < again[0][1]
     assert {rounds for *_, rounds in first} == {ROUNDS}
     assert {2 * rounds for *_, rounds in again} == {again[0][1]}, "one case, on two sides"

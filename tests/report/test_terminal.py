@@ -163,3 +163,9 @@ def test_what_a_record_says_makes_no_line_of_its_own(view: Callable[[Record], An
         lines = plain_text(view(record)).splitlines()
         assert "x vendor 1 ns 9x" in " ".join(lines)
         assert not [line for line in lines if line.startswith("vendor")]
+
+
+def test_rungs_that_are_skipped_for_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    make_console().print(skipped_view([], {"jax": "not torch", "slow": "minutes", "onnxruntime": "not torch"}))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["jax, onnxruntime skipped: not torch", "slow skipped: minutes"]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from tare.guard.changes import CaseChange, MetricChange, Report
+from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.report.numbers import change_text, decimals, scale_of, seconds, several, size, value
 from tare.report.view import FittingTable, View
 from tare.system.text import beginning
@@ -37,12 +37,18 @@ def state_of(case: CaseChange) -> str:
     return case.reason if case.state == "compared" else f"{STATES[case.state]}: {case.reason}"
 
 
+def source_line(case: CaseChange) -> str:
+    """That the model itself was edited: a change of its figures may be intended."""
+    return f"the model's source differs: {case.source_change}" if case.source_change else ""
+
+
 def changes_view(report: Report, everything: bool = False) -> View:
     """`everything` also shows metrics that did not change."""
     view = View(f"{report.b} against {report.a}").add("aside", *report.compared)
     view.add("warning", *(f"not comparable, and forced: {line}" for line in report.forced))
     for case in report.cases:
         _add_case(view, case, everything)
+    view.add("warning", *unfinished_lines(report))
     view.add("note", *report.notes)
     for label, keys in only_in(report).items():
         view.add("warning", f"not compared, only in {label}:").add("key", *keys[:MAX_KEYS])
@@ -54,6 +60,11 @@ def only_in(report: Report) -> dict[str, list[str]]:
     """The cases that only one side has, by that side's name: a reader must not take them for compared."""
     sides = ((report.b, report.only_b), (report.a, report.only_a))
     return {label: keys for label, keys in sides if keys}
+
+
+def unfinished_lines(report: Report) -> list[str]:
+    """What is undecided because the time was over: a reader must not take it for unchanged."""
+    return [f"{key}: out of time after {measured}, undecided" for key, measured in report.unfinished.items()]
 
 
 class Problem(NamedTuple):
@@ -77,6 +88,8 @@ def problems(report: Report) -> Iterator[Problem]:
             if change.worse:
                 text = f"{change.metric} is {change.verdict}: {change_of(change)}; {remark(change)}"
                 yield Problem("error" if change.regression else "warning", change.metric, case.case, text, change)
+    for key, measured in report.unfinished.items():
+        yield Problem("warning", "out-of-time", key, f"out of time after {measured}: undecided")
     for line in report.forced:
         yield Problem("warning", "not-comparable", "environment", f"not comparable, and forced: {line}")
 
@@ -85,6 +98,11 @@ def summary_line(report: Report) -> str:
     """`2 regressions in 1 of 12 cases, 1 not compared; gross: 9 same, 2 undecided, 1 slower`"""
     count = sum(len(case.regressions) + len(case.leaks) + bool(wrong_with(case)) for case in report.bad)
     head = f"no regression in {several(len(report.cases), 'case')}"
+    if report.unfinished:
+        measured = sum(case.case not in report.unfinished for case in report.cases)
+        every = len(report.cases) + len(report.unfinished.keys() - {case.case for case in report.cases})
+        head = f"out of time: {len(report.unfinished)} of {several(every, 'case')} undecided"
+        head += f", no regression in the other {measured}" if measured else ""
     if count:
         head = f"{several(count, 'regression')} in {len(report.bad)} of {len(report.cases)} cases"
     if report.only_b:
@@ -135,6 +153,8 @@ def remark(change: MetricChange) -> str:
         parts.append(f"under the threshold of {share(change.threshold)}")
     if change.stage != "first":
         parts.append(f"{change.stage} in {change.rounds_b} fresh rounds")
+    if change.undecided_because:
+        parts.append(change.undecided_because)
     if change.more_rounds is not None:
         parts.append(f"{several(change.more_rounds, 'more round')} would probably decide")
     if change.outliers:
@@ -155,6 +175,7 @@ def _over(change: MetricChange) -> str:
 
 def _add_case(view: View, case: CaseChange, everything: bool) -> None:
     view.add("bad" if case.bad else "key", case.case)
+    view.add("aside", source_line(case))
     view.add("failure" if wrong_with(case) else "warning", state_of(case))
     view.add("failure", *(f"leak: {leak}" for leak in case.leaks))
     shown = [c for c in case.changes if everything or is_change(c) or c.stage != "first" or c.metric == "gross"]
@@ -163,12 +184,20 @@ def _add_case(view: View, case: CaseChange, everything: bool) -> None:
     view.put(FittingTable(rows, words=words, folds=folds, spare=("before", "now"), heads={"remark": ""}))
     if case.bad:
         # What differs in the step of a regressed case, in a few lines.
-        for call in case.call_changes[:MAX_CALL_CHANGES]:
-            calls = f"{call.before_calls:g} to {call.after_calls:g} calls a step"
-            if call.before_s and call.after_s and call.before_calls == call.after_calls:
-                calls = f"{seconds(call.before_s)} to {seconds(call.after_s)} a step"
-            view.add("aside", f"{call.status}: {call.kind} {beginning(call.name, 60)}, {calls}")
+        view.add("aside", *map(call_line, case.call_changes[:MAX_CALL_CHANGES]))
         view.add("aside", _more(len(case.call_changes) - MAX_CALL_CHANGES, " (--format markdown)"))
+
+
+def call_line(call: CallChange) -> str:
+    """`slower: operator aten::mm, 2 to 3 ms a step`, or that Python takes longer."""
+    times = f"{seconds(call.before_s or 0.0)} to {seconds(call.after_s or 0.0)} a step"
+    if call.kind == "python":
+        grown = seconds((call.after_s or 0.0) - (call.before_s or 0.0))
+        where, _, functions = call.name.partition(", in ")
+        return f"{where} grew by {grown}, {times}{f', in {functions}' if functions else ''}"
+    if not (call.before_s and call.after_s and call.before_calls == call.after_calls):
+        times = f"{call.before_calls:g} to {call.after_calls:g} calls a step"
+    return f"{call.status}: {call.kind} {beginning(call.name, 60)}, {times}"
 
 
 def is_change(change: MetricChange) -> bool:

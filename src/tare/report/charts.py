@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tare.report.numbers import percent, seconds, unit_of
 from tare.report.svg import INK, Bar, bar_chart, colour, stacked
-from tare.trace.group import PARTS, WorkloadShares
+from tare.trace.group import WorkloadShares, parts_of
 from tare.trace.waterfall import MEANING, ORDER, Waterfall
 
 # Without a device, operators do what kernels do on one.
@@ -49,14 +49,14 @@ def ladder_svg(falls: Sequence[Waterfall], names: Sequence[str], title: str, on_
 
 def breakdown_svg(shares: Sequence[WorkloadShares], title: str) -> str:
     """One bar a workload, divided into active, movement and idle (figures 1 and 2 of the TorchBench paper)."""
-    several_rungs = len({each.rung for each in shares}) > 1
+    several_rungs, names = len({each.rung for each in shares}) > 1, parts_of(shares)
     bars = []
     for each in shares:
-        parts = {part: getattr(each, part) for part in PARTS}
+        parts = {part: getattr(each, part) for part in names}
         drawn = [(share, colour(part), f"{part} {100 * share:.1f} %") for part, share in parts.items()]
         label = f"{each.workload} on {each.rung}" if several_rungs else each.workload
         bars.append(Bar(label, drawn, f"{100 * each.active:.0f} %"))
-    legend = {part: (colour(part), "") for part in PARTS}
+    legend = {part: (colour(part), "") for part in names}
     return stacked([bar_chart(title, "", bars, 1.0, legend=legend, row_height=24)])
 
 

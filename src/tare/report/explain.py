@@ -13,23 +13,35 @@ from tare.findings.diagnosis import Diagnosis
 from tare.records.work import Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.files import several_files, write_whole
-from tare.report.findings import diagnosis_view, findings_view
+from tare.report.findings import diagnosis_view, findings_view, top_kernels_view
 from tare.report.numbers import percent, seconds, several, signed, size
 from tare.report.overview import ReusedRecords, reused_line, skipped_view
 from tare.report.page import render_page
+from tare.report.ranks import job_view
 from tare.report.svg import colour
 from tare.report.terminal import make_console
 from tare.report.view import Cell, Drawing, FittingTable, View
 from tare.trace.breakdown import Breakdown, ShareRange
 from tare.trace.explanation import Explanation
-from tare.trace.group import PARTS, UNKNOWN, DomainShares, GroupBreakdown, WorkloadShares, group_breakdowns
+from tare.trace.group import (
+    COMMUNICATING_PARTS,
+    PARTS,
+    UNKNOWN,
+    DomainShares,
+    GroupBreakdown,
+    WorkloadShares,
+    group_breakdowns,
+    parts_of,
+)
 from tare.trace.host_time import HostTime
 from tare.trace.idle import IdleTime
+from tare.trace.job import RankJob
 from tare.trace.waterfall import ORDER, Waterfall, WaterfallDifference
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_OPERATORS = 12
 MAX_PLACES = 3
+MAX_REGIONS = 8
 # This many rungs fit side by side; the others follow in further tables.
 MAX_RUNGS = 6
 # The rows of each table of a page.
@@ -37,7 +49,16 @@ PAGE_ROWS = 10
 # The longest place on a terminal. Its end says most.
 WHERE = -58
 # Letters of the segments that share their first letter with another.
-LETTERS = {"roofline": "R", "kernel inefficiency": "i", "data loading": "D"}
+LETTERS = {
+    "roofline": "R",
+    "kernel inefficiency": "i",
+    "data loading": "D",
+    "communication": "c",
+    "communicating": "c",
+    "host waiting": "h",
+    "work before the trace": "w",
+    "not known": "?",
+}
 # Prefixes that autograd adds to every name of its own.
 _AUTOGRAD_PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::")
 
@@ -53,6 +74,8 @@ class ExplainReport(msgspec.Struct, kw_only=True):
     skipped: list[Skip] = []
     against: list[WaterfallDifference] = []
     peaks: list[Peaks] = []
+    # Of several ranks: the job. The explanations are then those of one rank.
+    job: RankJob | None = None
     # Where records of earlier runs were reused.
     recorded: ReusedRecords | None = None
     interrupted: bool = False
@@ -70,7 +93,10 @@ class ExplainReport(msgspec.Struct, kw_only=True):
         return breakdowns if breakdowns.bars else None
 
     def document(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self) | {"breakdowns": self.breakdowns}
+        document = msgspec.structs.asdict(self) | {"breakdowns": self.breakdowns}
+        if self.job is None:
+            del document["job"]
+        return document
 
     @property
     def ladders(self) -> list[list[Explanation]]:
@@ -96,13 +122,21 @@ def write_html(report: ExplainReport, path: Path) -> None:
 
 
 def _case_views(report: ExplainReport, rows: int, sort: str | None = None) -> Iterator[View]:
+    if report.job:
+        yield job_view(report.job)
     for explanation, diagnosis in zip(report.explanations, report.diagnoses, strict=True):
         yield explanation_view(explanation)
-        yield diagnosis_view(diagnosis, rows, sort) if rows else findings_view(diagnosis)
+        if rows:
+            yield diagnosis_view(diagnosis, rows, sort)
+        else:
+            yield findings_view(diagnosis)
+            yield top_kernels_view(diagnosis)
 
 
 def _overviews(report: ExplainReport) -> list[View]:
     """What several cases have in common: ladders, differences and breakdowns."""
+    if report.job is not None:
+        return []
     views = [ladder_view(rungs) for rungs in report.ladders]
     views += [against_view(difference) for difference in report.against]
     return [*views, group_view(report.breakdowns)] if report.breakdowns else views
@@ -180,6 +214,7 @@ def explanation_view(explanation: Explanation) -> View:
         )
     else:
         view.show(host_view(explanation.host))
+    view.show(regions_view(explanation))
     view.add("note", *explanation.notes, *explanation.waterfall.notes)
     return view.add("faint", f"trace kept in {explanation.trace}" if explanation.case else "")
 
@@ -236,7 +271,8 @@ def device_view(parts: Breakdown, waterfall: Waterfall) -> View:
     if not waterfall.profiled:
         scope += f"; the profiler made it {parts.window / steps / waterfall.gross:.2f}x as long"
     view = View().add("faint", f"the device, in shares of the profiled step ({scope})")
-    view.facts({name: share_range(parts.share(name)) for name in PARTS})
+    names = COMMUNICATING_PARTS if parts.collectives else PARTS
+    view.facts({name: share_range(parts.share(name)) for name in names})
     kernels, launches = (sum(getattr(step, name) for step in parts.steps) for name in ("kernels", "launches"))
     text = f"{several(kernels / steps, 'kernel')} and {several(launches / steps, 'launch', 'launches')} a step"
     text += f" on {several(len(parts.streams), 'stream')}"
@@ -247,6 +283,8 @@ def device_view(parts: Breakdown, waterfall: Waterfall) -> View:
     if parts.graph_launches:
         launched = several(parts.graph_launches, "CUDA graph launch", "CUDA graph launches")
         view.add("plain", f"{launched} with {several(parts.graph_kernels / parts.graph_launches, 'kernel')} each")
+    for line in _communication_lines(parts):
+        view.add("plain", line)
     for copies in parts.copies:
         rate = copies.bytes / copies.busy if copies.busy else 0.0
         memory = f" ({copies.memory})" if copies.memory else ""
@@ -256,6 +294,24 @@ def device_view(parts: Breakdown, waterfall: Waterfall) -> View:
             text += f", {percent(copies.exposed / copies.busy) if copies.busy else '0 %'} of it exposed"
         view.add("plain", text)
     return view
+
+
+def _communication_lines(parts: Breakdown) -> Iterator[str]:
+    """How much of the communication is hidden behind computing, and each kind of collective."""
+    if not parts.collectives:
+        return
+    steps, exposed, hidden = len(parts.steps), parts.communicating, parts.communication_overlapped
+    text = f"collectives run {percent((exposed + hidden) / parts.window)} of the time"
+    yield f"{text}: {percent(exposed / parts.window)} exposed, {percent(hidden / parts.window)} beside computing"
+    for use in parts.collectives:
+        text = f"{several(use.count / steps, use.operation)} a step"
+        text += f" ({use.algorithm})" if use.algorithm else ""
+        text += f" over {several(use.ranks, 'rank')}" if use.ranks else ""
+        if use.bytes is not None:
+            text += f": {size(use.bytes // steps)}"
+        if use.bus_median is not None and use.bus_best is not None:
+            text += f" at {use.bus_median / 1e9:.3g} GB/s of bus bandwidth (best {use.bus_best / 1e9:.3g})"
+        yield f"{text}, {percent(use.exposed / use.busy) if use.busy else '0 %'} of it exposed"
 
 
 def idle_view(idle: IdleTime, located: IdleTime | None = None) -> View:
@@ -295,6 +351,28 @@ def host_view(time: HostTime) -> View:
         for name, self_time, calls in shown
     ]
     return View().put(FittingTable(rows, folds={head: 12}, cuts={head: WHERE}))
+
+
+def regions_view(explanation: Explanation) -> View:
+    """The regions that the program marked, as shares of the profiled step; where gross is known, also as that
+    share of it. Nothing where there are none."""
+    parts, host, gross = explanation.breakdown, explanation.host, explanation.waterfall.gross
+    window = parts.window if parts else host.window
+    known = not explanation.waterfall.profiled
+    head = "marked regions"
+    rows = [
+        {
+            head: region.name,
+            "calls a step": f"{region.calls / host.steps:.3g}",
+            **({"time": seconds(region.host / window * gross / 1e9)} if known else {}),
+            "share": percent(region.host / window),
+            **({"device": percent(region.device / window)} if parts else {}),
+        }
+        for region in explanation.regions[:MAX_REGIONS]
+    ]
+    view = View().put(FittingTable(rows, folds={head: 12}, cuts={head: WHERE}))
+    more = len(explanation.regions) - MAX_REGIONS
+    return view.add("faint", f"and {several(more, 'shorter region')}" if more > 0 else "") if rows else View()
 
 
 def against_view(difference: WaterfallDifference) -> View:
@@ -372,15 +450,16 @@ def group_view(breakdown: GroupBreakdown) -> View:
     """The shares of each workload, and their means by domain."""
     # Traces that tare did not record have neither.
     known = [name for name in ("rung", "mode") if any(getattr(row, name) for row in breakdown.bars)]
+    parts = parts_of(breakdown.bars)
     means = [mean for mean in (*breakdown.domains, *breakdown.overall) if mean.domain != UNKNOWN]
 
     def labels(row: WorkloadShares | DomainShares) -> dict[str, str]:
         return {name: getattr(row, name) for name in known}
 
     def shares(row: WorkloadShares | DomainShares) -> dict[str, str]:
-        return {part: percent(getattr(row, part)) for part in PARTS}
+        return {part: percent(getattr(row, part)) for part in parts}
 
-    bars = [stacked_bar({part: getattr(row, part) for part in PARTS}, 24) for row in breakdown.bars]
+    bars = [stacked_bar({part: getattr(row, part) for part in parts}, 24) for row in breakdown.bars]
     workloads = FittingTable(
         [
             {"workload": row.workload, **labels(row), "": bar, **shares(row)}

@@ -3,12 +3,14 @@
 import gzip
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 
 from tare.errors import BadInput
+from tare.system.private_files import FILE_MODE
 
 # The longest name of a file on most file systems, less what replacing() adds to it.
 LONGEST_NAME = 255 - 30
@@ -27,8 +29,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file that takes the place of `path` at the end: a reader sees the old file or the new one."""
+def replacing(path: Path, private: bool = False) -> Iterator[Path]:
+    """A temporary file that takes the place of `path` at the end: a reader sees the old file or the new one. It
+    has the mode of the old file; a new one is for its owner alone if it is `private`."""
     if _is_special(path):
         # A pipe or /dev/stdout is written to, never replaced. Writing to a folder fails with the right message.
         yield path
@@ -36,11 +39,28 @@ def replacing(path: Path) -> Iterator[Path]:
     path = path.resolve()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        _create(partial, path, FILE_MODE if private else 0o666)
         yield partial
         partial.replace(path)
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def _create(partial: Path, path: Path, mode: int) -> None:
+    # What a killed process with the same pid has left. Another user's file or link cannot be removed, and then the
+    # file cannot be created.
+    with suppress(OSError):
+        partial.unlink()
+    before = path.stat().st_mode if path.exists() else None
+    descriptor = os.open(
+        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE if before else mode
+    )
+    try:
+        if before:
+            os.fchmod(descriptor, stat.S_IMODE(before))
+    finally:
+        os.close(descriptor)
 
 
 def _is_special(path: Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from tare.cases.case import Case
+from tare.errors import unknown
 from tare.records.environment import Environment
 from tare.records.figures import (
     device_peak,
@@ -14,29 +15,38 @@ from tare.records.figures import (
     gross,
     host_peak,
     latency,
+    latency_percentile,
     net,
     net_profile,
     preparation,
+    samples_per_second,
+    spread_within_rounds,
     tare,
     throttled_share,
+    tokens_per_second,
 )
 from tare.records.record import Record
 from tare.report.notes import make_notes, other_environment
-from tare.report.numbers import duration, ratio, seconds, short_size
+from tare.report.numbers import duration, percent, rate, ratio, seconds, short_size
 from tare.report.view import FittingTable, View
 from tare.rungs.registry import every_name, optimisations_of
 from tare.stats.intervals import Interval
 from tare.system.text import one_line
+from tare.workloads.commands import COMMAND
 
 PARITY = {"same": "same", "different": "DIFFERENT", "nan": "NAN", "unchecked": "unchecked"}
 # Dropped first on a narrow terminal. The parity stays: no figure may be read without it.
 SPARE = ("warm", "x best", "host", "prepare", "device", "latency", "net", "x eager")
+# Shown only where they are asked for, and all that may be asked for.
+ON_REQUEST = ("p50", "p95", "p99", "spread", "throughput", "tokens")
+COLUMNS = ("net", "tare", "latency", "x eager", "x best", "prepare", "warm", "host", "device", *ON_REQUEST)
 # The longest name of a rung of ours, which is folded only if dropping columns is not enough.
 RUNG_WIDTH = len("compile:reduce-overhead")
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One rung. A rung whose result differs has no ratios: it is different, never faster."""
+    """One rung. A rung whose result differs has no ratios: it is different, never faster. Nor has one that could
+    not be checked although that was asked for (`unchecked` says why)."""
 
     rung: str
     record: str
@@ -52,6 +62,13 @@ class Row(msgspec.Struct, kw_only=True):
     optimisations: list[str] | None = None
     latency: Interval | None
     device_s: float | None
+    # Percentiles of latency, the spread of gross within a round as a share, samples and tokens per second.
+    latency_p50_s: float | None = None
+    latency_p95_s: float | None = None
+    latency_p99_s: float | None = None
+    spread: float | None = None
+    samples_per_s: Interval | None = None
+    tokens_per_s: Interval | None = None
     speedup_over_eager: float | None = None
     speed_of_best: float | None = None
     # The half widths of those ratios, as shares: both of their times are noisy.
@@ -63,6 +80,7 @@ class Row(msgspec.Struct, kw_only=True):
     device_bytes: int | None
     parity: str
     parity_error: float | None
+    unchecked: str = ""
     throttled: float
     rounds: str
     failure: str | None = None
@@ -125,9 +143,7 @@ def make_ladders(records: Iterable[Record]) -> list[Ladder]:
 def _ladder(key: str, records: list[Record]) -> Ladder:
     rows = [make_row(record) for record in records]
     # An imported record can hold a time of zero, which has no ratio.
-    comparable = [
-        row for row in rows if row.gross and row.gross.mid > 0 and row.parity not in ("different", "nan")
-    ]
+    comparable = [row for row in rows if row.gross and row.gross.mid > 0 and not incomparable(row)]
     eager = next((row.gross for row in comparable if row.rung == "eager"), None)
     best = min((row.gross for row in comparable if row.gross), key=lambda step: step.mid, default=None)
     for row in comparable:
@@ -169,17 +185,31 @@ def make_row(record: Record) -> Row:
         optimisations=optimisations_of(record.case),
         latency=latency(record),
         device_s=device_time(record),
+        latency_p50_s=latency_percentile(record, 50),
+        latency_p95_s=latency_percentile(record, 95),
+        latency_p99_s=latency_percentile(record, 99),
+        spread=spread_within_rounds(record),
+        samples_per_s=samples_per_second(record),
+        tokens_per_s=tokens_per_second(record),
         prepare_cold_s=cold,
         prepare_warm_s=warm,
         host_bytes=host_peak(record),
         device_bytes=device_peak(record),
         parity=record.parity.status,
         parity_error=record.parity.error,
+        unchecked=record.parity.missing,
         throttled=throttled_share(record),
         rounds=f"{good} of {len(record.rounds)}",
         failure=_failure(record),
         refused=record.refused,
     )
+
+
+def incomparable(row: Row) -> str:
+    """Why the time of a rung is not compared with others, or an empty text."""
+    if row.parity in ("different", "nan"):
+        return f"does not compute the same ({row.parity})"
+    return f"was not checked: {row.unchecked}" if row.unchecked else ""
 
 
 def _failure(record: Record) -> str | None:
@@ -190,6 +220,8 @@ def _failure(record: Record) -> str | None:
 
 def title(case: Case, batch: str = "") -> str:
     """What a ladder is of. `batch` stands for one that is not known yet."""
+    if case.rung == COMMAND:
+        return case.workload
     size = (batch or f"batch {case.batch}", sizes(case.sizes))
     parts = (case.workload, case.mode, case.device, case.precision, *size, case.optimizer, *case_settings(case))
     return " · ".join(part for part in parts if part)
@@ -214,10 +246,23 @@ def where(ladder: Ladder) -> str:
     return one_line(f"{chip}, torch {software.get('torch', '?')}, python {software.get('python', '?')}")
 
 
-def ladder_view(ladder: Ladder) -> View:
-    rows = known_columns([row_cells(row) for row in ladder.rows if row.gross], ("rung",))
+def read_columns(text: str) -> tuple[str, ...]:
+    """The columns in a list with commas. BadInput names the valid ones."""
+    columns = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in columns:
+        if name not in COLUMNS:
+            raise unknown("column", name, COLUMNS, "--columns")
+    return columns
+
+
+def ladder_view(ladder: Ladder, columns: Sequence[str] | None = ()) -> View:
+    """`columns` are shown besides the usual ones, and dropped last where there is no room for all. None: every
+    column for which there is a figure."""
+    rows = [columns_of(row_cells(row), columns) for row in ladder.rows if row.gross]
+    rows = known_columns(rows, ("rung", *(columns or ())))
     view = View(title(ladder.case), where(ladder))
-    view.put(FittingTable(rows, words=("parity",), folds={"rung": RUNG_WIDTH}, spare=SPARE))
+    spare = spare_columns(SPARE, columns)
+    view.put(FittingTable(rows, words=("parity",), folds={"rung": RUNG_WIDTH}, spare=spare))
     for row in ladder.rows:
         view.add("aside" if row.refused else "failure", row.trouble or "")
     return view.add("note", *ladder.notes).add("aside", ladder.optimised)
@@ -231,6 +276,12 @@ def row_cells(row: Row) -> dict[str, str]:
         "net": ("<" if row.net_is_upper_bound and row.net_s is not None else "") + _part(row.gross, row.net_s),
         "tare": _part(row.gross, row.tare_s) + (f" {row.tare_share:.0%}" if row.tare_share is not None else ""),
         "latency": duration(row.latency._replace(sound=False)) if row.latency else "-",
+        "p50": seconds(row.latency_p50_s, 3),
+        "p95": seconds(row.latency_p95_s, 3),
+        "p99": seconds(row.latency_p99_s, 3),
+        "spread": percent(row.spread) if row.spread is not None else "-",
+        "throughput": rate(row.samples_per_s and row.samples_per_s.mid),
+        "tokens": rate(row.tokens_per_s and row.tokens_per_s.mid),
         "x eager": ratio(row.speedup_over_eager, row.speedup_noise),
         "x best": ratio(row.speed_of_best, row.best_noise),
         "prepare": seconds(row.prepare_cold_s),
@@ -239,6 +290,18 @@ def row_cells(row: Row) -> dict[str, str]:
         "device": short_size(row.device_bytes),
         "parity": PARITY[row.parity],
     }
+
+
+def columns_of(cells: Mapping[str, str], columns: Sequence[str] | None) -> dict[str, str]:
+    """The usual cells, and those that were asked for."""
+    wanted = ON_REQUEST if columns is None else columns
+    return {name: cell for name, cell in cells.items() if name not in ON_REQUEST or name in wanted}
+
+
+def spare_columns(usual: Sequence[str], columns: Sequence[str] | None) -> list[str]:
+    """What is dropped first on a narrow terminal: what was asked for comes last."""
+    wanted = ON_REQUEST if columns is None else columns
+    return [*(name for name in usual if name not in wanted), *reversed(wanted)]
 
 
 def known_columns(rows: Sequence[Mapping[str, str]], kept: Collection[str] = ()) -> list[dict[str, str]]:

@@ -146,6 +146,8 @@ def describe_record(record: Record) -> Entry:
         "gross": duration(step) if step else "-",
         "gross_s": step.mid if step else None,
         "status": record.failure.cause if record.failure else record.parity.status,
+        "project": record.project,
+        "tags": record.tags,
     }
 
 

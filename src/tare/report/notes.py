@@ -130,6 +130,8 @@ def _of_the_machine(record: Record) -> Iterator[str]:
 
 
 def _of_the_rounds(record: Record) -> Iterator[str]:
+    if command := record.environment.flags.get("command"):
+        yield command
     yield from dict.fromkeys(note for done in record.rounds for note in done.notes)
     good = good_rounds(record)
     failures = [done.failure.cause for done in record.rounds if done.failure]

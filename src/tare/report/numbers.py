@@ -37,13 +37,13 @@ def duration(interval: Interval) -> str:
     return f"{value:.{places}f} ±{_half_width(half, places)} {unit}"
 
 
-def seconds(value: float | None) -> str:
+def seconds(value: float | None, fewest_digits: int = 2) -> str:
     """A time to two or three digits, for a figure without an interval."""
     if value is None:
         return "-"
     scale, unit = unit_of(value)
     shown = value / scale
-    return f"{shown:.{decimals(shown, 0, 2 if shown < 10 else 3)}f} {unit}"
+    return f"{shown:.{decimals(shown, 0, fewest_digits if shown < 10 else 3)}f} {unit}"
 
 
 def rate(value: float | None) -> str:

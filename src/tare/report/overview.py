@@ -9,12 +9,14 @@ from tare.cases.case import Case
 from tare.cases.plan import Skip
 from tare.records.record import Record
 from tare.report.ladder import (
+    ON_REQUEST,
     known_columns,
     ladder_view,
     make_ladders,
     make_row,
     row_cells,
     sizes,
+    spare_columns,
     title,
     where,
 )
@@ -30,13 +32,19 @@ SHARED = ("mode", "rung", "device", "precision")
 SPARE = ("host", "device memory", "latency", "precision", "device", "mode", "sizes", "batch")
 
 
-def overview(records: Sequence[Record], skipped: Sequence[Skip] = (), table: bool | None = None) -> View:
-    """`table` asks for the table however few the records are, or for ladders however many."""
+def overview(
+    records: Sequence[Record],
+    skipped: Sequence[Skip] = (),
+    table: bool | None = None,
+    columns: Sequence[str] | None = (),
+) -> View:
+    """`table` asks for the table however few the records are, or for ladders however many. `columns` are shown
+    besides the usual ones (tare.report.ladder.ladder_view)."""
     ladders = make_ladders(records)
     if records and (len(ladders) > MOST_LADDERS if table is None else table):
-        views = [table_view(records)]
+        views = [table_view(records, columns)]
     else:
-        views = [ladder_view(ladder) for ladder in ladders]
+        views = [ladder_view(ladder, columns) for ladder in ladders]
     return View().show(*views, *(suite_view(suite) for suite in make_suites(records, skipped)))
 
 
@@ -71,10 +79,13 @@ def skipped_view(skipped: Iterable[Skip], by_default: Mapping[str, str] | None =
         rungs.setdefault(f"{skip.cause}: {skip.reason}", []).append(skip.key.split("/")[1])
     view = View().add("faint", f"{sum(map(len, rungs.values()))} skipped" if rungs else "")
     view.add("aside", *(f"{', '.join(sorted(set(names)))}: {reason}" for reason, names in rungs.items()))
-    return view.add("aside", *(f"{name} skipped: {reason}" for name, reason in (by_default or {}).items()))
+    unnamed: dict[str, list[str]] = {}
+    for name, reason in (by_default or {}).items():
+        unnamed.setdefault(reason, []).append(name)
+    return view.add("aside", *(f"{', '.join(names)} skipped: {reason}" for reason, names in unnamed.items()))
 
 
-def table_view(records: Sequence[Record]) -> View:
+def table_view(records: Sequence[Record], columns: Sequence[str] | None = ()) -> View:
     """A line per record. What all of them share is in the title, with how many were measured."""
     values = [{str(getattr(record.case, name)) for record in records} for name in SHARED]
     shared = [value.pop() for value in values if len(value) == 1]
@@ -82,7 +93,8 @@ def table_view(records: Sequence[Record]) -> View:
     view = View(" · ".join((*shared, measured)))
     view.add("faint", *dict.fromkeys(where(ladder) for ladder in make_ladders(records)))
     folds = {"workload": 0, "rung": 0, "sizes": 12}
-    view.put(FittingTable(table_rows(records), words=(*SHARED, "status"), folds=folds, spare=SPARE))
+    rows = table_rows(records, columns)
+    view.put(FittingTable(rows, words=(*SHARED, "status"), folds=folds, spare=spare_columns(SPARE, columns)))
     return view.add("failure", *failure_lines(records))
 
 
@@ -95,12 +107,13 @@ def failure_lines(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def table_rows(records: Sequence[Record]) -> list[dict[str, str]]:
+def table_rows(records: Sequence[Record], columns: Sequence[str] | None = ()) -> list[dict[str, str]]:
     """Without the columns that hold the same in every row, or nothing."""
     varying = _varying_sizes(records)
-    rows = [_row(record, varying[record.case.workload]) for record in records]
+    rows = [_row(record, varying[record.case.workload], columns) for record in records]
     same = [name for name in SHARED if len({row[name] for row in rows}) == 1]
-    return known_columns([{name: cell for name, cell in row.items() if name not in same} for row in rows])
+    rows = [{name: cell for name, cell in row.items() if name not in same} for row in rows]
+    return known_columns(rows, columns or ())
 
 
 def _varying_sizes(records: Sequence[Record]) -> dict[str, list[str]]:
@@ -113,8 +126,10 @@ def _varying_sizes(records: Sequence[Record]) -> dict[str, list[str]]:
     return {workload: [n for n, seen in by_name.items() if len(seen) > 1] for workload, by_name in values.items()}
 
 
-def _row(record: Record, varying: Sequence[str]) -> dict[str, str]:
+def _row(record: Record, varying: Sequence[str], columns: Sequence[str] | None) -> dict[str, str]:
     case, cells = record.case, row_cells(make_row(record))
+    # The device of the case and the device's memory would have the same name.
+    wanted = [name for name in (ON_REQUEST if columns is None else columns) if name != "device"]
     return {
         "workload": case.workload,
         **{name: str(getattr(case, name)) for name in SHARED},
@@ -124,5 +139,6 @@ def _row(record: Record, varying: Sequence[str]) -> dict[str, str]:
         "latency": cells["latency"] if record.ok else "-",
         "host": cells["host"],
         "device memory": cells["device"],
+        **{name: cells[name] if record.ok else "-" for name in wanted},
         "status": record.failure.cause if record.failure else cells["parity"],
     }

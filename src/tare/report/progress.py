@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as ProgressBar
 
 from tare.cases.case import Case
+from tare.execute.executor import WAITING
 from tare.execute.runner import Journal
 from tare.records.figures import gross, round_median
 from tare.records.record import Record, Round
@@ -85,12 +86,16 @@ class Progress:
         text = f"{self._current} {stage}".strip()
         self._bar.update(self._task, description=text[:LONGEST_DESCRIPTION])
         wait = 0 if ":" in stage else STAGE_S if " " in stage else QUIET_S
-        if self._is_live or (self._case, stage) in self._told or self._clock() - self._last_line < wait:
+        # The bar has no room to name who is waited for, and a script with --json wants to know it too.
+        is_for_others = stage.startswith(WAITING)
+        told = (self._case, stage.partition(", since ")[0])
+        if (self._is_live and not is_for_others) or told in self._told or self._clock() - self._last_line < wait:
             return
         if " " in text:
             if ":" in stage:
-                self._told.add((self._case, stage))
-            self.say(f"{self._done} of {self._total} rounds; {text}" if self._total else text)
+                self._told.add(told)
+            line = f"{self._done} of {self._total} rounds; {text}" if self._total else text
+            self.say(line, always=is_for_others)
 
     def round_started(self, case: Case, index: int) -> None:
         self._case = case
@@ -118,10 +123,10 @@ class Progress:
         if not self._is_live:
             self.say(f"{self._name(record.case)}: {self._summary(record)}")
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, always: bool = False) -> None:
         """Prints a line that stays."""
         self._last_line = self._clock()
-        if self._shown:
+        if self._shown or always:
             self._console.print(line, soft_wrap=True)
 
     def _count(self, case: Case) -> int:

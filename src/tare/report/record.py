@@ -1,22 +1,48 @@
 """One record in full: its rounds, memory, telemetry and environment."""
 
+from collections.abc import Sequence
+
 from tare.records.figures import round_median
 from tare.records.record import Record, Round
 from tare.report.ladder import ladder_view, make_ladders
 from tare.report.numbers import duration, seconds, size
 from tare.report.view import FittingTable, View
 
+# States of the project, and tags, that are named under several records.
+MOST_LISTED = 5
 # What goes first where the terminal is narrow.
 SPARE = ("energy", "cache", "stopped by", "blocks", "prepare", "latency")
 
 
-def record_view(record: Record) -> View:
+def record_view(record: Record, columns: Sequence[str] = ()) -> View:
     heads = View().add("faint", f"record {record.id} of run {record.run}, {record.created}", record.case.key)
     rounds = View().put(FittingTable([_round(done) for done in record.rounds], folds={"round": 0}, spare=SPARE))
     environment = record.environment
     facts = {**_meters(record), **environment.machine, **environment.software, **environment.flags}
-    facts |= environment.circumstances
-    return ladder_view(make_ladders([record])[0]).show(heads, rounds, View().facts(facts))
+    facts |= environment.circumstances | _provenance(record)
+    return ladder_view(make_ladders([record])[0], columns).show(heads, rounds, View().facts(facts))
+
+
+def provenance_view(records: Sequence[Record]) -> View:
+    """A line with the states of the user's project that records belong to, and one with their tags."""
+    view = View()
+    projects = dict.fromkeys(str(record.project) for record in records if record.project)
+    tags = dict.fromkeys(f"{name}={value}" for record in records for name, value in record.tags.items())
+    for head, texts in (("project", list(projects)), ("tags", list(tags))):
+        more = f" and {len(texts) - MOST_LISTED} more" if len(texts) > MOST_LISTED else ""
+        view.add("faint", f"{head}: {', '.join(texts[:MOST_LISTED])}{more}" if texts else "")
+    return view
+
+
+def _provenance(record: Record) -> dict[str, str]:
+    """What was measured, as far as the user's project, the packages and the user's own words tell."""
+    project, facts = record.project, {}
+    if project:
+        state = {True: "with changes", False: "without changes", None: "changes not known"}[project.dirty]
+        facts["project"] = f"{project.commit}{f' on {project.branch}' if project.branch else ''}, {state}"
+    facts["tags"] = ", ".join(f"{name}={value}" for name, value in record.tags.items())
+    facts["packages"] = ", ".join(f"{name} {version}" for name, version in record.environment.packages.items())
+    return facts
 
 
 def _round(done: Round) -> dict[str, str]:
@@ -46,6 +72,9 @@ def _meters(record: Record) -> dict[str, str]:
     facts["host memory"] = (
         f"{size(last.host_memory.peak)} stepping, {size(last.host_memory.prepare_peak)} preparing"
     )
+    if {"user_us", "system_us"} <= last.counts.keys():
+        user, system = (seconds(last.counts[name] / 1e6) for name in ("user_us", "system_us"))
+        facts["CPU time of a run"] = f"{user} user, {system} system"
     if memory := last.device_memory:
         facts["device memory"] = (
             f"{size(memory.allocated_peak)} allocated, {size(memory.reserved_peak)} reserved, "

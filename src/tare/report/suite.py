@@ -12,7 +12,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.plan import Skip
 from tare.records.record import Record
-from tare.report.ladder import Ladder, Row, case_settings, known_columns, make_ladders, sizes, where
+from tare.report.ladder import Ladder, Row, case_settings, incomparable, known_columns, make_ladders, sizes, where
 from tare.report.numbers import duration, ratio, short_size
 from tare.report.view import FittingTable, View
 from tare.system.text import one_line
@@ -122,8 +122,8 @@ def _cause(rung: str, row: Row | None, reason: str) -> str | None:
         return f"{rung} was not measured" + (f" ({reason})" if reason else "")
     if row.trouble:
         return row.trouble
-    if row.parity in ("different", "nan"):
-        return f"{rung} does not compute the same ({row.parity})"
+    if reason := incomparable(row):
+        return f"{rung} {reason}"
     return None if row.gross and row.gross.mid > 0 else f"{rung} has no time"
 
 

@@ -24,6 +24,7 @@ COLOURS = {
     "kernel inefficiency": "#009e73",
     "unfused traffic": "#7fd6b8",
     "kernels": "#009e73",
+    "communication": "#56b4e9",
     "launch gaps": "#f0a202",
     "dispatch": "#0072b2",
     "allocation": "#8c6bb1",
@@ -32,7 +33,11 @@ COLOURS = {
     "synchronisation": "#cc79a7",
     "movement": "#e31a1c",
     "tail": "#999999",
+    "host waiting": "#b8b08d",
+    "work before the trace": "#c9c9c9",
+    "not known": "#dddddd",
     "active": "#009e73",
+    "communicating": "#56b4e9",
     "idle": "#bbbbbb",
 }
 

@@ -6,7 +6,6 @@ with the trace, and nothing that tare does not understand is lost.
 
 import gzip
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
@@ -16,9 +15,10 @@ import numpy as np
 from tare.errors import BadInput
 from tare.findings.finding import Finding
 from tare.report.files import replacing
+from tare.system.bounded_files import BoundedFile
 from tare.trace.host import CAUSES, host_events
 from tare.trace.idle import cut_gaps, describe
-from tare.trace.stream import open_trace
+from tare.trace.stream import find_list, open_trace
 from tare.trace.tables import Trace
 from tare.trace.windows import main_device, windows
 
@@ -28,7 +28,6 @@ IDLE_TRACK, FIRST_FINDING_TRACK = 1, 10
 CHUNK = 1 << 20
 # The list of events starts within this much text.
 MAX_HEAD = 64 << 20
-_EVENT_LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[|\A\s*(?:\xef\xbb\xbf)?\s*\[')
 
 
 def write_annotated(trace: Trace, source: Path, target: Path, findings: Sequence[Finding]) -> None:
@@ -42,18 +41,19 @@ def write_annotated(trace: Trace, source: Path, target: Path, findings: Sequence
         raise BadInput(f"cannot write {target} from {source}: {error.strerror or error}") from None
 
 
-def _splice(original: IO[bytes], copy: IO[bytes], text: bytes, source: Path) -> None:
-    head = b""
-    while (opening := _EVENT_LIST.search(head)) is None:
-        chunk = original.read(CHUNK)
+def _splice(original: BoundedFile, copy: IO[bytes], text: bytes, source: Path) -> None:
+    head, searched = b"", 0
+    while not (opening := find_list(head, searched)):
+        searched = len(head)
+        chunk = original.read(max(CHUNK, len(head)))
         if not chunk or len(head) > MAX_HEAD:
             raise BadInput(f"{source} is not a trace of torch.profiler: it has no list 'traceEvents'")
         head += chunk
-    rest = head[opening.end() :]
+    rest = head[opening:]
     while not rest.strip() and (chunk := original.read(CHUNK)):
         rest += chunk
     is_empty = rest.lstrip().startswith(b"]")
-    copy.write(head[: opening.end()] + b"\n" + text + (b"" if is_empty else b",") + rest)
+    copy.write(head[:opening] + b"\n" + text + (b"" if is_empty else b",") + rest)
     while chunk := original.read(CHUNK):
         copy.write(chunk)
 

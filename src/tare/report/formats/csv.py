@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tare.cases.case import Case
+from tare.records.figures import Figures, make_figures
 from tare.records.record import Record
 from tare.report.formats import record_format
-from tare.report.ladder import make_row, sizes
+from tare.report.ladder import sizes
 
 HEAD = (
-    "id", "run", "created", "workload", "rung", "mode", "device", "precision", "batch", "sizes", "feed", "layout",
-    "optimizer", "threads", "status", "parity", "parity_error", "rounds", "gross_s", "gross_low_s", "gross_high_s",
-    "net_s", "tare_s",
-    "latency_s", "device_s", "prepare_cold_s", "prepare_warm_s", "host_peak_bytes", "device_peak_bytes",
-    "environment",
+    "id", "run", "created", *Case.__struct_fields__, "status", "parity", "parity_error", "rounds",
+    *Figures.__struct_fields__, "tokens_per_step", "environment",
 )  # fmt: skip
 
 
@@ -30,24 +29,19 @@ def records_csv(records: Sequence[Record]) -> str:
 
 
 def _line(record: Record) -> dict[str, object]:
-    row = make_row(record)
-    figures = {name: value for name, value in msgspec.structs.asdict(row).items() if name in HEAD}
     return (
         msgspec.structs.asdict(record.case)
-        | figures
+        | msgspec.structs.asdict(make_figures(record))
         | {
             "id": record.id,
             "run": record.run,
             "created": record.created,
             "sizes": sizes(record.case.sizes),
             "status": record.failure.cause if record.failure else "ok",
+            "parity": record.parity.status,
+            "parity_error": record.parity.error,
             "rounds": len(record.rounds),
-            "gross_s": row.gross and row.gross.mid,
-            "gross_low_s": row.gross and row.gross.low,
-            "gross_high_s": row.gross and row.gross.high,
-            "latency_s": row.latency and row.latency.mid,
-            "host_peak_bytes": row.host_bytes,
-            "device_peak_bytes": row.device_bytes,
+            "tokens_per_step": record.tokens_per_step,
             "environment": record.environment.id,
         }
     )

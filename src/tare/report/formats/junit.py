@@ -4,7 +4,7 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tare.guard.changes import CaseChange, Report
-from tare.report.changes import before_and_now, change_of, only_in, remark, state_of, wrong_with
+from tare.report.changes import before_and_now, change_of, only_in, remark, source_line, state_of, wrong_with
 from tare.report.formats import comparison_format
 
 # Characters that XML 1.0 cannot hold, escaped or not.
@@ -17,6 +17,7 @@ def comparison_junit(report: Report) -> str:
     for case in report.cases:
         _suite(root, case)
     skipped = [(key, f"not compared, only in {label}") for label, keys in only_in(report).items() for key in keys]
+    skipped += [(key, f"out of time after {measured}: undecided") for key, measured in report.unfinished.items()]
     skipped += [("environment", f"not comparable, and forced: {line}") for line in report.forced]
     for name, reason in skipped:
         _element(_test(_element(root, "testsuite", name=name), "compared"), "skipped", message=reason)
@@ -34,8 +35,8 @@ def _suite(root: Element, case: CaseChange) -> None:
         _add_failure(summary, wrong.partition(":")[0], wrong)
     elif case.state == "failed":
         _element(summary, "skipped", message=state_of(case))
-    elif case.reason:
-        _add_output(summary, case.reason)
+    elif told := "; ".join(filter(None, (source_line(case), case.reason))):
+        _add_output(summary, told)
     for leak in case.leaks:
         _add_failure(_test(suite, "leak"), "leak", leak)
     for change in case.changes:

@@ -6,7 +6,15 @@ from itertools import accumulate
 
 from tare.guard.changes import CallChange, CaseChange, MetricChange, Report
 from tare.records.record import Record
-from tare.report.changes import change_cells, is_change, only_in, state_of, summary_line
+from tare.report.changes import (
+    change_cells,
+    is_change,
+    only_in,
+    source_line,
+    state_of,
+    summary_line,
+    unfinished_lines,
+)
 from tare.report.formats import comparison_format, record_format
 from tare.report.numbers import seconds, several
 from tare.report.overview import overview
@@ -30,12 +38,12 @@ MENTIONS = re.compile(r"@(?=\w)|#(?=\d)")
 
 @record_format("markdown", "ladders as Markdown tables")
 def records_markdown(records: Sequence[Record]) -> str:
-    return markdown(overview(records, table=False))
+    return markdown(overview(records, table=False, columns=None))
 
 
 @record_format("table", "one Markdown table with a line per record, and the suites")
 def records_table(records: Sequence[Record]) -> str:
-    return markdown(overview(records, table=True))
+    return markdown(overview(records, table=True, columns=None))
 
 
 def suites_markdown(records: Sequence[Record]) -> str:
@@ -56,8 +64,10 @@ def markdown(view: View) -> str:
 
 def _part(part: Line | FittingTable | Drawing) -> str:
     if isinstance(part, FittingTable) and part.rows:
-        rows = [[str(cell) for cell in row.values()] for row in part.rows]
-        return table(list(part.heads.values()), rows, part.words)
+        drawn = {name for row in part.rows for name, cell in row.items() if isinstance(cell, Drawing)}
+        heads = [head for name, head in part.heads.items() if name not in drawn]
+        rows = [[str(cell) for name, cell in row.items() if name not in drawn] for row in part.rows]
+        return table(heads, rows, part.words)
     if isinstance(part, Line) and part.text:
         return {"title": "### ", "faint": ""}.get(part.role, "- ") + escape(part.text) + "\n"
     return ""
@@ -94,7 +104,8 @@ def _plain_line(text: str) -> str:
 
 @comparison_format("markdown", "a comment on an issue or a pull request")
 def comparison_markdown(report: Report) -> str:
-    lines = [f"## {'❌' if report.bad else '✅'} {escape(summary_line(report))}", ""]
+    mark = "❌" if report.bad else "⚠️" if report.unfinished else "✅"
+    lines = [f"## {mark} {escape(summary_line(report))}", ""]
     lines += [f"{escape(report.b)} against {escape(report.a)}", ""]
     lines += [f"- **not comparable, and forced**: {escape(line)}" for line in report.forced]
     lines += [f"- compared: {escape(line)}" for line in report.compared]
@@ -102,6 +113,10 @@ def comparison_markdown(report: Report) -> str:
         lines.append("")
     for side, keys in only_in(report).items():
         lines += _first([f"- not compared, only in {escape(side)}: {code(key)}" for key in keys])
+    lines += _first([f"- {escape(line)}" for line in unfinished_lines(report)])
+    lines += _first(
+        [f"- {code(case.case)} {escape(line)}" for case in report.cases if (line := source_line(case))]
+    )
     lines += _broken_cases(report)
     pairs = [(case, change) for case in report.cases for change in case.changes]
     if changed := [pair for pair in pairs if is_change(pair[1])]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tare.errors import BadInput
-from tare.records.figures import clean_step_seconds, good_rounds
+from tare.records.figures import clean_step_seconds, good_rounds, samples_per_second, tokens_per_second
 from tare.records.record import Record, Round
 from tare.report.formats import record_format
 
@@ -34,6 +34,8 @@ def _benchmark(record: Record) -> dict[str, Any] | None:
         "tare_parity": record.parity.status,
         "torch_version": software.get("torch"),
         "python_version": software.get("python"),
+        "tare_samples_per_s": rate.mid if (rate := samples_per_second(record)) else None,
+        "tare_tokens_per_s": rate.mid if (rate := tokens_per_second(record)) else None,
         "cpu_model_name": record.environment.machine.get("cpu"),
     }
     # pyperf refuses metadata without a value.
