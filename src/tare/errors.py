@@ -5,6 +5,8 @@ from difflib import get_close_matches
 
 # An error message lists at most this many valid names.
 MOST_LISTED = 40
+# Characters of a refused value or a library's message in which secrets are looked for.
+LONGEST_VALUE = 10_000
 
 
 class TareError(Exception):
@@ -38,6 +40,8 @@ class Unsupported(TareError):
 def unknown(kind: str, name: object, valid: Iterable[object], where: str = "", listed: str = "") -> BadInput:
     """Refuses a name: says where it was found, suggests the closest valid name, and lists the valid ones. `listed`
     replaces that list, and so does a command where the list would fill a screen, as that of the zoo would."""
+    from tare.system.redaction import redact
+
     names = sorted(str(each) for each in valid)
     close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
@@ -45,13 +49,16 @@ def unknown(kind: str, name: object, valid: Iterable[object], where: str = "", l
     if len(names) > MOST_LISTED and not listed:
         listed = f"{len(names)} names, see `tare list {kind}s`"
     listed = listed or ", ".join(names) or "none"
-    return BadInput(f"unknown {kind} '{str(name)[:80]}'{place}{hint} (valid: {listed})")
+    return BadInput(f"unknown {kind} '{redact(str(name)[:LONGEST_VALUE])[:80]}'{place}{hint} (valid: {listed})")
 
 
 def quote(value: object) -> str:
     """A refused value, cut to a readable length."""
+    from tare.system.redaction import redact
+
     try:
-        return repr(value)[:60]
+        # Before it is cut: a part of a secret would not be recognised.
+        return redact(repr(value)[:LONGEST_VALUE])[:60]
     except (ValueError, RecursionError):
         # Python prints no number of more than 4300 digits, and no list that is nested too deeply.
         return "something too large to show"
@@ -62,7 +69,12 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
 
 
-def brief(error: Exception) -> str:
+def brief(error: BaseException) -> str:
     """A library's error message on one line. The middle of a long one is cut, because it is usually the value."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    from tare.system.redaction import redact
+
+    message = str(error)
+    if len(message) > LONGEST_VALUE:
+        message = f"{message[: LONGEST_VALUE // 2]} ... {message[-LONGEST_VALUE // 2 :]}"
+    text = redact(" ".join(message.split())) or type(error).__name__
     return text if len(text) <= 250 else f"{text[:120]} ... {text[-120:]}"

@@ -51,6 +51,7 @@ def test_a_batch_to_be_searched_is_shown(tmp_path: Path) -> None:
     assert "besides searching and preparing" in done.stdout
 
 
+@pytest.mark.full
 def test_quick_lists_rungs_whose_executable_is_not_built(tmp_path: Path) -> None:
     case = ("run", "mnist_cnn", "--rung", "eager,libtorch:script", "--device", "cpu")
     options = ("--smoke", "--dry-run", "--json")

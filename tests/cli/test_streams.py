@@ -43,6 +43,7 @@ def test_a_run_whose_document_cannot_be_written_is_stored(tmp_path: Path) -> Non
     assert "mlp/eager" in done.stdout
 
 
+@pytest.mark.full
 @ON_LINUX
 def test_a_page_is_written_even_if_what_is_shown_is_not(tmp_path: Path) -> None:
     trace, page = RECORDED / "inefficient-pageable-copy.json.gz", tmp_path / "page.html"
@@ -99,6 +100,7 @@ def test_what_an_encoding_lacks_is_replaced(tmp_path: Path, store: Path) -> None
     assert "1.00 +-0.02 ms" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform == "darwin", reason="its names of files are always UTF-8")
 def test_names_of_files_need_not_be_text(tmp_path: Path) -> None:
     plan = os.fsencode(tmp_path) + b"/b\xff.toml"

@@ -1,106 +1,16 @@
-"""The command line: the options of each verb. Nothing heavy is imported before a verb needs it."""
+"""The command line. An interruption is told in one line from the first moment on, also while Python imports."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
-
-import typer
-
-import tare
-from tare.cli import baseline, bisect, check, explain, machine, measure, records
-from tare.cli.help import GroupedHelp, PlainHelp
-from tare.cli.streams import prepare_streams, silence
-from tare.errors import TareError
-from tare.system.text import one_line
-
-# Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-# Without `\b` Click would join the lines.
-EXAMPLES = """\b
-Examples:
-  tare run mnist_cnn                       a first ladder: needs no other package
-  tare run resnet50 --mode train --batch 32
-  tare run @smoke --rung eager,compile     a group of workloads on two rungs
-  tare explain resnet50                    where the time of a step goes
-  tare check night.toml --baseline main    exit code 1 on a regression
-"""
-
-app = typer.Typer(
-    name="tare",
-    cls=GroupedHelp,
-    help="Measures what every layer of a deep-learning stack costs.",
-    epilog=EXAMPLES,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-VERBS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Measure": {"run": measure.run, "prove": measure.prove, "coverage": measure.coverage},
-    "Explain": {"explain": explain.explain, "diff": explain.diff, "frames": explain.frames},
-    "Guard": {
-        "check": check.check,
-        "compare": check.compare,
-        "history": records.history,
-        "bisect": bisect.bisect,
-        "calibrate": check.calibrate,
-    },
-    "Records": {"show": records.show, "list": records.list_, "export": records.export, "import": records.import_},
-    "Machine": {"doctor": machine.doctor, "build": machine.build, "peaks": machine.peaks},
-}
-for _panel, _verbs in VERBS.items():
-    for _name, _function in _verbs.items():
-        app.command(_name, cls=PlainHelp, rich_help_panel=_panel)(_function)
-app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"tare {tare.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-) -> None:
-    pass
+from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Runs a verb. An error that the user can mend is one line on stderr and an exit code."""
-    prepare_streams()
+    """The entry point `tare`."""
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
-        sys.stdout.flush()
-    except UsageError as error:
-        code = _complain(error.format_message(), 2)  # type: ignore[attr-defined]
-    except TareError as error:
-        code = _complain(str(error), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        code = _complain("interrupted", 130)
-    except (BrokenPipeError, SystemExit) as error:
-        # Rich and Typer exit with 1 on a closed pipe, which would mean that a case failed.
-        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
-            raise
-        # The reader of our output (head, less) has closed it; nothing is wrong.
-        silence(1)
-        code = 0
-    except UnicodeEncodeError as error:
-        text = error.object[error.start : error.end]
-        code = _complain(f"cannot write {text!a}, which {error.encoding} has no characters for", 2)
-    except OSError as error:
-        if error.filename is not None:
-            # An error of another file: our output has no name here.
-            raise
-        code = _complain(f"cannot write the output: {error.strerror}", 2)
-        silence(1)
-    sys.exit(code or 0)
+        from tare.cli.app import run
 
-
-def _complain(message: str, code: int) -> int:
-    try:
-        print("tare: " + one_line(message), file=sys.stderr, flush=True)
-    except OSError:
-        # Standard error is closed too.
-        silence(2)
-    return code
+        run()
+    except KeyboardInterrupt:
+        # A second Ctrl-C while this exits would be told by Python.
+        print("tare: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -14,6 +14,7 @@ from tare.cli.options import (
     OutputOption,
     ResumeOption,
     StoreOption,
+    TagOption,
     choose,
     complete_rungs,
     grid_options,
@@ -36,8 +37,12 @@ ThresholdsOption = Annotated[
     typer.Option("--thresholds", metavar="FILE.toml", help="Default: PLAN.guard.toml next to the plan."),
 ]
 FormatOption = Annotated[
-    str,
-    typer.Option("--format", help="terminal, or one of tare list formats: markdown, json, ..., junit."),
+    list[str] | None,
+    typer.Option(
+        "--format",
+        metavar="NAME[=FILE]",
+        help="terminal, or one of tare list formats: markdown, json, ..., junit. Several with a FILE each.",
+    ),
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Compare across environments, and report the difference.")
@@ -50,12 +55,14 @@ ROUNDS = 12
 
 
 @option_groups(
+    grid=grid_options("default: the ladder; for a group, eager"),
     measuring=choose(
         MEASURING, "rounds budget timeout isolation", rounds="Fresh processes per case and side (default 6)."
-    )
+    ),
 )
 def check(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.toml", show_default=False)],
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|PLAN.toml")],
+    grid: dict[str, Any],
     measuring: dict[str, Any],
     baseline: Annotated[str | None, typer.Option(help="The baseline's name (tare baseline set NAME).")] = None,
     baseline_python: Annotated[
@@ -65,6 +72,10 @@ def check(
     baseline_env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Likewise: a variable set for the baseline's side."),
+    ] = None,
+    baseline_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Likewise: your models' files are there instead of in this folder."),
     ] = None,
     confirm: Annotated[
         int | None,
@@ -79,34 +90,47 @@ def check(
     ] = True,
     force: ForceOption = False,
     resume: ResumeOption = False,
+    max_minutes: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="M", help="Stop measuring then, and report what is decided (exit code 3)."),
+    ] = None,
     everything: AllOption = False,
-    format: FormatOption = "terminal",
+    format: FormatOption = None,
     output: OutputOption = None,
+    tag: TagOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Measure a plan and compare it with a baseline.
+    """Measure workloads or a plan and compare them with a baseline.
 
     Suspects are measured again. Exit code 1 on a regression.
     """
-    from tare.cases.plan import read_plan
     from tare.commands.check import CheckSession, Version
+    from tare.records.tags import read_tags
 
-    format = _check_output("json" if as_json else format, output)
-    if baseline is None and baseline_python is None and not baseline_env:
-        raise BadInput("nothing to compare with: name --baseline, or --baseline-python for its version")
+    reports = _read_formats(format, output, as_json)
+    if baseline is None and baseline_python is None and baseline_dir is None and not baseline_env:
+        raise BadInput("nothing to compare with: name --baseline, or --baseline-python or -dir for its version")
+    if baseline_dir is not None and not baseline_dir.is_dir():
+        raise BadInput(f"--baseline-dir: there is no folder {baseline_dir}")
     if baseline_python is not None and not baseline_python.is_file():
         raise BadInput(f"--baseline-python: there is no {baseline_python}")
-    rules = _read_rules(metric, thresholds, plan, confirm)
-    session = CheckSession(read_plan(plan), measuring, rules, store, show_progress=format != "json")
+    plan = read_targets(targets, make_table(grid))
+    rules = _read_rules(metric, thresholds, targets[0], confirm)
+    tags = read_tags(tag or [])
+    session = CheckSession(plan, measuring, rules, store, show_progress=("json", None) not in reports, tags=tags)
     version = None
-    if baseline_python is not None or baseline_env:
+    if baseline_dir is not None and not plan.models:
+        raise BadInput("--baseline-dir is for models of your own files (FILE.py::NAME)")
+    if baseline_python is not None or baseline_dir is not None or baseline_env:
         python = str(baseline_python) if baseline_python else sys.executable
-        version = Version(python=python, variables=parse_variables(baseline_env or [], "--baseline-env"))
-    report = session.run(baseline, version, resume, force, diff)
+        variables = parse_variables(baseline_env or [], "--baseline-env")
+        folder = str(baseline_dir.resolve()) if baseline_dir else ""
+        version = Version(python=python, variables=variables, folder=folder)
+    report = session.run(baseline, version, resume, force, diff, max_minutes)
     if report.interrupted:
         raise Interrupted
-    return _write_report(report, format, output, everything)
+    return _write_reports(report, reports, everything)
 
 
 def compare(
@@ -122,7 +146,7 @@ def compare(
     thresholds: ThresholdsOption = None,
     force: ForceOption = False,
     everything: AllOption = False,
-    format: FormatOption = "terminal",
+    format: FormatOption = None,
     output: OutputOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -133,10 +157,10 @@ def compare(
     """
     from tare.commands.check import compare_stored
 
-    format = _check_output("json" if as_json else format, output)
+    reports = _read_formats(format, output, as_json)
     rules = _read_rules(metric, thresholds)
     report = compare_stored(a, b, rules, store, force, split(rung, "--rung"), case)
-    return _write_report(report, format, output, everything)
+    return _write_reports(report, reports, everything)
 
 
 @option_groups(
@@ -172,7 +196,7 @@ def calibrate(
         raise BadInput(f"--rounds {options['rounds']}: four processes are the fewest that show their noise")
     names = targets or list(SMOKE)
     plan = read_targets(names, make_table(grid), rung=["eager"])
-    rules = _read_rules(metric, thresholds, Path(names[0]) if names[0].endswith(".toml") else None)
+    rules = _read_rules(metric, thresholds, names[0])
     if all(chosen.exact for chosen in rules.metrics):
         raise BadInput(f"--metric {','.join(metric or ())}: a count has no noise to calibrate")
     session = Session(
@@ -192,43 +216,68 @@ def calibrate(
 
 
 def parse_variables(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Environment variables from NAME=VALUE."""
+    """Environment variables from NAME=VALUE. A value that may be secret is hidden in all that is printed or stored
+    from now on, such as the message of a failed worker."""
+    from tare.system.redaction import HIDDEN, redact, remember_secret
+    from tare.system.variables import shown_value
+
     variables = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
-            raise BadInput(f"{option} takes NAME=VALUE, not '{pair[:60]}'")
+            raise BadInput(f"{option} takes NAME=VALUE, not '{redact(pair if not equals else name)[:60]}'")
+        if shown_value(name, value) == HIDDEN:
+            remember_secret(value)
         variables[name] = value
     return variables
 
 
 def _read_rules(
-    metric: list[str] | None, thresholds: Path | None, plan: Path | None = None, confirm_rounds: int | None = None
+    metric: list[str] | None, thresholds: Path | None, target: str = "", confirm_rounds: int | None = None
 ) -> "Rules":
+    """A plan may have its thresholds beside it."""
     from tare.guard.compare import Rules
     from tare.guard.metrics import get_metrics
     from tare.guard.thresholds import Thresholds, read_thresholds, thresholds_path
 
     metrics = get_metrics(split(metric, "--metric") or None)
-    if thresholds is None and plan is not None and thresholds_path(plan).exists():
-        thresholds = thresholds_path(plan)
+    if thresholds is None and target.endswith(".toml") and thresholds_path(Path(target)).exists():
+        thresholds = thresholds_path(Path(target))
     return Rules(read_thresholds(thresholds) if thresholds else Thresholds(), metrics, confirm_rounds)
 
 
-def _check_output(format: str, output: Path | None) -> str:
-    """Refuses an unknown format and a file that cannot be written, before anything is measured."""
-    from tare.report.files import check_writable
+def _read_formats(given: list[str] | None, output: Path | None, as_json: bool) -> list[tuple[str, Path | None]]:
+    """The formats with their files, None for standard output. Refuses an unknown format and a file that cannot be
+    written, before anything is measured."""
+    from tare.report.files import check_apart, check_writable
     from tare.report.formats import get_comparison_format
 
-    if format != "terminal":
-        get_comparison_format(format)
-    if output is not None:
-        check_writable(output)
-    return format
+    reports: list[tuple[str, Path | None]] = []
+    for text in [*(given or []), *(["json"] if as_json else [])]:
+        name, equals, file = text.partition("=")
+        if equals and not file:
+            raise BadInput(f"--format {text} names no file: write {name}=FILE, or {name} for standard output")
+        reports.append((name, Path(file) if equals else output))
+    without_file = [text for text in given or [] if "=" not in text]
+    if len(without_file) > 1:
+        raise BadInput(f"--format {' and '.join(without_file)}: give each of several its file, NAME=FILE")
+    if as_json and without_file:
+        reports = [report for report in reports if report[0] == "json" or report[1] not in (None, output)]
+    if not any(file == output for _, file in reports):
+        reports.append(("terminal", output))
+    for name, _ in reports:
+        if name != "terminal":
+            get_comparison_format(name)
+    files = [file for _, file in reports if file is not None]
+    check_apart(files, [])
+    for path in files:
+        check_writable(path)
+    return reports
 
 
-def _write_report(report: "Report", format: str, output: Path | None, everything: bool) -> int:
-    """Writes the report to standard output or a file; with a file, the terminal's view goes to standard error."""
+def _write_reports(report: "Report", reports: Sequence[tuple[str, Path | None]], everything: bool) -> int:
+    """Writes each report to standard output or its file, once all of them exist. If none goes to standard output,
+    the terminal's view goes to standard error."""
     from tare.commands.check import reproduce
     from tare.report.changes import changes_view
     from tare.report.files import write_whole
@@ -237,11 +286,15 @@ def _write_report(report: "Report", format: str, output: Path | None, everything
 
     report.command = reproduce(sys.argv[1:])
     view = changes_view(report, everything)
-    text = plain_text(view) if format == "terminal" else get_comparison_format(format)(report)
-    if format == "terminal" or output is not None:
-        make_console(stderr=output is not None).print(view)
-    if output is not None:
-        write_whole(output, text)
-    elif format != "terminal":
-        typer.echo(text, nl=False)
+    texts = [
+        plain_text(view) if name == "terminal" else get_comparison_format(name)(report) for name, _ in reports
+    ]
+    printed = [name for name, file in reports if file is None]
+    if not printed or "terminal" in printed:
+        make_console(stderr=not printed).print(view)
+    for (name, file), text in zip(reports, texts, strict=True):
+        if file is not None:
+            write_whole(file, text)
+        elif name != "terminal":
+            typer.echo(text, nl=False)
     return report.exit_code

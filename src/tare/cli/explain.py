@@ -13,12 +13,14 @@ from tare.cli.options import (
     RecordedOption,
     ResumeOption,
     StoreOption,
+    TagOption,
     choose,
     grid_options,
     make_table,
     option_groups,
     print_json,
     print_result,
+    read_targets,
     split,
     target_argument,
 )
@@ -27,7 +29,7 @@ from tare.errors import BadInput, Interrupted
 
 @option_groups(grid=grid_options("default: eager"), measuring=choose(MEASURING, "rounds budget"))
 def explain(
-    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|TRACE.json[.gz]")],
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|TRACE.json[.gz]|FOLDER")],
     grid: dict[str, Any],
     measuring: dict[str, Any],
     against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
@@ -44,36 +46,42 @@ def explain(
     annotate: Annotated[
         Path | None, typer.Option(help="Write the trace with idle causes and findings; one file per case.")
     ] = None,
+    flame: Annotated[
+        Path | None, typer.Option(help="Write a flame graph: .json for speedscope, any other name folded stacks.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write charts, findings and tables to an HTML page.")] = None,
     svg: Annotated[
         Path | None, typer.Option(help="Write the waterfall as an SVG picture; one per workload.")
     ] = None,
+    tag: TagOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Explain where the time of a step goes.
 
-    Measures a workload, profiles it in a process of its own, and explains it; or explains a trace.
+    Measures a workload, profiles it in a process of its own, and explains it; or explains a trace, or the
+    traces of all ranks of a job.
     """
-    from tare.cases.plan import make_plan
     from tare.commands.explain import ExplainOptions, explain_files, explain_plan
     from tare.commands.run import Session
     from tare.commands.traces import unseen
     from tare.records.codec import names_file
+    from tare.records.tags import read_tags
     from tare.report.explain import print_report
     from tare.report.files import check_apart, check_writable
     from tare.report.findings import MAX_ROWS, check_column
 
     check_column(sort)
+    targets = _with_folders(targets)
     files = [target for target in targets if names_file(target)]
-    outputs = [path for path in (annotate, html, svg) if path]
+    outputs = [path for path in (annotate, flame, html, svg) if path]
     for path in outputs:
         check_writable(path)
     check_apart(outputs, [Path(name) for name in (*files, against or "") if names_file(name)])
 
     if files and len(files) < len(targets):
         raise BadInput("name traces (.json, .json.gz) or workloads, not both")
-    others = {"quick": quick, "no-stacks": not stacks, "resume": resume, "recorded": recorded}
+    others = {"quick": quick, "no-stacks": not stacks, "resume": resume, "recorded": recorded, "tag": bool(tag)}
     given = [*grid, *measuring, *(name for name, value in {**others, "store": store is not None}.items() if value)]
     if files and given:
         raise BadInput(f"--{given[0]} is for workloads: a trace is explained as it was recorded")
@@ -91,10 +99,11 @@ def explain(
         if against in rungs:
             raise BadInput(f"--against {against}: that rung is explained itself; name another")
         rungs += [against] if against else []
-        table = {"workload": targets, **make_table(grid, auto=True), "rung": list(dict.fromkeys(rungs))}
-        plan = make_plan({"grid": [table]}, "the command line", "explain")
+        table = {**make_table(grid, auto=True), "rung": list(dict.fromkeys(rungs))}
+        plan = read_targets(targets, table)
         options = ExplainOptions(against=against, stacks=stacks, resume=resume, recorded=recorded)
-        session = Session(plan, measuring, quick, store, show_progress=not as_json, unwanted=unseen)
+        tags = read_tags(tag or [])
+        session = Session(plan, measuring, quick, store, show_progress=not as_json, unwanted=unseen, tags=tags)
         report = explain_plan(session, options)
     # Printed first, so that a file that cannot be written loses nothing; and written even if the reader of the
     # output stops early (`| head`).
@@ -106,17 +115,42 @@ def explain(
     finally:
         # An incomplete report replaces no file.
         if not report.interrupted:
-            _write_files(report, html, svg, annotate)
+            _write_files(report, html, svg, annotate, flame)
     return report.exit_code
 
 
-def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Path | None) -> None:
+def _with_folders(targets: list[str]) -> list[str]:
+    """The targets, with the traces in a folder instead of the folder. BadInput for a file of another kind."""
+    from tare.commands.ranks import trace_files
+    from tare.records.codec import names_file
+    from tare.workloads import all_workloads
+
+    expanded: list[str] = []
+    for target in targets:
+        path = Path(target)
+        if not path.exists() or names_file(target) or target in all_workloads():
+            expanded.append(target)
+        elif path.is_dir():
+            expanded += trace_files(target)
+        elif path.suffix in (".toml", ".py"):
+            expanded.append(target)
+        else:
+            raise BadInput(f"{target} is no trace: name a .json or .json.gz of torch.profiler")
+    return expanded
+
+
+def _write_files(
+    report: Any, html: Path | None, svg: Path | None, annotate: Path | None, flame: Path | None
+) -> None:
     from tare.report.explain import case_parts, write_html, write_svg
     from tare.report.files import several_files
+    from tare.report.flame import write_flame
     from tare.report.formats.annotated_trace import write_annotated
+    from tare.trace.flame import flame as stacks_of
     from tare.trace.read import read
+    from tare.trace.windows import select_steps
 
-    if not report.explanations and (html or svg or annotate):
+    if not report.explanations and (html or svg or annotate or flame):
         typer.echo("nothing was explained: no file is written", err=True)
         return
     if html:
@@ -124,14 +158,28 @@ def _write_files(report: Any, html: Path | None, svg: Path | None, annotate: Pat
     pictures = write_svg(report, svg) if svg else []
     traces: list[Path] = []
     if annotate:
+        _refuse_merged(report)
         traces = several_files(annotate, [case_parts(explanation) for explanation in report.explanations])
         for explanation, diagnosis, target in zip(report.explanations, report.diagnoses, traces, strict=True):
             source = Path(explanation.trace)
             write_annotated(read(source), source, target, diagnosis.findings)
-    for written in (pictures, traces):
+    flames: list[Path] = []
+    if flame:
+        _refuse_merged(report)
+        flames = several_files(flame, [case_parts(explanation) for explanation in report.explanations])
+        for explanation, target in zip(report.explanations, flames, strict=True):
+            write_flame(stacks_of(select_steps(read(Path(explanation.trace)))), explanation.title, target)
+    for written in (pictures, traces, flames):
         # The user did not choose the names of several files.
         if len(written) > 1:
             typer.echo(f"written: {', '.join(map(str, written))}", err=True)
+
+
+def _refuse_merged(report: Any) -> None:
+    """Raises BadInput for a rank that has no file of its own."""
+    for explanation in report.explanations:
+        if report.job and not Path(explanation.trace).exists():
+            raise BadInput(f"{explanation.trace} is merged with other ranks: name a file of that rank alone")
 
 
 def diff(
@@ -177,8 +225,8 @@ def frames(
 ) -> int:
     """Count the call depth between your call and the vendor library.
 
-    On every rung, the stack frames from the user's call to the first convolution (or matrix product) of the vendor
-    library.
+    On every rung, the stack frames from the user's call to the first convolution (or matrix product) of the
+    vendor library.
     """
     from tare.cases.options import make_options
     from tare.commands.frames import count_call_depths

@@ -20,8 +20,21 @@ VALUES = {
 }
 
 
+# The verbs that take a command after `--` in the place of a workload.
+TAKE_COMMANDS = ("run", "check", "calibrate")
+
+
 class PlainHelp(TyperCommand):
-    """Help in which values have names instead of Python's types."""
+    """Help in which values have names instead of Python's types. All that follows `--` is a command, of which the
+    verb sees the name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if self.name in TAKE_COMMANDS and "--" in args:
+            from tare.workloads.commands import add_command
+
+            at = args.index("--")
+            args = [*args[:at], add_command(args[at + 1 :])]
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:

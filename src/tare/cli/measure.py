@@ -7,11 +7,13 @@ import typer
 
 from tare.cli.options import (
     MEASURING,
+    ColumnsOption,
     JsonOption,
     QuickOption,
     RecordedOption,
     ResumeOption,
     StoreOption,
+    TagOption,
     grid_options,
     make_table,
     option_groups,
@@ -19,6 +21,7 @@ from tare.cli.options import (
     print_result,
     read_targets,
     target_argument,
+    whole_numbers,
 )
 from tare.errors import BadInput, Interrupted
 
@@ -33,19 +36,44 @@ def run(
     recorded: RecordedOption = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first case that fails.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
+    columns: ColumnsOption = None,
+    tag: TagOption = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="A virtual environment for RUNG@NAME; several."),
+    ] = None,
+    allow_exit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N,N", help="Exit statuses besides 0 that are no failure of a command."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Measure workloads on every rung; print and store the ladders.
 
-    Every rung is compared with a float64 reference. Name workloads, groups, or one plan.
+    Every rung is compared with a float64 reference. Name workloads, groups, or one plan. Or measure any command:
+    tare run -- COMMAND ARGUMENT...
     """
     from tare.commands.run import DryRun, RunResult, Session
+    from tare.records.tags import read_tags
+    from tare.report.ladder import read_columns
+    from tare.workloads.commands import allow_statuses, is_command
 
+    if env:
+        from tare.commands.environments import name_environments
+
+        name_environments(env)
+    wanted = read_columns(columns) if columns is not None else ()
     plan = read_targets(targets, make_table(grid, auto=True))
+    if is_command(targets[0]):
+        if unused := [name for name in ("parity", "reference") if name in measuring]:
+            raise BadInput(f"--{unused[0]} is for workloads: a command has nothing to compare")
+        allow_statuses(targets[0], whole_numbers(allow_exit, "--allow-exit"))
+    elif allow_exit:
+        raise BadInput("--allow-exit is for a command: tare run --allow-exit 1 -- COMMAND ARGUMENT...")
     if "memory" in measuring:
         measuring["memory"] *= 2**20
-    session = Session(plan, measuring, quick, store, show_progress=not as_json)
+    session = Session(plan, measuring, quick, store, show_progress=not as_json, tags=read_tags(tag or []))
     if dry_run and resume:
         raise BadInput("--dry-run does not know what an interrupted run has measured: leave out --resume")
     result: RunResult | DryRun
@@ -53,7 +81,7 @@ def run(
     if as_json:
         print_json(result.document())
     else:
-        result.render()
+        result.render(wanted)
     return result.exit_code
 
 

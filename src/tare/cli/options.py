@@ -56,7 +56,16 @@ def _choice(help: str) -> Any:
 
 
 StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="FILE|URL", help="The store (default: records.db in TARE_HOME).")
+    str | None,
+    typer.Option(
+        "--store", metavar="FILE|URL", help="The store (default: TARE_STORE, or records.db in TARE_HOME)."
+    ),
+]
+TagOption = Annotated[
+    Texts, typer.Option("--tag", metavar="KEY=VALUE", help="Kept in the records, to find them by; several.")
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option(metavar="NAME,NAME", help="Also show throughput, tokens, p50, p95, p99, spread, ...")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 OutputOption = Annotated[
@@ -82,7 +91,14 @@ GRID: OptionGroup = {
     "layout": Annotated[Texts, _choice(f"{', '.join(CHOICES['layout'])}.")],
     "optimizer": Annotated[Texts, _choice(f"{', '.join(CHOICES['optimizer'])}.")],
     "threads": Annotated[Texts, typer.Option(metavar="N,N", help="CPU threads (default: torch's).")],
+    # Of a user's model.
+    "input": Annotated[
+        Texts, typer.Option(metavar="SHAPE", help="Your model's inputs: 8x3x224x224, 8x128:int64<30522.")
+    ],
+    "inputs": Annotated[str | None, typer.Option(metavar="FILE.py::NAME", help="Or what makes them.")],
+    "loss": Annotated[str | None, typer.Option(metavar="FILE.py::NAME", help="Your model's loss.")],
 }
+MODEL = ("input", "inputs", "loss")
 # How a case is measured (see tare.cases.options).
 MEASURING: OptionGroup = {
     "rounds": Annotated[int | None, typer.Option(help="Fresh processes per case (default 3).")],
@@ -150,23 +166,49 @@ def option_groups(**groups: OptionGroup) -> Callable[[Callable[..., Any]], Calla
 def make_table(grid: dict[str, Any], auto: bool = False) -> dict[str, Any]:
     """The table of a grid (see tare.cases.plan) from the options that were given. `auto` allows `--batch auto`."""
     readers = {"batch": batches if auto else whole_numbers, "threads": whole_numbers, "size": sizes}
-    table = {name: readers.get(name, split)(grid[name], f"--{name}") for name in grid if name != "smoke"}
-    return table | ({"smoke": True} if "smoke" in grid else {})
+    as_given = {name: grid[name] for name in ("smoke", "inputs", "loss") if name in grid}
+    table = {name: readers.get(name, split)(grid[name], f"--{name}") for name in grid if name not in as_given}
+    return table | as_given
 
 
 def read_targets(targets: list[str], grid: dict[str, Any], **defaults: Any) -> "Plan":
     """The plan of the file or of the workloads that are named; `defaults` are for the grid of the latter."""
     from tare.cases.plan import make_plan, read_plan
+    from tare.workloads.commands import is_command
 
+    if any(map(is_command, targets)):
+        return _command_plan(targets, grid)
     files = [target for target in targets if target.endswith(".toml")]
     if not files:
-        table = {"workload": targets, **defaults, **grid}
-        return make_plan({"grid": [table]}, "the command line", "-".join(targets)[:60])
+        model = {name: grid[name] for name in MODEL if name in grid}
+        table = {"workload": targets, **defaults, **{name: grid[name] for name in grid if name not in model}}
+        if model and len(targets) > 1:
+            raise BadInput(f"--{next(iter(model))} is for one model: name only that, or write a plan")
+        models = [{"target": target, **model} for target in targets] if model else []
+        return make_plan({"grid": [table], "model": models}, "the command line", "-".join(targets)[:60])
     if len(targets) > 1:
         raise BadInput("give one plan, or workloads, not both")
     if grid:
         raise BadInput(f"--{next(iter(grid))} is for workloads; in a plan the file says it ({files[0]})")
     return read_plan(Path(files[0]))
+
+
+def _command_plan(targets: list[str], grid: dict[str, Any]) -> "Plan":
+    """The plan of the command that followed `--`. Its workers are small if they share nothing with a server that
+    has torch imported: what they take counts for --memory."""
+    from tare.cases.plan import make_plan
+    from tare.rungs.command import CommandRung
+    from tare.rungs.registry import rung
+    from tare.workloads.commands import COMMAND
+
+    rung(CommandRung)
+    if len(targets) > 1:
+        raise BadInput("give workloads or, after --, a command, not both")
+    if grid:
+        raise BadInput(f"--{next(iter(grid))} is for workloads: a command has its arguments")
+    table = {"workload": targets, "rung": [COMMAND], "device": ["cpu"]}
+    options = {"parity": False, "isolation": "spawn"}
+    return make_plan({"options": options, "grid": [table]}, "the command line", targets[0])
 
 
 def split(values: Texts, option: str) -> list[str]:

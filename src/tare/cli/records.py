@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tare.cli.options import JsonOption, OutputOption, StoreOption, Texts, print_json, print_result
+from tare.cli.options import ColumnsOption, JsonOption, OutputOption, StoreOption, Texts, print_json, print_result
 from tare.errors import BadInput, unknown
 
 TERMS = "KEY|ID|WORKLOAD|FIELD=VALUE|FILE"
@@ -23,6 +23,7 @@ LISTS: dict[str, tuple[str, ...]] = {
 def show(
     terms: Annotated[Texts, typer.Argument(metavar=f"{TERMS}|workload NAME", show_default=False)] = None,
     table: Annotated[bool, typer.Option("--table", help="One line per record instead of ladders.")] = False,
+    columns: ColumnsOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -32,14 +33,15 @@ def show(
     then choose among its records. `workload NAME` describes a workload. docs/records.md has all terms.
     """
     from tare.commands.records import find_records
-    from tare.report.ladder import make_ladders
+    from tare.report.ladder import make_ladders, read_columns
     from tare.report.overview import overview
-    from tare.report.record import record_view
+    from tare.report.record import provenance_view, record_view
     from tare.report.suite import make_suites
     from tare.report.terminal import make_console
     from tare.store.database import Store
     from tare.store.selection import newest_run
 
+    wanted = read_columns(columns) if columns is not None else ()
     if terms and terms[0] == "workload":
         _show_workload(terms[1:], as_json)
         return
@@ -55,7 +57,10 @@ def show(
         raise BadInput("the store is empty")
     console = make_console()
     is_one = len(records) == 1 and not table
-    console.print(record_view(records[0]) if is_one else overview(records, table=table or None))
+    shown = record_view(records[0], wanted) if is_one else overview(records, table=table or None, columns=wanted)
+    console.print(shown)
+    if not is_one:
+        console.print(provenance_view(records), end="")
 
 
 def _show_workload(names: list[str], as_json: bool) -> None:
@@ -114,6 +119,9 @@ def export(
     terms: Annotated[Texts, typer.Argument(metavar=TERMS, show_default=False)] = None,
     format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, svg, pyperf.")] = "json",
     output: OutputOption = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of the format json, with the units.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -125,11 +133,15 @@ def export(
     from tare.commands.records import find_records
     from tare.report.files import write_whole
     from tare.report.formats import get_record_format
+    from tare.report.formats.json import schema_text
 
     if as_json and format != "json":
         raise BadInput(f"--json and --format {format} are two formats: name one")
+    if schema and (terms or format != "json"):
+        asked = f"--format {format}" if format != "json" else terms[0] if terms else ""
+        raise BadInput(f"--schema describes the format json, and no records: leave out {asked}")
     exporter = get_record_format(format)
-    text = exporter(find_records(terms or [], store))
+    text = schema_text() if schema else exporter(find_records(terms or [], store))
     if output is None:
         typer.echo(text, nl=False)
     else:

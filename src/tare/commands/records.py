@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from tare.errors import BadInput
-from tare.records.codec import decode_records, names_file, read_file
+from tare.records.codec import decode_records, names_file
 from tare.records.record import Record
 from tare.store.database import Store
 from tare.store.foreign import ForeignPoint, Imported, add_foreign, decode_foreign, find_foreign
@@ -17,6 +17,7 @@ from tare.store.selection import (
     may_be_field,
     newest_in_each_environment,
 )
+from tare.system.bounded_files import read_json
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
@@ -74,7 +75,7 @@ def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
     """Imports all of the files, or none if one cannot be read."""
     contents: dict[str, list[Record] | Imported] = {}
     for path in files:
-        data, name = read_file(path), str(path)
+        data, name = read_json(path), str(path)
         # tare's own files are a JSON list, those of every other tool are an object.
         contents[name] = decode_records(data, name) if data.lstrip()[:1] == b"[" else decode_foreign(data, name)
     with Store(where) as store:

@@ -1,8 +1,9 @@
 """`tare run`, from plan to records: where cases, executor and store meet."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from tare.execute.batch_search import (
 )
 from tare.execute.catalogue import open_plan
 from tare.execute.parallel import measure_cases
+from tare.execute.projects import read_projects
 from tare.execute.runner import FirstFailure, Target, ladders
 from tare.execute.session import PlanSession, open_plan_session
 from tare.records.environment import Environment
@@ -65,9 +67,9 @@ class RunResult(msgspec.Struct, kw_only=True):
         suites = make_suites(self.records, self.skipped)
         return msgspec.structs.asdict(self) | {"ladders": make_ladders(self.records), "suites": suites}
 
-    def render(self) -> None:
+    def render(self, columns: Sequence[str] = ()) -> None:
         console = make_console()
-        console.print(overview(self.records, self.skipped))
+        console.print(overview(self.records, self.skipped, columns=columns))
         if self.skipped or self.excluded_rungs:
             console.print(skipped_view(self.skipped, self.excluded_rungs))
         good = sum(record.ok for record in self.records)
@@ -106,7 +108,7 @@ class DryRun(msgspec.Struct, kw_only=True):
         """The longest sampling time of all cases, without their preparation and the search for batches."""
         return (self.pending + len(self.searched)) * self.budget_s
 
-    def render(self) -> None:
+    def render(self, columns: Sequence[str] = ()) -> None:  # noqa: ARG002 - nothing has been measured
         console = make_console()
         for cases, batch in ((self.cases, ""), (self.searched, "batch to be searched")):
             for ladder in ladders(cases):
@@ -131,12 +133,16 @@ class Session:
         store: str | None,
         show_progress: bool,
         unwanted: Callable[[Case], str | None] = lambda _: None,
+        tags: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._plan, self._unwanted = open_plan(plan), unwanted
+        self._tags = tags
         # The plan's own options are checked first: an option of the command line may hide a wrong one.
         make_options(dict(plan.options), f"the options of {plan.where}")
         base = {**plan.options, **(QUICK if quick else {}), **options}
         self._options: Options = make_options(base, f"the options of {plan.where}")
+        with Progress(show_progress and bool(plan.models)) as progress:
+            self._plan = open_plan(plan, progress.stage_changed, self._options.timeout)
+        self._unwanted = unwanted
         self._parity_given = "parity" in {**plan.options, **options}
         self._quick, self._store, self._show_progress = quick, store, show_progress
         # Rungs that are not part of a ladder unless they are named, and why.
@@ -206,7 +212,8 @@ class Session:
                 planned=len(planned),
             )
             searches: dict[Case, BatchSearch] = {}
-            target = Target(executor, probed.environment, journal, searches, fail_fast)
+            projects = read_projects(planned)
+            target = Target(executor, probed.environment, journal, searches, fail_fast, projects, self._tags)
             begun: list[Case] = []
             try:
                 with contextlib.suppress(FirstFailure):
