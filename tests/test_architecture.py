@@ -14,10 +14,10 @@ ALLOWED: dict[str, set[str]] = {
     folder: set(others.split())
     for folder, others in {
         "system": "",
-        "cases": "",
+        "cases": "system",
         "stats": "",
-        "records": "cases stats",
-        "workloads": "system",
+        "records": "cases stats system",
+        "workloads": "cases system",
         "protocol": "cases records",
         "measure": "records stats protocol system",
         "rungs": "cases records workloads protocol measure system",
@@ -32,6 +32,8 @@ ALLOWED: dict[str, set[str]] = {
         " system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard"
         " bisect report system",
+        "api": "cases records stats workloads protocol measure rungs worker execute store trace findings guard"
+        " report commands system",
         "cli": "cases records workloads measure rungs store trace guard bisect report commands system",
     }.items()
 }

@@ -40,6 +40,7 @@ def test_json_is_all_that_is_on_standard_output(tmp_path: Path, args: tuple[str,
     ("text", "said"),
     [
         ("x = 1\nx / 0", "ZeroDivisionError: division by zero ({path}, line 2)"),
+        ("raise SystemExit('no licence')", "SystemExit: no licence ({path}, line 1)"),
         ("def", "SyntaxError: invalid syntax (broken.py, line 1)"),
         ("import no_such_module", "No module named 'no_such_module'"),
     ],

@@ -1,8 +1,8 @@
 """A catalogue written by hand: two workloads, three rungs, two devices; no torch, no probe."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tare.cases.case import Case
+from tare.cases.case import Case, Mode
 from tare.errors import unknown
 
 RUNGS = ("eager", "compile", "compile:max")
@@ -30,6 +30,12 @@ class FakeCatalogue:
 
     def optimizer(self, workload: str) -> str:
         return {"mlp": "sgd", "cnn": "adam"}[workload]
+
+    def modes(self, workload: str, wanted: Sequence[Mode]) -> Sequence[Mode]:  # noqa: ARG002
+        return wanted
+
+    def identity(self, workload: str) -> Mapping[str, str | None]:  # noqa: ARG002
+        return {}
 
     def ladder(self, workload: str, device: str) -> list[str]:
         return ["eager", "compile"] if (workload, device) != ("cnn", "cpu") else ["eager"]

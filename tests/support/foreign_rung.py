@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tare.cases.case import Case
-from tare.rungs.base import Arrays, Program, Rung
+from tare.rungs.base import Program, Rung
 from tare.rungs.registry import rung, split_name
 from tare.workloads.base import Workload
+from tare.workloads.variants import make_batches
 
 
 class AsyncArray:
@@ -33,10 +34,10 @@ class NumpyProgram(Program):
     overlaps = True
 
     def __init__(self, workload: Workload, case: Case) -> None:
-        model, batch = workload.build(case.sizes), workload.inputs(case.batch, case.sizes)
-        weights = [tensor.detach().numpy() for tensor in model.parameters()]
+        weights = [tensor.detach().numpy() for tensor in workload.build(case.sizes).parameters()]
         self._layers = list(zip(weights[::2], weights[1::2], strict=True))
-        self._input = batch.args[0].numpy()
+        self._batches = [batch.args[0].numpy() for batch in make_batches(workload, case.batch, case.sizes)]
+        self._input = self._batches[0]
         self._waits = split_name(case.rung)[1] != "nowait"
         # At most so many steps in flight, as on a device.
         self._pool, self._free = ThreadPoolExecutor(1), Semaphore(1024)
@@ -61,8 +62,8 @@ class NumpyProgram(Program):
         if self._last is not None and self._waits:
             self._last.block_until_ready()
 
-    def evidence(self) -> Arrays:
-        return {"output/0": np.asarray(self.step())}
+    def select(self, batch: int) -> None:
+        self._input = self._batches[batch]
 
 
 @rung

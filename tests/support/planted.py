@@ -65,6 +65,12 @@ def _raise(*_: Any) -> Any:
     raise ValueError("a planted mistake\nwith a second line")
 
 
+def _repeat_secrets(*_: Any) -> Any:
+    names = ("HF_TOKEN", "TORCH_MIRROR", "SIDE_TOKEN", "OTHER")
+    print(dict(os.environ), flush=True)
+    raise ValueError(f"loads with {' '.join(os.environ.get(name, 'nothing') for name in names)}")
+
+
 def _ask_too_much(_: int, y: Any) -> Any:
     import torch
 
@@ -127,10 +133,23 @@ def _crowded(_: int, y: Any) -> Any:
     return y
 
 
+def _hang_after_a_trace(_: int, y: Any) -> Any:
+    """The first time that it is profiled after another case's trace was kept; it writes down that it hangs."""
+    import torch
+
+    home, hangs = Path(os.environ["TARE_HOME"]), Path(os.environ["TARE_HOME"], "hangs")
+    kept = home.glob("traces/[!p]*.json.gz")
+    if torch.autograd._profiler_enabled() and any(kept) and not hangs.exists():
+        hangs.touch()
+        time.sleep(3600)
+    return y
+
+
 for _name, _fault in {
     "segfault": _segfault,
     "abort": _abort,
     "hang": _hang,
+    "hang_after_a_trace": _hang_after_a_trace,
     "hog": _hog,
     "flood": _flood,
     "raise": _raise,
@@ -267,6 +286,7 @@ def _leak(_: int, y: Any) -> Any:
 
 
 _plant("wait", _wait)
+_plant("secrets", _repeat_secrets)
 _plant("copy", _when_asked("copy"))
 _plant("synchronisation", _when_asked("synchronisation"))
 _plant("leak", _leak)

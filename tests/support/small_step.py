@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from verdicts import judging
 
 from tare.cases.case import Case, Mode, Precision
-from tare.measure.parity import compare, errors
-from tare.protocol.jobs import RoundJob
+from tare.protocol.jobs import RoundJob, reference_case
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
 from tare.rungs.torch.feeds import move
-from tare.rungs.torch.numerics import PRECISIONS, Numerics, reference_numerics
-from tare.rungs.torch.program import TorchProgram
+from tare.rungs.torch.numerics import PRECISIONS
 from tare.rungs.vendor.lowering.lower import lower
 from tare.worker.staging import read_evidence
 from tare.workloads.base import Batch, Workload
+from tare.workloads.variants import make_batches
 
 
 class SmallWorkload:
@@ -57,7 +57,7 @@ def prove(
     device: str = "cpu",
     learning_rate: float = 0.01,
 ) -> Parity:
-    """The parity of outputs, or of losses, gradients and updates of the first three steps."""
+    """The parity of outputs, or of losses, gradients and updates."""
     workload = Workload(
         name="small",
         definition=SmallWorkload(make, shape),
@@ -82,20 +82,13 @@ def prove(
         threads=1,
     )
     numerics = PRECISIONS[precision]
-    batch = move(workload.inputs(4, {}), "cpu", numerics, case.layout)
-    tensors = (*batch.args, *([batch.target] if trains else []))
-    lower(workload, case, tensors, numerics.storage, numerics.autocast, learning_rate).write(folder)
+    moved = [move(batch, "cpu", numerics, case.layout) for batch in make_batches(workload, 4, {})]
+    batches = [(*batch.args, *([batch.target] if trains else [])) for batch in moved]
+    plan = lower(workload, case, batches[0], numerics.storage, numerics.autocast, learning_rate)
+    plan.write(folder, batches)
     evidence = run(case, folder, program)
-    reference = in_torch(workload, case, reference_numerics(precision))
-    return compare(reference, evidence, precision, errors(reference, in_torch(workload, case, None)), "float64")
-
-
-def in_torch(workload: Workload, case: Case, numerics: Numerics | None) -> Arrays:
-    program = TorchProgram(workload, case, numerics)
-    try:
-        return program.evidence()
-    finally:
-        program.close()
+    with judging(workload, reference_case(case)) as judge:
+        return judge.judge(lambda: evidence)
 
 
 def run(case: Case, folder: Path, program: Path) -> Arrays:
