@@ -8,8 +8,9 @@ import msgspec
 
 from tare.records.codec import read_records
 from tare.records.record import Parity, Record
-from tare.report.formats.markdown import records_table, suites_markdown
+from tare.report.formats.markdown import markdown, suites_markdown
 from tare.report.formats.svg import suites_svg
+from tare.report.overview import overview
 from tare.report.suite import make_suites
 from tare.workloads import get_workload
 from tare.workloads.groups import ZOO, all_groups
@@ -31,7 +32,8 @@ def measured(name: str) -> list[Record]:
 
 
 def every_case() -> str:
-    return "\n".join(records_table(measured(name)) for name in ("infer", "train"))
+    # The usual columns: a page is as wide as a screen.
+    return "\n".join(markdown(overview(measured(name), table=True)) for name in ("infer", "train"))
 
 
 def against_eager() -> str:
