@@ -6,7 +6,7 @@ ARGS ?= resnet50
 PYTEST := $(BIN)/python -m pytest --durations=50 --durations-min=0.5
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: setup run test test-all lint format bench clean
+.PHONY: setup run test test-rest test-all lint format bench clean
 
 setup: .venv/ready
 
@@ -20,16 +20,18 @@ run: setup
 	$(BIN)/tare run $(ARGS)
 
 # The tests start hundreds of processes. They may write bytecode, so that not every one of them compiles tare anew.
-test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-rest: export PYTHONDONTWRITEBYTECODE =
 
 # The quick tier: one real case of everything, at most 8 minutes on 2 cores.
 test: lint
 	$(PYTEST) -m 'not full and not alone' $(PARALLEL)
 
-# Everything: first what can run in parallel, then the tests whose result depends on time or on every core.
-test-all: setup
-	$(PYTEST) -m 'not alone' $(PARALLEL)
+# The other tests: first what can run in parallel, then the tests whose result depends on time or on every core.
+test-rest: setup
+	$(PYTEST) -m 'full and not alone' $(PARALLEL)
 	$(PYTEST) -m alone
+
+test-all: test test-rest
 
 lint: setup
 	$(BIN)/ruff check .

@@ -48,12 +48,12 @@ def _load(module: str, where: str) -> None:
         raise BadInput(f"cannot import {module}, named by {where}: {error}") from error
     except TareError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # The module of a plug-in may fail in any way; its author needs the line.
         raise BadInput(f"cannot import {module}, named by {where}: {_describe(error)}") from error
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     """What is wrong and where. A syntax error already contains the place."""
     at = extract_tb(error.__traceback__)[-1]
     place = "" if isinstance(error, SyntaxError) else f" ({at.filename}, line {at.lineno})"
