@@ -58,7 +58,9 @@ def suite(*records: Record) -> Any:
 
 
 def test_an_unknown_format_is_refused_with_the_valid_ones() -> None:
-    with pytest.raises(BadInput, match=r"unknown format 'jsn'; did you mean 'json'.*csv, json, markdown, pyperf"):
+    with pytest.raises(
+        BadInput, match=r"unknown format 'jsn'; did you mean 'json'.*csv, json, markdown, mpe, pyperf"
+    ):
         get_record_format("jsn")
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 
 from tare.commands.records import find_records
-from tare.commands.traces import COMPARABLE, is_trace, read_context
+from tare.commands.traces import is_trace, read_context
 from tare.errors import BadInput
 from tare.findings.context import Context
 from tare.findings.trace_diff import TraceDiff, diff_traces
 from tare.records.figures import RecordChanges, record_changes
-from tare.records.record import Record
+from tare.records.record import COMPARABLE, Record
 from tare.system.home import trace_paths
 from tare.trace.metadata import device_name
 

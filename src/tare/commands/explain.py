@@ -14,7 +14,7 @@ from tare.cases.options import Options
 from tare.cases.plan import Skip
 from tare.commands.ranks import explain_ranks, read_job, read_trace
 from tare.commands.run import Session
-from tare.commands.traces import COMPARABLE, profile_case
+from tare.commands.traces import profile_case
 from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.peaks import measure_peaks
@@ -23,7 +23,7 @@ from tare.measure.peak_store import load_peaks, peaks_of_gpu, save_peaks
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Probed, Profiled
 from tare.records.figures import gross
-from tare.records.record import Failure, Record
+from tare.records.record import COMPARABLE, Failure, Record
 from tare.records.work import Peaks, Work
 from tare.report.explain import ExplainReport
 from tare.report.terminal import make_console

@@ -24,8 +24,6 @@ from tare.trace.windows import select_steps
 TRACE_KEYS = (TRACE, b'"schemaVersion"', b'"ph"')
 RECORD_KEYS = (b'"version"', b'"run"', b'"case"')
 HEAD_BYTES = 1 << 16
-# Results of the parity check with which the times and traces of a rung may be compared with those of others.
-COMPARABLE = ("same", "unchecked")
 
 
 def is_trace(term: str) -> bool:

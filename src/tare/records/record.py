@@ -159,6 +159,10 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
+# Results of the parity check with which the times and traces of a rung may be compared with those of others.
+COMPARABLE = ("same", "unchecked")
+
+
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
     """How far a rung is from the reference. `error` and `tolerance` belong to the worst tensor."""
 

@@ -82,7 +82,11 @@ def skipped_view(skipped: Iterable[Skip], by_default: Mapping[str, str] | None =
     unnamed: dict[str, list[str]] = {}
     for name, reason in (by_default or {}).items():
         unnamed.setdefault(reason, []).append(name)
-    return view.add("aside", *(f"{', '.join(names)} skipped: {reason}" for reason, names in unnamed.items()))
+    for reason, names in unnamed.items():
+        # A rung stands for its variants.
+        shown = [name for name in names if ":" not in name or name.partition(":")[0] not in names]
+        view.add("aside", f"{', '.join(shown)} skipped: {reason}")
+    return view
 
 
 def table_view(records: Sequence[Record], columns: Sequence[str] | None = ()) -> View:

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., str])
 
 _OWN = tuple(
     f"tare.report.formats.{name}"
-    for name in ("benchmark", "csv", "github", "json", "junit", "markdown", "pyperf", "sarif", "svg")
+    for name in ("benchmark", "csv", "github", "json", "junit", "markdown", "mpe", "pyperf", "sarif", "svg")
 )
 
 
