@@ -1,0 +1,1 @@
+"""TensorFlow: the zoo's simplest networks as Keras models."""

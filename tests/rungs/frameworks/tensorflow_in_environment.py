@@ -1,0 +1,99 @@
+"""The TensorFlow rung computes what the float64 reference computes. Run by test_tensorflow.py, in the environment
+that has TensorFlow."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from proof import SMALL, check, make
+
+from tare.cases.case import Mode, Precision
+from tare.errors import TareError
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+VARIANTS = ("tensorflow", "tensorflow:eager", "tensorflow:xla")
+EVERY = [(workload, rung, mode) for workload in SMALL for rung in VARIANTS for mode in ("infer", "train")]
+EVERY += [("lstm", f"tensorflow:mode{number}", mode) for number in range(3) for mode in ("infer", "train")]
+# A training step of ResNet-50 takes seconds on two cores: once, as a graph.
+EVERY = [each for each in EVERY if each[0] != "resnet50" or each[2] == "infer" or each[1] == "tensorflow"]
+
+
+@pytest.mark.parametrize(("workload", "rung", "mode"), EVERY)
+def test_same_as_the_reference(workload: str, rung: str, mode: Mode, tmp_path: Path) -> None:
+    parity = check(make(workload, rung, mode), tmp_path)
+    assert parity.status == "same", parity
+    assert parity.undecided == 0
+    if mode == "train":
+        parameters = len(list(get_workload(workload).build(make(workload, rung, mode).sizes).parameters()))
+        assert parity.compared == 3 + 1 + 2 * parameters
+
+
+@pytest.mark.parametrize("workload", ["mlp", "mnist_cnn", "lstm"])
+@pytest.mark.parametrize(
+    ("precision", "mode"),
+    [("bf16", "infer"), ("bf16", "train"), ("fp16", "infer"), ("amp-bf16", "infer"), ("amp-bf16", "train")],
+)
+def test_low_precision_is_the_same_within_its_own_noise(
+    workload: str, precision: Precision, mode: Mode, tmp_path: Path
+) -> None:
+    parity = check(make(workload, "tensorflow", mode, precision), tmp_path)
+    assert parity.status == "same", parity
+    assert parity.error is not None
+    assert parity.error > 1e-5, "computed in float32 after all"
+
+
+def test_swapped_gates_are_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted mistake: input and forget gate in each other's place."""
+    from tare.rungs.frameworks.tensorflow.networks import Link
+
+    convert = Link.to_keras
+
+    def swapped(self: Any, arrays: Any) -> Any:
+        if "_hh_" in self.names[0] and arrays[0].ndim == 2:
+            entry, forget, candidate, exit_ = np.split(arrays[0], 4)
+            arrays = [np.concatenate([forget, entry, candidate, exit_])]
+        return convert(self, arrays)
+
+    monkeypatch.setattr(Link, "to_keras", swapped)
+    assert check(make("lstm", "tensorflow", "infer"), tmp_path).status == "different"
+
+
+def test_a_bias_that_gets_one_gradient_of_two_is_different(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's LSTM has two biases, which both move; the sum in Keras has to move twice as far."""
+    from tare.rungs.frameworks.tensorflow.program import TensorFlowProgram
+
+    monkeypatch.setattr(TensorFlowProgram, "_for_all_of", lambda _, gradients: gradients)
+    assert check(make("lstm", "tensorflow", "train"), tmp_path).status == "different"
+
+
+def test_results_elsewhere_than_the_case_says_are_refused() -> None:
+    program: Any = get_rung("tensorflow").prepare(get_workload("mlp"), make("mlp", "tensorflow", "infer"))
+    result = program.step()
+    program.device = "device:GPU:0"
+    with pytest.raises(TareError, match="computes on"):
+        program.checksum(result)
+
+
+def test_an_lstm_has_a_product_for_each_gate_only_in_mode_1() -> None:
+    counts = {}
+    for mode in ("mode1", "mode2"):
+        case = make("lstm", f"tensorflow:{mode}", "infer")
+        program: Any = get_rung(case.rung).prepare(get_workload("lstm"), case)
+        cells = [layer.cell for layer in program._network.model.layers if hasattr(layer, "cell")]
+        counts[mode] = [cell.implementation for cell in cells]
+    assert counts == {"mode1": [1, 1], "mode2": [2, 2]}
+
+
+def test_a_curve_of_losses_falls() -> None:
+    from tare.workloads.variants import make_batches
+
+    case = make("mlp", "tensorflow", "train")
+    workload = get_workload("mlp")
+    program = get_rung("tensorflow").prepare(workload, case)
+    batch = make_batches(workload, case.batch, case.sizes)[0]
+    losses = list(program.curve([batch] * 20).values())
+    assert losses[-1] < losses[0]
