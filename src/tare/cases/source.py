@@ -9,15 +9,13 @@ import msgspec
 from tare.cases.case import Count, InputsText, SourceDigest, WorkloadName
 from tare.errors import BadInput
 
-Kind = Literal["file", "hf", "timm", "torchvision", "exported", "pickled"]
+Kind = Literal["file", "hf", "timm", "torchvision", "exported", "onnx", "pickled"]
 # Kinds that are named by a prefix: hf:gpt2.
 PREFIXES: tuple[Kind, ...] = ("hf", "timm", "torchvision")
 # Between a file and the name of what it defines.
 OBJECT = "::"
-SUFFIXES: dict[str, Kind] = {".pt2": "exported"}
-# Of another framework: there is no model of torch to compare with.
-ONNX = ".onnx"
-FORMS = "FILE.py::NAME, hf:NAME, timm:NAME, torchvision:NAME, FILE.pt2"
+SUFFIXES: dict[str, Kind] = {".pt2": "exported", ".onnx": "onnx"}
+FORMS = "FILE.py::NAME, hf:NAME, timm:NAME, torchvision:NAME, FILE.pt2, FILE.onnx"
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +64,7 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_target(text: str) -> bool:
     """Whether a text names a user's model rather than a workload of the zoo."""
-    return OBJECT in text or text.partition(":")[0] in PREFIXES or Path(text).suffix in (*SUFFIXES, ".py", ONNX)
+    return OBJECT in text or text.partition(":")[0] in PREFIXES or Path(text).suffix in (*SUFFIXES, ".py")
 
 
 def read_target(
@@ -95,11 +93,6 @@ def read_target(
         kind = SUFFIXES[suffix]
         path = existing_file(target, f"{place}{target}")
         location, shown = str(path), path.name
-    elif suffix == ONNX:
-        raise BadInput(
-            f"{place}{target[:120]}: ONNX files are not run yet. Name the model that it was exported from, with "
-            "--rung onnxruntime"
-        )
     else:
         raise BadInput(f"{place}which model of {target[:120]}? Name it: {target[:120]}{OBJECT}NAME")
     if shapes and inputs:

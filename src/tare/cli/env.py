@@ -12,9 +12,8 @@ app = typer.Typer(
     help="Environments of other frameworks and versions: create, list, remove.",
     rich_markup_mode=None,
 )
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="jax, onnxruntime, torch==VERSION, jax==VERSION.", show_default=False)
-]
+KNOWN = "jax, tensorflow, onnxruntime, openvino; torch==VERSION, jax==VERSION, ..."
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help=KNOWN, show_default=False)]
 
 
 @app.callback(invoke_without_command=True)

@@ -117,7 +117,9 @@ def _entries(what: str, terms: list[str], domain: str | None, store: str | None)
 
 def export(
     terms: Annotated[Texts, typer.Argument(metavar=TERMS, show_default=False)] = None,
-    format: Annotated[str, typer.Option("--format", help="json, csv, markdown, table, svg, pyperf.")] = "json",
+    format: Annotated[
+        str, typer.Option("--format", help="json, csv, markdown, mpe, table, svg, pyperf.")
+    ] = "json",
     output: OutputOption = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the format json, with the units.")

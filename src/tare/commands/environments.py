@@ -16,6 +16,8 @@ from tare.execute.environments import VERSION, environments, folder_of, interpre
 RECIPES = {
     "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
     "onnxruntime": ("onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.31.1"),
+    "openvino": ("onnx==1.23.2", "onnxscript==0.7.2", "openvino==2026.4.1"),
+    "tensorflow": ("tensorflow==2.21.0",),
     "torch": ("torch",),
 }
 # Minutes of downloads, for torch with CUDA.

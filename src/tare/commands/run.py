@@ -39,6 +39,7 @@ from tare.store.journal import StoreJournal, begin
 from tare.store.journal import resume as resume_run
 from tare.store.selection import auxiliary_runs, newest_of_each_case
 from tare.system.processes import interruptible
+from tare.workloads import get_workload
 
 NOTHING_TO_RESUME = "nothing to resume: no run of these cases with these options on this machine; starting anew"
 
@@ -147,7 +148,10 @@ class Session:
         self._quick, self._store, self._show_progress = quick, store, show_progress
         # Rungs that are not part of a ladder unless they are named, and why.
         self._excluded: dict[str, str] = {}
-        if any(grid.rung is None for grid in plan.grids):
+        if any(
+            grid.rung is None and not all(get_workload(name).is_onnx for name in grid.workload)
+            for grid in self._plan.grids
+        ):
             self._excluded = {name: reason for name in every_name() if (reason := excluded_by_default(name))}
 
     def run(self, resume: bool, fail_fast: bool = False, recorded: bool = False) -> RunResult:

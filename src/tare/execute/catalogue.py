@@ -90,7 +90,7 @@ class LocalCatalogue:
         return {"inputs": definition.inputs_text, "source": definition.digest}
 
     def ladder(self, workload: str, device: str) -> list[str]:  # noqa: ARG002
-        return ladder()
+        return onnx_rungs() if get_workload(workload).is_onnx else ladder()
 
     def check_rung(self, name: str) -> None:
         get_rung(name)
@@ -125,6 +125,11 @@ class LocalCatalogue:
         return None
 
 
+def onnx_rungs() -> list[str]:
+    """Those that run an ONNX file."""
+    return [name for name, rung in all_rungs().items() if rung.onnx_files]
+
+
 def _is_unbuilt(case: Case) -> bool:
     def refuse() -> None:
         raise NotBuilt
@@ -152,6 +157,8 @@ def _workload_refusal(case: Case) -> str | None:
 def _step_refusal(case: Case) -> str | None:
     if get_workload(case.workload).is_step and not get_rung(case.rung).whole_steps:
         return f"{case.workload} is a whole step, which {case.rung} cannot take apart"
+    if get_workload(case.workload).is_onnx and not get_rung(case.rung).onnx_files:
+        return f"an ONNX file has no model of torch: --rung {','.join(onnx_rungs())}"
     if case.optimizer == "own" and not get_workload(case.workload).is_step:
         return "the optimizer 'own' is that of a whole step (FILE.py::train_step)"
     return None

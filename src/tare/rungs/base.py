@@ -137,6 +137,8 @@ class Rung(ABC):
     distribution: ClassVar[str] = "torch"
     # Whether it can run a user's whole step, which has its own optimizer (tare.workloads.own.step).
     whole_steps: ClassVar[bool] = False
+    # Whether it runs an ONNX file as it is (tare.workloads.own.onnx_file).
+    onnx_files: ClassVar[bool] = False
 
     def available(self, device_type: str) -> Missing | None:  # noqa: ARG002
         """None where the rung can run here; runs in a process that has torch and may touch the device."""

@@ -15,7 +15,9 @@ _OWN = (
     "tare.rungs.libtorch.rung",
     "tare.rungs.vendor.rung",
     "tare.rungs.frameworks.jax.rung",
+    "tare.rungs.frameworks.tensorflow.rung",
     "tare.rungs.frameworks.onnx.rung",
+    "tare.rungs.frameworks.onnx.openvino",
 )
 _rungs: dict[str, Rung] = {}
 

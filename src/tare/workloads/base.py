@@ -62,7 +62,8 @@ class Workload:
     size that counts them, or their number. Of an encoder-decoder they are those that it writes.
 
     Of a user's model (tare.workloads.own): `inputs_text` and `digest` are for the key of its cases, `parity_off`
-    is why its author does not want it to be compared, and `is_step` says that it is a whole step.
+    is why its author does not want it to be compared. `is_step` says that it is a whole step, `is_onnx` that it is
+    a file in place of a model of torch.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Workload:
     digest: str | None = None
     parity_off: str = ""
     is_step: bool = False
+    is_onnx: bool = False
 
     def __post_init__(self) -> None:
         if self.domain not in DOMAINS:

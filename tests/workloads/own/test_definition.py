@@ -203,7 +203,8 @@ def test_a_function_around_one_of_c_is_followed_no_further() -> None:
     ("target", "own"),
     [
         ("a.py::B", True), ("hf:gpt2", True), ("timm:resnet50d", True), ("torchvision:vit_b_16", True),
-        ("program.pt2", True), ("my.py", True), ("resnet50", False), ("@nlp", False), ("plan.toml", False),
+        ("program.pt2", True), ("model.onnx", True), ("my.py", True),
+        ("resnet50", False), ("@nlp", False), ("plan.toml", False),
     ],
 )  # fmt: skip
 def test_targets_are_told_from_workloads(target: str, own: bool) -> None:
@@ -220,17 +221,11 @@ def test_any_name_of_a_file_gives_a_workload_that_can_be_in_a_key(file: str, nam
     assert msgspec.convert(msgspec.to_builtins(source), ModelSource) == source
 
 
-@pytest.mark.parametrize("target", ["missing.py::A", "missing.pt2", "hf:missing/config.json"])
+@pytest.mark.parametrize("target", ["missing.py::A", "missing.pt2", "missing.onnx", "hf:missing/config.json"])
 def test_a_missing_file_is_named(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="there is no file"):
         read_target(target)
-
-
-def test_an_onnx_file_is_refused_with_what_to_do() -> None:
-    assert is_target("model.onnx")
-    with pytest.raises(BadInput, match=r"model\.onnx: ONNX files are not run yet\. Name the model"):
-        read_target("model.onnx")
 
 
 def test_a_file_without_a_name_asks_for_one(project: Path) -> None:

@@ -99,6 +99,10 @@ def definition_of(source: ModelSource, trains: bool = False, is_step: bool = Fal
         from tare.workloads.own.exported import ExportedModel
 
         return ExportedModel(source)
+    if source.kind == "onnx":
+        from tare.workloads.own.onnx_file import OnnxFile
+
+        return OnnxFile(source)
     if source.kind == "pickled":
         from tare.workloads.own.pickled import PickledModel, PickledStep, TrainablePickledModel
 
@@ -126,13 +130,14 @@ def _cached_workload(text: bytes) -> Workload:
         sizes={name: Size(value) for name, value in description.sizes.items()},
         requires=description.requires,
         # Whether a model has images to lay out otherwise is not known; other tensors stay as they are.
-        layouts=("contiguous", "channels-last"),
+        layouts=("contiguous",) if source.kind == "onnx" else ("contiguous", "channels-last"),
         optimizer=description.optimizer,
         unsupported=description.unsupported,
         inputs_text=description.inputs,
         digest=description.digest,
         parity_off=description.parity,
         is_step=description.is_step,
+        is_onnx=source.kind == "onnx",
         tokens=description.tokens,
     )
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import time
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 
 from tare.cases.case import Case
 from tare.errors import TareError, first_line
+from tare.rungs.torch.numerics import PRECISIONS
 from tare.workloads.base import Workload
+from tare.workloads.variants import make_batches
 
 LEGACY = "exported by torch's older ONNX exporter, because the newer one failed"
 
@@ -26,7 +29,9 @@ class OnnxModel(NamedTuple):
 
 def export(workload: Workload, case: Case, folder: Path) -> OnnxModel:
     """Exported on the CPU, wherever it will run: the file is the same, and the device keeps its memory. By torch's
-    newer exporter; where that fails, by the older one."""
+    newer exporter; where that fails, by the older one. A workload that is an ONNX file is taken as it is."""
+    if workload.is_onnx:
+        return _given(workload, case)
     import msgspec
     import torch
     from torch.utils import _pytree as pytree
@@ -53,6 +58,25 @@ def export(workload: Workload, case: Case, folder: Path) -> OnnxModel:
             for batch in program.host_batches
         ]
         return OnnxModel(path, inputs, notes, program.build_s)
+
+
+def _given(workload: Workload, case: Case) -> OnnxModel:
+    from tare.rungs.torch.feeds import move
+
+    began = time.perf_counter()
+    batches = [
+        move(batch, "cpu", PRECISIONS[case.precision], case.layout)
+        for batch in make_batches(workload, case.batch, case.sizes)
+    ]
+    inputs = [[leaf.numpy() for leaf in batch.args] for batch in batches]
+    return OnnxModel(workload.definition.path, inputs, [], time.perf_counter() - began)
+
+
+def name_inputs(model: OnnxModel, names: list[str]) -> list[dict[str, NDArray[Any]]]:
+    """Each batch by the names that the inputs have where the model was loaded."""
+    if len(names) != len(model.inputs[0]):
+        raise TareError(f"the exported model takes {len(names)} of {len(model.inputs[0])} inputs")
+    return [dict(zip(names, arrays, strict=True)) for arrays in model.inputs]
 
 
 def _export(model: Any, args: tuple[Any, ...], path: Path, dynamo: bool) -> None:

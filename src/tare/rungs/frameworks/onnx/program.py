@@ -9,10 +9,9 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from tare.cases.case import Case
-from tare.errors import TareError
 from tare.measure.parity import thinned
 from tare.rungs.base import Program
-from tare.rungs.frameworks.onnx.export import OnnxModel, export
+from tare.rungs.frameworks.onnx.export import OnnxModel, export, name_inputs
 from tare.rungs.frameworks.program import refuse_placement
 from tare.workloads.base import Workload
 
@@ -30,10 +29,7 @@ class OnnxProgram(Program):
             model = export(workload, case, Path(folder))
             self._session = open_session(model, case)
         self.build_s, self.notes = model.build_s, model.notes
-        names = [given.name for given in self._session.get_inputs()]
-        if len(names) != len(model.inputs[0]):
-            raise TareError(f"the exported model takes {len(names)} of {len(model.inputs[0])} inputs")
-        self._batches = [dict(zip(names, arrays, strict=True)) for arrays in model.inputs]
+        self._batches = name_inputs(model, [given.name for given in self._session.get_inputs()])
         self.overlaps = case.device_type != "cpu"
         if self.overlaps:
             self._bind(case.device_index)

@@ -21,6 +21,7 @@ class OnnxRuntime(Rung):
     summary = "exported to ONNX, run by ONNX Runtime"
     not_by_default = {"": BY_NAME}
     distribution = "onnxruntime"
+    onnx_files = True
 
     def available(self, device_type: str) -> Missing | None:
         lacking = [module for module in MODULES if find_spec(module) is None]
