@@ -63,6 +63,9 @@ def test_a_named_environment_wins(home: Path, tmp_path: Path) -> None:
     other = plant(tmp_path / "elsewhere", "mine")
     environments.name_environment(f"mine={other}")
     assert find_environment("eager@mine") == other
+    versioned = plant(tmp_path / "elsewhere", "torch==2.9.1")
+    environments.name_environment(f"torch==2.9.1={versioned}")
+    assert find_environment("eager@2.9.1") == versioned
 
 
 @pytest.mark.parametrize("text", ["mine", "=path", "mine=", "mine=/no/such/folder"])
@@ -93,7 +96,8 @@ def test_what_is_no_environment_is_refused(name: str) -> None:
 def test_one_that_cannot_be_installed_leaves_nothing(home: Path) -> None:
     with pytest.raises(TareError, match=r"cannot make the environment jax==999\.0"):
         create("jax==999.0")
-    assert list((home / "environments").iterdir()) == []
+    assert list((home / "environments").glob("[!.]*")) == []
+    assert not (home / "environments" / ".jax==999.0").exists()
 
 
 def test_they_are_listed_and_removed(home: Path) -> None:
@@ -102,6 +106,59 @@ def test_they_are_listed_and_removed(home: Path) -> None:
     assert tare(home, "env", "remove", "jax").returncode == 0
     again = tare(home, "env", "remove", "jax")
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+
+
+def plant_versions(home: Path, **versions: str) -> None:
+    """Environments with versions of the planted framework: v1_0 is version 1.0."""
+    for name, source in versions.items():
+        folder = home / "environments" / f"planted-framework=={name.removeprefix('v').replace('_', '.')}"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_layered_environment(folder, sys.executable, 300)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (packages / "planted_framework.py").write_text(source)
+
+
+@pytest.mark.full
+def test_the_version_that_uses_more_operators_is_found_in_environments(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    plant_versions(home, v1_0="FACTOR = 1.0", v1_1="FACTOR = 1.0", v2_0="FACTOR = 1.0; EXTRA = 3")
+    versions = ("--good", "1.0", "--bad", "2.0", "--versions", "1.0,1.1,2.0")
+    run = ("bisect", "mlp", "--device", "cpu", "--rung", "versioned@{}", "--metric", "operators", "--json")
+    done = planted_tare(home, *run, *versions, "--budget", "0.2", TARE_PLUGINS="versioned_rung")
+    document = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert [culprit["culprit"] for culprit in document["culprits"]] == ["2.0"]
+
+
+@pytest.mark.full
+def test_a_check_of_a_rung_in_an_environment_sets_the_variables_of_its_baseline(tmp_path: Path) -> None:
+    """Without them both sides would be the same."""
+    home = tmp_path / "home"
+    plant_versions(home, v1_0="import os\nFACTOR = 1.0\nEXTRA = int(os.environ.get('PLANTED_EXTRA', '3'))")
+    run = ("check", "mlp", "--device", "cpu", "--rung", "versioned@1.0", "--metric", "operators", "--rounds", "2")
+    options = ("--baseline-env", "PLANTED_EXTRA=0", "--budget", "0.2", "--no-diff", "--json")
+    done = planted_tare(home, *run, *options, TARE_PLUGINS="versioned_rung")
+    assert done.returncode == 1, done.stderr
+    (case,) = json.loads(done.stdout)["cases"]
+    (change,) = [change for change in case["changes"] if change["metric"] == "operators"]
+    assert change["b"] - change["a"] == 3
+
+
+def test_a_python_may_be_an_environment(home: Path) -> None:
+    folder = plant(home, "torch==2.9.1")
+    assert environments.find_interpreter("torch==2.9.1", "--python") == str(folder / "bin" / "python")
+    assert environments.find_interpreter(sys.executable, "--python") == sys.executable
+    with pytest.raises(BadInput, match=r"--python: there is no interpreter.*tare env create torch==1\.0"):
+        environments.find_interpreter("torch==1.0", "--python")
+    with pytest.raises(BadInput, match="tare env list"):
+        environments.find_interpreter("nothing", "--baseline-python")
+
+
+@pytest.mark.parametrize("more", [("--repo", "."), ("--install", "pip install x=={}")])
+def test_a_versioned_rung_takes_versions_alone(more: tuple[str, str], home: Path) -> None:
+    options = ("--good", "1", "--bad", "2", "--versions", "1,2")
+    done = tare(home, "bisect", "mlp", "--rung", "eager@{}", *options, *more)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
 @pytest.mark.full

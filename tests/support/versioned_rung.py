@@ -17,6 +17,7 @@ class Versioned(Rung):
     name = "versioned"
     summary = "a planted framework"
     distribution = "planted-framework"
+    countable = True
 
     def available(self, device_type: str) -> Missing | None:  # noqa: ARG002
         return None if find_spec(NAME) else Missing("the planted framework is not installed", "tare env create it")
@@ -28,9 +29,14 @@ class Versioned(Rung):
 
         program = TorchProgram(workload, case)
         model, factor = program.model, planted_framework.FACTOR
+        # A later version may use more operators for the same.
+        extra = getattr(planted_framework, "EXTRA", 0)
 
         def forward(*args: Any) -> Any:
-            return model(*args) * factor
+            result = model(*args) * factor
+            for _ in range(extra):
+                result = result * 1.0
+            return result
 
         program.forward = forward
         program.step = program.plain_step()

@@ -10,7 +10,7 @@ import msgspec
 
 from tare.bisect.command import CandidateFailed, command_arguments, run_command
 from tare.bisect.journal import CandidateRun
-from tare.bisect.spec import BisectSpec
+from tare.bisect.spec import PLACEHOLDER, BisectSpec
 from tare.bisect.workspaces import Workspace
 from tare.cases.case import Case
 from tare.errors import BadInput
@@ -89,7 +89,14 @@ def _measure_case(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
         plan.write_text(plan_text(Case.parse(spec.case), spec.budget))
         what, folder = [str(plan)], workspace.folder
     else:
-        what = [*spec.target, "--rounds", "1", "--budget", str(spec.budget), "--no-parity"]
+        what = [
+            *_target(spec, workspace.values["label"]),
+            "--rounds",
+            "1",
+            "--budget",
+            str(spec.budget),
+            "--no-parity",
+        ]
         folder = _folder(spec, workspace)
     command = [workspace.python, "-m", "tare", "run", *what, "--json", "--store", str(store)]
     try:
@@ -100,6 +107,11 @@ def _measure_case(spec: BisectSpec, workspace: Workspace) -> dict[str, Any]:
             raise
         output = error.output
     return _read_record(output, spec.metric, plan)
+
+
+def _target(spec: BisectSpec, label: str) -> list[str]:
+    """The arguments of `tare run`, with the version of the rung."""
+    return [text.replace(PLACEHOLDER, label) if spec.environments_of else text for text in spec.target]
 
 
 def _read_record(output: str, metric: str, plan: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +13,16 @@ from tare.bisect.candidates import Candidate, list_commits, list_versions, read_
 from tare.bisect.command import command_arguments
 from tare.cases.case import Case
 from tare.errors import BadInput, unknown
+from tare.execute.environments import find_interpreter
 from tare.guard.metrics import get_metric
+from tare.rungs import get_rung
 from tare.system.variables import compared_variables, shown_arguments, shown_variables
 
 # How a command's figure is read: from the last line that it prints, or from its wall time.
 Reading = Literal["output", "wall"]
 
+# Stands for the label of a candidate.
+PLACEHOLDER = "{}"
 MAX_SECONDS = 604_800.0
 
 
@@ -37,6 +40,8 @@ class BisectSpec(msgspec.Struct, frozen=True, kw_only=True):
     case: str | None = None
     # Or the arguments of `tare run` that name one case: a workload or a model of the user, with its options.
     target: list[str] = []
+    # The distribution whose versions the candidates are, each in an environment of tare (`--rung RUNG@{}`).
+    environments_of: str = ""
     metric: str = "gross"
     reading: Reading = "output"
     environment: dict[str, str] = {}
@@ -108,9 +113,8 @@ def make_spec(
     of the spec; None stands for the default."""
     settings = {name: value for name, value in settings.items() if value is not None}
     _check_settings(settings)
-    interpreter = shutil.which(python) if python else sys.executable
-    if interpreter is None:
-        raise BadInput(f"--python: there is no interpreter '{(python or '')[:80]}'")
+    interpreter = find_interpreter(python, "--python") if python else sys.executable
+    distribution = _distribution_of(settings.get("target", []))
     install, build = settings.get("install", []), settings.get("build", [])
     if repo is not None and labels is not None:
         raise BadInput("--repo and --labels are two ways to name candidates; give one")
@@ -118,6 +122,8 @@ def make_spec(
         raise BadInput("--build is for --repo; a version is made by --install")
     if versions and (repo is not None or labels is not None):
         raise BadInput("--versions goes with --install, not with --repo or --labels")
+    if distribution and (install or repo is not None or labels is not None):
+        raise BadInput("a rung @{} takes versions: give --good, --bad and --versions alone")
     if labels is not None:
         candidates = read_labels(labels, good, bad)
     elif good is None or bad is None:
@@ -126,6 +132,8 @@ def make_spec(
         if not repo.is_dir():
             raise BadInput(f"there is no folder {repo}")
         candidates = list_commits(repo, good, bad)
+    elif distribution:
+        candidates = list_versions(good, bad, versions, [f"{distribution}=={{}}"], interpreter)
     elif not install:
         raise BadInput(
             "say how a version is installed: --install 'pip install NAME=={}' (or name --repo or --labels)"
@@ -137,8 +145,15 @@ def make_spec(
         repo=str(repo.resolve()) if repo else None,
         folder=_measuring_folder(repo, settings),
         python=interpreter,
+        environments_of=distribution,
         **settings,
     )
+
+
+def _distribution_of(target: Sequence[str]) -> str:
+    """The distribution of the rung whose version is a placeholder; nothing where there is none."""
+    versioned = [text for text in target if text.endswith(f"@{PLACEHOLDER}")]
+    return get_rung(versioned[0]).distribution if versioned else ""
 
 
 def _measuring_folder(repo: Path | None, settings: dict[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ import tare
 from tare.bisect.candidates import git
 from tare.bisect.command import CandidateFailed, command_arguments, fill_placeholders, run_command
 from tare.bisect.spec import BisectSpec
+from tare.execute.environments import VERSION, environments, installed
 
 # Marks a complete workspace; holds the fingerprint of the tare installed in it.
 BUILT = "built"
@@ -105,11 +106,19 @@ class Workspaces:
         if spec.has_own_python:
             make = make_layered_environment if spec.is_layered else make_environment
             make(base / "venv", spec.python, spec.build_timeout)
+        if spec.environments_of:
+            self._make_environment(f"{spec.environments_of}{VERSION}{workspace.values['label']}", workspace)
         for option, commands in (("--install", spec.install), ("--build", spec.build)):
             for command in commands:
                 workspace.run(command_arguments(command, workspace.values, option), spec.build_timeout)
         if self._tare:
             self._install_tare(workspace, base)
+
+    def _make_environment(self, name: str, workspace: Workspace) -> None:
+        """What `tare run` finds by this name, unless it is there or its version is the running one."""
+        distribution, _, version = name.partition(VERSION)
+        if name not in environments() and version != installed(distribution):
+            workspace.run([self._spec.python, "-m", "tare", "env", "create", name], self._spec.build_timeout)
 
     def _install_tare(self, workspace: Workspace, base: Path) -> None:
         """Copies the running tare, which no index need have, and installs those of its requirements that are

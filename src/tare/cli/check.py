@@ -10,6 +10,7 @@ import typer
 
 from tare.cli.options import (
     MEASURING,
+    EnvironmentOption,
     JsonOption,
     OutputOption,
     ResumeOption,
@@ -19,6 +20,7 @@ from tare.cli.options import (
     complete_rungs,
     grid_options,
     make_table,
+    name_environments,
     option_groups,
     print_result,
     read_targets,
@@ -66,8 +68,10 @@ def check(
     measuring: dict[str, Any],
     baseline: Annotated[str | None, typer.Option(help="The baseline's name (tare baseline set NAME).")] = None,
     baseline_python: Annotated[
-        Path | None,
-        typer.Option(metavar="PYTHON", help="Run the baseline's version side by side: its interpreter."),
+        str | None,
+        typer.Option(
+            metavar="PYTHON", help="Run the baseline's version side by side: its interpreter or environment."
+        ),
     ] = None,
     baseline_env: Annotated[
         list[str] | None,
@@ -98,6 +102,7 @@ def check(
     format: FormatOption = None,
     output: OutputOption = None,
     tag: TagOption = None,
+    env: EnvironmentOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -106,15 +111,15 @@ def check(
     Suspects are measured again. Exit code 1 on a regression.
     """
     from tare.commands.check import CheckSession, Version
+    from tare.execute.environments import find_interpreter
     from tare.records.tags import read_tags
 
+    name_environments(env)
     reports = _read_formats(format, output, as_json)
     if baseline is None and baseline_python is None and baseline_dir is None and not baseline_env:
         raise BadInput("nothing to compare with: name --baseline, or --baseline-python or -dir for its version")
     if baseline_dir is not None and not baseline_dir.is_dir():
         raise BadInput(f"--baseline-dir: there is no folder {baseline_dir}")
-    if baseline_python is not None and not baseline_python.is_file():
-        raise BadInput(f"--baseline-python: there is no {baseline_python}")
     plan = read_targets(targets, make_table(grid))
     rules = _read_rules(metric, thresholds, targets[0], confirm)
     tags = read_tags(tag or [])
@@ -123,7 +128,7 @@ def check(
     if baseline_dir is not None and not plan.models:
         raise BadInput("--baseline-dir is for models of your own files (FILE.py::NAME)")
     if baseline_python is not None or baseline_dir is not None or baseline_env:
-        python = str(baseline_python) if baseline_python else sys.executable
+        python = find_interpreter(baseline_python, "--baseline-python") if baseline_python else sys.executable
         variables = parse_variables(baseline_env or [], "--baseline-env")
         folder = str(baseline_dir.resolve()) if baseline_dir else ""
         version = Version(python=python, variables=variables, folder=folder)

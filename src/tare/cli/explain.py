@@ -8,6 +8,7 @@ import typer
 
 from tare.cli.options import (
     MEASURING,
+    EnvironmentOption,
     JsonOption,
     QuickOption,
     RecordedOption,
@@ -17,6 +18,7 @@ from tare.cli.options import (
     choose,
     grid_options,
     make_table,
+    name_environments,
     option_groups,
     print_json,
     print_result,
@@ -54,6 +56,7 @@ def explain(
         Path | None, typer.Option(help="Write the waterfall as an SVG picture; one per workload.")
     ] = None,
     tag: TagOption = None,
+    env: EnvironmentOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -72,6 +75,7 @@ def explain(
     from tare.report.findings import MAX_ROWS, check_column
 
     check_column(sort)
+    name_environments(env)
     targets = _with_folders(targets)
     files = [target for target in targets if names_file(target)]
     outputs = [path for path in (annotate, flame, html, svg) if path]

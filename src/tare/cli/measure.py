@@ -8,6 +8,7 @@ import typer
 from tare.cli.options import (
     MEASURING,
     ColumnsOption,
+    EnvironmentOption,
     JsonOption,
     QuickOption,
     RecordedOption,
@@ -16,6 +17,7 @@ from tare.cli.options import (
     TagOption,
     grid_options,
     make_table,
+    name_environments,
     option_groups,
     print_json,
     print_result,
@@ -38,10 +40,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be measured, and stop.")] = False,
     columns: ColumnsOption = None,
     tag: TagOption = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="A virtual environment for RUNG@NAME; several."),
-    ] = None,
+    env: EnvironmentOption = None,
     allow_exit: Annotated[
         list[str] | None,
         typer.Option(metavar="N,N", help="Exit statuses besides 0 that are no failure of a command."),
@@ -59,10 +58,7 @@ def run(
     from tare.report.ladder import read_columns
     from tare.workloads.commands import allow_statuses, is_command
 
-    if env:
-        from tare.commands.environments import name_environments
-
-        name_environments(env)
+    name_environments(env)
     wanted = read_columns(columns) if columns is not None else ()
     plan = read_targets(targets, make_table(grid, auto=True))
     if is_command(targets[0]):

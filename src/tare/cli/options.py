@@ -64,6 +64,9 @@ StoreOption = Annotated[
 TagOption = Annotated[
     Texts, typer.Option("--tag", metavar="KEY=VALUE", help="Kept in the records, to find them by; several.")
 ]
+EnvironmentOption = Annotated[
+    Texts, typer.Option("--env", metavar="NAME=PATH", help="A virtual environment for RUNG@NAME; several.")
+]
 ColumnsOption = Annotated[
     str | None, typer.Option(metavar="NAME,NAME", help="Also show throughput, tokens, p50, p95, p99, spread, ...")
 ]
@@ -248,6 +251,15 @@ def sizes(values: Sequence[str], option: str) -> dict[str, list[int]]:
             raise BadInput(f"{option} takes NAME=NUMBER[,NUMBER], not '{value[:60]}'")
         table.setdefault(name.strip(), []).extend(whole_numbers([numbers], f"{option} {name}"))
     return table
+
+
+def name_environments(texts: list[str] | None) -> None:
+    """NAME=PATH of each --env."""
+    if texts:
+        from tare.execute.environments import name_environment
+
+        for text in texts:
+            name_environment(text)
 
 
 def print_json(document: Any) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from tare.bisect.command import CandidateFailed, run_command
 from tare.bisect.workspaces import make_layered_environment
 from tare.errors import BadInput, TareError, unknown
-from tare.execute.environments import VERSION, environments, folder_of, interpreter, name_environment
+from tare.execute.environments import VERSION, environments, folder_of, interpreter
+from tare.system.locks import FileLock
 
 # What each needs, with the versions that were seen to work with this tare.
 RECIPES = {
@@ -43,9 +44,16 @@ def create(name: str, notify: Callable[[str], None] = lambda _: None) -> Path:
     """A virtual environment that sees the packages of the running interpreter, after its own. It gets its name
     when it is complete."""
     packages, folder = packages_of(name), folder_of(name)
-    if folder.exists():
-        raise BadInput(f"there is an environment {name} already: tare env remove {name}")
-    unfinished = folder.with_name(f".{name}")
+    with FileLock(folder.with_name(f".{name}.lock")) as lock:
+        lock.acquire()
+        if folder.exists():
+            raise BadInput(f"there is an environment {name} already: tare env remove {name}")
+        _install(packages, folder, notify)
+    return folder
+
+
+def _install(packages: Sequence[str], folder: Path, notify: Callable[[str], None]) -> None:
+    unfinished = folder.with_name(f".{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         notify(f"installing {', '.join(packages)}: minutes")
@@ -54,22 +62,15 @@ def create(name: str, notify: Callable[[str], None] = lambda _: None) -> Path:
         run_command([*pip, *packages], unfinished, os.environ, TIMEOUT_S)
     except CandidateFailed as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise TareError(f"cannot make the environment {name}: {error}") from None
+        raise TareError(f"cannot make the environment {folder.name}: {error}") from None
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     unfinished.rename(folder)
-    return folder
 
 
 def list_environments() -> list[dict[str, str]]:
     return [{"name": name, "folder": str(path)} for name, path in environments().items()]
-
-
-def name_environments(texts: Sequence[str]) -> None:
-    """NAME=PATH of each --env."""
-    for text in texts:
-        name_environment(text)
 
 
 def remove(name: str) -> Path:

@@ -5,6 +5,8 @@ environment run in its interpreter, with the running tare; everything else, the 
 """
 
 import os
+import re
+import shutil
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,15 +21,18 @@ from tare.system.home import home, home_folder
 FOLDER = "environments"
 # Between a distribution and its version, in the names of environments.
 VERSION = "=="
+# A path may have the name of an environment in it, and so a version.
+NAMED = re.compile(rf"([^=]+(?:{VERSION}[^=]+)?)=(.+)")
 # Of --env, for this process.
 _named: dict[str, Path] = {}
 
 
 def name_environment(text: str) -> None:
     """NAME=PATH of --env; the path is the folder of a virtual environment."""
-    name, equals, place = text.rpartition("=")
-    if not equals or not name or not place:
+    matched = NAMED.fullmatch(text)
+    if matched is None:
         raise BadInput(f"--env takes NAME=PATH, not '{text[:120]}'")
+    name, place = matched.groups()
     # Not resolved: the interpreter of a virtual environment is a link out of it.
     path = Path(place).expanduser().absolute()
     if not interpreter(path).is_file():
@@ -63,6 +68,16 @@ def find_environment(rung: str) -> Path | None:
     if wanted in known:
         return known[wanted]
     return None if wanted == installed(distribution) else known.get(f"{distribution}{VERSION}{wanted}")
+
+
+def find_interpreter(text: str, option: str) -> str:
+    """The interpreter that an option names: by its path, as a program of the PATH, or as an environment."""
+    if (folder := environments().get(text)) is not None:
+        return str(interpreter(folder))
+    if (program := shutil.which(text)) is not None:
+        return program
+    hint = f": tare env create {text}" if VERSION in text else ", and no environment of that name (tare env list)"
+    raise BadInput(f"{option}: there is no interpreter '{text[:80]}'{hint}")
 
 
 def missing_environment(rung: str, name: str) -> Missing | None:

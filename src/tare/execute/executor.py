@@ -2,9 +2,11 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -33,7 +35,7 @@ from tare.protocol.messages import Checked, Message, Prepared, Probed, Stage
 from tare.records.record import DECLARED_OFF, Failure, Parity, Round
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
-from tare.rungs.registry import split_name
+from tare.rungs.registry import environment_name, split_name
 from tare.system.home import home, make_folder
 from tare.system.locks import machine_lock
 from tare.workloads.commands import COMMAND, get_command
@@ -83,15 +85,19 @@ def _is_checked(case: Case, options: Options, check: bool) -> bool:
     return check and options.parity and not _parity_off(case)
 
 
-def _launcher_of(job: Job) -> Launcher | None:
-    """What starts the worker of a job whose rung runs in an environment; None for every other job."""
-    case = None if isinstance(job, CommandJob) else getattr(job, "case", None)
-    return environment_launcher(case.rung) if case else None
-
-
 class LocalExecutor:
-    def __init__(self, launcher: Launcher, scratch: Path, on_stage: OnStage = lambda _: None) -> None:
-        self.launcher = launcher
+    """`variables` are set for every worker, and `python` is its interpreter. The launcher has both already. Workers
+    that it does not start get the variables as well: those in an environment, and executables."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        scratch: Path,
+        on_stage: OnStage = lambda _: None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        python: str = sys.executable,
+    ) -> None:
+        self.launcher, self._variables, self._python = launcher, variables, python
         self.scratch = scratch
         self.on_stage = on_stage
         self._gpus: dict[str, str] = {}
@@ -204,10 +210,10 @@ class LocalExecutor:
     ) -> RungWorker | Failure:
         """A Python worker, or the rung's executable with its files staged. A build that failed is not tried again
         in this run."""
-        rung = executable_rung(case)
+        rung, own = executable_rung(case), {**self._variables, **(variables or {})}
         if rung is None:
-            plain = SpawnLauncher(variables=variables) if variables else self.launcher
-            return RungWorker(environment_launcher(case.rung, variables) or plain)
+            plain = SpawnLauncher(variables=own) if variables else self.launcher
+            return RungWorker(self._environment_launcher(case, own) or plain)
         key = (rung.name, case.device_type)
         try:
             if key in self._failed_builds:
@@ -220,7 +226,7 @@ class LocalExecutor:
         staged = self.run_once(job, options)
         if isinstance(staged, Failure):
             return staged
-        return RungWorker(SpawnLauncher(command, "executable", variables), job.folder, staged)
+        return RungWorker(SpawnLauncher(command, "executable", own), job.folder, staged)
 
     def gpu(self, device: str) -> Gpu | None:
         pci_address = self._gpus.get(device if ":" in device else f"{device}:0")
@@ -293,6 +299,12 @@ class LocalExecutor:
             fault = f"the worker's evidence cannot be compared: {checked.message}"
         return Failure(cause="inconsistent", message=fault, stage="parity")
 
+    def _environment_launcher(self, case: Case, variables: Mapping[str, str]) -> Launcher | None:
+        """What starts the worker of a case whose rung runs in an environment. Where another interpreter is
+        measured, a rung without an @ is meant to run in that one."""
+        is_named = bool(environment_name(case.rung))
+        return environment_launcher(case.rung, variables) if is_named or self._python == sys.executable else None
+
     def _stage_job(self, case: Case, data: str = "", steps: int = 0, dropout: bool = True) -> StageJob:
         kind = f"stage-{data}-{steps}" if steps else "stage"
         folder = self.folder(kind if dropout else f"{kind}-without-dropout", case)
@@ -358,6 +370,8 @@ class LocalExecutor:
         if watch:
             supervision.on_start = lambda process: watch.start(process.pid)
             supervision.on_tick = watch.poll
-        launcher = launcher or _launcher_of(job) or self.launcher
+        case = None if isinstance(job, CommandJob) else getattr(job, "case", None)
+        in_environment = self._environment_launcher(case, self._variables) if case else None
+        launcher = in_environment or launcher or self.launcher
         with machine_lock(home(), self.say_wait):
             return run_worker(launcher, job, supervision)

@@ -28,7 +28,8 @@ def open_executor(
 ) -> Iterator[LocalExecutor]:
     """Its files and processes end with the context. For `python` and `variables` see `make_launcher`."""
     with scratch() as folder:
-        executor = LocalExecutor(make_launcher(isolation, preload, python, variables), folder, on_stage)
+        launcher = make_launcher(isolation, preload, python, variables)
+        executor = LocalExecutor(launcher, folder, on_stage, variables or {}, python)
         try:
             yield executor
         finally:
