@@ -43,7 +43,7 @@ def test_two_versions_are_interleaved_and_a_planted_difference_is_found(tmp_path
 
 
 def test_a_version_is_checked_against_another_side_by_side(tmp_path: Path) -> None:
-    """With the count of operators, which two versions of torch that are this close have in common for a perceptron."""
+    """The two versions call the same operators for a perceptron."""
     there = ("--env", f"torch=={OTHER}={environment(f'torch=={OTHER}')}", "--baseline-python", f"torch=={OTHER}")
     run = (
         "check",

@@ -86,8 +86,8 @@ def _is_checked(case: Case, options: Options, check: bool) -> bool:
 
 
 class LocalExecutor:
-    """`variables` are set for every worker, and `python` is its interpreter. The launcher has both already. Workers
-    that it does not start get the variables as well: those in an environment, and executables."""
+    """`variables` are set for every worker, and `python` is its interpreter. The launcher has both already. The
+    workers that it does not start get the variables as well: those in an environment, and executables."""
 
     def __init__(
         self,
