@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from tare.errors import BadInput
 from tare.trace.breakdown import Breakdown, breakdown
@@ -119,7 +120,8 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
     elif len(trace.steps) and not trace.steps.marked:
         found = int(trace.steps.counted.sum())
-        notes.append(f"no step is marked (ProfilerStep#N): {found} repetitions of the same launches are the steps")
+        what = "Python calls" if np.isin(trace.steps.start, trace.frames.start).all() else "launches"
+        notes.append(f"no step is marked (ProfilerStep#N): {found} repetitions of the same {what} are the steps")
     other_threads = other_step_threads(trace)
     if other_threads:
         notes.append(

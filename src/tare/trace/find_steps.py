@@ -21,7 +21,7 @@ WARM_UP_FACTOR = 1.5
 
 
 def find_steps(calls: RuntimeCalls, device: DeviceSpans, operators: OperatorSpans) -> StepSpans | None:
-    """None where the launches do not repeat. Steps are numbered from 0 and have no name."""
+    """None where the launches do not repeat."""
     launches = np.flatnonzero(calls.launches)
     launched = np.flatnonzero(device.call >= 0)
     kernel = np.full(len(calls), -1, dtype=np.int64)
@@ -30,7 +30,7 @@ def find_steps(calls: RuntimeCalls, device: DeviceSpans, operators: OperatorSpan
     top = pick(operators.top, calls.operator[launches])
     pairs = np.stack([kernel[launches], pick(operators.name, top), calls.kind[launches]])
     _, codes = np.unique(pairs, axis=1, return_inverse=True)
-    found = _period(codes.reshape(-1).astype(np.int64))
+    found = repetition(codes.reshape(-1).astype(np.int64), FEWEST_LAUNCHES)
     if found is None:
         return None
     begin, period = found
@@ -42,21 +42,27 @@ def find_steps(calls: RuntimeCalls, device: DeviceSpans, operators: OperatorSpan
     # A step begins with the operator that launches first in it.
     begun = np.where(top >= 0, pick(operators.start, top), start)
     last = max(int(calls.end.max()), int(operators.end.max(initial=0)))
-    moments = np.append(begun, last)[bounds]
+    return as_steps(np.append(begun, last)[bounds], int(calls.thread[launches[first]]))
+
+
+def as_steps(moments: Integers, thread: int) -> StepSpans | None:
+    """Steps from each moment to the next, numbered from 0 and without a name; None where one has no length."""
     length = np.diff(moments)
     if (length <= 0).any():
         return None
     steady = np.flatnonzero(length <= WARM_UP_FACTOR * np.median(length))
-    counted = (np.arange(len(length)) >= steady[0]).astype(np.int64)
-    thread = np.full(len(length), calls.thread[launches[first]])
-    return StepSpans(moments[:-1], moments[1:], np.full(len(length), -1), np.arange(len(length)), thread, counted)
+    number = np.arange(len(length))
+    counted = (number >= steady[0]).astype(np.int64)
+    return StepSpans(
+        moments[:-1], moments[1:], np.full(len(length), -1), number, np.full(len(length), thread), counted
+    )
 
 
-def _period(codes: Integers) -> tuple[int, int] | None:
-    """Where the repetition begins that lasts until the end, and its length."""
+def repetition(codes: Integers, shortest: int) -> tuple[int, int] | None:
+    """Where the repetition begins that lasts until the end, and its period: at least so long."""
     count = len(codes)
     best: tuple[int, int] | None = None
-    for period in sorted(_candidates(codes)):
+    for period in sorted(_candidates(codes, shortest)):
         differs = np.flatnonzero(codes[period:] != codes[:-period])
         begin = int(differs[-1]) + 1 if len(differs) else 0
         covered = count - begin
@@ -67,7 +73,7 @@ def _period(codes: Integers) -> tuple[int, int] | None:
     return best
 
 
-def _candidates(codes: Integers) -> set[int]:
+def _candidates(codes: Integers, shortest: int) -> set[int]:
     times = np.bincount(codes) if len(codes) else np.empty(0, dtype=np.int64)
     repeating = np.flatnonzero(times >= FEWEST_STEPS)
     candidates: set[int] = set()
@@ -75,7 +81,7 @@ def _candidates(codes: Integers) -> set[int]:
         apart = np.diff(np.flatnonzero(codes == code))
         # The recording may begin with other launches, and ends with whole steps.
         candidates |= {int(np.median(apart)), int(apart[-1]), int(apart[-FEWEST_STEPS:].sum())}
-    return {period for period in candidates if FEWEST_LAUNCHES <= period <= len(codes) // FEWEST_STEPS}
+    return {period for period in candidates if shortest <= period <= len(codes) // FEWEST_STEPS}
 
 
 def _phase(pauses: Integers, period: int) -> int:

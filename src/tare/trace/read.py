@@ -21,6 +21,7 @@ from tare.system.text import printable
 from tare.trace.events import ARGUMENTS, CATEGORIES, MEMORY, NO_ARGS, Event
 from tare.trace.find_steps import find_steps
 from tare.trace.flows import Flows, correlate
+from tare.trace.frame_steps import find_frame_steps
 from tare.trace.intervals import Integers, Mask, contains, make
 from tare.trace.merged import split_processes
 from tare.trace.messages import read_message
@@ -224,6 +225,7 @@ class Collector:
             threads=[f"{process}/{thread}" for process, thread in self._threads],
             steps=_marked(annotations, operators, names)
             or find_steps(calls, device, operators)
+            or find_frame_steps(frames, operators, names)
             or _whole((operators, frames, calls, device)),
             operators=operators,
             annotations=annotations,
