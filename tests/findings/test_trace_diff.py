@@ -6,8 +6,11 @@ from traces import RECORDED, TraceBuilder
 from tare.findings.context import Context
 from tare.findings.trace_diff import TraceChange, diff_traces
 from tare.trace.explanation import About, explain
+from tare.trace.kernel_table import kernel_table
 from tare.trace.metadata import recorded_gross
+from tare.trace.operator_table import operator_table
 from tare.trace.read import read
+from tare.trace.tables import Trace
 
 
 def kernels_of(**kernels: tuple[int, float]) -> Context:
@@ -105,3 +108,37 @@ def test_host_times_are_shares_of_gross_on_a_cpu() -> None:
     diff = diff_traces(context(50, 100e-6), context(80, None))
     assert (diff.before_step_s, diff.profiled) == (200e-6, True)
     assert diff.operators[0].before_s == pytest.approx(50e-6)
+
+
+@pytest.mark.parametrize("launched", ["before the trace", "before the first step"])
+def test_work_from_before_the_steps_is_in_no_figure(launched: str) -> None:
+    """An old kernel runs for 60 us of the first of two steps, each with a kernel of 20 us. Its call was not
+    recorded, or came before the steps. `explain`, the tables and `diff` leave it out."""
+
+    def trace(with_old: bool) -> Trace:
+        builder = TraceBuilder()
+        if with_old and launched == "before the first step":
+            builder.op("aten::old", -30, -20)
+            builder.launch(-28, -25, -10, 60, "old")
+        elif with_old:
+            builder.kernel("old", -10, 60, correlation=12345)
+        for at in (0, 100):
+            builder.step(at, at + 100)
+            builder.op("aten::new", at + 5, at + 15)
+            builder.launch(at + 8, at + 12, at + 62, at + 82, "new")
+        return builder.build()
+
+    was, now = trace(with_old=True), trace(with_old=False)
+    diff = diff_traces(Context(was), Context(now))
+    assert (diff.kernels, diff.operators) == ([], [])
+    assert diff.before_device_s == diff.after_device_s == pytest.approx(20e-6)
+    shown = explain(was, About(title="was"))
+    assert shown.breakdown is not None
+    assert [step.active for step in shown.breakdown.steps] == [20_000, 20_000]
+    assert diff.before_step_s == shown.waterfall.gross / 1e9
+    assert [(row.name, row.calls) for row in kernel_table(was, counted=True)] == [("new", 2)]
+    by_name = {row.name: row for row in operator_table(was, counted=True)}
+    assert "aten::old" not in by_name
+    assert by_name["aten::new"].device_total == 40_000
+    # The other way around nothing has appeared.
+    assert diff_traces(Context(now), Context(was)).kernels == []
