@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tare.findings.replay import WhatIf, as_intervals
+from tare.findings.sequences import Sequences
 from tare.findings.trace_replay import TraceReplay
 from tare.trace.collectives import Collectives, collectives
 from tare.trace.counting import product
 from tare.trace.intervals import Intervals, contains, make, total, union
 from tare.trace.metadata import metadata_time
 from tare.trace.names import MODULE_PREFIX, begins_capture, ends_capture
-from tare.trace.spans import pick
+from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import DIRECTIONS, SYNC, Integers, Mask, Spans, Trace
 from tare.trace.windows import counted_step
 
@@ -232,6 +233,34 @@ class Context:
         """Whether the whole trace is taken as one step, which shows no habit."""
         return self.unmarked and len(self.trace.steps) == 1
 
+    @cached_property
+    def program(self) -> Integers:
+        """The operators within the steps that the program itself calls, or autograd for it."""
+        rows = np.arange(len(self.trace.operators))
+        return np.flatnonzero((self.called == rows) & self.inside(self.trace.operators))
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        return Sequences(self.trace, self.program, self.neighbours.after)
+
+    def backward(self, groups: Iterable[Iterable[int]]) -> list[Integers]:
+        """For each group of operators the outermost ones of the backward pass that belong to it."""
+        table, count = self.trace.operators, 0
+        group = np.full(len(table), -1, dtype=np.int64)
+        for count, rows in enumerate(groups, 1):
+            group[list(rows)] = count - 1
+        group = pick(table.inherit(group), self.trace.forward_operator)
+        outermost = (group >= 0) & (pick(group, table.parent) != group) & self.inside(table)
+        by_group = rows_by_value(group[outermost])
+        rows = np.flatnonzero(outermost)
+        return [rows[by_group[number]] if number in by_group else rows[:0] for number in range(count)]
+
+    def work(self, rows: Integers) -> Intervals:
+        """When the device ran what these operators launched. Without a device: when they ran themselves."""
+        if not self.trace.has_device:
+            return self.trace.operators.intervals(rows)
+        return self.trace.device.intervals(self.activities_of(self.calls_under(rows)))
+
     # Figures per step
 
     def per_step(self, count: int) -> float:
@@ -249,6 +278,10 @@ class Context:
     def device_share(self, activities: Integers) -> float:
         """The share of the step in which any of these ran."""
         return self.seconds(self.trace.device, activities) / self.step_s
+
+    def share(self, intervals: Intervals) -> float:
+        """The share of the step that these cover."""
+        return total(intervals) / self.steps / 1e9 / self.step_s
 
     # Locations
 

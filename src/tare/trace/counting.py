@@ -163,6 +163,13 @@ def shapes(trace: Trace, row: int) -> list[list[int]]:
     return _shapes(trace.inputs_of(row).dims)
 
 
+def shape_lists(trace: Trace, row: int) -> list[list[list[int]]]:
+    """For each input that is a list of tensors the shapes of these; for any other an empty list."""
+    value = _value(trace.inputs_of(row).dims)
+    entries = value if isinstance(value, list) else []
+    return [[_shape(shape) for shape in entry] if _is_list(entry) else [] for entry in entries]
+
+
 def types(trace: Trace, row: int) -> list[str]:
     """The element types of an operator's inputs, in the same order."""
     return _kinds(trace.inputs_of(row).types)
@@ -186,6 +193,10 @@ def _shapes(text: bytes) -> list[list[int]]:
 
 def _value(text: bytes) -> Any:
     return msgspec.json.decode(text) if text else None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(shape, list) for shape in value)
 
 
 def _shape(value: Any) -> list[int]:

@@ -183,18 +183,24 @@ class Trace:
         return np.array([bool(predicate(name)) for name in self.names] or [False], dtype=bool)[table.name]
 
     @cached_property
-    def forward_frame(self) -> Integers:
-        """For each operator of a backward pass the frame of the forward operator that it belongs to, else -1.
+    def forward_operator(self) -> Integers:
+        """For each operator of a backward pass the forward operator that it belongs to, else -1.
 
         Autograd gives both the same sequence number.
         """
         operators = self.operators
         forward = np.flatnonzero((operators.sequence >= 0) & (operators.forward_thread <= 0))
         origin = lookup(operators.sequence[forward[::-1]], forward[::-1], operators.sequence)
-        origin[origin == np.arange(len(operators))] = -1
+        return operators.inherit(np.where(operators.forward_thread > 0, origin, -1))
+
+    @cached_property
+    def forward_frame(self) -> Integers:
+        """For each operator of a backward pass the frame of its forward operator, else -1."""
+        operators, forward = self.operators, self.forward_operator
+        rows = np.unique(forward[forward >= 0])
         frame = np.full(len(operators), -1, dtype=np.int64)
-        frame[forward] = self.frames.innermost(operators.thread[forward], operators.start[forward])
-        return pick(frame, operators.inherit(origin))
+        frame[rows] = self.frames.innermost(operators.thread[rows], operators.start[rows])
+        return pick(frame, forward)
 
     @cached_property
     def communicates(self) -> Mask:
