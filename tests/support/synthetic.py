@@ -1,5 +1,6 @@
 """Synthetic traces with known inefficiencies, and what one rule says of them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from traces import TraceBuilder
@@ -13,10 +14,15 @@ SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(Params
 TF32 = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32"
 
 
-def seen(rule: str, after: TraceBuilder, before: TraceBuilder | None = None) -> Finding | None:
+def seen(
+    rule: str,
+    after: TraceBuilder,
+    before: TraceBuilder | None = None,
+    rates: Mapping[str, float] | None = None,
+) -> Finding | None:
     """What one rule says of one trace, or of two."""
     earlier = Context(before.build()) if before else None
-    found = find(Context(after.build()), earlier, [get_rule(rule)])
+    found = find(Context(after.build(), rates=rates), earlier, [get_rule(rule)])
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -48,3 +54,25 @@ def product(shape: tuple[int, int, int], kind: str, kernel: str, length: float =
         trace.call("cudaDeviceSynchronize", at + 35, at + 25 + length)
 
     return make
+
+
+def sequence(trace: TraceBuilder, at: float, *operators: tuple[str, float], **inputs: object) -> float:
+    """One kernel an operator, launched every 10 us, and as long as given; the device is the slower one. `inputs`
+    are those of a softmax."""
+    busy = at + 20.0
+    for i, (name, length) in enumerate(operators):
+        start = at + 10 * i
+        trace.op(f"aten::{name}", start, start + 9, **(inputs if "softmax" in name else {}))
+        trace.launch(start + 3, start + 7, busy, busy + length, kernel=name)
+        busy += length
+    return busy
+
+
+def device_bound(make: Any, length: float) -> TraceBuilder:
+    """Four steps in which the host launches and returns long before the device is done."""
+    trace = TraceBuilder()
+    for number in range(4):
+        at = number * length
+        trace.step(at, at + 95, number)
+        make(trace, at)
+    return trace

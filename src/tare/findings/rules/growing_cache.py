@@ -1,11 +1,10 @@
 """A cache of keys and values that grows by concatenation: every step copies all of it to append a little."""
 
-from typing import Any
-
-import msgspec
 import numpy as np
 
 from tare.findings import Context, Match, rule
+from tare.findings.replacing import SHORTEST_NS, durations, shortened
+from tare.trace.counting import shape_lists
 from tare.trace.windows import counted_step
 
 FEWEST_PER_STEP = 2
@@ -25,47 +24,40 @@ def growing_cache(context: Context) -> Match | None:
     rows = context.operators("aten::cat")
     step = counted_step(context.trace, table.start[rows])
     lengths: dict[int, list[int]] = {}
-    appending = []
+    appending: dict[int, float] = {}
     for row, at in zip(rows.tolist(), step.tolist(), strict=True):
-        length = _appended_to(context, row)
-        if length is not None and at >= 0:
-            appending.append(row)
-            lengths.setdefault(at, []).append(length)
+        if at >= 0 and (sizes := _appended_to(context, row)):
+            long, short = sizes
+            # Only the new entries are written.
+            appending[row] = short / (long + short)
+            lengths.setdefault(at, []).append(long)
     longest = [max(of_step) for _, of_step in sorted(lengths.items())]
     grows = len(longest) >= 2 and len(longest) >= context.steps and bool((np.diff(longest) > 0).all())
     if not grows or context.per_step(len(appending)) < FEWEST_PER_STEP:
         return None
-    chosen = np.array(appending, dtype=np.int64)
-    calls = context.calls_under(chosen)
-    activities = context.activities_of(calls)
+    chosen = np.array(list(appending), dtype=np.int64)
+    taken = durations(context, chosen)
+    # That takes an operator as well.
+    left = {row: min(max(share, SHORTEST_NS / max(taken[row], 1)), 1.0) for row, share in appending.items()}
     return Match(
         summary=f"{context.per_step(len(chosen)):.3g} concatenations a step copy a cache of {longest[-1]} entries "
         "to append to it",
         evidence={"concatenations_per_step": context.per_step(len(chosen)), "entries": longest[-1]},
         locations=context.locations(table, chosen),
-        # Writing the new entries takes a launch as well: only the device's time goes.
-        saving_s=context.saving(
-            msgspec.structs.replace(context.without(calls[:0]), factors=dict.fromkeys(activities.tolist(), 1e-9))
-        ),
-        bound="at most",
-        spans=context.trace.device.intervals(activities),
+        saving_s=context.saving(shortened(context, left)),
+        spans=context.work(chosen),
     )
 
 
-def _appended_to(context: Context, row: int) -> int | None:
-    """How long the first of two tensors is, if the second is far shorter in one dimension and equal in the
-    others."""
-    text = context.trace.inputs_of(row).dims
-    value: Any = msgspec.json.decode(text) if text else None
-    tensors = value[0] if isinstance(value, list) and value else None
-    if not isinstance(tensors, list) or len(tensors) != 2:
+def _appended_to(context: Context, row: int) -> tuple[int, int] | None:
+    """How long two tensors are in one dimension, if the second is far shorter in it and equal in the others."""
+    tensors = next(iter(shape_lists(context.trace, row)), [])
+    if len(tensors) != 2:
         return None
     first, second = tensors
-    if not all(isinstance(shape, list) and all(isinstance(n, int) for n in shape) for shape in (first, second)):
-        return None
     if len(first) != len(second) or len(first) < FEWEST_DIMENSIONS:
         return None
     different = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
     if len(different) != 1 or different[0][0] < LEAST_RATIO * max(different[0][1], 1):
         return None
-    return int(different[0][0])
+    return different[0]
