@@ -90,6 +90,7 @@ def explain(
     from tare.measure.environment import collect
     from tare.measure.peak_store import load_peaks
     from tare.trace.read import read
+    from tare.worker.padding import padding
     from tare.worker.profiling import FEWEST_STEPS, MOST_STEPS, WANTED_S, host_time, record, shapes_leak
 
     measured = measure(step, *args, budget=budget, device=device, **kwargs)
@@ -102,6 +103,7 @@ def explain(
     if clock.overlaps:
         marks["host_ns"] = host_time(program.step, clock.synchronize)
     shapes = target.type != "cuda" or not shapes_leak(program.step, clock.synchronize, torch.cuda.memory_allocated)
+    padded = padding(kwargs)
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
         paths = [Path(trace) if trace else folder / "trace.json.gz", folder / "stacks.json.gz"]
@@ -109,6 +111,7 @@ def explain(
             kept = {
                 "tare_profiled": {**marks, "shapes": shapes, "stacks": with_stacks},
                 "tare_recorded": {"gross_ns": round(gross_s * 1e9)},
+                **({"tare_padding": padded} if padded else {}),
             }
             record(program.step, clock.synchronize, target.type, str(path), steps, with_stacks, kept, shapes)
         peaks = load_peaks(target.type, collect())

@@ -1,5 +1,7 @@
 """What a trace document says beside its events: what tare recorded (tare.worker.profiling), and the device."""
 
+from typing import Annotated
+
 import msgspec
 
 from tare.records.work import Work
@@ -19,6 +21,22 @@ class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True):
     rung: str
     work: Work | None = None
     shapes: bool = True
+
+
+class BatchPadding(msgspec.Struct, frozen=True, kw_only=True):
+    """What part of a batch of so many samples of one length is padding, as the recording program states it."""
+
+    share: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    batch: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+    length: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+
+
+def batch_padding(trace: Trace) -> BatchPadding | None:
+    """None where nothing is stated, or the entry is malformed."""
+    try:
+        return msgspec.convert(trace.metadata.get("tare_padding"), BatchPadding)
+    except msgspec.ValidationError:
+        return None
 
 
 def recording_info(trace: Trace) -> RecordingInfo | None:

@@ -20,6 +20,7 @@ from tare.measure.work import count_work
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Profiled, Send, Stage
 from tare.rungs.torch.program import TorchProgram
+from tare.worker.padding import arguments_of, padding
 from tare.worker.preparation import open_program
 
 # Seconds of steps before the profiler, and steps in its own warm-up: it loses the kernels of the first steps it
@@ -67,7 +68,9 @@ def profile(job: ProfileJob, send: Send) -> Profiled:
         if program.device.type == "cuda":
             shapes = not shapes_leak(program.step, clock.synchronize, torch.cuda.memory_allocated)
         marks["shapes"] = shapes
-        known = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
+        known: dict[str, Any] = {"tare_recorded": {"gross_ns": job.gross_ns}} if job.gross_ns else {}
+        if padded := padding(arguments_of(program)):
+            known["tare_padding"] = padded
         for path, stacks in ((job.trace, False), (job.stacks, True)):
             if path:
                 kept = {"tare_profiled": marks | {"stacks": stacks}, **known}
