@@ -1,9 +1,12 @@
 """Rules that no recorded trace triggers alone: each on a synthetic trace with the inefficiency and on one
 without."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from synthetic import HALF, SIMT, TF32, kernels, product, seen, steps
 from traces import TraceBuilder
 
@@ -267,17 +270,58 @@ def test_a_trace_of_the_host_alone_has_no_findings_and_breaks_no_rule() -> None:
     assert find(context, context) == []
 
 
-@pytest.mark.parametrize("dims", [None, "x", [[1, "a"]], [[-1, 2], [2, 3]], {}, [[2, 3]], [[2**70, 1], [1, 1]]])
+# Of every rule that reads shapes or values.
+ODDLY_SHAPED = [
+    "mm", "conv2d", "convolution", "batch_norm", "add", "linear", "select", "linear", "index", "argmax", "linear",
+    "slice", "cat", "cat", "embedding_dense_backward", "_embedding_bag_dense_backward", "_foreach_add_",
+    "_fused_adam_", "matmul", "softmax", "matmul", "pow", "mean", "add", "rsqrt", "mul", "softmax", "log", "mul",
+    "neg", "cat", "mul", "add", "bmm", "bmm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        None,
+        "x",
+        [[1, "a"]],
+        [[-1, 2], [2, 3]],
+        {},
+        [[2, 3]],
+        [[2**70, 1], [1, 1]],
+        [[], [[]], 5],
+        [[[1]], [[2, 0], [0]]],
+        [[0, 0], [0, 0], [0]],
+    ],
+)
 def test_odd_shapes_in_a_trace_break_no_rule(dims: Any) -> None:
     """A trace is anybody's file: what is no shape counts as none."""
+    context = oddly_shaped(lambda _: dims, lambda _: dims)
+    assert isinstance(find(context, context), list)
 
+
+def oddly_shaped(dims: Callable[[int], Any], values: Callable[[int], Any]) -> Context:
     def make(trace: TraceBuilder, at: float) -> None:
-        odd = {"Input Dims": dims, "Input type": dims, "Input Strides": dims, "Concrete Inputs": dims}
-        for i, name in enumerate(
-            ("aten::mm", "aten::conv2d", "aten::convolution", "aten::batch_norm", "aten::add")
-        ):
-            trace.op(name, at + 50 * i, at + 50 * i + 20, **odd)
-            trace.launch(at + 50 * i + 5, at + 50 * i + 9, at + 50 * i + 10, at + 50 * i + 45, SIMT)
+        for i, name in enumerate(ODDLY_SHAPED):
+            odd = {"Input Dims": dims(i), "Input type": ["float"] * 4, "Input Strides": dims(i)}
+            trace.op(f"aten::{name}", at + 20 * i, at + 20 * i + 15, **odd, **{"Concrete Inputs": values(i)})
+            trace.launch(at + 20 * i + 5, at + 20 * i + 9, at + 20 * i + 10, at + 20 * i + 18, SIMT)
 
-    context = Context(steps(make).build())
+    trace = steps(make, tare_padding={"share": 0.5, "batch": 2, "length": 2})
+    return Context(trace.build(), rates={"bandwidth": 1e12, "matrix:fp32": 1e13})
+
+
+small = st.integers(0, 3)
+shape = st.lists(small, max_size=4)
+value = st.one_of(st.integers(-5, 5).map(str), st.sampled_from(["", "None", "9223372036854775807", "1.5"]))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.one_of(shape, st.lists(shape, max_size=3)), max_size=5), min_size=3, max_size=3),
+    st.lists(st.lists(value, max_size=7), min_size=2, max_size=2),
+)
+def test_any_shapes_and_values_break_no_rule(dims: list[Any], values: list[list[str]]) -> None:
+    """Every operator that rules read gets some of them, in turn."""
+    context = oddly_shaped(lambda i: dims[i % 3], lambda i: values[i % 2])
     assert isinstance(find(context, context), list)
