@@ -28,6 +28,8 @@ pytestmark = pytest.mark.alone
 WITHOUT_SAVING = {"memory-growth"}
 # A trace of the slow version shows only a part of the saving: a lower bound that may be far from it.
 SHOWN_IN_PART = {"channels-first"}
+# What is left depends on where the remedy makes the tensor.
+BOUNDED_ABOVE = {"host-made-tensors"}
 
 
 class Recorded:
@@ -91,8 +93,8 @@ def test_the_saving_is_within_a_factor_of_two(recorded: Recorded) -> None:
     assert found.saving_s is not None
     # With measured peaks no saving is an upper bound. A lower bound holds (except for the noise of two
     # measurements), and is near, except for rules that see only a part.
-    assert found.bound != "at most"
-    assert found.saving_s < (1.1 if found.bound else 2) * saved, (found.saving_s, saved)
+    assert found.bound != "at most" or recorded.program.rule in BOUNDED_ABOVE
+    assert found.saving_s < (1.1 if found.bound == "at least" else 2) * saved, (found.saving_s, saved)
     if recorded.program.rule in SHOWN_IN_PART:
         assert found.bound == "at least"
     else:

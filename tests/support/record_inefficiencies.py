@@ -63,6 +63,8 @@ def _count(step: Step, seconds: float, synchronize: Step) -> int:
 def profiled(step: Step, steps: int, stack: bool) -> Any:
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with recording(activities, 2, steps, record_shapes=True, profile_memory=True, with_stack=stack) as p:
+        for name, content in getattr(step, "metadata", {}).items():
+            p.add_metadata_json(name, json.dumps(content))
         for _ in range(2 + steps):
             step()
             torch.cuda.synchronize()

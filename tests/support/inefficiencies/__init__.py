@@ -4,7 +4,15 @@ Each is a function of the device that returns the inefficient step and the fixed
 the optimisations of the TorchBench paper (sections 4.1 and 4.2) and the other inefficiencies that tare knows.
 """
 
-from inefficiencies import compiling, computing, keeping, moving, waiting, worsening  # noqa: F401 - they register themselves
+from inefficiencies import (  # noqa: F401 - they register themselves
+    compiling,
+    computing,
+    keeping,
+    moving,
+    transforming,
+    waiting,
+    worsening,
+)
 from inefficiencies.base import INEFFICIENCIES, Inefficiency, Step
 
 __all__ = ["INEFFICIENCIES", "Inefficiency", "Step"]

@@ -28,6 +28,12 @@ def inefficiency(name: str, rule: str, **options: Any) -> Callable[[Any], Any]:
     return register
 
 
+def stating(step: Step, **metadata: Any) -> Step:
+    """The step with what a recording of it states beside the events."""
+    setattr(step, "metadata", metadata)  # noqa: B010 - a function has no such attribute for the type checker
+    return step
+
+
 def mlp(device: str, depth: int = 6) -> tuple[Any, Any, Any]:
     import torch
     from torch import nn
