@@ -1,5 +1,7 @@
 """Rules by id, rules of plug-ins, and how matches become findings."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,17 @@ from tare.trace.read import read
 
 LISTED = Path(__file__).parents[2] / "docs" / "findings.md"
 
+# The savings that programs gave back on a GPU (tests/gpu/test_findings_on_cuda.py).
+RECORD = Path(__file__).parents[2] / "results" / "findings" / "h200.json"
 # What one GPU cannot record, and what is no inefficiency of a step: these rules have generated traces
-# (test_communication_rules.py, test_found_steps.py). Those of transformers have no recorded pair yet
-# (test_transformer_rules.py).
-GENERATED = {
-    "exposed-communication", "small-collectives", "waiting-collectives", "once-only-costs", "attention-by-hand",
-    "growing-cache", "host-made-tensors",
+# (test_communication_rules.py, test_found_steps.py).
+WITHOUT_PROGRAM = {"exposed-communication", "small-collectives", "waiting-collectives", "once-only-costs"}
+# Nothing of these has been recorded on a GPU. The programs of transformers ran on a CPU and on a modelled device
+# (test_modelled_programs.py).
+GENERATED = WITHOUT_PROGRAM | {
+    "attention-by-hand", "attention-in-a-loop", "growing-cache", "host-made-tensors", "norm-by-hand",
+    "activation-by-hand", "loss-by-hand", "rotary-by-hand", "unused-positions", "padding",
+    "dense-embedding-gradients", "slow-products",
 }  # fmt: skip
 
 PLUGIN = """
@@ -48,7 +55,14 @@ def test_every_rule_is_in_the_documentation() -> None:
 
 
 def test_every_rule_has_a_program_with_its_inefficiency() -> None:
-    assert {program.rule for program in INEFFICIENCIES.values()} == set(all_rules()) - GENERATED
+    assert {program.rule for program in INEFFICIENCIES.values()} == set(all_rules()) - WITHOUT_PROGRAM
+
+
+def test_the_rules_that_were_not_recorded_on_a_gpu_are_listed_and_documented() -> None:
+    recorded = {entry["rule"] for entry in json.loads(RECORD.read_text())["inefficiencies"]}
+    assert set(all_rules()) - recorded == GENERATED
+    paragraph = LISTED.read_text().partition("These have not been recorded on a GPU yet: ")[2].partition("\n- ")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", paragraph.partition("They were")[0])) == GENERATED
 
 
 def test_an_unknown_rule_names_the_valid_ones() -> None:
