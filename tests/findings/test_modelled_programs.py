@@ -70,7 +70,7 @@ def test_in_a_trace_of_a_cpu_the_habit_alone_is_found(name: str) -> None:
     assert fixed == set()
 
 
-SLOW = {"gpt-compiled-training"}
+SLOW = {"gpt-compiled-training", "vit-training", "llama-training"}
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_arguments_have_the_names_of_the_definition_or_of_the_model(
     assert arguments_of(program)["attention_mask"] is MASK
 
 
+@pytest.mark.full
 def test_explain_writes_it_into_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "step.json.gz"
     tare.explain(Model(), MASK, attention_mask=MASK, budget=0.1, stacks=False, trace=path)
