@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace": "records stats system",
         "findings": "records trace system",
         "guard": "cases records stats store execute system",
-        "bisect": "cases records stats guard system",
+        "bisect": "cases records stats rungs execute guard system",
         "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect"
         " system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard"

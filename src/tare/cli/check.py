@@ -111,7 +111,7 @@ def check(
     Suspects are measured again. Exit code 1 on a regression.
     """
     from tare.commands.check import CheckSession, Version
-    from tare.execute.environments import find_interpreter
+    from tare.commands.environments import find_interpreter
     from tare.records.tags import read_tags
 
     name_environments(env)

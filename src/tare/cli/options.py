@@ -256,10 +256,9 @@ def sizes(values: Sequence[str], option: str) -> dict[str, list[int]]:
 def name_environments(texts: list[str] | None) -> None:
     """NAME=PATH of each --env."""
     if texts:
-        from tare.execute.environments import name_environment
+        from tare.commands import environments
 
-        for text in texts:
-            name_environment(text)
+        environments.name_environments(texts)
 
 
 def print_json(document: Any) -> None:

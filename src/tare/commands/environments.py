@@ -10,7 +10,8 @@ from pathlib import Path
 from tare.bisect.command import CandidateFailed, run_command
 from tare.bisect.workspaces import make_layered_environment
 from tare.errors import BadInput, TareError, unknown
-from tare.execute.environments import VERSION, environments, folder_of, interpreter
+from tare.execute.environments import VERSION, environments, folder_of, interpreter, name_environment
+from tare.execute.environments import find_interpreter as find_interpreter
 from tare.system.locks import FileLock
 
 # What each needs, with the versions that were seen to work with this tare.
@@ -71,6 +72,12 @@ def _install(packages: Sequence[str], folder: Path, notify: Callable[[str], None
 
 def list_environments() -> list[dict[str, str]]:
     return [{"name": name, "folder": str(path)} for name, path in environments().items()]
+
+
+def name_environments(texts: Sequence[str]) -> None:
+    """NAME=PATH of each --env."""
+    for text in texts:
+        name_environment(text)
 
 
 def remove(name: str) -> Path:
