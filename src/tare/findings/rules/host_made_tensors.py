@@ -4,6 +4,7 @@ import numpy as np
 
 from tare.findings import Context, Match, rule
 from tare.trace.intervals import Integers, union
+from tare.trace.spans import pick
 from tare.trace.tables import COPY, HOST_TO_DEVICE
 
 # Smaller ones are single numbers (scalar-copies).
@@ -48,7 +49,7 @@ def host_made_copies(context: Context) -> Integers:
     to_device = (device.kind == COPY) & (device.direction == HOST_TO_DEVICE) & (device.bytes > MORE_THAN_BYTES)
     rows = np.flatnonzero(to_device & context.launched)
     operator = calls.operator[device.call[rows]]
-    roots = np.where(operator >= 0, context.root[operator], -1)
+    roots = pick(context.root, operator)
     made = [root >= 0 and _making(context, root) is not None for root in roots.tolist()]
     chosen: Integers = rows[np.array(made, dtype=bool)]
     return chosen if len(chosen) and context.in_every_step(calls, device.call[chosen]) else chosen[:0]
