@@ -235,7 +235,7 @@ BAD = [
     (("explain", "mlp", "--rounds", "0"), "the options of the command line: "),
     (("explain", "mlp", "--rung", "eagr"), "eager"),
     (("explain", "mlp", "x.json"), "not both"),
-    (("explain", "x.json", "--against", "compile"), "name a trace (.json, .json.gz)"),
+    (("explain", "x.json", "--against", "compile"), "name a trace to compare a trace with"),
     (("explain", "mlp", "--against", "x.json"), "name a rung"),
     (("explain", "x.json", "y.json", "--against", "z.json"), "one trace with another"),
     (("explain", "mlp", "--against", "eager"), "name another"),

@@ -85,14 +85,17 @@ def test_an_event_without_a_valid_duration_is_skipped_with_a_note(tmp_path: Path
 
 
 @pytest.mark.parametrize("odd", [{}, {"args": {"device": [1]}}], ids=["plain", "beside an odd event"])
-def test_begin_and_end_events_are_skipped_with_a_note(odd: dict[str, Any]) -> None:
+def test_begin_and_end_events_are_one_span_and_a_beginning_alone_has_a_note(odd: dict[str, Any]) -> None:
     builder = program()
     assert not any("ph B" in note for note in explained(builder).notes)
-    builder.events += [{"ph": phase, "cat": "cpu_op", "name": "aten::exp", "ts": 90, "pid": 1} for phase in "BE"]
+    begin = {"ph": "B", "cat": "cpu_op", "name": "aten::exp", "pid": 1}
+    builder.events += [begin | {"ts": 89}, begin | {"ts": 90}, {"ph": "E", "pid": 1, "ts": 92}]
     builder.events.append({"ph": "X", "cat": "other", "name": "x", "ts": 0, "dur": 1} | odd)
     explanation = explained(builder)
-    assert "1 spans consist of two events (ph B and E), which are not read" in explanation.notes
-    assert figures(explanation) == figures(explained(program()))
+    assert "1 spans begin (ph B) and never end: they are not read" in explanation.notes
+    whole = program()
+    whole.op("aten::exp", 90, 92)
+    assert figures(explanation) == figures(explained(whole))
 
 
 def test_a_device_trace_has_no_known_cause_of_idle_time() -> None:

@@ -31,7 +31,7 @@ from tare.errors import BadInput, Interrupted
 
 @option_groups(grid=grid_options("default: eager"), measuring=choose(MEASURING, "rounds budget"))
 def explain(
-    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|TRACE.json[.gz]|FOLDER")],
+    targets: Annotated[list[str], target_argument("WORKLOAD|@GROUP|TRACE|FOLDER")],
     grid: dict[str, Any],
     measuring: dict[str, Any],
     against: Annotated[str | None, typer.Option(help="Another rung or trace: what it removes.")] = None,
@@ -62,13 +62,12 @@ def explain(
 ) -> int:
     """Explain where the time of a step goes.
 
-    Measures a workload, profiles it in a process of its own, and explains it; or explains a trace, or the
-    traces of all ranks of a job.
+    Measures a workload, profiles it in a process of its own, and explains it; or explains a trace (of
+    torch.profiler, Nsight Systems, JAX, TensorFlow or rocprof), or the traces of all ranks of a job.
     """
     from tare.commands.explain import ExplainOptions, explain_files, explain_plan
     from tare.commands.run import Session
-    from tare.commands.traces import unseen
-    from tare.records.codec import names_file
+    from tare.commands.traces import names_trace, refuse_annotation, unseen
     from tare.records.tags import read_tags
     from tare.report.explain import print_report
     from tare.report.files import check_apart, check_writable
@@ -77,22 +76,24 @@ def explain(
     check_column(sort)
     name_environments(env)
     targets = _with_folders(targets)
-    files = [target for target in targets if names_file(target)]
+    files = [target for target in targets if names_trace(target)]
     outputs = [path for path in (annotate, flame, html, svg) if path]
     for path in outputs:
         check_writable(path)
-    check_apart(outputs, [Path(name) for name in (*files, against or "") if names_file(name)])
+    check_apart(outputs, [Path(name) for name in (*files, against or "") if names_trace(name)])
+    for file in files if annotate else ():
+        refuse_annotation(file)
 
     if files and len(files) < len(targets):
-        raise BadInput("name traces (.json, .json.gz) or workloads, not both")
+        raise BadInput("name traces or workloads, not both")
     others = {"quick": quick, "no-stacks": not stacks, "resume": resume, "recorded": recorded, "tag": bool(tag)}
     given = [*grid, *measuring, *(name for name, value in {**others, "store": store is not None}.items() if value)]
     if files and given:
         raise BadInput(f"--{given[0]} is for workloads: a trace is explained as it was recorded")
     if against == "":
         raise BadInput("--against names nothing; leave it out to explain the rung alone")
-    if against and names_file(against) != bool(files):
-        kinds = ("trace (.json, .json.gz)", "trace") if files else ("rung", "workload")
+    if against and names_trace(against) != bool(files):
+        kinds = ("trace", "trace") if files else ("rung", "workload")
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
     if against and len(files) > 1:
         raise BadInput(f"--against compares one trace with another: {len(files)} are named")
@@ -126,20 +127,20 @@ def explain(
 def _with_folders(targets: list[str]) -> list[str]:
     """The targets, with the traces in a folder instead of the folder. BadInput for a file of another kind."""
     from tare.commands.ranks import trace_files
-    from tare.records.codec import names_file
+    from tare.commands.traces import names_trace, refuse_unreadable
     from tare.workloads import all_workloads
 
     expanded: list[str] = []
     for target in targets:
         path = Path(target)
-        if not path.exists() or names_file(target) or target in all_workloads():
+        if not path.exists() or names_trace(target) or target in all_workloads():
             expanded.append(target)
         elif path.is_dir():
             expanded += trace_files(target)
         elif path.suffix in (".toml", ".py"):
             expanded.append(target)
         else:
-            raise BadInput(f"{target} is no trace: name a .json or .json.gz of torch.profiler")
+            refuse_unreadable(path)
     return expanded
 
 

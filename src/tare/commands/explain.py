@@ -29,6 +29,7 @@ from tare.report.explain import ExplainReport
 from tare.report.terminal import make_console
 from tare.system.processes import interruptible
 from tare.trace.explanation import About, Explanation, explain, share_roofline
+from tare.trace.formats import trace_endings
 from tare.trace.job import RankJob
 from tare.trace.metadata import RecordingInfo, device_name, recorded_gross, recording_info
 from tare.trace.read import read
@@ -257,11 +258,16 @@ def compare(first: Explanation, other: Explanation) -> list[WaterfallDifference]
 def _titles(paths: list[str]) -> list[str]:
     """The names of the files without their endings; with their folders where two have the same name, as ranks
     do."""
-    names = [Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace") for path in paths]
+    names = [_without_ending(Path(path).name) for path in paths]
     return [
         name if names.count(name) == 1 else str(Path(path).parent / name)
         for path, name in zip(paths, names, strict=True)
     ]
+
+
+def _without_ending(name: str) -> str:
+    ending = max((ending for ending in trace_endings() if name.endswith(ending)), key=len, default="")
+    return name.removesuffix(ending).removesuffix(".pt.trace")
 
 
 def _with_note(explanation: Explanation, note: str) -> Explanation:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from tare.commands.traces import refuse_records
 from tare.errors import BadInput
-from tare.records.codec import names_file
 from tare.trace.collectives import rank_of
+from tare.trace.formats import JSON_ENDINGS, trace_endings
+from tare.trace.formats.xplane import XPlaneProfile
 from tare.trace.job import RankJob, explain_job, rank_numbers
 from tare.trace.read import read, read_ranks
 from tare.trace.tables import Trace
@@ -17,16 +18,28 @@ MOST_FILES = 512
 
 
 def trace_files(target: str) -> list[str]:
-    """The traces in a folder, by name. BadInput where there is none."""
+    """The traces in a folder, by name; in a log folder of JAX or TensorFlow those of its newest run. BadInput
+    where there is none."""
     try:
-        names = sorted(str(path) for path in Path(target).iterdir() if path.is_file() and names_file(path.name))
+        folder = _newest_run(Path(target))
+        paths = [path for path in folder.iterdir() if path.is_file() and path.name.endswith(trace_endings())]
     except OSError as error:
         raise BadInput(f"cannot read the folder {target}: {error.strerror or error}") from None
+    if any(path.name.endswith(XPlaneProfile.endings) for path in paths):
+        # JAX writes the same events as a Chrome trace, and for Perfetto once more.
+        paths = [path for path in paths if not path.name.endswith(JSON_ENDINGS)]
+    names = sorted(map(str, paths))
     if not names:
-        raise BadInput(f"the folder {target} holds no trace (.json, .json.gz)")
+        raise BadInput(f"the folder {target} holds no trace ({', '.join(trace_endings())})")
     if len(names) > MOST_FILES:
         raise BadInput(f"the folder {target} holds {len(names)} files, more than {MOST_FILES}: name some of them")
     return names
+
+
+def _newest_run(folder: Path) -> Path:
+    """The folder of the newest run where these are logs for TensorBoard: plugins/profile/DATE."""
+    runs = [run for run in (folder / "plugins" / "profile").glob("*") if run.is_dir()]
+    return max(runs, default=folder)
 
 
 def read_trace(path: str) -> Trace:

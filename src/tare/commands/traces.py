@@ -1,6 +1,7 @@
 """Trace files: recognising them, and recording the traces of a case."""
 
 from pathlib import Path
+from typing import NoReturn
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -10,25 +11,42 @@ from tare.execute.launch import Launcher
 from tare.findings.context import Context
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Profiled
-from tare.records.codec import TRACE, names_file
+from tare.records.codec import TRACE
 from tare.rungs import get_rung
 from tare.rungs.native.rung import NativeRung
 from tare.system.bounded_files import UNPACKING_ERRORS
 from tare.system.home import make_folder, trace_paths
+from tare.trace.formats import CONVERSIONS, find_format, read_head, trace_endings
 from tare.trace.metadata import recorded_gross
 from tare.trace.read import read
-from tare.trace.stream import open_trace
 from tare.trace.windows import select_steps
 
 # One of these is near the start of every trace, and of no file of records; all of those below are near its start.
 TRACE_KEYS = (TRACE, b'"schemaVersion"', b'"ph"')
 RECORD_KEYS = (b'"version"', b'"run"', b'"case"')
-HEAD_BYTES = 1 << 16
+# What a message offers instead of a file that cannot be read.
+READABLE = (
+    "name one of torch.profiler or another Chrome trace (.json, .json.gz), an export of Nsight Systems (.sqlite), "
+    "a profile of JAX or TensorFlow (.xplane.pb), or rocprof's JSON"
+)
+
+
+def names_trace(term: str) -> bool:
+    """Whether a term on the command line names a trace: by its ending, or by how an existing file begins."""
+    if term.endswith(trace_endings()):
+        return True
+    try:
+        return Path(term).is_file() and find_format(read_head(Path(term))) is not None
+    except (OSError, ValueError, *UNPACKING_ERRORS):
+        return False
 
 
 def is_trace(term: str) -> bool:
     """Whether a file begins like a trace. A file of records is JSON too."""
-    return names_file(term) and any(key in _read_head(term) for key in TRACE_KEYS)
+    if not names_trace(term):
+        return False
+    head = _read_head(term)
+    return find_format(head) is not None or any(key in head for key in TRACE_KEYS)
 
 
 def refuse_records(term: str) -> None:
@@ -42,10 +60,22 @@ def refuse_records(term: str) -> None:
         raise BadInput(f"{term} holds records, not a trace: tare show {term}")
 
 
+def refuse_unreadable(path: Path) -> NoReturn:
+    """Raises BadInput for a file that is no trace, with what converts it where that is known."""
+    if tool := CONVERSIONS.get(path.suffix):
+        raise BadInput(f"{path} is read by its own tool alone: convert it with `{tool} {path}`")
+    raise BadInput(f"{path} is no trace: {READABLE}")
+
+
+def refuse_annotation(path: str) -> None:
+    """Raises BadInput for a trace into which no tracks can be written, because it is no JSON of events."""
+    if (format := find_format(_read_head(path))) is not None:
+        raise BadInput(f"--annotate writes into traces in Chrome's format: {path} is one of {format.name}")
+
+
 def _read_head(term: str) -> bytes:
     try:
-        with open_trace(Path(term)) as file:
-            return file.read(HEAD_BYTES)
+        return read_head(Path(term))
     except (OSError, *UNPACKING_ERRORS) as error:
         raise BadInput(f"cannot read {term}: {getattr(error, 'strerror', None) or error}") from None
 

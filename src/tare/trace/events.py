@@ -4,6 +4,8 @@ Where the arguments of a chunk have unexpected types, its events are decoded aga
 arguments that matter are checked: a malformed argument of an event that is not used is ignored.
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import cast
 
 import msgspec
@@ -14,6 +16,10 @@ Tag = int | float | str | None
 # msgspec allows no union of None with Raw.
 ABSENT = msgspec.Raw(b"")
 MEMORY = "[memory]"
+# Beyond this, a number of microseconds does not fit an int64 of nanoseconds.
+LATEST = 4e15
+# Events that are made one by one are passed on in lists of this length.
+LIST_LENGTH = 4096
 # The table of each category, and the kind of its events there. torch 1.8 to 1.10 capitalise categories.
 CATEGORIES = {
     **dict.fromkeys(("cpu_op", "Operator", "operator"), ("operators", 0)),
@@ -99,6 +105,27 @@ class Event(msgspec.Struct, gc=False):
     args: EventArgs | None = None
     # Of flow events only.
     id: Tag = None
+
+
+def span(
+    category: str, name: str, thread: tuple[Tag, Tag], start: int, end: int, args: EventArgs | None = None
+) -> Event:
+    """A span from `start` to `end` (ns) as torch.profiler writes it. `thread` is a process and its thread, or a
+    device and its stream."""
+    times = {"ts": start / 1000, "dur": (end - start) / 1000}
+    return Event(ph="X", cat=category, name=name, pid=thread[0], tid=thread[1], args=args, **times)
+
+
+def triple(x: int, y: int, z: int) -> msgspec.Raw:
+    """A grid or a block, as an argument of a kernel."""
+    return msgspec.Raw(b"[%d,%d,%d]" % (x, y, z))
+
+
+def in_lists(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """The events in lists that the tables take one by one."""
+    rest = iter(events)
+    while part := list(islice(rest, LIST_LENGTH)):
+        yield part
 
 
 class LooseEvent(Event, gc=False):

@@ -136,7 +136,7 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
     if trace.skipped:
         notes.append(f"{trace.skipped} events have no usable time and were skipped")
     if trace.begun:
-        notes.append(f"{trace.begun} spans consist of two events (ph B and E), which are not read")
+        notes.append(f"{trace.begun} spans begin (ph B) and never end: they are not read")
     if parts is None:
         return [*notes, "no device: the host's time by operator"]
     if parts.orphans:

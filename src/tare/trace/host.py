@@ -53,8 +53,9 @@ def host_events(trace: Trace) -> HostEvents:
     in_loader = spans.inherit(np.where(trace.matching(spans, is_loader), LOADING, -1))
     stepping = int(trace.steps.thread[0]) if len(trace.steps) else -1
     if stepping not in spans.thread and len(spans):
-        # The thread with the most events.
-        stepping = int(np.bincount(spans.thread).argmax())
+        # The thread with the most operators, or without any the most events.
+        threads = spans.thread[rows < count] if count else spans.thread
+        stepping = int(np.bincount(threads).argmax())
     return HostEvents(
         **columns,
         cause=np.where(in_loader >= 0, LOADING, np.concatenate(causes)[rows]),

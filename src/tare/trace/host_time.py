@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from tare.trace.host import HostEvents, host_events
-from tare.trace.intervals import Integers, Mask
+from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.spans import NO_OWNER, sum_by
 from tare.trace.tables import Trace
 from tare.trace.windows import in_counted_steps
@@ -64,7 +64,10 @@ def host_segments(trace: Trace, host: HostEvents) -> HostSegments:
     start, end = trace.steps.start[counted], trace.steps.end[counted]
     step = np.arange(len(start))
     parts = []
-    for thread in sorted(host.rows_by_thread, key=lambda thread: thread != host.stepping_thread):
+    operating = set(distinct(host.thread[host.operator >= 0]).tolist())
+    # A thread that only calls a runtime may wait in it for the operators of another.
+    threads = sorted(host.rows_by_thread, key=lambda one: (one != host.stepping_thread, one not in operating))
+    for thread in threads:
         span, start, end, owner = host.timeline(thread).cut(start, end)
         step, owned = step[span], owner != NO_OWNER
         parts.append((step[owned], owner[owned], (end - start)[owned]))
@@ -102,7 +105,7 @@ def host_time(trace: Trace) -> HostTime | None:
 
 
 def _computing(trace: Trace, host: HostEvents) -> Mask:
-    """Which events compute in their self time.
+    """Which events compute in their self time. Calls of a runtime never do.
 
     An operator that calls no other, except to prepare operands, computes. One that calls others computes only if
     it keeps more time than it passes on and than dispatch can cost: aten::lstm passes its time on to
@@ -113,7 +116,7 @@ def _computing(trace: Trace, host: HostEvents) -> Mask:
     nested = host.parent >= 0
     calling = np.zeros(len(host), dtype=bool)
     calling[host.parent[nested & ~metadata & ~preparing]] = True
-    return compiled | ~((calling & ~_keeping(host, metadata)) | metadata | wrapping)
+    return compiled | ~((calling & ~_keeping(host, metadata)) | metadata | wrapping | (host.operator < 0))
 
 
 def _keeping(host: HostEvents, metadata: Mask) -> Mask:

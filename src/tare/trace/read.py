@@ -1,4 +1,5 @@
-"""Reads a torch.profiler trace (.json, .json.gz; from tare or any other tool) into tables.
+"""Reads a trace into tables: of torch.profiler (.json, .json.gz; from tare or any other tool), or of another
+profiler, whose files tare.trace.formats turns into the same events.
 
 The events come in lists, chunk by chunk, and grow one table of numbers for each kind of event. `struct`
 converts a chunk: numpy's conversion of lists would cost more than everything else that is done to the chunk.
@@ -18,9 +19,11 @@ import numpy.typing as npt
 
 from tare.errors import BadInput, brief
 from tare.system.text import printable
-from tare.trace.events import ARGUMENTS, CATEGORIES, MEMORY, NO_ARGS, Event
+from tare.trace.events import ARGUMENTS, CATEGORIES, LATEST, MEMORY, NO_ARGS, Event
 from tare.trace.find_steps import find_steps
 from tare.trace.flows import Flows, correlate
+from tare.trace.formats import TraceFormat, open_events
+from tare.trace.formats.chrome import ChromeTrace
 from tare.trace.frame_steps import find_frame_steps
 from tare.trace.intervals import Integers, Mask, contains, make
 from tare.trace.merged import split_processes
@@ -39,7 +42,7 @@ from tare.trace.names import (
     step_number,
 )
 from tare.trace.spans import NestedSpans, Spans, nested, order
-from tare.trace.stream import EventStream
+from tare.trace.stream import MOST_EVENTS, EventStream
 from tare.trace.tables import (
     COPY,
     OTHER,
@@ -56,10 +59,10 @@ from tare.trace.tables import (
     lookup,
 )
 
+# More spans than this are open at once in no trace.
+MOST_OPEN = 100_000
 # Between JSON texts, which never contain this byte.
 SEPARATOR = b"\0"
-# Beyond this, a number of microseconds does not fit an int64 of nanoseconds.
-LATEST = 4e15
 Table = dict[str, Integers]
 Built = TypeVar("Built")
 _join = SEPARATOR.join
@@ -78,17 +81,29 @@ def read_ranks(path: Path) -> list[Trace]:
 
 
 def _read(path: Path, build: Callable[["Collector", Mapping[str, Any]], Built]) -> Built:
-    stream = EventStream(path)
-    collector = Collector()
+    source: EventStream | TraceFormat | ChromeTrace = open_events(path)
     try:
-        for events in stream:
-            collector.take(events)
-        if collector.needs_flows:
-            for events in EventStream(path):
+        collector = _collect(source)
+        if isinstance(source, EventStream) and not collector.known:
+            source = ChromeTrace(path)
+            collector = _collect(source)
+        if collector.needs_flows and isinstance(source, EventStream):
+            for events in source:
                 collector.flows.take(events)
-        return build(collector, stream.metadata)
+        return build(collector, source.metadata)
+    except OSError as error:
+        raise BadInput(f"cannot read the trace {path}: {error.strerror or brief(error)}") from None
     except (msgspec.DecodeError, struct.error, OverflowError) as error:
         raise BadInput(f"the trace {path} has an event that cannot be read: {brief(error)}") from None
+
+
+def _collect(source: EventStream | TraceFormat | ChromeTrace) -> "Collector":
+    collector = Collector()
+    for events in source:
+        collector.take(events)
+        if collector.events > MOST_EVENTS:
+            raise BadInput(f"the trace {source.path} has more than {MOST_EVENTS:,} events")
+    return collector
 
 
 class Codes(dict[Any, int]):
@@ -118,7 +133,9 @@ class Collector:
         }
         for table in ARGUMENTS:
             self._add(table, [])
-        self._events = self._skipped = self._begun = 0
+        self.events = self._skipped = self._unclosed = 0
+        # Spans of which only the beginning has come yet, by thread.
+        self._open: defaultdict[tuple[Any, Any], list[Event]] = defaultdict(list)
         self.flows = Flows()
 
     def take(self, events: Sequence[Event]) -> None:
@@ -126,6 +143,8 @@ class Collector:
         group_of = {category: groups[table] for category, (table, _) in CATEGORIES.items()}.get
         for event in events:
             phase = event.ph
+            if phase == "E" and (begun := self._close(event)):
+                event, phase = begun, "X"
             if phase == "X":
                 group = group_of(event.cat)
                 if group is not None:
@@ -133,11 +152,27 @@ class Collector:
             elif phase == "i" and event.name == MEMORY:
                 groups["memory"].append(event)
             elif phase == "B":
-                self._begun += 1
-        self._events += len(events)
+                self._begin(event)
+        self.events += len(events)
         for table, group in groups.items():
             if group:
                 self._add(table, group)
+
+    def _begin(self, event: Event) -> None:
+        """Keeps the beginning of a span. Without ends they would fill the memory."""
+        self._unclosed += 1
+        if self._unclosed <= MOST_OPEN:
+            self._open[event.pid, event.tid].append(event)
+
+    def _close(self, end: Event) -> Event | None:
+        """The span that ends here: the last one that its thread began."""
+        begun = self._open.get((end.pid, end.tid))
+        if not begun:
+            return None
+        self._unclosed -= 1
+        event = begun.pop()
+        event.dur = _float(end.ts) - _float(event.ts)
+        return event
 
     def _add(self, table: str, events: list[Event]) -> None:
         args = [event.args or NO_ARGS for event in events]
@@ -170,6 +205,11 @@ class Collector:
             columns["kind"] = _pack("q", [CATEGORIES[event.cat][1] for event in events], int)
         for name, column in columns.items():
             self._columns[table][name] += column
+
+    @property
+    def known(self) -> bool:
+        """Whether any event had a category of torch.profiler."""
+        return any(self._columns[table]["name"] for table in ARGUMENTS)
 
     @property
     def needs_flows(self) -> bool:
@@ -239,9 +279,9 @@ class Collector:
                 device=memory.pop("device_number"),
                 **memory,
             ),
-            events=self._events,
+            events=self.events,
             skipped=self._skipped,
-            begun=self._begun,
+            begun=self._unclosed,
             messages=[read_message(text.split(SEPARATOR)) for text in self._messages],
         )
 

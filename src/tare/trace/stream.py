@@ -6,9 +6,9 @@ finds the end by counting brackets and quotes.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,16 +35,20 @@ _BLANK = b" \t\r\n,"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class EventStream:
-    """Iterates over lists of events. `metadata`, everything beside the events, is complete after the last
-    list."""
+E = TypeVar("E")
 
-    def __init__(self, path: Path) -> None:
+
+class JsonStream(Generic[E]):
+    """Iterates over lists of events, which `decode` makes of the text of a list. `metadata`, everything beside the
+    events, is complete after the last list."""
+
+    def __init__(self, path: Path, decode: Callable[[bytes], list[E]]) -> None:
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.events = 0
+        self._decode_list = decode
 
-    def __iter__(self) -> Iterator[list[Event]]:
+    def __iter__(self) -> Iterator[list[E]]:
         try:
             with open_trace(self.path) as file:
                 yield from self._lists(file)
@@ -56,7 +60,7 @@ class EventStream:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise BadInput(f"{self.path} is not a trace: {brief(error)}") from None
 
-    def _lists(self, file: BoundedFile) -> Iterator[list[Event]]:
+    def _lists(self, file: BoundedFile) -> Iterator[list[E]]:
         head, text = self._read_head(file)
         complete = False
         while not complete:
@@ -100,18 +104,25 @@ class EventStream:
         """The text that follows. It doubles what did not suffice, so that the time stays linear."""
         return file.read(max(CHUNK, len(text)))
 
-    def _decode(self, text: bytes, end: int) -> list[Event]:
+    def _decode(self, text: bytes, end: int) -> list[E]:
         """The events up to `end`, without the comma before the first and one after the last."""
         start = 0
         while start < end and text[start] in _BLANK:
             start += 1
         while end > start and text[end - 1] in _BLANK:
             end -= 1
-        events = decode(b"".join((b"[", memoryview(text)[start:end], b"]")))
+        events = self._decode_list(b"".join((b"[", memoryview(text)[start:end], b"]")))
         self.events += len(events)
         if self.events > MOST_EVENTS:
             raise BadInput(f"the trace {self.path} has more than {MOST_EVENTS:,} events")
         return events
+
+
+class EventStream(JsonStream[Event]):
+    """The events of torch.profiler."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, decode)
 
 
 def open_trace(path: Path) -> BoundedFile:

@@ -163,7 +163,7 @@ class Trace:
     calls: RuntimeCalls
     device: DeviceSpans
     memory: MemoryEvents
-    # All events of the file; those skipped for want of a usable time; those with phase B, which are not read.
+    # All events of the file; those skipped for want of a usable time; spans that begin (phase B) and never end.
     events: int
     skipped: int
     begun: int = 0
