@@ -3,14 +3,22 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from jax_backends import forget_devices
 from proof import SMALL, TRANSFORMER, check, make
 
 from tare.cases.case import Mode, Precision
+from tare.commands.ranks import trace_files
 from tare.rungs import get_rung
+from tare.trace.breakdown import breakdown
+from tare.trace.metadata import device_name
+from tare.trace.read import read
+from tare.workloads import get_workload
 
 pytestmark = pytest.mark.skipif(get_rung("jax").available("cuda") is not None, reason="no JAX for CUDA here")
 
@@ -49,6 +57,69 @@ def test_fp32_is_no_tf32(tmp_path: Path) -> None:
     assert errors["fp32"] is not None
     assert errors["tf32"] is not None
     assert errors["fp32"] < 1e-5 < errors["tf32"]
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_net_is_the_time_of_its_kernels(rung: str) -> None:
+    """Products of 4096 x 4096 matrices fill the device: net of eager torch is about the same."""
+    case = make("mlp", rung, "infer", "bf16", device="cuda", batch=4096)
+    case = msgspec.structs.replace(case, sizes={**case.sizes, "width": 4096, "features": 4096, "depth": 4})
+    nets = {}
+    for name in (rung, "eager"):
+        program = get_rung(name).prepare(get_workload("mlp"), msgspec.structs.replace(case, rung=name))
+        for _ in range(3):
+            program.step()
+        program.synchronize()
+        began = time.perf_counter()
+        program.step()
+        program.synchronize()
+        step_s = time.perf_counter() - began
+        profile = program.profile(step_s)
+        program.close()
+        assert profile.net.reason == ""
+        assert profile.net.method == "union of kernels"
+        assert profile.kernels
+        assert profile.net.busy_s is not None
+        assert 0 < profile.net.busy_s < 1.5 * step_s
+        nets[name] = profile.net.busy_s
+    assert nets[rung] == pytest.approx(nets["eager"], rel=0.5)
+
+
+def test_a_profile_of_a_gpu_is_explained(tmp_path: Path) -> None:
+    """What jax.profiler writes, as `tare explain LOGDIR` reads it: kernels joined to their calls, in steps."""
+    import jax
+
+    program: Any = get_rung("jax").prepare(
+        get_workload("mlp"), make("mlp", "jax", "train", device="cuda", batch=64)
+    )
+    for _ in range(3):
+        program.step()
+    program.synchronize()
+    jax.profiler.start_trace(str(tmp_path))
+    for number in range(4):
+        with jax.profiler.StepTraceAnnotation("train", step_num=number):
+            program.step()
+            program.synchronize()
+    jax.profiler.stop_trace()
+    (file,) = trace_files(str(tmp_path))
+    trace = read(Path(file))
+    assert trace.steps.number.tolist() == [0, 1, 2, 3]
+    assert device_name(trace)
+    parts = breakdown(trace)
+    assert parts is not None
+    assert parts.active > 0
+    kernels = trace.device.kernels
+    assert (trace.device.call[kernels] >= 0).mean() > 0.9
+    assert (trace.device.grid[kernels] > 0).all()
+    assert any(
+        trace.name(trace.operators, row) for row in trace.calls.operator[trace.device.call[kernels]].tolist()
+    )
+    # The Chrome trace beside it says the same.
+    (copy,) = Path(file).parent.glob("*.trace.json.gz")
+    other = breakdown(read(copy))
+    assert other is not None
+    assert (other.graph_kernels, other.orphans) == (parts.graph_kernels, parts.orphans)
+    assert other.active == pytest.approx(parts.active, rel=0.01)
 
 
 def test_it_computes_on_the_device_and_reserves_little_memory() -> None:

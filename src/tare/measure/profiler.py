@@ -73,9 +73,7 @@ def profile_steps(
     on_cpu = device_type == "cpu"
     if not on_cpu and device_type != "cuda":
         return StepProfile(net=Net(reason=f"torch's profiler does not see the kernels of {device_type}"))
-    steps = 1
-    if step_s < LONG_STEP_S:
-        steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
+    steps = steps_to_profile(step_s)
     activity = ProfilerActivity.CPU if on_cpu else ProfilerActivity.CUDA
     # The profiler may lose kernels of the first step that it sees.
     with recording([activity], warmup=1, active=steps) as profiler:
@@ -89,6 +87,13 @@ def profile_steps(
         return StepProfile(net=operator_share(events, steps))
     kernels = {name: max(round(count / steps), 1) for name, count in kernels_among(events).items()}
     return StepProfile(net=kernel_time(events, steps), kernels=kernels)
+
+
+def steps_to_profile(step_s: float) -> int:
+    """How many steps that take about `step_s` are profiled for net."""
+    if step_s >= LONG_STEP_S:
+        return 1
+    return max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(WANTED_S / max(step_s, 1e-6))))
 
 
 def kernels_among(events: Iterable[Any]) -> dict[str, int]:

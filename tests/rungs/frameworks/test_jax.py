@@ -119,6 +119,15 @@ def test_results_elsewhere_than_the_case_says_are_refused() -> None:
         program.checksum(result)
 
 
+@pytest.mark.parametrize("rung", ["jax", pytest.param("jax:eager", marks=pytest.mark.full)])
+def test_its_profiler_sees_the_operators(rung: str) -> None:
+    program: Any = get_rung(rung).prepare(get_workload("mlp"), make("mlp", rung, "train"))
+    program.step()
+    net = program.profile(0.05).net
+    assert (net.steps, net.reason, net.busy_s) == (3, "", None)
+    assert 0 < net.share < 1
+
+
 @pytest.mark.parametrize(
     ("case", "reason"),
     [

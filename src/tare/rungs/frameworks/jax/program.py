@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from tare.cases.case import Case
 from tare.errors import TareError, first_line
 from tare.measure.parity import thinned
+from tare.measure.xla_profiler import XlaProfiler, profile_xla_steps
+from tare.protocol.messages import StepProfile
 from tare.rungs.base import Arrays, learning_rate
 from tare.rungs.frameworks.jax.layers import Layers
 from tare.rungs.frameworks.jax.networks import NETWORKS, Call
@@ -71,6 +73,10 @@ class JaxProgram(FrameworkProgram):
             self._batch = self._hold(host_batch(batch))
             losses[f"loss/{i}"] = _to_host(self.step())
         return losses
+
+    def profile(self, step_s: float) -> StepProfile:
+        profiler = XlaProfiler(_start_trace, jax.profiler.stop_trace, _mark_step)
+        return profile_xla_steps(self.step, self.synchronize, profiler, self.case.device_type, step_s)
 
     # Results are looked at on the device: copying half a gigabyte of scores to the host takes a second.
 
@@ -154,6 +160,17 @@ class JaxProgram(FrameworkProgram):
         if array.ndim == 2 and name not in self._network.tables:
             return array.T
         return array.transpose(3, 2, 0, 1) if array.ndim == 4 and self._layers.channels_last else array
+
+
+def _start_trace(folder: str) -> None:
+    options = jax.profiler.ProfileOptions()
+    # The tracer of Python would slow the host, and nobody looks at its frames.
+    options.python_tracer_level = 0
+    jax.profiler.start_trace(folder, profiler_options=options)
+
+
+def _mark_step(number: int) -> Any:
+    return jax.profiler.StepTraceAnnotation("tare", step_num=number)
 
 
 def find_device(case: Case) -> Any:
