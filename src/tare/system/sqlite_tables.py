@@ -15,10 +15,11 @@ from tare.errors import BadInput, brief
 
 MAGIC = b"SQLite format 3\0"
 LARGEST_TEXT = 8 << 20
-# SQLite's virtual machine executes about 20 instructions for a row, which takes 50 bytes of a file or more.
-FEW_STEPS, STEPS_PER_BYTE = 1_000_000, 4
-# How many instructions lie between two looks at the clock.
-STEPS_AT_A_TIME = 100_000
+# SQLite's virtual machine executes an instruction for a column, which takes a byte of a file or more, and a few
+# for a row.
+FEW_STEPS, STEPS_PER_BYTE = 300_000, 2
+# How many instructions are counted at a time.
+STEPS_AT_A_TIME = 50_000
 # What a file may cause: columns of its tables are read, and tables described.
 _READ = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
 _DESCRIBE = "table_xinfo"
@@ -34,11 +35,14 @@ class SqliteTables:
         self._steps_left = FEW_STEPS + STEPS_PER_BYTE * size
         self._text_left = size
         # `immutable`: the file has no journal, and none is looked for.
-        self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        except sqlite3.Error as error:
+            raise BadInput(f"cannot read {path}: {brief(error)}") from None
         for category, most in _LIMITS.items():
             self._connection.setlimit(category, most)
-        self._connection.execute("PRAGMA trusted_schema = OFF")
-        self._connection.execute("PRAGMA cell_size_check = ON")
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON"):
+            list(self._query(f"PRAGMA {setting}"))
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._connection.set_authorizer(_authorize)
         self._connection.set_progress_handler(self._spend, STEPS_AT_A_TIME)
@@ -77,8 +81,11 @@ class SqliteTables:
     def _query(self, statement: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(statement)
-        except (sqlite3.Error, OverflowError) as error:
-            raise BadInput(f"{self._path} is damaged, or no database for us: {brief(error)}") from None
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            endless = "its pages lead to more rows than a file of its size can hold"
+            raise BadInput(
+                f"{self._path} is damaged: {endless if self._steps_left < 0 else brief(error)}"
+            ) from None
 
     def _spend(self) -> int:
         """Interrupts the query where it takes longer than a file of this size can need."""

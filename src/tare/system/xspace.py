@@ -112,7 +112,7 @@ class XPlane:
     def stats(self) -> Stats:
         return self._read_stats(self._extents[_PLANE_STATS])
 
-    @property
+    @cached_property
     def lines(self) -> list[XLine]:
         return list(map(self._read_line, self._extents[_LINES]))
 

@@ -25,6 +25,8 @@ _DEVICE = re.compile(r"\b(?:GPU|CUDA|HIP)\b(?! API)[ :#]*(\d{1,4})?", re.I)
 _STREAM = re.compile(r"\bstream[ :#]*(\d{1,9})", re.I)
 _COPY, _MEMSET = re.compile(r"mem_?cpy|copy_?(?:to|from|host|device)", re.I), re.compile(r"mem_?set", re.I)
 _CALL = re.compile(r"(?:cuda|hip|cu)[A-Z]\w+")
+# No process has a longer name. It is looked at for every event.
+LONGEST_NAME = 200
 _CORRELATION = ("correlation", "correlation_id", "correlationId", "corr_id")
 
 
@@ -89,7 +91,7 @@ class ChromeTrace:
         return _any_event
 
     def _take_name(self, event: ChromeEvent) -> None:
-        name = str(_args(event).get("name", ""))
+        name = str(_args(event).get("name", ""))[:LONGEST_NAME]
         if event.name == "process_name":
             self._processes[str(event.pid)] = name
         elif event.name == "thread_name":

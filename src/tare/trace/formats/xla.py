@@ -22,8 +22,6 @@ Thread = tuple[Tag, Tag]
 # The names of calls by what they launch. A call that launches several kernels launches a graph.
 _CALLS = {"kernel": "LaunchKernel", "gpu_memcpy": "Memcpy", "gpu_memset": "Memset"}
 _GRAPH = "GraphLaunch"
-# 'kind_src:pageable kind_dst:device size:4096 dest:0 async:1', 'regs:32 static_shared:0 ... grid:4,1,1'.
-_DETAIL = re.compile(r"(\w+):(\S+)")
 _DIRECTION = re.compile(r"Memcpy([HDP])2([HDP])")
 # The tracer of Python writes '$train.py:12 step', and '$builtins len' for what has no line.
 _FRAME = re.compile(r"\$(.+):(\d{1,9}) (.+)")
@@ -116,9 +114,10 @@ def _category(name: str, stats: Stats) -> str:
 
 
 def _details(stats: Stats, key: str) -> dict[str, str]:
+    """From 'kind_src:pageable kind_dst:device size:4096 dest:0', or 'regs:32 static_shared:0 ... grid:4,1,1'."""
     # The schema names one of them with a capital letter.
-    text = stats.get(key, stats.get(key.capitalize(), ""))
-    return dict(_DETAIL.findall(text)) if isinstance(text, str) else {}
+    parts = (part.partition(":") for part in str(stats.get(key, stats.get(key.capitalize(), ""))).split())
+    return {name: value for name, _, value in parts}
 
 
 def _launch(details: dict[str, str]) -> dict[str, Any]:
