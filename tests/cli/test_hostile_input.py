@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commandline import planted_tare, tare
+from xspaces import field, varint
 
 MEMBER_MB = 16
 # What tare and its imports take is about 100 MB.
@@ -78,6 +79,30 @@ def test_a_small_file_that_expands_to_gigabytes(bombs: Path, tmp_path: Path, arg
     assert code == 2, errors
     assert len(errors.strip().splitlines()) == 1
     assert files[0] in errors
+    assert peak < MOST_MEMORY
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("tag", "form"),
+    [(b"\x22", b"\x08\x01\x10%b\x18\x90\x4e"), (b"\x22", b"\x08%b\x12\x02\x12\x00")],
+    ids=["events", "names"],
+)
+def test_a_small_profile_of_xla_that_would_fill_the_memory(tmp_path: Path, tag: bytes, form: bytes) -> None:
+    """Millions of messages, which compress to a few bytes each."""
+    entries = [form % varint(1 << 27 | i) for i in range(1000)] * 2300
+    body = b"".join(tag + bytes([len(entry)]) + entry for entry in entries)
+    stream = field(2, "Stream #1")
+    plane = (
+        field(3, stream + body) if b"\x18" in form else body + field(3, stream + b"\x22\x05\x08\x01\x18\x90\x4e")
+    )
+    path = tmp_path / "bomb.xplane.pb"
+    path.write_bytes(gzip.compress(field(1, field(2, "/device:GPU:0") + plane)))
+    assert path.stat().st_size < 1 << 20
+    code, errors, peak = run_with_peak(tmp_path, "explain", str(path))
+    assert code == 2, errors
+    assert "too many events for its size" in errors
+    assert len(errors.strip().splitlines()) == 1
     assert peak < MOST_MEMORY
 
 

@@ -30,12 +30,15 @@ def fields(data: bytes, extent: Extent) -> Iterator[tuple[int, int, Extent]]:
     """The fields of a message: the key, the value of a varint (0 for another kind), and where the value is."""
     at, end = extent
     while at < end:
-        field, begin = varint(data, at, end)
+        # Nearly all keys are one byte, and a call takes longer than the rest.
+        field, begin = (data[at], at + 1) if data[at] < 0x80 else varint(data, at, end)
         kind, value = field & 7, 0
         if kind == VARINT:
-            value, at = varint(data, begin, end)
+            short = begin < end and data[begin] < 0x80
+            value, at = (data[begin], begin + 1) if short else varint(data, begin, end)
         elif kind == LENGTH:
-            size, begin = varint(data, begin, end)
+            short = begin < end and data[begin] < 0x80
+            size, begin = (data[begin], begin + 1) if short else varint(data, begin, end)
             at = begin + size
         elif kind in _SIZES:
             at = begin + _SIZES[kind]

@@ -20,8 +20,8 @@ from tare.system.protobuf import FIXED64, LENGTH, VARINT, DamagedMessage, Extent
 # protobuf's own limit.
 LARGEST_PROFILE = 2 << 30
 # A profile may have this many messages, or one for each byte of its file if that is more: compressed messages of
-# two bytes each would fill the memory.
-FEW_MESSAGES = 2_000_000
+# two bytes each would fill the memory. A name is kept, and counts as several.
+FEW_MESSAGES, NAME = 500_000, 8
 
 Value = int | float | str
 Stats = dict[str, Value]
@@ -84,8 +84,8 @@ class XSpace:
         found = fields(self.data, (0, len(self.data)))
         self.planes = [XPlane(self, extent) for field, _, extent in found if field == _PLANES]
 
-    def count_message(self) -> None:
-        self._messages_left -= 1
+    def count(self, messages: int = 1) -> None:
+        self._messages_left -= messages
         if self._messages_left < 0:
             raise BadInput(f"{self._path} has too many events for its size, and is not read")
 
@@ -97,7 +97,7 @@ class XPlane:
         kinds = (_LINES, _EVENT_METADATA, _STAT_METADATA, _PLANE_STATS)
         self._extents: dict[int, list[Extent]] = {kind: [] for kind in kinds}
         for field, _, place in fields(self._data, extent):
-            space.count_message()
+            space.count(NAME)
             if field == _PLANE_NAME:
                 self.name = text(self._data, place)
             elif field in self._extents:
@@ -133,7 +133,7 @@ class XPlane:
         return {number: (name, self._read_stats(stats)) for number, name, stats in entries}
 
     def _read_event(self, extent: Extent, line_start: int) -> XEvent:
-        self._space.count_message()
+        self._space.count()
         kind = offset = duration = 0
         own: list[Extent] = []
         for field, value, place in fields(self._data, extent):
@@ -178,7 +178,7 @@ class XPlane:
     def _read_stats(self, extents: list[Extent]) -> Stats:
         stats: Stats = {}
         for extent in extents:
-            self._space.count_message()
+            self._space.count()
             name = 0
             found: Value | None = None
             for field, value, place in fields(self._data, extent):

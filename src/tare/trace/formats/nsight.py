@@ -8,6 +8,7 @@ https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-refere
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from tare.errors import BadInput
@@ -80,7 +81,7 @@ class _Activities:
         rows = self._tables.rows
         for row in rows(KERNELS, (*WORK, *NAMES, *LAUNCH)):
             name = next(filter(None, (self._text(row[kind]) for kind in NAMES)), "")
-            yield self._work("kernel", name, row, **_launch(row))
+            yield self._work("kernel", name, row, **_launch(*(row[column] for column in LAUNCH)))
         for row in rows(GRAPHS, (*WORK, "graphId")):
             # nsys traces a graph as a whole, unless it is told to trace nodes.
             yield self._work("kernel", f"CUDA graph {_number(row['graphId'])}", row)
@@ -93,7 +94,7 @@ class _Activities:
         for row in rows(MEMSETS, (*WORK, "bytes")):
             yield self._work("gpu_memset", "Memset (Device)", row, bytes=_number(row["bytes"]))
         for row in rows(CALLS, ("start", "end", "globalTid", "correlationId", "nameId")):
-            name, thread = _VERSION.sub("", self._text(row["nameId"])), _thread(row["globalTid"])
+            name, thread = _call_name(self._text(row["nameId"])), _thread(row["globalTid"])
             category = "cuda_runtime" if name.startswith("cuda") else "cuda_driver"
             correlation = self._correlation(thread[0], row["correlationId"])
             yield span(category, name, thread, *_times(row), EventArgs(correlation=correlation))
@@ -141,8 +142,15 @@ def _thread(global_id: Any) -> tuple[int, int]:
     return number >> 24 & 0xFFFFFF, number & 0xFFFFFF
 
 
-def _launch(row: Row) -> dict[str, Any]:
-    registers, static, dynamic, *sizes = (_number(row[column]) for column in LAUNCH)
+@lru_cache(maxsize=4096)
+def _call_name(name: str) -> str:
+    return _VERSION.sub("", name)
+
+
+# A step repeats its kernels.
+@lru_cache(maxsize=16384)
+def _launch(*values: Any) -> dict[str, Any]:
+    registers, static, dynamic, *sizes = map(_number, values)
     shared = {"shared": max(static, 0) + max(dynamic, 0)} if max(static, dynamic) >= 0 else {}
     return {"registers": registers, "grid": triple(*sizes[:3]), "block": triple(*sizes[3:]), **shared}
 

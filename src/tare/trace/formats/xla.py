@@ -10,6 +10,7 @@ are put on threads of their own, so that they count where no operation runs.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from tare.system.xspace import Stats, is_copy, is_device_work, is_operator
@@ -61,9 +62,10 @@ class XlaEvents:
             "correlation": number(stats.get("correlation_id")),
         }
         if category == "kernel":
-            args |= _launch(_details(stats, "kernel_details"))
+            args |= _launch(str(stats.get("kernel_details", "")))
         else:
-            details = _details(stats, "memcpy_details" if category == "gpu_memcpy" else "memset_details")
+            # The schema names one of them with a capital letter.
+            details = _details(str(stats.get("memcpy_details", stats.get("Memset_details", ""))))
             args["bytes"] = number(details.get("size", details.get("num_bytes")))
             name = _copy_name(name, details) if category == "gpu_memcpy" else "Memset (Device)"
         yield span(category, name, (f"device {device}", stream), start, end, EventArgs(**args))
@@ -113,14 +115,15 @@ def _category(name: str, stats: Stats) -> str:
     return "gpu_memset" if "Memset_details" in stats or name.startswith("Memset") else "kernel"
 
 
-def _details(stats: Stats, key: str) -> dict[str, str]:
+def _details(text: str) -> dict[str, str]:
     """From 'kind_src:pageable kind_dst:device size:4096 dest:0', or 'regs:32 static_shared:0 ... grid:4,1,1'."""
-    # The schema names one of them with a capital letter.
-    parts = (part.partition(":") for part in str(stats.get(key, stats.get(key.capitalize(), ""))).split())
-    return {name: value for name, _, value in parts}
+    return {name: value for name, _, value in (part.partition(":") for part in text.split())}
 
 
-def _launch(details: dict[str, str]) -> dict[str, Any]:
+# A step repeats its kernels.
+@lru_cache(maxsize=16384)
+def _launch(text: str) -> dict[str, Any]:
+    details = _details(text)
     launch: dict[str, Any] = {"registers": number(details.get("regs"))}
     for shape in ("grid", "block"):
         sizes = [number(size) for size in details.get(shape, "").split(",")]
