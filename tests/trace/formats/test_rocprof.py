@@ -67,6 +67,28 @@ def test_numbers_without_a_name_are_no_error(tmp_path: Path) -> None:
     assert trace.device.duration[trace.device.kernels].tolist() == [30_000] * 2
 
 
+def test_work_that_hsa_calls_for_hip_is_that_of_the_hip_call(tmp_path: Path) -> None:
+    """With --sys-trace the innermost call, which is HSA's, has the number of the kernel."""
+    process = rocprof_process(program())
+    records = process["buffer_records"]
+    for kernel in records["kernel_dispatch"]:
+        (outer,) = (call for call in records["hip_api"] if call["correlation_id"] == kernel["correlation_id"])
+        number = 9000 + len(records["hsa_api"])
+        inner = outer | {"start_timestamp": outer["start_timestamp"] + 100, "kind": 0, "operation": 1}
+        inner |= {"end_timestamp": outer["end_timestamp"] - 100, "correlation_id": {"internal": number}}
+        records["hsa_api"].append(inner)
+        kernel["correlation_id"] = {"internal": number}
+    trace = read(write(tmp_path / "results.json", process))
+    assert len(trace.calls) == 6
+    launched = trace.device.call[trace.device.kernels].tolist()
+    assert [trace.name(trace.calls, row) for row in launched] == ["hipLaunchKernel"] * 2
+    # Without HIP's calls those of HSA are all there is.
+    records["hip_api"] = []
+    trace = read(write(tmp_path / "hsa.json", process))
+    assert len(trace.calls) == 2
+    assert (trace.device.call[trace.device.kernels] >= 0).all()
+
+
 @pytest.mark.parametrize(
     ("operation", "between", "name"),
     [

@@ -5,7 +5,8 @@ A record has numbers for its agent, its operation and its kernel, whose names ar
 """
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -169,6 +170,7 @@ class _Records:
         self._symbols = {symbol.kernel_id: symbol for symbol in process.kernel_symbols}
         self._operations = [kind.operations for kind in process.strings.buffer_records]
         self._messages = {message.key: message.value for message in process.strings.marker_api}
+        self._callers = _callers(self._records.hip_api, self._records.hsa_api)
 
     def events(self) -> Iterator[Event]:
         records = self._records
@@ -185,7 +187,8 @@ class _Records:
             device = target if target.type == GPU else source
             stream = copy.stream_id.handle if copy.stream_id else -1
             yield self._work("gpu_memcpy", name, copy, self._device(device.id), stream, {"bytes": copy.bytes})
-        for call in (*records.hip_api, *records.hsa_api, *records.rccl_api):
+        # HIP works through HSA. Where both were traced, HSA's calls only say whose the work is.
+        for call in (*(records.hip_api or records.hsa_api), *records.rccl_api):
             args = EventArgs(correlation=self._correlation(call))
             yield span("hip_runtime", self._operation(call), self._thread(call), *self._times(call), args)
         for marker in records.marker_api:
@@ -214,8 +217,22 @@ class _Records:
         return record.start_timestamp - self._first, record.end_timestamp - self._first
 
     def _correlation(self, record: RocmRecord) -> int:
-        known = record.correlation_id.internal
+        known = self._callers.get(record.correlation_id.internal, record.correlation_id.internal)
         return self._first_correlation + known if known > 0 else -1
+
+
+def _callers(callers: Sequence[RocmRecord], called: Sequence[RocmRecord]) -> dict[int, int]:
+    """By the correlation id of an inner call, that of the call of the same thread that contains it."""
+    threads: dict[int, list[RocmRecord]] = {}
+    for call in sorted(callers, key=lambda call: call.start_timestamp):
+        threads.setdefault(call.thread_id, []).append(call)
+    found = {}
+    for call in called:
+        outer = threads.get(call.thread_id, [])
+        at = bisect_right(outer, call.start_timestamp, key=lambda call: call.start_timestamp) - 1
+        if at >= 0 and call.end_timestamp <= outer[at].end_timestamp:
+            found[call.correlation_id.internal] = outer[at].correlation_id.internal
+    return found
 
 
 def copy_name(operation: str, between_devices: bool = False) -> str:

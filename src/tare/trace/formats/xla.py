@@ -45,10 +45,10 @@ class XlaEvents:
         if correlation <= 0 or not is_device_work(name):
             return
         operation, program = (str(stats.get(key, "")) for key in ("hlo_op", "hlo_module"))
-        call, known = _CALLS[_category(name, stats)], operation or str(stats.get("tf_op", ""))
+        call = _CALLS[_category(name, stats)]
         if correlation in self._launched:
-            call, known = _GRAPH, known if self._launched[correlation][1] == known else program
-        self._launched[correlation] = call, known
+            call, operation = _GRAPH, operation if self._launched[correlation][1] == operation else program
+        self._launched[correlation] = call, operation
 
     def on_device(
         self, name: str, stats: Stats, device: int, stream: int, start: int, end: int
