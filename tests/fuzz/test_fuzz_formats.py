@@ -21,7 +21,7 @@ from tare.findings.diagnosis import diagnose
 from tare.trace.explanation import About, explain
 from tare.trace.read import read_ranks
 
-ROUNDS = 1200
+ROUNDS = 25
 ODD = odd_values(toml=False)
 
 
