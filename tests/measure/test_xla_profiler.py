@@ -35,6 +35,15 @@ def test_net_on_a_device_is_the_union_of_its_kernels_without_the_first_step(tmp_
     assert profile.kernels == {"gemm": 1, "add": 2}
 
 
+def test_graphs_that_are_recorded_as_a_whole_make_net_an_upper_bound(tmp_path: Path) -> None:
+    trace = program()
+    trace.launch(290, 292, 294, 298, "CudaGraphExec:2")
+    profile = step_profile(XSpace(write_xspace(trace, tmp_path / "p.xplane.pb")).planes, on_device=True)
+    assert profile.net.upper_bound
+    assert profile.net.busy_s == pytest.approx((40 + 4 / 2) * 1e-6)
+    assert "gaps" in profile.net.method
+
+
 def host(*lines: list[Recorded]) -> list[Any]:
     plane = PlaneWriter("/host:CPU")
     for number, events in enumerate(lines):

@@ -187,6 +187,13 @@ def test_malformed_arguments_of_unused_events_are_ignored(tmp_path: Path) -> Non
     assert trace.device.call.tolist() == [-1, 0, 1, 2]
 
 
+def test_a_stream_that_is_no_number_is_unknown() -> None:
+    builder = TraceBuilder()
+    builder.kernel("k", 1, 2, correlation=3)
+    builder.events[-1]["args"]["stream"] = "--5"
+    assert builder.build().device.stream.tolist() == [-1]
+
+
 @pytest.mark.parametrize("odd", [{"correlation": 2**70}, {"grid": [1, 2**70, 1]}, {"block": [1, "many", 1]}])
 def test_numbers_out_of_range_are_refused_in_one_line(tmp_path: Path, odd: dict[str, Any]) -> None:
     builder = small()

@@ -15,6 +15,8 @@ from tare.system.xspace import HOST, XEvent, XPlane, XSpace, is_copy, is_device_
 
 # A copy that stays on the device computes, as in net of torch.
 WITHIN_DEVICE = "MemcpyD2D"
+# A graph whose nodes were not recorded.
+WHOLE_GRAPH = "CudaGraphExec"
 
 
 class XlaProfiler(NamedTuple):
@@ -72,11 +74,14 @@ def step_profile(planes: Iterable[XPlane], on_device: bool) -> StepProfile:
     computing = [event for event in work if not is_copy(event.name, event.stats) or event.name == WITHIN_DEVICE]
     if not computing:
         return StepProfile(net=Net(steps=len(windows), reason="the profiler saw no kernel"))
-    busy_ns = union_ns((event.start, event.end) for event in computing)
-    kernels = Counter(event.name for event in computing if not event.name.startswith("Mem"))
+    busy_s = union_ns((event.start, event.end) for event in computing) / len(windows) / 1e9
+    net = Net(steps=len(windows), busy_s=busy_s, method="union of kernels")
+    if any(event.name.startswith(WHOLE_GRAPH) for event in computing):
+        method = "CUDA graphs were recorded as a whole, with the gaps between their kernels"
+        net = Net(steps=len(windows), busy_s=busy_s, upper_bound=True, method=method)
+    counts = Counter(event.name for event in computing if not event.name.startswith(("Memcpy", "Memset")))
     return StepProfile(
-        net=Net(steps=len(windows), busy_s=busy_ns / len(windows) / 1e9, method="union of kernels"),
-        kernels={name: max(round(count / len(windows)), 1) for name, count in kernels.items()},
+        net=net, kernels={name: max(round(count / len(windows)), 1) for name, count in counts.items()}
     )
 
 

@@ -316,7 +316,7 @@ def _pack(format: str, values: list[Any], repair: Callable[[Any], Any]) -> bytes
 def _wrap(value: int | str) -> int:
     """A stream or an address, which may be a text and may lie in the upper half of 64 bits."""
     if isinstance(value, str):
-        return int(value) if value.lstrip("-").isdecimal() and len(value) < 18 else -1
+        return int(value) if value.removeprefix("-").isdecimal() and len(value) < 18 else -1
     return value - 2**64 if 2**63 <= value < 2**64 else value
 
 

@@ -109,6 +109,7 @@ def test_without_a_device_what_calls_nothing_computes(tmp_path: Path) -> None:
         {"ph": "M", "name": "thread_name", "pid": 5, "args": None},
         {"ph": "X", "name": "gemm", "pid": 2, "tid": 7, "ts": 500, "dur": 0, "args": {"correlation": {"a": 1}}},
         {"ph": "b", "name": "async", "pid": 1, "tid": 1, "ts": 5},
+        {"ph": "X", "name": "x", "pid": 1, "tid": 1, "ts": 99, "dur": 0, "args": {"correlation": "--5"}},
     ],
 )
 def test_odd_events_do_no_harm(tmp_path: Path, odd: dict[str, Any]) -> None:

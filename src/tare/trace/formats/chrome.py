@@ -72,19 +72,21 @@ class ChromeTrace:
 
     def _read_names(self) -> Convert:
         """Reads the names, and what else must be known before the first span; how the spans are to be read."""
-        xla, categories = XlaEvents(), set()
+        xla, of_rocprof = XlaEvents(), False
         for events in JsonStream(self.path, _decode_events):
             for event in events:
                 if event.ph == "M":
                     self._take_name(event)
-                elif event.cat in rocprof_traces.CATEGORIES:
-                    categories.add(event.cat)
-                elif device_number((track := self._track(event)).process) is not None:
+                    continue
+                track = self._track(event)
+                of_rocprof |= event.cat in rocprof_traces.CATEGORIES
+                if device_number(track.process) is not None and _stream(track) is not None:
                     xla.has_device = True
-                    xla.learn(str(event.name), _args(event)) if _stream(track) is not None else None
-        if any(name.startswith((HOST, "/device:")) for name in self._processes.values()):
+                    xla.learn(str(event.name), _args(event))
+        names = set(self._processes.values())
+        if any(name.startswith((HOST, "/device:")) for name in names):
             return lambda event, args, track: _xla_events(xla, event, args, track)
-        if categories or set(rocprof_traces.PROCESSES).intersection(self._processes.values()):
+        if of_rocprof or names.intersection(rocprof_traces.PROCESSES):
             return lambda event, args, track: rocprof_event(
                 str(event.name), event.cat, track.process, track.numbers, _times(event), args
             )

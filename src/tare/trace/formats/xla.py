@@ -56,11 +56,8 @@ class XlaEvents:
         if not is_device_work(name):
             return
         category = _category(name, stats)
-        args: dict[str, Any] = {
-            "device": device,
-            "stream": stream,
-            "correlation": number(stats.get("correlation_id")),
-        }
+        correlation = number(stats.get("correlation_id"))
+        args: dict[str, Any] = {"device": device, "stream": stream, "correlation": correlation}
         if category == "kernel":
             args |= _launch(str(stats.get("kernel_details", "")))
         else:
@@ -99,7 +96,7 @@ class XlaEvents:
 def number(value: Any) -> int:
     """An integer, also one that a Chrome trace has in quotes; -1 for anything else."""
     if isinstance(value, str):
-        value = int(value) if value.lstrip("-").isdecimal() and len(value) < 20 else -1
+        value = int(value) if value.removeprefix("-").isdecimal() and len(value) < 20 else -1
     return value if isinstance(value, int) else -1
 
 
