@@ -74,7 +74,9 @@ class _Activities:
         self._tables = tables
         self._strings = {row["id"]: row["value"] for row in tables.rows("StringIds", ("id", "value"))}
         # Files of old versions do not say whose the work of a device is.
-        self._says_process = "globalPid" in tables.columns(KERNELS)
+        self._says_process = any(
+            "globalPid" in tables.columns(work) for work in (KERNELS, GRAPHS, COPIES, MEMSETS)
+        )
         self._processes: dict[int, int] = {}
 
     def events(self) -> Iterator[Event]:
