@@ -88,6 +88,16 @@ def test_an_lstm_has_a_product_for_each_gate_only_in_mode_1() -> None:
     assert counts == {"mode1": [1, 1], "mode2": [2, 2]}
 
 
+@pytest.mark.parametrize("rung", VARIANTS)
+def test_net_is_a_share_of_the_step(rung: str) -> None:
+    case = make("lstm", rung, "train")
+    program = get_rung(rung).prepare(get_workload("lstm"), case)
+    program.step()
+    net = program.profile(1e-3).net
+    assert net.share is not None, net
+    assert 0 < net.share <= 1
+
+
 def test_a_curve_of_losses_falls() -> None:
     from tare.workloads.variants import make_batches
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from tare.cases.case import Case
 from tare.errors import TareError
 from tare.measure.parity import thinned
+from tare.measure.xla_profiler import XlaProfiler, profile_xla_steps
+from tare.protocol.messages import StepProfile
 from tare.rungs.base import Arrays, learning_rate
 from tare.rungs.frameworks.program import FrameworkProgram, HostBatch, host_batch, refuse_placement
 from tare.rungs.frameworks.tensorflow.networks import NETWORKS
@@ -54,6 +56,11 @@ class TensorFlowProgram(FrameworkProgram):
     def synchronize(self) -> None:
         if self.overlaps:
             tf.test.experimental.sync_devices()
+
+    def profile(self, step_s: float) -> StepProfile:
+        experimental = tf.profiler.experimental
+        profiler = XlaProfiler(experimental.start, experimental.stop, _mark_step)
+        return profile_xla_steps(self.step, self.synchronize, profiler, self.case.device_type, step_s)
 
     def select(self, batch: int) -> None:
         self._batch = self._batches[batch]
@@ -151,6 +158,10 @@ class TensorFlowProgram(FrameworkProgram):
         for leaf in tf.nest.flatten(tree):
             if not leaf.device.endswith(self.device):
                 raise refuse_placement(self.case.rung, self.device, leaf.device)
+
+
+def _mark_step(number: int) -> Any:
+    return tf.profiler.experimental.Trace("tare", step_num=number, _r=1)
 
 
 def find_device(case: Case) -> str:
