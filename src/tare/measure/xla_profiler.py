@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 from tare.measure.profiler import Interval, steps_to_profile, union_ns
 from tare.protocol.messages import StepProfile
 from tare.records.record import Net
-from tare.system.xspace import HOST, XEvent, XPlane, XSpace, is_copy, is_device_work, is_operator
+from tare.system.xspace import (
+    HOST,
+    XEvent,
+    XPlane,
+    XSpace,
+    is_copy,
+    is_device_work,
+    is_eager_kernel,
+    is_operator,
+)
 
 # A copy that stays on the device computes, as in net of torch.
 WITHIN_DEVICE = "MemcpyD2D"
@@ -67,8 +76,9 @@ def step_profile(planes: Iterable[XPlane], on_device: bool) -> StepProfile:
     if not windows:
         return StepProfile(net=Net(reason="the profiler saw no step"))
     if not on_device:
-        operators = [(event.start, event.end) for event in events if is_operator(event.name, event.stats)]
-        return StepProfile(net=_share(operators, windows))
+        operators = [event for event in events if is_operator(event.name, event.stats)]
+        operators = operators or [event for event in events if is_eager_kernel(event.name)]
+        return StepProfile(net=_share([(event.start, event.end) for event in operators], windows))
     # Every step waits for its work, so that the work of the first one comes before the second.
     work = [event for event in _work(devices) if event.start >= windows[0][0]]
     computing = [event for event in work if not is_copy(event.name, event.stats) or event.name == WITHIN_DEVICE]

@@ -43,6 +43,7 @@ _STREAM, TPU_OPERATORS = re.compile(r"Stream #(\d{1,9})"), "XLA Ops"
 # What the profiler notes on a stream, and no stream executes.
 _NOTES = ("MemoryAlloc", "MemoryFree", "MemoryResidency", "HostRegister", "Synchronization")
 # TensorFlow's name for the run of an operator: 'matmul_1:MatMul' (tf_op_utils.cc).
+_EAGER_KERNEL = re.compile(r"KernelAndDevice(Op|Func)::Run")
 _TF_OPERATOR = re.compile(r"[A-Za-z0-9.][\w.\\/>-]*:[A-Z_]\w*")
 
 
@@ -232,6 +233,12 @@ def is_device_work(event: str) -> bool:
 
 def is_copy(event: str, stats: Stats) -> bool:
     return "memcpy_details" in stats or event.startswith("Memcpy")
+
+
+def is_eager_kernel(event: str) -> bool:
+    """Whether it is an operation that TensorFlow runs by itself. The graph of a function is one such event too, around
+    those of its operations."""
+    return bool(_EAGER_KERNEL.fullmatch(event))
 
 
 def is_operator(event: str, stats: Stats) -> bool:
