@@ -236,8 +236,8 @@ def is_copy(event: str, stats: Stats) -> bool:
 
 
 def is_eager_kernel(event: str) -> bool:
-    """Whether it is an operation that TensorFlow runs by itself. The graph of a function is such an event too, with
-    those of its operations inside."""
+    """Whether TensorFlow runs an operation by itself. The graph of a function is such an event too, with those of
+    its operations inside."""
     return bool(_EAGER_KERNEL.fullmatch(event))
 
 
