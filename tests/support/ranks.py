@@ -35,6 +35,33 @@ def collective(
     )
 
 
+def gloo_job(slow: int | None = None, slow_for: float = 0, ranks: int = 4, steps: int = 5) -> list[TraceBuilder]:
+    """Data-parallel ranks that share a GPU through gloo: each computes for 200 us, enqueues two all-reduces, which
+    two threads of the host carry out in 100 us each once the last rank has come, and copies what they gave."""
+    infos = [{"backend": "gloo", "rank": rank, "world_size": ranks} for rank in range(ranks)]
+    traces = [TraceBuilder(distributedInfo=info) for info in infos]
+    late = {rank: slow_for if rank == slow else 0.0 for rank in range(ranks)}
+    begin = 1000.0
+    for number in range(steps):
+        ends = [begin + 240 + max(late.values()) + 100 * (i + 1) for i in range(2)]
+        for rank, trace in enumerate(traces):
+            waits = late[rank]
+            trace.step(begin, ends[-1] + 40, number)
+            if waits:
+                trace.frame("train.py(7): augment", begin + 1, begin + 5 + waits)
+            trace.op("aten::mm", begin + 5 + waits, begin + 15 + waits)
+            trace.launch(begin + 8 + waits, begin + 12 + waits, begin + 20 + waits, begin + 220 + waits, "gemm")
+            for i, end in enumerate(ends):
+                at = begin + 222 + 6 * i + waits
+                trace.op("c10d::allreduce_", at, at + 5)
+                trace.annotation("gloo:all_reduce", at + 12 - 6 * i, end, thread=900 + i)
+            copied = trace.call("cudaMemcpyAsync", ends[-1] + 5, ends[-1] + 10)
+            trace.copy("HtoD (Pinned -> Device)", ends[-1] + 12, ends[-1] + 22, copied, 1 << 20)
+            trace.call("cudaStreamSynchronize", ends[-1] + 24, ends[-1] + 30)
+        begin = ends[-1] + 60
+    return traces
+
+
 def job(
     ranks: int = 4,
     steps: int = 5,

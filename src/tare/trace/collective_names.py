@@ -27,7 +27,7 @@ _COLLECTIVE = re.compile(
     r"|cross_device_reduce_|(?:one|two)_?shot_?all_?reduce|multimem_\w*(?:reduce|gather|scatter)"
     r"|all_?reduce_?(?:fusion|prototype|kernel|rmsnorm)|trtllm_all_?reduce|quickreduce|userbuffers_fp16_sum"
     r"|nvshmem\w*(?:reduce|alltoall|broadcast|fcollect)|deep_ep::\w+::(?:dispatch|combine|cached_notify)"
-    r"|oneccl|xccl_|hcclKernel",
+    r"|oneccl|xccl_|hcclKernel|^(?:gloo|mpi):\w",
     re.I,
 )
 # Operators and ranges in which torch starts a collective: record_param_comms, c10d::allreduce_, nccl:all_reduce.

@@ -25,6 +25,7 @@ from tare.trace.flows import Flows, correlate
 from tare.trace.formats import TraceFormat, open_events
 from tare.trace.formats.chrome import ChromeTrace
 from tare.trace.frame_steps import find_frame_steps
+from tare.trace.host_collectives import add_host_collectives, with_rows
 from tare.trace.intervals import Integers, Mask, contains, make
 from tare.trace.merged import split_processes
 from tare.trace.messages import read_message
@@ -125,9 +126,9 @@ class Collector:
     """
 
     def __init__(self) -> None:
-        self._names, self._threads, self._inputs, self._shapes = Codes(), Codes(), Codes(), Codes()
-        # The first code, 0, stands for no message.
-        self._messages = Codes({NO_MESSAGE: 0})
+        self._names, self._threads, self._inputs = Codes(), Codes(), Codes()
+        # The first code, 0, stands for no message, and for no launch shape.
+        self._messages, self._shapes = Codes({NO_MESSAGE: 0}), Codes({SEPARATOR: 0})
         self._columns: dict[str, defaultdict[str, bytearray]] = {
             table: defaultdict(bytearray) for table in ARGUMENTS
         }
@@ -247,6 +248,7 @@ class Collector:
             del tables[table]["position"]
         # By time, since the profiler's parent ids are missing where it started within a frame.
         _call_by_external_id(tables, names)
+        add_host_collectives(tables, names)
         for table in ("operators", "calls", "device"):
             del tables[table]["external"]
         operators = OperatorSpans(**nested(tables["operators"]))
@@ -389,17 +391,14 @@ def _call_by_external_id(tables: dict[str, Table], names: list[str]) -> None:
     np.minimum.at(begun, number.reshape(-1), device["start"][orphaned])
     latest = np.maximum(operators["end"][launching] - 1, operators["start"][launching])
     begun = np.clip(begun, operators["start"][launching], latest)
-    made = {column: np.full(len(launching), -1, dtype=np.int64) for column in calls}
-    made |= {
+    made = {
         "start": begun,
         "end": begun,
         "thread": operators["thread"][launching],
         "name": np.full(len(launching), len(names) - 1),
         "correlation": free + np.arange(len(launching)),
     }
-    joined = {column: np.concatenate([values, made[column]]) for column, values in calls.items()}
-    rows = order(joined["start"], joined["end"])
-    tables["calls"] = {column: values.take(rows) for column, values in joined.items()}
+    tables["calls"] = with_rows(calls, made)
 
 
 def _without_captured(calls: RuntimeCalls, device: DeviceSpans, names: list[str]) -> RuntimeCalls:
