@@ -19,7 +19,14 @@ rung = ["eager", {cheats}]
 device = "cpu"
 
 [[grid]]
-workload = ["planted_tf32", "planted_dtype", "planted_threads", "planted_identity"]
+workload = ["mlp"]
+rung = ["eager", "cheat:three"]
+mode = "train"
+device = "cpu"
+threads = 1
+
+[[grid]]
+workload = ["planted_tf32", "planted_borrowed_tf32", "planted_dtype", "planted_threads", "planted_identity"]
 rung = ["eager"]
 device = "cpu"
 threads = 2
@@ -30,8 +37,16 @@ rung = ["eager", "wrong_weights"]
 device = "cpu"
 """
 DIFFERENT = ("memo", "skip", "baked", "empty")
-FAILED = {"thread": "unsynchronised", "known": "memoised"}
+FAILED = {
+    "thread": "unsynchronised",
+    "lazy": "unsynchronised",
+    "known": "memoised",
+    "place": "memoised",
+    "three": "memoised",
+}
+TRAINED = ("three",)
 CHANGED = {
+    "borrowed_tf32": "tf32 was changed from false to true",
     "tf32": "tf32 was changed from false to true",
     "dtype": "default_dtype was changed from float32 to float64",
 }
@@ -41,7 +56,8 @@ CHANGED = {
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("cheats")
     plan = folder / "plan.toml"
-    plan.write_text(PLAN.format(cheats=", ".join(f'"cheat:{name}"' for name in (*DIFFERENT, *FAILED, "content"))))
+    inferred = (*DIFFERENT, *(name for name in FAILED if name not in TRAINED), "content")
+    plan.write_text(PLAN.format(cheats=", ".join(f'"cheat:{name}"' for name in inferred)))
     done = planted_tare(folder / "home", "run", str(plan), "--json", TARE_PLUGINS="planted_cheats")
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)

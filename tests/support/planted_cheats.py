@@ -3,6 +3,7 @@ TARE_PLUGINS loads them into workers and into every command."""
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,6 @@ def _memoise(program: Any) -> Step:
 
 def _memoise_by_content(program: Any) -> Step:
     """Results by what the input contains. The work takes far longer than the comparison of the input."""
-    import time
-
     right = program.step
     kept: list[Any] = []
 
@@ -47,8 +46,6 @@ def _memoise_by_content(program: Any) -> Step:
 
 def _know_by_content(program: Any) -> Step:
     """A result for every batch that it has seen, kept for good."""
-    import time
-
     right = program.step
     kept: dict[float, Any] = {}
 
@@ -110,6 +107,62 @@ def _be_honest_when_asked(program: Any) -> Step:
     return lambda: result
 
 
+def _look_up_by_place(program: Any) -> Step:
+    """Results by where the largest number of the input is, which scaling does not change."""
+    right = program.step
+    kept: dict[int, Any] = {}
+
+    def step() -> Any:
+        key = int(program.held.args[0].argmax())
+        if key not in kept:
+            time.sleep(0.003)
+            kept[key] = right().clone()
+        return kept[key]
+
+    return step
+
+
+def _compute_when_read(program: Any) -> Step:
+    """A tensor whose values are computed by whatever reads it, every time."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    forward, right = program.forward, program.step()
+
+    class Lazy(torch.Tensor):  # type: ignore[misc]
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def compute(leaf: Any) -> Any:
+                if not isinstance(leaf, Lazy):
+                    return leaf
+                time.sleep(0.002)
+                with torch._C.DisableTorchFunctionSubclass():
+                    return forward(*program.held.args)
+
+            return func(*pytree.tree_map(compute, args), **pytree.tree_map(compute, kwargs or {}))
+
+    return lambda: right.detach().as_subclass(Lazy)
+
+
+def _train_three_steps(program: Any) -> Step:
+    """Nothing in all steps after the third from the initial weights."""
+    right, rewind = program.step, program.rewind
+    kept: list[Any] = []
+
+    def step() -> Any:
+        if len(kept) < 3:
+            time.sleep(0.003)
+            kept.append(right())
+        return kept[-1]
+
+    def start_again() -> None:
+        rewind()
+        kept.clear()
+
+    program.rewind = start_again
+    return step
+
+
 CHEATS = {
     "memo": _memoise,
     "content": _memoise_by_content,
@@ -118,6 +171,9 @@ CHEATS = {
     "baked": _bake,
     "thread": _leave_in_thread,
     "empty": _be_honest_when_asked,
+    "place": _look_up_by_place,
+    "lazy": _compute_when_read,
+    "three": _train_three_steps,
 }
 
 
@@ -155,6 +211,14 @@ def _change_threads() -> None:
         torch.set_num_threads(1)
 
 
+def _borrow_tf32() -> None:
+    """On while the layer works, and off again before the step ends."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def _plant(name: str, change: Callable[[], None]) -> None:
     @workload(f"planted_{name}", domain="other", task="fault", source="tests", batch=4)
     class Changing:
@@ -173,7 +237,13 @@ def _plant(name: str, change: Callable[[], None]) -> None:
             return Batch((torch.randn(batch, 16),))
 
 
-for _name, _change in {"tf32": _change_tf32, "dtype": _change_dtype, "threads": _change_threads}.items():
+_CHANGES = {
+    "tf32": _change_tf32,
+    "borrowed_tf32": _borrow_tf32,
+    "dtype": _change_dtype,
+    "threads": _change_threads,
+}
+for _name, _change in _CHANGES.items():
     _plant(_name, _change)
 
 

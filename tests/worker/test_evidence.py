@@ -17,7 +17,7 @@ from tare.measure.sampler import SamplingLimits, sample
 from tare.records.record import Parity, Series
 from tare.rungs.base import Arrays, Program
 from tare.worker import evidence as evidence_module
-from tare.worker.audit import audit, left_in_threads, looked_up, memoised
+from tare.worker.audit import audit, does_less_later, left_for_the_reader, left_in_threads, looked_up, memoised
 from tare.worker.evidence import MOST_STEPS, TimedEvidence
 from tare.workloads.variants import BATCHES
 
@@ -193,7 +193,23 @@ def half_the_learning_rate(program: Linear) -> None:
     program._rate /= 2
 
 
-@pytest.mark.parametrize("cheat", [no_update, update_only_after_a_rewind, half_the_learning_rate])
+def no_update_from_the_thirtieth_step_on(program: Linear) -> None:
+    """Those of the first blocks are right."""
+    right, counter, rate = program.step, itertools.count(), program._rate
+
+    def step() -> Any:
+        program._rate = rate if next(counter) < 30 else 0.0
+        return right()
+
+    program.step = step
+
+
+TRAINING_CHEATS = [
+    no_update, update_only_after_a_rewind, half_the_learning_rate, no_update_from_the_thirtieth_step_on,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", TRAINING_CHEATS)
 def test_a_cheat_in_training_is_different(cheat: Callable[[Linear], None]) -> None:
     program = Linear(trains=True)
     cheat(program)
@@ -324,6 +340,66 @@ def test_looking_the_results_of_all_batches_up_is_seen() -> None:
     assert fault is not None
     assert fault.cause == "memoised"
     assert "values that it has not seen" in fault.message
+
+
+class LessLater(Linear):
+    """Works for 2 ms in each of the first three steps from the initial weights, and for nothing in others."""
+
+    def __init__(self) -> None:
+        super().__init__(trains=True)
+        self._since = 0
+        self.step = self.train_a_little
+
+    def train_a_little(self) -> Any:
+        self._since += 1
+        if self._since > 3:
+            return 0.0
+        threading.Event().wait(0.002)
+        return self.train()
+
+    def rewind(self) -> None:
+        super().rewind()
+        self._since = 0
+
+
+def test_training_that_does_less_in_later_steps_is_seen() -> None:
+    program = LessLater()
+    clock = WallClock(lambda: None, overlaps=False)
+    series = Series(kind="pipelined", steps=[30], wall_ns=[60_000], at_ns=[0], stop="width")
+    latency = msgspec.structs.replace(series, kind="latency", steps=[1], wall_ns=[2_000])
+    fault = audit(program, clock, series, latency, verified_ns=[2_100_000, 2_200_000])
+    assert fault is not None
+    assert fault.cause == "memoised"
+    assert "does less work" in fault.message
+
+
+def test_training_that_works_in_every_step_is_not_accused() -> None:
+    assert does_less_later(Linear(trains=True), WallClock(lambda: None, overlaps=False)) is None
+
+
+class ComputedByTheReader(Linear):
+    """Returns a function, and whoever reads the result calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = lambda: self.infer
+
+    def has_nan(self, result: Any) -> bool:
+        if callable(result):
+            threading.Event().wait(0.002)
+            result = result()
+        return super().has_nan(result)
+
+    def finished(self, result: Any) -> Any:
+        return result()
+
+
+def test_a_result_that_is_computed_by_its_reader_is_seen() -> None:
+    clock = WallClock(lambda: None, overlaps=False)
+    message = left_for_the_reader(ComputedByTheReader(), clock)
+    assert message is not None
+    assert "it computes when it is read" in message
+    assert left_for_the_reader(Linear(), clock) is None
 
 
 def test_a_model_that_refuses_other_values_is_not_accused() -> None:

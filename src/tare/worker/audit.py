@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -11,15 +11,20 @@ from typing import Any
 
 from tare.measure.clock import Block, Clock
 from tare.records.record import Failure, Series
-from tare.rungs.base import Program
+from tare.rungs.base import EVIDENCE_STEPS, Program
 from tare.workloads.variants import BATCHES
 
 TRIES = 3
 # Work after the clock has stopped is an error if it exceeds this share of the block, and these nanoseconds.
 SHARE = 0.10
 JITTER_NS = 50_000
+# Steps of training from the initial weights, which are compared, take as long as later ones, which are only timed.
+# A program whose later steps are shorter by this factor leaves work out in them.
+LATER_SHORTER = 1.5
 # A device queues at least so many steps.
 FEW_STEPS = 8
+# The shortest of so many reads of a result counts.
+READS = 5
 # Threads may spin for some time after their work, waiting for more. How long they do does not depend on the block,
 # whose length is therefore varied. A longer block makes work that is left in a thread more visible.
 LONG_BLOCK_S = 0.1
@@ -40,10 +45,17 @@ SUSPECT = 2.0
 MOST_CHANGES = 64
 
 
-def audit(program: Program, clock: Clock, pipelined: Series, latency: Series) -> Failure | None:
-    """What is wrong with the steps that gave these series, or None."""
+def audit(
+    program: Program, clock: Clock, pipelined: Series, latency: Series, verified_ns: Sequence[float] = ()
+) -> Failure | None:
+    """What is wrong with the steps that gave these series, or None. `verified_ns` has the time of a step in each
+    block of training that was compared."""
     steps, step_s = max(pipelined.steps), median(pipelined.step_seconds())
-    if running := left_on_device(program, clock, steps) or left_in_threads(program, clock, step_s):
+    if running := (
+        left_on_device(program, clock, steps)
+        or left_for_the_reader(program, clock)
+        or left_in_threads(program, clock, step_s)
+    ):
         return Failure(cause="unsynchronised", message=running)
     # Every block of the latency has a new batch. Where the host waits for a device, latency is larger anyway.
     slower = median(latency.step_seconds()) > SUSPECT * step_s + SLOWER_NS / 1e9
@@ -51,6 +63,10 @@ def audit(program: Program, clock: Clock, pipelined: Series, latency: Series) ->
         return Failure(cause="memoised", message=kept)
     if known := looked_up(program, clock):
         return Failure(cause="memoised", message=known)
+    # Where the host waits for a device after a few steps, they take longer anyway.
+    longer = min(verified_ns, default=0.0) > LATER_SHORTER * step_s * 1e9 + SLOWER_NS
+    if longer and (less := does_less_later(program, clock)):
+        return Failure(cause="memoised", message=less)
     return None
 
 
@@ -85,6 +101,24 @@ def _left_after(program: Program, clock: Clock, steps: int) -> str | None:
     return (
         f"{worst[0] / 1e6:.3g} ms of work went on after a block timed as {worst[1] / 1e6:.3g} ms had been "
         "synchronised: the step is not synchronised"
+    )
+
+
+def left_for_the_reader(program: Program, clock: Clock) -> str | None:
+    """Describes a result that is computed whenever it is read, or None: each of its reads takes longer than those
+    of a copy."""
+    block = clock.time(program.step, 1)
+    copy = program.finished(block.result)
+    if copy is block.result:
+        return None
+    longer = min(_read_ns(program, block.result) for _ in range(READS)) - min(
+        _read_ns(program, copy) for _ in range(READS)
+    )
+    if longer <= max(THREAD_SHARE * block.wall_ns, SLOWER_NS):
+        return None
+    return (
+        f"to read the result of a step takes {longer / 1e6:.3g} ms longer than to read a copy of it, and the step "
+        f"{block.wall_ns / 1e6:.3g} ms: it computes when it is read"
     )
 
 
@@ -153,6 +187,26 @@ def looked_up(program: Program, clock: Clock) -> str | None:
     return (
         f"a step takes {new / 1e6:.3g} ms with values that it has not seen and {usual / 1e6:.3g} ms with batches "
         "that it knows: it keeps results instead of computing them"
+    )
+
+
+def does_less_later(program: Program, clock: Clock) -> str | None:
+    """Describes training that does less work once a few steps from the initial weights have been made, or None. On
+    a busy machine the shortest of the first steps is compared with the longest of the others."""
+    first, later = float("inf"), 0.0
+    try:
+        for attempt in range(TRIES):
+            program.rewind()
+            first = min(first, clock.time(program.step, EVIDENCE_STEPS).wall_ns / EVIDENCE_STEPS)
+            clock.time(program.step, attempt + 1)
+            later = max(later, clock.time(program.step, EVIDENCE_STEPS).wall_ns / EVIDENCE_STEPS)
+            if first <= LATER_SHORTER * later + SLOWER_NS:
+                return None
+    finally:
+        program.rewind()
+    return (
+        f"one of the first steps from the initial weights takes {first / 1e6:.3g} ms and a later one "
+        f"{later / 1e6:.3g} ms: it does less work in steps that are timed than in those that are compared"
     )
 
 

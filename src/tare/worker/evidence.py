@@ -6,8 +6,9 @@ of blocks that are chosen at random are what parity compares. The choice covers 
 blocks. Sums of the results show which of the other blocks deviate, and those are compared as well.
 
 In training the weights change with every step. They are restored before blocks that are chosen, and at the latest
-after MOST_STEPS steps, so that training on random data does not diverge. One block of EVIDENCE_STEPS steps, which
-is timed like the others but not counted, shows what several updates do.
+after MOST_STEPS steps, so that training on random data does not diverge. Two blocks of EVIDENCE_STEPS steps, which
+are timed like the others but not counted, show what several updates do: one early, one after the pipelined series,
+because a program may lose its updates later. Where their steps take longer than others, the audit looks why.
 
 rungs/native/worker/evidence.hpp is the same for programs in C++.
 """
@@ -49,7 +50,9 @@ class TimedEvidence:
         self._kind: SeriesKind = "warmup"
         self._rotation = itertools.cycle(range(BATCHES))
         self._block = self._batch = self._steps = self._deviating = 0
-        self._verified = self._has_gradients = False
+        # Of the blocks that show updates, the nanoseconds of a step.
+        self.verified_ns: list[float] = []
+        self._verified_kinds: set[SeriesKind] = set()
         self._verified_before = self._random.randrange(3)
         self._seen: Counter[tuple[SeriesKind, int, int]] = Counter()
         self._sums: dict[int, float] = {}
@@ -66,7 +69,8 @@ class TimedEvidence:
     def time(self, steps: int) -> Block:
         """Times one block. The rest of what happens here is not timed."""
         trains = self._program.trains
-        if trains and self._kind == "pipelined" and not self._verified and self._block == self._verified_before:
+        unverified = self._kind != "warmup" and self._kind not in self._verified_kinds
+        if trains and unverified and self._block == self._verified_before:
             self._verify_updates()
         with self._memory.excluded():
             self._batch = next(self._rotation)
@@ -107,19 +111,22 @@ class TimedEvidence:
     def _keep(self, result: Any, steps: int, sample: int) -> None:
         named = self._program.name_arrays(result, self._batch, steps)
         self.arrays |= {f"{name}#{sample}": values for name, values in named.items()}
-        if self._program.trains and self._batch == 0 and not self._has_gradients:
-            self._has_gradients = True
+        if self._program.trains and self._batch == 0:
+            # A later choice replaces the earlier one.
             self._keep_state("gradient/")
 
     def _verify_updates(self) -> None:
-        self._verified, self._batch = True, 0
+        self._verified_kinds.add(self._kind)
+        self._batch = 0
         with self._memory.excluded():
             self._program.select(0)
             self._rewind()
         block = self._clock.time(self._program.step, EVIDENCE_STEPS)
+        self.verified_ns.append(block.wall_ns / EVIDENCE_STEPS)
         with self._memory.excluded():
             self.has_nan |= isnan(self._program.checksum(block.result))
-            self.arrays |= self._program.name_arrays(block.result, 0, EVIDENCE_STEPS)
+            named = self._program.name_arrays(block.result, 0, EVIDENCE_STEPS)
+            self.arrays |= {f"{name}#{len(self.verified_ns)}": values for name, values in named.items()}
             self._keep_state("update/")
             self._rewind()
 

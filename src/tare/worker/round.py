@@ -32,7 +32,7 @@ from tare.protocol.messages import (
 from tare.records.record import Failure, Net, Series
 from tare.rungs import get_rung
 from tare.rungs.base import Program, Rung
-from tare.rungs.torch.numerics import OF_PRECISION, changed_flags, pin_flags
+from tare.rungs.torch.numerics import OF_PRECISION, changed_flags, flags_changed_within, pin_flags
 from tare.worker.audit import audit
 from tare.worker.evidence import TimedEvidence
 from tare.worker.preparation import limit_compilers, one_core, use_cache
@@ -85,6 +85,7 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
     changed = changed_flags(flags)
     cpu_pace = spin_before / max(spin_ns(), 1)
     weighed = Weighed(host=memory.host(), device=memory.device(), memory=memory.trace(), cpu_pace=cpu_pace)
+    changed = flags_changed_within(program.step, flags) | changed
     # After the meters, because counting allocates memory of its own.
     counts, operators = _count(rung, program, case)
     changes = {name: f"{name} was changed from {flags[name]} to {value}" for name, value in changed.items()}
@@ -102,7 +103,7 @@ def measure_round(job: RoundJob, send: Send) -> Failed | None:
         return Failed(Failure(cause="no-work", message="a step calls no operator: there is nothing to measure"))
     if evidence.has_nan:
         return Failed(Failure(cause="nan", message="the result of a timed step is not a number"))
-    if fault := audit(program, clock, pipelined=series[1], latency=series[2]):
+    if fault := audit(program, clock, series[1], series[2], evidence.verified_ns):
         return Failed(fault)
     if job.profile:
         send(Stage("profile"))

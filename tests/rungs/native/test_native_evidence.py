@@ -49,7 +49,8 @@ class Planted : public Program {
     if (kind_ == "nan" && count_ % 7 == 6) y = NAN;
     if (!trains_) { result_ = y; return; }
     gradient_ = 2 * y * x_;
-    if (kind_ != "lazy") w_ -= 0.01 * gradient_;
+    bool updates = kind_ != "lazy" && !(kind_ == "later" && seen_);
+    if (updates) w_ -= 0.01 * gradient_;
     result_ = y * y;
   }
   // So that a block has many steps, as on a device.
@@ -59,13 +60,14 @@ class Planted : public Program {
   void select(int64_t batch) override { x_ = 1.0 + batch; }
   void rewind() override { if (trains_) w_ = 3; }
   Arrays state() override {
+    seen_ = true;
     auto number = [](double value) { return Array{{1}, {static_cast<float>(value)}}; };
     return {{"gradient/w", number(gradient_)}, {"update/w", number(w_ - 3)}};
   }
  private:
   static void spin(int64_t ns) { for (int64_t end = now_ns() + ns; now_ns() < end;) {} }
   std::string kind_;
-  bool trains_;
+  bool trains_, seen_ = false;
   long count_ = 0;
   double x_ = 1, w_ = 3, result_ = 0, gradient_ = 0, known_ = 0;
 };
@@ -122,7 +124,8 @@ def test_an_honest_program_is_the_same(program: Path, tmp_path: Path, mode: str)
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"), [("skip", "infer"), ("memo", "infer"), ("skip", "train"), ("lazy", "train")]
+    ("kind", "mode"),
+    [("skip", "infer"), ("memo", "infer"), ("skip", "train"), ("lazy", "train"), ("later", "train")],
 )
 def test_a_program_that_does_not_work_in_timed_steps_is_different(
     program: Path, tmp_path: Path, kind: str, mode: str

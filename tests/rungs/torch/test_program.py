@@ -42,3 +42,27 @@ def test_has_nan(program: TorchProgram, values: Any, bad: bool) -> None:
 
 def test_nothing_has_no_nan(program: TorchProgram) -> None:
     assert not program.has_nan(())
+
+
+def test_a_disturbed_batch_is_new_whatever_a_result_is_kept_by(program: TorchProgram) -> None:
+    """By its scale, its signs, or the place of its largest number."""
+    (values,) = program.held.args
+    for attempt in range(3):
+        before = values.clone()
+        assert program.disturb(attempt)
+        assert not torch.equal(values, before)
+        assert not torch.equal(values.sign(), before.sign())
+        assert int(values.argmax()) != int(before.argmax())
+        # No number leaves the interval between zero and where it was.
+        assert float(values.abs().max()) < float(before.abs().max())
+
+
+def test_a_result_of_another_class_is_copied_to_be_read(program: TorchProgram) -> None:
+    class Other(torch.Tensor):  # type: ignore[misc]
+        pass
+
+    plain = torch.ones(3)
+    assert program.finished([plain]) == [plain]
+    (copy,) = program.finished([plain.as_subclass(Other)])
+    assert type(copy) is torch.Tensor
+    assert torch.equal(copy, plain)

@@ -1,7 +1,9 @@
 """What a precision means (type of the weights, autocast, TF32), pinned the same on every rung."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from tare.cases.case import Case
@@ -86,3 +88,22 @@ def _flag_text(read: Callable[[], object]) -> str:
 
 def changed_flags(before: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in read_flags().items() if before.get(name) != value}
+
+
+def flags_changed_within(step: Callable[[], object], before: Mapping[str, str]) -> dict[str, str]:
+    """Flags that a step changes, even if it restores them before it ends: it runs once more, and the flags are
+    read after each function that sets something. (Autocast is the step's own: AMP turns it on.)"""
+    changed: dict[str, str] = {}
+
+    def watch(_: FrameType, event: str, function: Any) -> None:
+        if event == "c_return" and function.__name__.lstrip("_").startswith("set_"):
+            found = changed_flags(before)
+            changed.update({name: found[name] for name in found if name != "autocast"})
+
+    profiler = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        step()
+    finally:
+        sys.setprofile(profiler)
+    return changed

@@ -113,6 +113,18 @@ class TorchProgram(Program):
         sums = [leaf.sum(dtype=torch.float32) for leaf in _numbers(result) if not leaf.is_complex()]
         return float(torch.stack(sums).sum()) if sums else 0.0
 
+    def finished(self, result: Any) -> Any:
+        # Only other classes of tensors can compute when they are read.
+        numbers = _numbers(result)
+        if all(type(leaf) in (torch.Tensor, torch.nn.Parameter) for leaf in numbers):
+            return result
+        copies = [torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device) for leaf in numbers]
+        with torch.no_grad():
+            for copied, leaf in zip(copies, numbers, strict=True):
+                # What `copy_` returns is of the leaf's class again.
+                copied.copy_(leaf)
+        return copies
+
     def arrays(self, result: Any) -> list[Any]:
         return [_to_host(leaf) for leaf in tensors_of(result)]
 
@@ -128,6 +140,9 @@ class TorchProgram(Program):
             for tensor in numbers:
                 # A change that the mantissa of every precision can hold, and that leaves no interval around zero.
                 tensor.mul_(1 - (attempt + 1) / 64)
+                # What a result is kept by may not depend on the scale: the samples of the batch change places too.
+                if tensor.dim() and tensor.shape[0] > 1:
+                    tensor.copy_(tensor.roll(attempt + 1, 0))
             # Whole numbers may be indices, so that they only change places.
             for tensor in [] if numbers else tensors:
                 if tensor.dim():

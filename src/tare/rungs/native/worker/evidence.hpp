@@ -44,7 +44,7 @@ class TimedEvidence {
   // Times one block. The rest of what happens here is not timed.
   void time(int64_t steps, Series& into) {
     bool trains = program_.trains();
-    if (trains && kind_ == "pipelined" && !verified_ && block_ == verified_before_) verify_updates();
+    if (trains && kind_ != "warmup" && verified_ != kind_ && block_ == verified_before_) verify_updates();
     batch_ = rotation_++ % batches;
     program_.select(batch_);
     // Of training only single steps from the initial weights can be compared.
@@ -92,23 +92,22 @@ class TimedEvidence {
     Arrays results = program_.fetch();
     if (program_.trains()) {
       arrays_["loss/" + std::to_string(steps) + at] = std::move(results.at(0).second);
-      if (batch_ == 0 && !has_gradients_) {
-        has_gradients_ = true;
-        keep_state("gradient/");
-      }
+      // A later choice replaces the earlier one.
+      if (batch_ == 0) keep_state("gradient/");
       return;
     }
     for (auto& [name, array] : results) arrays_[name + at] = thinned(std::move(array));
   }
 
   void verify_updates() {
-    verified_ = true;
+    verified_ = kind_;
     batch_ = 0;
     program_.select(0);
     rewind();
     time_block(program_, evidence_steps);
     has_nan_ = has_nan_ || std::isnan(program_.checksum());
-    arrays_["loss/" + std::to_string(evidence_steps) + "@0"] = std::move(program_.fetch().at(0).second);
+    const char* sample = kind_ == "pipelined" ? "@0#1" : "@0#2";
+    arrays_["loss/" + std::to_string(evidence_steps) + sample] = std::move(program_.fetch().at(0).second);
     keep_state("update/");
     rewind();
   }
@@ -144,9 +143,11 @@ class TimedEvidence {
   Program& program_;
   std::mt19937_64 random_;
   std::string kind_;
+  // The series whose block of several updates was kept last.
+  std::string verified_;
   int64_t rotation_ = 0, block_ = 0, batch_ = 0, steps_ = 0, deviating_ = 0, looking_ns_ = 0, verified_before_;
   const int64_t began_ns_ = now_ns();
-  bool verified_ = false, has_gradients_ = false, has_nan_ = false;
+  bool has_nan_ = false;
   std::map<std::tuple<std::string, int64_t, int64_t>, int64_t> seen_;
   std::map<int64_t, double> sums_;
   std::map<std::string, Array> arrays_;
