@@ -1,6 +1,7 @@
 """A program that torch.export has saved (FILE.pt2), with the inputs it was exported with."""
 
 import hashlib
+import pickle
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,15 @@ class ExportedModel:
 
     @cached_property
     def program(self) -> Any:
-        import torch
+        from tare.workloads.own.exported_file import load_exported
 
         try:
-            return torch.export.load(self.source.location)
+            return load_exported(self.source.location)
         except Exception as error:
-            message = f"{self.source.target} is no program of torch.export: {type(error).__name__}: {brief(error)}"
-            raise BadInput(message) from error
+            reason = f"{type(error).__name__}: {brief(error)}"
+            if isinstance(error, pickle.UnpicklingError):
+                reason = "it holds pickled objects besides tensors, which could run any code"
+            raise BadInput(f"{self.source.target} is no program of torch.export: {reason}") from error
 
     def build(self, **_: int) -> Any:
         import copy
