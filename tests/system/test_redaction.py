@@ -42,6 +42,8 @@ def test_a_token_is_hidden_wherever_it_stands(token: str) -> None:
         ("Server=s;Pwd=hunter2;Database=d", "Server=s;Pwd=***;Database=d"),
         ("http://h/?a=1&access_key=hunter2&b=2", "http://h/?a=1&access_key=***&b=2"),
         ("https://h/x?sig=hunter2", "https://h/x?sig=***"),
+        ("Set-Cookie: id=hunter2; Path=/", "Set-Cookie: ***"),
+        ("machine h login me password hunter2", "machine h login me password ***"),
         ('{"db_password": "hunter2", "a": 1}', '{"db_password": ***, "a": 1}'),
         ("HF_TOKEN=hunter2 python x.py", "HF_TOKEN=*** python x.py"),
         ("api-key: hunter2", "api-key: ***"),

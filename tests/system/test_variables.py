@@ -82,6 +82,17 @@ def test_secrets_identify_a_measurement_by_name_alone() -> None:
         (["--password", "hunter2", "x"], ["--password", "***", "x"]),
         (["--api-key=hunter2"], ["--api-key=***"]),
         (["gpu=NVIDIA H200", "-o", "x.md"], ["gpu=NVIDIA H200", "-o", "x.md"]),
+        (["curl", "-u", "me:hunter2", "-k"], ["curl", "-u", "me:***", "-k"]),
+        (["curl", "-ume:hunter2:3"], ["curl", "-ume:***"]),
+        (["curl", "--proxy-user", "me:hunter2"], ["curl", "--proxy-user", "me:***"]),
+        (["curl", "-H", "Cookie: session=hunter2"], ["curl", "-H", "Cookie: ***"]),
+        (["docker", "run", "-u", "1000:1000"], ["docker", "run", "-u", "1000:1000"]),
+        (["python", "-u", "a.py::Model"], ["python", "-u", "a.py::Model"]),
+        (["tool", "-token", "hunter2"], ["tool", "-token", "***"]),
+        (["openssl", "-passin", "pass:hunter2"], ["openssl", "-passin", "***"]),
+        (["/usr/bin/mysql", "-phunter2", "db"], ["/usr/bin/mysql", "-p***", "db"]),
+        (["sshpass", "-p", "hunter2", "ssh", "h"], ["sshpass", "-p", "***", "ssh", "h"]),
+        (["mkdir", "-p", "a/b"], ["mkdir", "-p", "a/b"]),
     ],
 )
 def test_a_command_line_without_its_secrets(arguments: list[str], shown: list[str]) -> None:

@@ -19,7 +19,8 @@ _TOKEN = r"(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)token
 # Words that mean a secret wherever they occur in a name, and words that do only where they stand alone in it.
 _STRONG = rf"passw|passphrase|pgpass|secret|credential|(?:api|access|account|private|signing|ssh)[_-]?key|{_TOKEN}"
 _NAME = re.compile(
-    rf"{_STRONG}|(?<![a-z])(?:keys?|pwd|pass|auth|authorization|bearer|pat|cookie|dsn|sas|sig|signature)(?![a-z])",
+    rf"{_STRONG}|(?<![a-z])(?:keys?|pwd|pass(?:in|out)?|auth|authorization|bearer|pat|cookie|dsn|sas|sig|signature|creds?|jwt|otp)"
+    r"(?![a-z])",
     re.IGNORECASE,
 )
 # The working directories of a shell.
@@ -48,6 +49,9 @@ _PATTERNS = (
     re.compile(r"(bearer\s{1,3})[\w.~+/=-]{16,}()", re.IGNORECASE),
     re.compile(rf"((?:{_STRONG})[\w.-]{{0,40}}[\"']?\s{{0,3}}[:=]\s{{0,3}}){_VALUE}()", re.IGNORECASE | re.DOTALL),
     re.compile(r"((?<!\S)(?:-u|--user|--proxy-user)[\s=][\"']?[^\s:]{1,100}:)[^\s\"']+()"),
+    # A header, and the file .netrc.
+    re.compile(r"((?<![\w-])(?:set-)?cookie:\s{0,3})[^\n\"']+()", re.IGNORECASE),
+    re.compile(r"(\blogin\s{1,3}\S{1,100}\s{1,3}password\s{1,3})\S+()", re.IGNORECASE),
     re.compile(r"((?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/)[^\s\"']+()"),
     re.compile(rf"([-_?&;](?:key|pwd|pass|auth|pat|sas|sig|signature)=){_VALUE}()", re.IGNORECASE | re.DOTALL),
     re.compile(rf"(--(?:[\w-]{{0,30}}-)?(?:{_STRONG})[\w-]{{0,20}}\s{{1,3}})(?!-){_VALUE}()", re.I | re.DOTALL),

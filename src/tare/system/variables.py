@@ -4,6 +4,7 @@ a command line that sets them."""
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import PurePath
 
 from tare.system.redaction import HIDDEN, is_secret_name, is_secret_value, redact_argument
 
@@ -31,6 +32,13 @@ NEEDED = ("TARE_PLUGINS", "PYTHONPATH")
 STORE = "TARE_STORE"
 # An argument NAME=VALUE, also behind an option (--env=NAME=VALUE).
 _ASSIGNMENT = re.compile(r"((?:--[\w-]+=)?-{0,2}([\w.-]+)=)(.*)", re.DOTALL)
+# Options whose value is NAME:PASSWORD, and programs whose option -p is a password.
+_USER_OPTIONS = ("-u", "-U", "--user", "--proxy-user")
+_PASSWORD_PROGRAMS = frozenset(
+    {"sshpass", "mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump"}
+)
+# Not the numbers of a user and a group, nor a test (a.py::b).
+_NAMED_PASSWORD = re.compile(r"(?!\d+:\d+\Z)([^\s:/]+:)[^:].*", re.DOTALL)
 # A number or a switch, which may be shown whatever it belongs to.
 _SETTING = re.compile(
     r"|[+-]?[0-9][0-9.]{0,11}[A-Za-z%]{0,3}|true|false|on|off|yes|no|none|auto|default", re.IGNORECASE
@@ -78,20 +86,33 @@ def compared_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
-    """A command line that may be shown: without the passwords of its URLs, the values of options with a secret's
-    name, and the values of variables that may be secret."""
+    """A command line that may be shown: without the passwords of its URLs and of its users, the values of options
+    with a secret's name, and the values of variables that may be secret."""
     shown: list[str] = []
     option = ""
+    takes_password = any(PurePath(argument).name in _PASSWORD_PROGRAMS for argument in arguments)
     for argument in arguments:
         assignment = _ASSIGNMENT.fullmatch(argument)
         sets_variable = option.endswith("env") or argument.partition("=")[0].endswith("env")
-        if option and is_secret_name(option):
+        user = _user_of(option, argument)
+        if (option and is_secret_name(option)) or (takes_password and option == "-p"):
             shown.append(HIDDEN)
+        elif takes_password and argument.startswith("-p") and argument != "-p":
+            shown.append(f"-p{HIDDEN}")
+        elif user:
+            shown.append(user + HIDDEN)
         elif assignment and is_secret_name(assignment[2]):
             shown.append(assignment[1] + HIDDEN)
         elif assignment and sets_variable:
             shown.append(assignment[1] + shown_value(assignment[2], assignment[3]))
         else:
             shown.append(redact_argument(argument))
-        option = argument if argument.startswith("--") and "=" not in argument else ""
+        option = argument if argument.startswith("-") and "=" not in argument else ""
     return shown
+
+
+def _user_of(option: str, argument: str) -> str:
+    """The part of an argument up to the colon before a password: `-u NAME:PASSWORD`, or in one piece."""
+    glued = next((name for name in _USER_OPTIONS[:2] if argument.startswith(name)), "")
+    named = _NAMED_PASSWORD.fullmatch(argument.removeprefix(glued))
+    return glued + named[1] if named and (option in _USER_OPTIONS or glued) else ""
