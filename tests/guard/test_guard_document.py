@@ -44,6 +44,31 @@ def test_the_table_of_one_case_is_the_results_and_they_keep_the_promises(text: s
     assert all(row["found"] == 1 for row in rows)
 
 
+def test_the_sentences_under_the_tables_are_the_results(found: dict[str, Any], text: str) -> None:
+    def total(rows: list[dict[str, Any]], field: str) -> int:
+        return sum(row[field] for row in rows)
+
+    words = " ".join(text.split())
+    quiet, loud, many = (
+        [row for row in found["rows"] if row["rule"] == PROMISED],
+        found["loud"],
+        found["many_metrics"],
+    )
+    alarms = [total(rows, "false_alarm_nights") for rows in (quiet, loud)]
+    assert f"Of all {total(quiet, 'nights')} quiet nights under all noises, {alarms[0]} had a false alarm" in words
+    margin = "where the margin no longer helps to avoid false alarms"
+    assert f"of {total(loud, 'nights')} with three times the noise (6 %), {margin}, {alarms[1]}." in words
+    missed = sorted((row for row in quiet if row["found_5_percent"] < 1), key=lambda row: row["found_5_percent"])
+    listed = ", ".join(f"{row['noise']} noise ({row['found_5_percent']:.0%})" for row in missed)
+    assert f"The 5 % step is found less than always under {listed}." in words
+    processes = {row["noise"]: round(row["processes_a_night"]) for row in many}
+    least, most, usual = min(processes.values()), max(processes.values()), processes["Gaussian"]
+    assert f"a night takes {least} to {most} processes, {usual} with Gaussian noise" in words
+    one_case = json.loads((ROOT / "results" / "guard" / "one-case.json").read_text())["one_case"]
+    checks, false = total(one_case, "nights"), total(one_case, "false_alarm_nights")
+    assert f"Of these {checks} checks of one case {false} had a false alarm" in words
+
+
 def test_every_promise_was_kept_under_every_noise(found: dict[str, Any]) -> None:
     promised = [row for row in found["rows"] if row["rule"] == PROMISED]
     for rows in (promised, found["loud"], found["many_metrics"], found["large"]):
