@@ -47,7 +47,10 @@ _PATTERNS = (
         r"(authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:(?:bearer|basic|token)\s{1,3})?)[^\s\"']+()", re.I
     ),
     re.compile(r"(bearer\s{1,3})[\w.~+/=-]{16,}()", re.IGNORECASE),
-    re.compile(rf"((?:{_STRONG})[\w.-]{{0,40}}[\"']?\s{{0,3}}[:=]\s{{0,3}}){_VALUE}()", re.IGNORECASE | re.DOTALL),
+    # Two colons are a name in a file (secret_net.py::Net) or in a namespace of C++.
+    re.compile(
+        rf"((?:{_STRONG})[\w.-]{{0,40}}[\"']?\s{{0,3}}(?:=|:(?!:))\s{{0,3}}){_VALUE}()", re.IGNORECASE | re.DOTALL
+    ),
     re.compile(r"((?<!\S)(?:-u|--user|--proxy-user)[\s=][\"']?[^\s:]{1,100}:)[^\s\"']+()"),
     # A header, and the file .netrc.
     re.compile(r"((?<![\w-])(?:set-)?cookie:\s{0,3})[^\n\"']+()", re.IGNORECASE),
