@@ -9,6 +9,7 @@ from builders import ENVIRONMENT, make_case, make_failure, make_record, make_rou
 from tare.records.environment import Environment
 from tare.records.record import NOT_ASKED_FOR, BatchPoint, BatchSearch, Net, Parity, Record, Telemetry
 from tare.report.ladder import Ladder, Row, make_ladders, row_cells
+from tare.report.notes import NOT_COMPARED
 
 
 def record(rung: str, *steps_s: float, **overrides: Any) -> Record:
@@ -172,9 +173,9 @@ def test_what_a_rung_said_is_told_once() -> None:
 def test_rungs_of_which_the_same_is_true_share_a_note() -> None:
     unchecked = parity("unchecked", reason="not asked for")
     records = [make_record(make_case(rung=rung), parity=unchecked) for rung in ("eager", "compile")]
-    assert make_ladders(records)[0].notes[-1] == "all rungs: was not checked: not asked for"
+    assert make_ladders(records)[0].notes[-1] == f"all rungs: {NOT_COMPARED}"
     mixed = [*records, make_record(make_case(rung="cudagraph"))]
-    assert "eager, compile: was not checked: not asked for" in make_ladders(mixed)[0].notes
+    assert f"eager, compile: {NOT_COMPARED}" in make_ladders(mixed)[0].notes
 
 
 def test_a_cpu_that_changes_its_speed_is_noted() -> None:

@@ -235,7 +235,7 @@ def case_settings(case: Case) -> list[str]:
     """Layout, feed and threads, where they are not the default."""
     settings: list[str] = [case.layout] if case.layout != "contiguous" else []
     settings += [f"feed {case.feed}"] if case.feed != "device" else []
-    return [*settings, f"{case.threads} threads"] if case.threads else settings
+    return [*settings, f"{case.threads} thread{'s' * (case.threads > 1)}"] if case.threads else settings
 
 
 def where(ladder: Ladder) -> str:

@@ -14,7 +14,7 @@ from tare.records.figures import (
     throttled_share,
     throughput,
 )
-from tare.records.record import BatchSearch, Parity, Record
+from tare.records.record import NOT_ASKED_FOR, BatchSearch, Parity, Record
 from tare.report.numbers import rate, seconds
 
 SEARCH_STOPS = {
@@ -30,6 +30,8 @@ PACE = 0.15
 BETWEEN_ROUNDS = 0.10
 # Kernels may take this much longer under the profiler before it is worth a note.
 PROFILED = 1.05
+# Of a quick run of eager alone, and of one with --no-parity.
+NOT_COMPARED = "was not compared with the reference, which --parity asks for"
 
 
 def make_notes(records: list[Record]) -> list[str]:
@@ -104,7 +106,8 @@ def _of_parity(record: Record) -> Iterator[str]:
             f"{record.case.precision} itself is rounding noise there"
         )
     elif parity.status == "unchecked" and parity.reason and good_rounds(record):
-        yield f"was not checked: {parity.reason}"
+        asked_for = parity.reason != NOT_ASKED_FOR
+        yield f"was not checked: {parity.reason}" if asked_for else NOT_COMPARED
 
 
 def _of_net(record: Record) -> Iterator[str]:

@@ -25,7 +25,7 @@ from tare.system.redaction import remember_secret
 from tare.system.text import last_lines
 from tare.system.variables import shown_arguments
 
-NOTHING_TO_COMPARE = "a command: nothing to compare"
+NOTHING_TO_COMPARE = "the output of a command is not looked at"
 # Of the standard error of a run.
 STDERR_TAIL = 32 * 1024
 # CPU times among the counts of a round: the median of its runs, in microseconds.
