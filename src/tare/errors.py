@@ -52,6 +52,18 @@ def unknown(kind: str, name: object, valid: Iterable[object], where: str = "", l
     return BadInput(f"unknown {kind} '{redact(str(name)[:LONGEST_VALUE])[:80]}'{place}{hint} (valid: {listed})")
 
 
+def nearest_names(name: str, valid: Iterable[str], most: int = 12) -> str:
+    """The end of a message that a user's file has no such name: the nearest that it has, the likeliest meant
+    apart."""
+    names = list(dict.fromkeys(valid))
+    close = get_close_matches(name, names, n=most, cutoff=0.5)
+    rest = [each for each in names if each not in close]
+    shown = [*close, *rest][:most]
+    hint = f"; did you mean '{shown[0]}'?" if close else ""
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"{hint} (it has {', '.join(shown) or 'nothing of its own'}{more})"
+
+
 def quote(value: object) -> str:
     """A refused value, cut to a readable length."""
     from tare.system.redaction import redact

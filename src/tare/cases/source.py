@@ -1,6 +1,8 @@
 """Where the model of a user comes from, and what a worker has found out about it."""
 
+import ast
 import re
+import unicodedata
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +17,8 @@ PREFIXES: tuple[Kind, ...] = ("hf", "timm", "torchvision")
 # Between a file and the name of what it defines.
 OBJECT = "::"
 SUFFIXES: dict[str, Kind] = {".pt2": "exported", ".onnx": "onnx"}
+# A message that a file's model must be named lists at most so many, and reads so much of the file.
+MOST_NAMES, MOST_BYTES = 12, 2**22
 FORMS = "FILE.py::NAME, hf:NAME, timm:NAME, torchvision:NAME, FILE.pt2, FILE.onnx"
 
 
@@ -94,7 +98,10 @@ def read_target(
         path = existing_file(target, f"{place}{target}")
         location, shown = str(path), path.name
     else:
-        raise BadInput(f"{place}which model of {target[:120]}? Name it: {target[:120]}{OBJECT}NAME")
+        names = defined_names(existing_file(target, f"{place}{target}"))
+        listed = f", where NAME is one of {', '.join(names[:MOST_NAMES])}" if names else ""
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        raise BadInput(f"{place}which model of {target[:120]}? Name it: {target[:120]}{OBJECT}NAME{listed}{more}")
     if shapes and inputs:
         raise BadInput("give --input (shapes) or --inputs (a function), not both")
     return ModelSource(
@@ -104,8 +111,10 @@ def read_target(
 
 
 def workload_name(text: str) -> str:
-    """The text as the name of a workload: what may not be between the slashes of a key becomes a dash."""
-    return re.sub(r"[^A-Za-z0-9_.:\-]", "-", text).lstrip(".-:")[:120] or "model"
+    """The text as the name of a workload: letters lose their accents, and what may not be between the slashes of a
+    key becomes a dash."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return re.sub(r"[^A-Za-z0-9_.:\-]", "-", plain).lstrip(".-:")[:120] or "model"
 
 
 def function_of(text: str, option: str) -> str:
@@ -118,8 +127,20 @@ def function_of(text: str, option: str) -> str:
     return f"{existing_file(file, f'{option} {text}')}{OBJECT}{name}"
 
 
+def defined_names(path: Path) -> list[str]:
+    """The classes and functions of a file, which is read and not run; nothing where it is no Python."""
+    try:
+        tree = ast.parse(path.read_bytes()[:MOST_BYTES])
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
+        return []
+    defined = [node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    return [name for name in defined if not name.startswith("_")]
+
+
 def existing_file(text: str, what: str) -> Path:
     path = Path(text).expanduser()
+    if path.is_dir():
+        raise BadInput(f"{what[:200]}: {text[:200]} is a folder: name a file in it, FILE.py{OBJECT}NAME")
     if not path.is_file():
         raise BadInput(f"{what[:200]}: there is no file {text[:200]}")
     return path.resolve()

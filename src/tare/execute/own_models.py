@@ -14,6 +14,7 @@ from tare.records.record import Failure
 from tare.system.scratch import scratch
 from tare.workloads import Workload, get_workload
 from tare.workloads.own.registry import register, sources_in
+from tare.workloads.own.shapes import read_shape
 
 # Importing a library of models, building one and running it once takes no longer.
 LONGEST_S = 600.0
@@ -45,6 +46,10 @@ def _describe(
 ) -> Iterator[OwnModel]:
     if not sources:
         return
+    for source in sources:
+        # What is wrong with an option needs no process to be found.
+        for shape in source.shapes:
+            read_shape(shape)
     with scratch() as folder:
         executor = LocalExecutor(launcher, folder, on_stage)
         for source in sources:
@@ -56,4 +61,6 @@ def _describe(
 
 
 def _explain(source: ModelSource, failure: Failure) -> str:
-    return f"{source.target} cannot be used: {failure.cause}, {failure.message}"
+    # An exception or a signal is named by its message already.
+    cause = "" if failure.cause in ("exception", "signal") else f"{failure.cause}, "
+    return f"{source.target} cannot be used: {cause}{failure.message}"

@@ -19,6 +19,29 @@ from tare.workloads.own.calls import is_step
 from tare.workloads.own.files import installed_folders, load_object, source_digest
 from tare.workloads.own.registry import _models, definition_of, register, sources_in
 
+PAIRS = """
+criterion = nn.CrossEntropyLoss()
+
+def pair(batch=4):
+    return torch.randn(batch, 3, 8, 8), torch.randint(0, 5, (batch,))
+
+class Masked(Net):
+    def forward(self, x, labels):
+        return self.head(self.body(x)) * labels[:, None]
+
+def pair_step(x, labels):
+    return criterion(built(x), labels)
+
+class Nearby(Net):
+    def forward(self, x):
+        import helpers
+        return helpers.fail(x)
+
+class Leaves(Net):
+    def forward(self, x):
+        raise SystemExit(3)
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
@@ -57,6 +80,36 @@ def test_a_factory_with_inputs_and_loss_trains(project: Path) -> None:
     loss = workload.loss(model(*batch.args), batch.target)
     assert loss.dim() == 0
     assert model.head.in_features == 6
+
+
+@pytest.mark.parametrize("name", ["Net", "make_net", "built"])
+def test_inputs_as_a_data_loader_gives_them_end_in_the_target(project: Path, name: str) -> None:
+    project.write_text(project.read_text() + PAIRS)
+    workload = described(project, name, inputs=f"{project}::pair", loss=f"{project}::criterion")
+    assert (workload.trains, workload.batch) == (True, 4)
+    batch = workload.inputs(3, {})
+    assert [tensor.shape for tensor in batch.args] == [(3, 3, 8, 8)]
+    assert batch.target.shape == (3,)
+    assert workload.loss(workload.build({})(*batch.args), batch.target).dim() == 0
+    # What the model is made of must not change what is drawn.
+    assert torch.equal(batch.args[0], workload.inputs(3, {}).args[0])
+
+
+def test_arguments_that_a_model_needs_are_no_target(project: Path) -> None:
+    project.write_text(project.read_text() + PAIRS)
+    workload = described(project, "Masked", inputs=f"{project}::pair", loss=f"{project}::criterion")
+    assert len(workload.inputs(3, {}).args) == 2
+    # Without a loss nothing needs a target.
+    with pytest.raises(BadInput, match=r"Net fails on inputs of \[4, 3, 8, 8\], \[4\]: TypeError"):
+        described(project, "Net", inputs=f"{project}::pair")
+    # A step has its own loss.
+    assert len(described(project, "pair_step", inputs=f"{project}::pair").inputs(3, {}).args) == 2
+
+
+def test_a_model_without_a_loss_says_how_to_give_it_one(project: Path) -> None:
+    assert "make_net has no loss to train with: --loss FILE.py::FUNCTION" in (
+        described(project, "make_net", ("2x3x8x8",)).refusal(["train"]) or ""
+    )
 
 
 def test_an_instance_is_copied_and_has_the_same_weights_in_every_build(project: Path) -> None:
@@ -145,8 +198,9 @@ def test_relative_imports_of_a_package_work(project: Path) -> None:
     ("name", "shapes", "text"),
     [
         ("Needs", (), "Needs needs arguments (width)"),
-        ("Nothing", (), "nets.py has no 'Nothing'; it has"),
-        ("not_a_model", (), "not_a_model is a int"),
+        ("Nothing", (), "nets.py has no 'Nothing' (it has Net, "),
+        ("Score", (), "nets.py has no 'Score'; did you mean 'Scores'? (it has Scores, Net, "),
+        ("not_a_model", (), "not_a_model is of type int"),
         ("make_net", (), "make_net has no inputs: say what it takes: --input 8x3x224x224"),
         ("Net", ("2x4x8x8",), "Net fails on inputs of [2, 4, 8, 8]: RuntimeError"),
         ("labelled", (), "labelled needs arguments (n)"),
@@ -159,13 +213,25 @@ def test_what_cannot_be_used_is_one_line(project: Path, name: str, shapes: tuple
     assert "\n" not in str(error.value)
 
 
+def test_the_line_of_an_error_is_one_of_the_users_files(project: Path) -> None:
+    project.write_text(project.read_text() + PAIRS)
+    (project.parent / "helpers.py").write_text("def fail(x):\n    return x.nothing\n")
+    with pytest.raises(BadInput, match=r"AttributeError: .* \(helpers\.py, line 2\)$"):
+        described(project, "Nearby", ("2x3x8x8",))
+    with pytest.raises(BadInput, match=r"Leaves fails .*: it calls sys\.exit\(3\) \(nets\.py, line \d+\)$"):
+        described(project, "Leaves", ("2x3x8x8",))
+    # No line of the user's was passed, and none of torch's says more.
+    with pytest.raises(BadInput, match=r"missing 1 required positional argument: 'labels'$"):
+        described(project, "Masked", ("2x3x8x8",))
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("x = (\n", "SyntaxError"),
         ("1 / 0\n", "ZeroDivisionError: division by zero (nets.py, line 1)"),
-        ("raise SystemExit(3)\n", "SystemExit"),
+        ("raise SystemExit(3)\n", "it calls sys.exit(3) (nets.py, line 1)"),
         ("import os\nos.chdir('/')\n", "nets.py has no 'Net'"),
     ],
 )
@@ -212,7 +278,8 @@ def test_targets_are_told_from_workloads(target: str, own: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "name"), [("=m.py", "m.py::Net"), ("..a b.py", "a-b.py::Net"), ("é.py", "py::Net")]
+    ("file", "name"),
+    [("=m.py", "m.py::Net"), ("..a b.py", "a-b.py::Net"), ("é.py", "e.py::Net"), ("网.py", "py::Net")],
 )
 def test_any_name_of_a_file_gives_a_workload_that_can_be_in_a_key(file: str, name: str, tmp_path: Path) -> None:
     (tmp_path / file).write_text("")
@@ -228,9 +295,20 @@ def test_a_missing_file_is_named(target: str, tmp_path: Path, monkeypatch: pytes
         read_target(target)
 
 
-def test_a_file_without_a_name_asks_for_one(project: Path) -> None:
-    with pytest.raises(BadInput, match="which model of"):
+def test_a_file_without_a_name_asks_for_one_of_its_names(project: Path) -> None:
+    with pytest.raises(BadInput, match=r"which model of .*NAME is one of Net, Needs, Scores"):
         read_target(str(project))
+    project.write_text("x = (")
+    with pytest.raises(BadInput, match=r"which model of .*::NAME$"):
+        read_target(str(project))
+
+
+@pytest.mark.parametrize("target", ["{}::Net", "{}.py"])
+def test_a_folder_is_no_file(tmp_path: Path, target: str) -> None:
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets.py").mkdir()
+    with pytest.raises(BadInput, match=r"is a folder: name a file in it, FILE\.py::NAME"):
+        read_target(target.format(tmp_path / "nets"))
 
 
 def test_a_part_of_a_name_finds_the_names_that_have_it() -> None:

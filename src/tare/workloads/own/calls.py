@@ -15,6 +15,11 @@ DEFAULT_BATCH = 8
 
 def required_parameters(function: Callable[..., Any]) -> list[str]:
     """The names of the parameters without a default; none where Python cannot tell."""
+    from torch import nn
+
+    if isinstance(function, nn.Module):
+        # A loss may be a module, which takes anything and passes it on.
+        function = function.forward
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
@@ -44,7 +49,9 @@ def build_module(value: Any, name: str) -> "nn.Module":
     if isinstance(value, nn.Module):
         return copy.deepcopy(value)
     if not callable(value):
-        raise BadInput(f"{name} is a {type(value).__name__}: want a torch.nn.Module or a function that makes one")
+        raise BadInput(
+            f"{name} is of type {type(value).__name__}: want a torch.nn.Module or a function that makes one"
+        )
     if needed := required_parameters(value):
         listed = ", ".join(needed)
         raise BadInput(
@@ -53,7 +60,7 @@ def build_module(value: Any, name: str) -> "nn.Module":
     model = value()
     if not isinstance(model, nn.Module):
         hint = "; if it is a whole step, name it ..._step" if not isinstance(value, type) else ""
-        raise BadInput(f"{name}() gives a {type(model).__name__}, not a torch.nn.Module{hint}")
+        raise BadInput(f"{name}() gives an object of type {type(model).__name__}, not a torch.nn.Module{hint}")
     return model
 
 
@@ -91,7 +98,9 @@ def as_batch(value: Any, model_names: tuple[str, ...] = ()) -> tuple[Batch, tupl
         return Batch(batch.args, value[1]), names
     if isinstance(value, (tuple, list)) and value:
         return Batch(tuple(value)), ()
-    raise BadInput(f"the inputs are a {type(value).__name__}: want a tensor, a tuple, a dict, or (inputs, target)")
+    raise BadInput(
+        f"the inputs are of type {type(value).__name__}: want a tensor, a tuple, a dict, or (inputs, target)"
+    )
 
 
 def call_by_name(model: "nn.Module", names: tuple[str, ...]) -> "nn.Module":

@@ -14,11 +14,20 @@ from tare.workloads.own.shapes import Shape, batch_of, draw_inputs, inputs_text,
 
 # What a file, a class or an instance may define besides the model.
 INPUTS, LOSS, PARITY = "example_inputs", "loss", "parity"
-ASK = "say what it takes: --input 8x3x224x224, --inputs FILE.py::FUNCTION, or example_inputs in the file"
+NO_LOSS = "has no loss to train with: --loss FILE.py::FUNCTION, or a function loss(output, target) in its file"
+NO_INPUTS = (
+    "has no inputs: say what it takes: --input 8x3x224x224, --inputs FILE.py::FUNCTION, "
+    "or example_inputs in the file"
+)
 
 
 class FileModel:
     """A class, an instance or a factory of a torch.nn.Module in a file."""
+
+    # What is said where there are none.
+    no_inputs, no_loss = NO_INPUTS, NO_LOSS
+    # Whether the last of the inputs may be what the loss compares the output with.
+    has_target = True
 
     def __init__(self, source: ModelSource) -> None:
         self.source = source
@@ -44,8 +53,8 @@ class FileModel:
             model = build_module(self.value, self.source.object)
         except BadInput:
             raise
-        except Exception as error:
-            raise BadInput(f"{self.source.object}() fails: {describe(error, self.path)}") from error
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"{self.source.object}() fails: {describe(error)}") from error
         return call_by_name(model, self.names)
 
     @cached_property
@@ -81,10 +90,32 @@ class FileModel:
     def inputs(self, batch: int | None, **_: int) -> Batch:
         if self._has_function:
             seed_others()
-            return as_batch(self._call(batch))[0]
+            given, names = as_batch(self._call(batch))
+            if len(given.args) > 1 and given.target is None and not names and self._wants_target(given):
+                return Batch(given.args[:-1], given.args[-1])
+            return given
         if not self.shapes:
-            raise BadInput(f"{self.source.object} has no inputs: {ASK}")
+            raise BadInput(f"{self.source.object} {self.no_inputs}")
         return Batch(draw_inputs(self.shapes, batch or batch_of(self.shapes)))
+
+    def _wants_target(self, given: Batch) -> bool:
+        """Whether a batch is written as a data loader gives it, `images, labels`: the loss needs a target, and the
+        model needs fewer arguments."""
+        if not self.has_target or not callable(self.loss_function):
+            return False
+        return len(required_parameters(self.loss_function)) > 1 and self._required < len(given.args)
+
+    @cached_property
+    def _required(self) -> int:
+        """How many arguments the model needs."""
+        import torch
+
+        model = self.value
+        if not isinstance(model, (type, torch.nn.Module)):
+            # What a factory makes is known when it is made.
+            with torch.random.fork_rng(devices=[]):
+                model = self.build()
+        return len([name for name in required_parameters(model.forward) if name != "self"])
 
     def _call(self, batch: int | None) -> Any:
         function = self.inputs_function
@@ -94,8 +125,8 @@ class FileModel:
             return call_with_batch(function, batch)
         except BadInput:
             raise
-        except Exception as error:
-            raise BadInput(f"the inputs fail: {describe(error, self.path)}") from error
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"the inputs fail: {describe(error)}") from error
 
     @cached_property
     def loss_function(self) -> Any:
@@ -114,9 +145,9 @@ class FileModel:
         try:
             with torch.no_grad():
                 model.eval()(*batch.args)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             shapes = ", ".join(str(list(leaf.shape)) for leaf in batch.args if isinstance(leaf, torch.Tensor))
-            message = f"{self.source.object} fails on inputs of {shapes}: {describe(error, self.path)}"
+            message = f"{self.source.object} fails on inputs of {shapes}: {describe(error)}"
             raise BadInput(message) from error
         return ModelDescription(
             batch=int(first.shape[0]) if first is not None else 1,
@@ -125,6 +156,7 @@ class FileModel:
             digest=self.digest,
             trains=callable(self.loss_function),
             parity=declared_parity(self.value, self.surroundings),
+            unsupported={} if callable(self.loss_function) else {"train": f"{self.source.object} {self.no_loss}"},
         )
 
     @property

@@ -12,9 +12,11 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-from tare.errors import BadInput, TareError, brief
+from tare.errors import BadInput, TareError, brief, nearest_names, quote
 
 MOST_SOURCE_BYTES = 2**24
+CALL_OF_MODULE = "torch/nn/modules/module.py"
+TARE = Path(__file__).resolve().parents[2]
 
 
 def load_object(target: str) -> Any:
@@ -23,7 +25,7 @@ def load_object(target: str) -> Any:
     value: Any = load_file(Path(file))
     for part in name.split("."):
         if not hasattr(value, part):
-            raise BadInput(f"{Path(file).name} has no '{name}'; it has {_offers(value)}")
+            raise BadInput(f"{Path(file).name} has no '{name}'{_offers(value, part)}")
         value = getattr(value, part)
     return value
 
@@ -85,21 +87,31 @@ def _execute(path: Path, name: str, root: Path) -> ModuleType:
         sys.modules.pop(name, None)
         if isinstance(error, TareError):
             raise
-        raise BadInput(f"cannot import {path.name}: {describe(error, path)}") from error
+        raise BadInput(f"cannot import {path.name}: {describe(error)}") from error
     finally:
         # A file may change the working folder of the process, which others rely on.
         os.chdir(folder)
         torch.set_rng_state(state)
 
 
-def describe(error: BaseException, path: Path) -> str:
+def describe(error: BaseException) -> str:
     """What is wrong and in which line of the user's files. A syntax error already contains the place."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {brief(error)}"
-    frames = extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).parent == path.parent] or frames[-1:]
-    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {brief(error)}{place}"
+    if isinstance(error, SystemExit):
+        return f"it calls sys.exit({'' if error.code is None else quote(error.code)}){_place(error)}"
+    return f"{type(error).__name__}: {brief(error)}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's files that an error passed; that of a library where it passed none, but not of
+    the function in which torch calls a model."""
+    installed = [Path(folder).resolve() for folder in installed_folders()]
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.endswith(CALL_OF_MODULE)]
+    own = [f for f in frames if not any(Path(f.filename).resolve().is_relative_to(folder) for folder in installed)]
+    foreign = [frame for frame in frames if not Path(frame.filename).is_relative_to(TARE)]
+    last = (own or foreign)[-1:]
+    return f" ({Path(last[0].filename).name}, line {last[0].lineno})" if last else ""
 
 
 def source_digest(path: Path) -> str:
@@ -129,15 +141,15 @@ def installed_folders() -> set[str]:
     folders = {*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()}
     # A .pth file may add the packages of another environment.
     folders |= {folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")}
-    tare = Path(__file__).resolve().parents[2]
     # tare itself may run from a checkout.
-    return {folder for folder in folders if folder != sysconfig.get_paths()["data"]} | {str(tare)}
+    return {folder for folder in folders if folder != sysconfig.get_paths()["data"]} | {str(TARE)}
 
 
-def _offers(module: Any) -> str:
+def _offers(owner: Any, missing: str) -> str:
+    """The nearest of the names that a module or a class defines."""
     names = [
         name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == getattr(module, "__name__", "")
+        for name, value in vars(owner).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == getattr(owner, "__name__", "")
     ]
-    return ", ".join(names[:12]) or "nothing of its own"
+    return nearest_names(missing, names)

@@ -215,6 +215,9 @@ def _source(code: Any) -> str:
 class PickledModel(FileModel):
     """A module of the user's program, its class, or a function that makes it."""
 
+    no_inputs = "has no inputs: give a tensor, a tuple, a dict or a function that returns one, after the model"
+    no_loss = "has no loss to train with: give a function, loss=..."
+
     @cached_property
     def objects(self) -> UserObjects:
         return load_pickled(self.path)

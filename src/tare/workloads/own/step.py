@@ -28,6 +28,9 @@ class OwnStep(NamedTuple):
 class StepModel(FileModel):
     """`build` gives what the step trains; a step takes the inputs if it has parameters."""
 
+    # A loss that its file defines is the step's own business.
+    has_target = False
+
     def open(self) -> OwnStep:
         """The step with fresh state."""
         step = self.fresh_value()
@@ -54,8 +57,8 @@ class StepModel(FileModel):
         before = {name: [p.detach().clone() for p in m.parameters()] for name, m in step.modules.items()}
         try:
             step.call(*batch.args)
-        except Exception as error:
-            raise BadInput(f"{self.source.object} fails: {describe(error, self.path)}") from error
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"{self.source.object} fails: {describe(error)}") from error
         changed = any(
             not torch.equal(old, new)
             for name, module in step.modules.items()
