@@ -88,7 +88,7 @@ def compare(
 ) -> Parity:
     """The verdict for one rung. A value that is not finite where the reference is gives "nan", not "different"."""
     if not reference:
-        return Parity(status="unchecked", reason="the reference is empty")
+        return Parity(status="unchecked", reason="there is no tensor to compare")
     if reason := _proves_nothing(reference):
         return Parity(status="unchecked", undecided=len(reference), reference=described, reason=reason)
     samples = _samples(reference, candidate)

@@ -37,6 +37,14 @@ class Nearby(Net):
         import helpers
         return helpers.fail(x)
 
+class Forgets(Net):
+    def forward(self, x):
+        self.head(self.body(x))
+
+class Yields(Net):
+    def forward(self, x):
+        yield self.head(self.body(x))
+
 class Leaves(Net):
     def forward(self, x):
         raise SystemExit(3)
@@ -211,6 +219,16 @@ def test_what_cannot_be_used_is_one_line(project: Path, name: str, shapes: tuple
         described(project, name, shapes)
     assert text in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("Forgets", "Forgets returns None: its forward must return"), ("Yields", "returns a generator")],
+)
+def test_a_model_that_returns_nothing_is_refused(project: Path, name: str, text: str) -> None:
+    project.write_text(project.read_text() + PAIRS)
+    with pytest.raises(BadInput, match=text):
+        described(project, name, ("2x3x8x8",))
 
 
 def test_the_line_of_an_error_is_one_of_the_users_files(project: Path) -> None:

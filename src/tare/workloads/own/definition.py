@@ -1,5 +1,6 @@
 """The definition of a workload from a user's file: its model, its inputs and its loss."""
 
+import inspect
 import typing
 from functools import cached_property
 from pathlib import Path
@@ -144,11 +145,16 @@ class FileModel:
         first = next((leaf for leaf in batch.args if isinstance(leaf, torch.Tensor) and leaf.dim()), None)
         try:
             with torch.no_grad():
-                model.eval()(*batch.args)
+                output = model.eval()(*batch.args)
         except (Exception, SystemExit) as error:
             shapes = ", ".join(str(list(leaf.shape)) for leaf in batch.args if isinstance(leaf, torch.Tensor))
             message = f"{self.source.object} fails on inputs of {shapes}: {describe(error)}"
             raise BadInput(message) from error
+        if output is None:
+            raise BadInput(f"{self.source.object} returns None: its forward must return what it computes")
+        if inspect.isgenerator(output):
+            # Nothing has been computed yet.
+            raise BadInput(f"{self.source.object} returns a generator (its forward has a yield): return a list")
         return ModelDescription(
             batch=int(first.shape[0]) if first is not None else 1,
             inputs=self.inputs_text,
