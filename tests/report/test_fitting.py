@@ -165,6 +165,11 @@ def test_a_column_without_a_figure_has_a_dash_where_it_was_asked_for() -> None:
     text = shown(ladder_view(one_ladder(make_record()), ("tokens", "p99")), 100)
     assert {"tokens", "p99"} <= set(head(text))
     assert cells(text, "eager").count("-") == 2
+    assert "p99 needs 100 single steps" in text
+    assert "tokens_per_sample" in text
+    other = shown(ladder_view(one_ladder(make_record(tokens_per_step=64)), ("tokens", "p50")), 100)
+    assert "tokens_per_sample" not in other
+    assert "p99" not in other
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -40,6 +40,12 @@ SPARE = ("warm", "x best", "host", "prepare", "device", "latency", "net", "x eag
 # Shown only where they are asked for, and all that may be asked for.
 ON_REQUEST = ("p50", "p95", "p99", "spread", "throughput", "tokens")
 COLUMNS = ("net", "tare", "latency", "x eager", "x best", "prepare", "warm", "host", "device", *ON_REQUEST)
+# Why a column that was asked for may have no figure at all, and what gives it one.
+NO_FIGURE = {
+    "p95": "p95 needs 20 single steps: give more time (--budget) or rounds",
+    "p99": "p99 needs 100 single steps: give more time (--budget) or rounds",
+    "tokens": "the workload does not say what a token is (your own may: tokens_per_sample = 128 in its file)",
+}
 # The longest name of a rung of ours, which is folded only if dropping columns is not enough.
 RUNG_WIDTH = len("compile:reduce-overhead")
 
@@ -265,7 +271,12 @@ def ladder_view(ladder: Ladder, columns: Sequence[str] | None = ()) -> View:
     view.put(FittingTable(rows, words=("parity",), folds={"rung": RUNG_WIDTH}, spare=spare))
     for row in ladder.rows:
         view.add("aside" if row.refused else "failure", row.trouble or "")
-    return view.add("note", *ladder.notes).add("aside", ladder.optimised)
+    missing = [text for name, text in NO_FIGURE.items() if name in (columns or ()) and not has_figure(rows, name)]
+    return view.add("note", *ladder.notes, *missing).add("aside", ladder.optimised)
+
+
+def has_figure(rows: Sequence[Mapping[str, str]], name: str) -> bool:
+    return not rows or any(row[name] != "-" for row in rows)
 
 
 def row_cells(row: Row) -> dict[str, str]:
