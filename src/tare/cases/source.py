@@ -55,8 +55,8 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     # The packages it needs, and what cannot be run.
     requires: tuple[str, ...] = ()
     unsupported: dict[str, str] = {}
-    # The size that counts the tokens of a sample.
-    tokens: str = ""
+    # The size that counts the tokens of a sample, or their number.
+    tokens: str | Count = ""
 
 
 class OwnModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,6 +165,19 @@ def test_declared_parity(project: Path) -> None:
     assert described(project, "Declared").parity_off == "it rounds at random"
 
 
+@pytest.mark.parametrize(("text", "tokens"), [("", None), ("tokens_per_sample = 7\n", 21)])
+def test_tokens_are_what_the_file_says(project: Path, text: str, tokens: int | None) -> None:
+    project.write_text(project.read_text() + text)
+    assert described(project, "Net").tokens_per_step(3, {}) == tokens
+    assert described(project, "train_step").tokens_per_step(3, {}) == tokens
+
+
+def test_tokens_are_a_number(project: Path) -> None:
+    project.write_text(project.read_text() + "tokens_per_sample = 'length'\n")
+    with pytest.raises(BadInput, match="tokens_per_sample = 'length': want a positive whole number"):
+        described(project, "Net")
+
+
 def test_the_digest_follows_every_file_of_the_user_and_no_other(project: Path) -> None:
     described(project, "Net")
     before = source_digest(project)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tare.cases.source import ModelDescription, ModelSource
-from tare.errors import BadInput
+from tare.errors import BadInput, quote
 from tare.workloads.base import Batch
 from tare.workloads.own.calls import as_batch, build_module, call_by_name, call_with_batch, required_parameters
 from tare.workloads.own.files import describe, load_file, load_object, source_digest
 from tare.workloads.own.shapes import Shape, batch_of, draw_inputs, inputs_text, read_shape
 
 # What a file, a class or an instance may define besides the model.
-INPUTS, LOSS, PARITY = "example_inputs", "loss", "parity"
+INPUTS, LOSS, PARITY, TOKENS = "example_inputs", "loss", "parity", "tokens_per_sample"
 NO_LOSS = "has no loss to train with: --loss FILE.py::FUNCTION, or a function loss(output, target) in its file"
 NO_INPUTS = (
     "has no inputs: say what it takes: --input 8x3x224x224, --inputs FILE.py::FUNCTION, "
@@ -162,6 +162,7 @@ class FileModel:
             digest=self.digest,
             trains=callable(self.loss_function),
             parity=declared_parity(self.value, self.surroundings),
+            tokens=declared_tokens(self.value, self.surroundings),
             unsupported={} if callable(self.loss_function) else {"train": f"{self.source.object} {self.no_loss}"},
         )
 
@@ -221,3 +222,13 @@ def declared_parity(value: Any, module: Any) -> str:
     if state.strip() != "off" or not reason.strip():
         raise BadInput(f"parity = '{text[:80]}' is not understood: want parity = \"off: REASON\"")
     return reason.strip()[:200]
+
+
+def declared_tokens(value: Any, module: Any) -> int | str:
+    """`tokens_per_sample = 128` of the object or of its file; an empty text where neither says it."""
+    number = getattr(value, TOKENS, None) or getattr(module, TOKENS, None)
+    if number is None:
+        return ""
+    if not isinstance(number, int) or not 0 < number < 2**31:
+        raise BadInput(f"{TOKENS} = {quote(number)}: want a positive whole number")
+    return number

@@ -7,7 +7,7 @@ from tare.cases.source import ModelDescription
 from tare.errors import BadInput
 from tare.workloads.base import OWN_OPTIMIZER, Batch
 from tare.workloads.own.calls import required_parameters
-from tare.workloads.own.definition import FileModel, declared_parity
+from tare.workloads.own.definition import FileModel, declared_parity, declared_tokens
 from tare.workloads.own.files import describe, load_again
 
 OTHER_PRECISION = "a whole step chooses its own precision"
@@ -74,6 +74,7 @@ class StepModel(FileModel):
             is_step=True,
             optimizer=OWN_OPTIMIZER if changed else "sgd",
             parity=declared_parity(self.value, self.surroundings),
+            tokens=declared_tokens(self.value, self.surroundings),
             unsupported=dict.fromkeys(precisions, OTHER_PRECISION),
         )
 
