@@ -44,6 +44,9 @@ def explain(
     tables: Annotated[
         int, typer.Option(min=0, metavar="ROWS", help="Also show operators, kernels and memory.")
     ] = 0,
+    modules: Annotated[
+        int, typer.Option(min=0, metavar="DEPTH", help="Also show time and memory by module, this many levels.")
+    ] = 0,
     sort: Annotated[str | None, typer.Option(help="Sort the tables by this column, as printed.")] = None,
     annotate: Annotated[
         Path | None, typer.Option(help="Write the trace with idle causes and findings; one file per case.")
@@ -90,6 +93,8 @@ def explain(
     given = [*grid, *measuring, *(name for name, value in {**others, "store": store is not None}.items() if value)]
     if files and given:
         raise BadInput(f"--{given[0]} is for workloads: a trace is explained as it was recorded")
+    if modules and not stacks:
+        raise BadInput("--modules needs the recording with stacks: leave out --no-stacks")
     if against == "":
         raise BadInput("--against names nothing; leave it out to explain the rung alone")
     if against and names_trace(against) != bool(files):
@@ -116,7 +121,7 @@ def explain(
         if as_json:
             print_json(report.document())
         else:
-            print_report(report, tables or (MAX_ROWS if sort else 0), sort)
+            print_report(report, tables or (MAX_ROWS if sort else 0), sort, modules)
     finally:
         # An incomplete report replaces no file.
         if not report.interrupted:

@@ -7,6 +7,7 @@ from tare.findings.finding import Finding, find
 from tare.records.work import Peaks
 from tare.trace.kernel_table import Kernel, kernel_table
 from tare.trace.memory import MemoryUse, memory_use
+from tare.trace.module_tree import ModuleNode, module_tree
 from tare.trace.operator_table import Operator, operator_table
 from tare.trace.tables import Trace
 from tare.trace.windows import select_steps
@@ -26,6 +27,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     operators: list[Operator]
     kernels: list[Kernel]
     memory: MemoryUse | None
+    # Where a recording has stacks.
+    modules: ModuleNode | None
 
 
 def diagnose(
@@ -54,6 +57,7 @@ def diagnose(
         kernels=kernel_table(trace, counted=True),
         # The recording with stacks knows the modules.
         memory=memory_use(stacks if stacks is not None else trace),
+        modules=module_tree(select_steps(stacks) if stacks is not None else trace),
     )
 
 

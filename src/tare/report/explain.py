@@ -14,6 +14,7 @@ from tare.records.work import Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.files import several_files, write_whole
 from tare.report.findings import diagnosis_view, findings_view, top_kernels_view
+from tare.report.modules import PAGE_DEPTH, modules_view
 from tare.report.numbers import percent, seconds, several, signed, size
 from tare.report.overview import ReusedRecords, reused_line, skipped_view
 from tare.report.page import render_page
@@ -109,19 +110,20 @@ class ExplainReport(msgspec.Struct, kw_only=True):
         return [group for group in groups.values() if len(group) > 1]
 
 
-def print_report(report: ExplainReport, rows: int = 0, sort: str | None = None) -> None:
-    """`rows` of the tables of operators and kernels, which are long and not shown by default."""
-    views = [*_case_views(report, rows, sort), *_overviews(report), _outcome(report)]
+def print_report(report: ExplainReport, rows: int = 0, sort: str | None = None, depth: int = 0) -> None:
+    """`rows` of the tables of operators and kernels and `depth` levels of modules, which are long and not shown by
+    default."""
+    views = [*_case_views(report, rows, sort, depth), *_overviews(report), _outcome(report)]
     make_console().print(View().show(*views))
 
 
 def write_html(report: ExplainReport, path: Path) -> None:
     title = ", ".join(dict.fromkeys(explanation.title for explanation in report.explanations))
-    views = [*_overviews(report), *_case_views(report, PAGE_ROWS), _outcome(report)]
+    views = [*_overviews(report), *_case_views(report, PAGE_ROWS, depth=PAGE_DEPTH), _outcome(report)]
     write_whole(path, render_page(f"tare explain: {title}", View().show(*views)))
 
 
-def _case_views(report: ExplainReport, rows: int, sort: str | None = None) -> Iterator[View]:
+def _case_views(report: ExplainReport, rows: int, sort: str | None = None, depth: int = 0) -> Iterator[View]:
     if report.job:
         yield job_view(report.job)
     for explanation, diagnosis in zip(report.explanations, report.diagnoses, strict=True):
@@ -131,6 +133,8 @@ def _case_views(report: ExplainReport, rows: int, sort: str | None = None) -> It
         else:
             yield findings_view(diagnosis)
             yield top_kernels_view(diagnosis)
+        if depth:
+            yield modules_view(diagnosis.modules, depth)
 
 
 def _overviews(report: ExplainReport) -> list[View]:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tare.trace.counting import bytes_touched, flops, is_counted
-from tare.trace.intervals import contains, make
 from tare.trace.names import is_matrix, is_transformed, uses_tensor_cores
 from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import KERNEL, Integers, Trace
-from tare.trace.windows import main_device, windows
+from tare.trace.windows import counted_work
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,12 +44,7 @@ def kernel_table(trace: Trace, counted: bool = False) -> list[Kernel]:
     `counted` restricts the table to the counted steps and the main device, as in the breakdown.
     """
     device = trace.device
-    chosen = np.ones(len(device), dtype=bool)
-    if counted:
-        main = main_device(trace)
-        window = windows(trace, main)
-        chosen = contains(make(window[:, 1], window[:, 2]), device.start) & (device.device == main)
-    rows = np.flatnonzero(chosen)
+    rows = counted_work(trace) if counted else np.arange(len(device))
     device_time = max(int(device.duration[rows].sum()), 1)
     counts = _counts(trace)
     by_name = rows_by_value(device.name[rows]).values()

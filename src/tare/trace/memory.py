@@ -121,16 +121,11 @@ def memory_use(trace: Trace) -> MemoryUse | None:
 
     None where the trace has no such memory events.
     """
-    held = _held_by_device(trace)
-    if held is None and not trace.has_device:
-        held = _held_by_host(trace)
+    held = _held(trace)
     if held is None:
         return None
-    top = int(np.argmax(held.bytes))
-    peak = int(held.bytes[top])
-    blocks = _read_blocks(trace, held.rows)
+    top, peak, blocks, alive = _at_peak(trace, held)
     kind, where = _kinds(trace, blocks), _places(trace, blocks)
-    alive = _fit(blocks, top, peak)
     sizes = sum_by(kind[alive], blocks.bytes[alive], len(KINDS)).tolist()
     by_kind: dict[MemoryKind, int] = dict(zip(KINDS, sizes, strict=True))
     # What the profiler never saw being allocated was there before, so that the kinds add up to the peak.
@@ -154,6 +149,41 @@ def memory_use(trace: Trace) -> MemoryUse | None:
         unreleased=_largest(_owners(trace, blocks, kind, where, np.flatnonzero(blocks.unreleased))),
         events=len(held.rows),
     )
+
+
+class HeldMemory(NamedTuple):
+    """What was allocated in the trace: by which thread and when, and what of it was held at the peak, and was
+    never released."""
+
+    thread: Integers
+    start: Integers
+    bytes: Integers
+    at_peak: Integers
+    kept: Integers
+    peak_bytes: int
+
+
+def held_memory(trace: Trace) -> HeldMemory | None:
+    """Of the device or the host that memory_use is about."""
+    held = _held(trace)
+    if held is None:
+        return None
+    _, peak, blocks, alive = _at_peak(trace, held)
+    thread = trace.memory.thread[held.rows[blocks.first]]
+    return HeldMemory(thread, blocks.start, blocks.bytes, alive, np.flatnonzero(blocks.unreleased), peak)
+
+
+def _held(trace: Trace) -> _Held | None:
+    held = _held_by_device(trace)
+    return _held_by_host(trace) if held is None and not trace.has_device else held
+
+
+def _at_peak(trace: Trace, held: _Held) -> tuple[int, int, "_Allocations", Integers]:
+    """The event after which most is held, how much that is, all blocks, and those that are held then."""
+    top = int(np.argmax(held.bytes))
+    peak = int(held.bytes[top])
+    blocks = _read_blocks(trace, held.rows)
+    return top, peak, blocks, _fit(blocks, top, peak)
 
 
 def _held_by_device(trace: Trace) -> _Held | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tare.trace.intervals import Integers, Mask, distinct
+from tare.trace.intervals import Integers, Mask, contains, distinct, make
 from tare.trace.names import step_number
 from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import Trace
@@ -77,6 +77,14 @@ def counted_step(trace: Trace, at: Integers) -> Integers:
 
 def in_counted_steps(trace: Trace, at: Integers) -> Mask:
     return np.greater_equal(counted_step(trace, at), 0)
+
+
+def counted_work(trace: Trace) -> Integers:
+    """The rows of the main device's work that begins in a counted window."""
+    device = main_device(trace)
+    window = windows(trace, device)
+    inside = contains(make(window[:, 1], window[:, 2]), trace.device.start)
+    return np.flatnonzero(inside & (trace.device.device == device))
 
 
 def other_step_threads(trace: Trace) -> int:
