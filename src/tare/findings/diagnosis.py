@@ -9,6 +9,7 @@ from tare.trace.kernel_table import Kernel, kernel_table
 from tare.trace.memory import MemoryUse, memory_use
 from tare.trace.module_tree import ModuleNode, module_tree
 from tare.trace.operator_table import Operator, operator_table
+from tare.trace.serving import Serving, serving
 from tare.trace.tables import Trace
 from tare.trace.windows import select_steps
 
@@ -29,6 +30,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryUse | None
     # Where a recording has stacks.
     modules: ModuleNode | None
+    # Where a language model generates.
+    serving: Serving | None
 
 
 def diagnose(
@@ -58,6 +61,7 @@ def diagnose(
         # The recording with stacks knows the modules.
         memory=memory_use(stacks if stacks is not None else trace),
         modules=module_tree(select_steps(stacks) if stacks is not None else trace),
+        serving=serving(trace),
     )
 
 

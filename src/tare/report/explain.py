@@ -19,6 +19,7 @@ from tare.report.numbers import percent, seconds, several, signed, size
 from tare.report.overview import ReusedRecords, reused_line, skipped_view
 from tare.report.page import render_page
 from tare.report.ranks import job_view
+from tare.report.serving import serving_view
 from tare.report.svg import colour
 from tare.report.terminal import make_console
 from tare.report.view import Cell, Drawing, FittingTable, View
@@ -128,6 +129,7 @@ def _case_views(report: ExplainReport, rows: int, sort: str | None = None, depth
         yield job_view(report.job)
     for explanation, diagnosis in zip(report.explanations, report.diagnoses, strict=True):
         yield explanation_view(explanation)
+        yield serving_view(diagnosis.serving)
         if rows:
             yield diagnosis_view(diagnosis, rows, sort)
         else:

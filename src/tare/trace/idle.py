@@ -90,6 +90,11 @@ class IdleTime(msgspec.Struct, frozen=True, kw_only=True):
     longest: list[Gap]
 
 
+def is_host_wait(frame: str) -> bool:
+    """Whether a frame of this name waits for another thread, a queue or a socket."""
+    return bool(_HOST_WAIT.search(frame))
+
+
 def explain_idle(trace: Trace) -> IdleTime | None:
     """The causes of the main device's idle time in the windows; None for a trace without device work."""
     device = main_device(trace)
