@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from traces import TraceBuilder
 
 from tare.trace.breakdown import breakdown
+from tare.trace.explanation import About, explain
 from tare.trace.idle import IdleTime, explain_idle
 
 
@@ -171,6 +172,8 @@ def test_a_long_wait_after_a_returned_launch_is_no_launch() -> None:
     builder.launch(0, 5, 10, 20)
     builder.launch(30, 35, 463_035, 463_135)
     causes = causes_of(builder)
+    notes = explain(builder.build(), About(title="slice")).notes
+    assert any(note.startswith("for 99% of the time the device waited, with work launched") for note in notes)
     assert causes["not known"] == 463_000
     assert "device-side waiting" not in causes or causes["device-side waiting"] < 10
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tare.errors import BadInput
 from tare.trace.breakdown import Breakdown, breakdown
+from tare.trace.host import BEFORE, CAUSES, UNKNOWN
 from tare.trace.host_time import HostTime, host_time
 from tare.trace.idle import IdleTime, explain_idle
 from tare.trace.metadata import device_name, recording_info
@@ -15,6 +16,9 @@ from tare.trace.roofline import Roofline
 from tare.trace.tables import Trace
 from tare.trace.waterfall import Waterfall, device_waterfall, host_waterfall, lower_roofline
 from tare.trace.windows import drop_outlier_steps, other_step_threads, select_steps
+
+# From this share of the windows on, a note says what is not known.
+LEAST_UNEXPLAINED = 0.1
 
 
 class ProfiledProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +88,7 @@ def explain(
         roofline=roofline,
         waterfall=waterfall,
         regions=regions(trace),
-        notes=_notes(trace, parts, profiled),
+        notes=_notes(trace, parts, idle, profiled),
     )
 
 
@@ -107,7 +111,14 @@ def _proven_roofline(rung: Explanation) -> int:
     return rung.waterfall.find("roofline") + unseen
 
 
-def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
+def _unexplained(parts: Breakdown, idle: IdleTime | None) -> float:
+    """The share of the windows in which launched work waited for what is not known."""
+    causes = (CAUSES[BEFORE], CAUSES[UNKNOWN])
+    waited = sum(cause.idle for cause in idle.causes if cause.cause in causes) if idle else 0
+    return waited / parts.window if parts.window else 0.0
+
+
+def _notes(trace: Trace, parts: Breakdown | None, idle: IdleTime | None, profiled: bool) -> list[str]:
     notes = []
     if profiled:
         notes.append("gross is not known: shares of the profiled step, which is slower than a step is")
@@ -146,6 +157,11 @@ def _notes(trace: Trace, parts: Breakdown | None, profiled: bool) -> list[str]:
         )
     if not len(trace.operators) and not len(trace.calls):
         notes.append("no operator and no call of the host was recorded: why the device is idle is not known")
+    elif (share := _unexplained(parts, idle)) >= LEAST_UNEXPLAINED:
+        notes.append(
+            f"for {share:.0%} of the time the device waited, with work launched, for something that the trace "
+            "does not show: no finding can be about it"
+        )
     if parts.lost_launches:
         notes.append(f"{parts.lost_launches} launches have no kernel: the profiler lost some of the device's side")
     if parts.launched_before:
