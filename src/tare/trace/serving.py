@@ -6,6 +6,7 @@ before it ends, if that is later: iterations never overlap. All times are those 
 """
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -113,7 +114,7 @@ def serving(trace: Trace) -> Serving | None:
         kinds=[
             _figures(kind, chosen) for kind in KINDS if (chosen := [one for one in listed if one.kind == kind])
         ],
-        between=_between(trace, found.thread, gaps, busy),
+        between=_between(gaps, _pauses(trace, found.thread, gaps, busy)),
         token_times=_token_times(found.iterations, end),
         largest_sequences=max((one.sequences for one in listed if one.sequences), default=None),
         largest_tokens=max((one.tokens for one in listed if one.tokens), default=None),
@@ -165,29 +166,44 @@ def _percentile(times: list[int], share: float) -> int:
     return int(np.percentile(times, share, method="higher"))
 
 
-def _between(trace: Trace, thread: int, gaps: Intervals, busy: Intervals) -> BetweenIterations:
-    """What the thread of the iterations does while the device has nothing to do between two of them."""
+class _Pauses(NamedTuple):
+    """The time between iterations in which the device has nothing to do, by what the host does."""
+
+    waiting: Intervals
+    working: Intervals
+    unknown: Intervals
+
+
+def _pauses(trace: Trace, thread: int, gaps: Intervals, busy: Intervals) -> _Pauses:
+    """By what the thread of the iterations does."""
     idle = iv.difference(gaps, busy)
     frames, operators, calls = trace.frames, trace.operators, trace.calls
-    waiting = iv.EMPTY
-    works = iv.union(
-        operators.intervals(operators.thread == thread),
-        calls.intervals(calls.thread == thread),
-        frames.intervals(frames.thread == thread),
-    )
-    if trace.has_stacks:
-        waits = (frames.thread == thread) & trace.matching(frames, is_host_wait)
-        waiting = frames.intervals(waits & (frames.duration >= SHORTEST_HOST_WAIT))
-    waited = iv.intersection(idle, waiting)
-    worked = iv.intersection(iv.difference(idle, waiting), works)
-    total, resting, known = iv.total(gaps), iv.total(waited), iv.total(worked)
-    return BetweenIterations(
-        total=total,
-        device=total - iv.total(idle),
-        waiting=resting,
-        scheduling=known,
-        unknown=iv.total(idle) - resting - known,
-    )
+    waits = (frames.thread == thread) & trace.matching(frames, is_host_wait)
+    waiting = iv.intersection(idle, frames.intervals(waits & (frames.duration >= SHORTEST_HOST_WAIT)))
+    works = (table.intervals(table.thread == thread) for table in (operators, calls, frames))
+    rest = iv.difference(idle, waiting)
+    working = iv.intersection(rest, iv.union(*works))
+    return _Pauses(waiting, working, iv.difference(rest, working))
+
+
+def _between(gaps: Intervals, pauses: _Pauses) -> BetweenIterations:
+    total, (waiting, working, unknown) = iv.total(gaps), map(iv.total, pauses)
+    device = total - waiting - working - unknown
+    return BetweenIterations(total=total, device=device, waiting=waiting, scheduling=working, unknown=unknown)
+
+
+def request_pauses(trace: Trace) -> Intervals:
+    """Where a server has or may have no request: between iterations that it marks the host waits, or does nothing
+    that is known for as long as that."""
+    found = find_iterations(trace)
+    if found is None or found.source == SHAPES:
+        return iv.EMPTY
+    device = main_device(trace)
+    begin, end = _windows(trace, found.iterations, device)
+    busy = trace.device.intervals(trace.device.device == device)
+    pauses = _pauses(trace, found.thread, iv.make(end[:-1], begin[1:]), busy)
+    unknown = pauses.unknown
+    return iv.union(pauses.waiting, unknown[unknown[:, 1] - unknown[:, 0] >= SHORTEST_HOST_WAIT])
 
 
 def _token_times(iterations: list[Iteration], end: Integers) -> TokenTimes | None:

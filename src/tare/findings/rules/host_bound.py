@@ -5,6 +5,7 @@ import numpy as np
 
 from tare.findings import Context, Match, WhatIf, flat, grouped, rule
 from tare.trace.intervals import EMPTY, Intervals, complement, covered_length, difference, total, union
+from tare.trace.serving import request_pauses
 from tare.trace.spans import pick
 from tare.trace.tables import Integers, Mask
 
@@ -45,7 +46,8 @@ def idle_stretches(context: Context) -> Intervals:
     usual = float(np.median(_length(free))) if len(free) else 0.0
     shortest = max(SHORTEST_NS, TIMES_USUAL * usual, LEAST_SHARE * (replay.end - replay.start) / context.steps)
     long = free[(_length(free) >= shortest) & ~_leaves_step(context, free) & ~_handed_over(context, free, rows)]
-    others = union(context.marked(OTHER_RULES), _dispatching(context))
+    # A server that waits for a request has nothing to launch.
+    others = union(context.marked(OTHER_RULES), _dispatching(context), request_pauses(context.trace))
     for covering in (context.trace.device.intervals(), others):
         # Where another rule has the greater part of a stretch, it has the rest as well.
         long = long[covered_length(covering, long[:, 0], long[:, 1]) < _length(long) / 2]
