@@ -164,6 +164,9 @@ def test_loops_of_something_else_generate_nothing() -> None:
             event["args"]["Input Dims"] = [[100, 8], [2, 6]] if len(dims[0]) == 2 else [[2, 4, 6, 8]] * 2
     assert serving(encoding.build()) is None
     assert serving(generating(tokens=3).build()) is None
+    lookups = generating()
+    lookups.events = [event for event in lookups.events if event["name"] == "aten::embedding"]
+    assert serving(lookups.build()) is None
     training = generating()
     training.op("autograd::engine::evaluate_function: MmBackward0", 900, 950)
     assert serving(training.build()) is None

@@ -124,6 +124,8 @@ def _bounds(trace: Trace, thread: int, embeddings: Integers) -> list[tuple[int, 
     start, end = operators.start[tops], operators.end[tops]
     computes = trace.matching(operators, lambda name: name in PRODUCTS or _is_attention(name))
     products = operators.start[computes & (operators.thread == thread)]
+    if len(products) == 0:
+        return []
     # Further embeddings before any product are of positions and types.
     before = np.searchsorted(products, operators.start[embeddings])
     first = embeddings[np.diff(before, prepend=-1) > 0]
