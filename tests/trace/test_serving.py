@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from generation import record_generation
 from hypothesis import given
 from hypothesis import strategies as st
 from serving import (
@@ -216,3 +217,17 @@ def test_the_parts_always_add_up(steps: list[tuple[int, int, int, int]], stacks:
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name[:-8])
 def test_no_recorded_trace_is_taken_for_a_server(path: Path) -> None:
     assert serving(read(path)) is None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stacks", [False, True])
+def test_a_recorded_loop_on_a_cpu(tmp_path: Path, stacks: bool) -> None:
+    path = record_generation(tmp_path / "trace.json", "cpu", batch=3, prompt=9, tokens=6, stacks=stacks)
+    result = serving(read(path))
+    assert result is not None
+    assert [(one.kind, one.sequences, one.tokens) for one in result.iterations] == [
+        ("prefill", 3, 27), *[("decode", 3, 3)] * 5,
+    ]  # fmt: skip
+    assert result.token_times is not None
+    assert result.token_times.count == 4
+    assert (result.between.unknown == 0) == stacks
