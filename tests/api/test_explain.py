@@ -50,6 +50,14 @@ def test_it_shows_itself_as_text_html_and_markdown(explained: tare.StepExplanati
     assert "Drawing" not in explained.to_markdown()
 
 
+def test_the_modules_are_a_tree(explained: tare.StepExplanation) -> None:
+    assert explained.modules is not None
+    (linear,) = explained.modules.children
+    assert linear.name.startswith("Linear_")
+    assert linear.calls == explained.modules.calls
+    assert explained.modules.total.host == explained.modules.own.host + linear.total.host
+
+
 def test_the_trace_is_kept_where_it_was_asked_for(explained: tare.StepExplanation) -> None:
     assert Path(explained.explanation.trace).name == "step.json.gz"
     assert Path(explained.explanation.trace).exists()

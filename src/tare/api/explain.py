@@ -14,6 +14,7 @@ from tare.findings.diagnosis import Diagnosis
 from tare.findings.finding import Finding
 from tare.system.scratch import scratch
 from tare.trace.explanation import Explanation
+from tare.trace.module_tree import ModuleNode
 from tare.trace.regions import Region
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class StepExplanation(Displayed):
     def regions(self) -> list[Region]:
         """What `tare.stopwatch` and torch.profiler.record_function marked."""
         return self.explanation.regions
+
+    @property
+    def modules(self) -> ModuleNode | None:
+        """Time, launches and memory as a tree of modules; None without stacks."""
+        return self.diagnosis.modules
 
     def __repr__(self) -> str:
         return str(self)
