@@ -6,6 +6,7 @@ import pytest
 from generation import record_generation
 from hypothesis import given
 from hypothesis import strategies as st
+from nsight_exports import write_nsight
 from serving import (
     PLAN,
     Names,
@@ -107,6 +108,13 @@ def test_the_ranges_of_every_server(names: Names, source: str, kinds: dict[str, 
     known = [one.tokens for one in result.iterations if one.tokens is not None]
     assert known == ([one.tokens for one in PLAN] if names not in (old_vllm, plain) else [])
     assert any("is not known" in note for note in result.notes) == (names in (sglang, plain))
+
+
+def test_the_ranges_of_a_server_in_an_export_of_nsight_systems(tmp_path: Path) -> None:
+    result = serving(read(write_nsight(served(tensorrt, stacks=False), tmp_path / "report.sqlite")))
+    assert result is not None
+    assert result.source == "TensorRT-LLM"
+    assert result.kinds == found(served(tensorrt, stacks=False)).kinds
 
 
 @pytest.mark.parametrize(
