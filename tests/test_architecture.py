@@ -28,13 +28,14 @@ ALLOWED: dict[str, set[str]] = {
         "findings": "records trace system",
         "guard": "cases records stats store execute system",
         "bisect": "cases records stats rungs execute guard system",
+        "studies": "cases records stats store trace guard system",
         "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect"
-        " system",
+        " studies system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard"
-        " bisect report system",
+        " bisect studies report system",
         "api": "cases records stats workloads protocol measure rungs worker execute store trace findings guard"
         " report commands system",
-        "cli": "cases records workloads measure rungs store trace guard bisect report commands system",
+        "cli": "cases records workloads measure rungs store trace guard bisect studies report commands system",
     }.items()
 }
 TOP_LEVEL = {"errors", "__init__"}

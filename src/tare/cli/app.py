@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 import tare
-from tare.cli import baseline, bisect, check, env, explain, machine, measure, records
+from tare.cli import baseline, bisect, check, env, explain, machine, measure, records, study
 from tare.cli.help import GroupedHelp, PlainHelp
 from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
@@ -76,6 +76,7 @@ for _panel, _verbs in VERBS.items():
         app.command(_name, cls=PlainHelp, rich_help_panel=_panel)(_saying_interruptions(_function))
 app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
 app.add_typer(env.app, name="env", rich_help_panel="Machine")
+app.add_typer(study.app, name="study", rich_help_panel="Measure")
 
 
 def _version(wanted: bool) -> None:

@@ -39,10 +39,10 @@ ROLES: dict[Role, tuple[str, str]] = {
 }
 # The style of a cell that is one of these words: parities, verdicts, severities and states.
 WORD_STYLES = {
-    **dict.fromkeys(("same", "good", "faster", "less", "vanished"), "green"),
-    **dict.fromkeys(("DIFFERENT", "NAN", "slower", "more", "high"), "bold red"),
-    **dict.fromkeys(("unchecked", "undecided", "appeared", "medium"), "yellow"),
-    **dict.fromkeys(("low", "unknown"), "dim"),
+    **dict.fromkeys(("same", "good", "faster", "less", "vanished", "confirmed"), "green"),
+    **dict.fromkeys(("DIFFERENT", "NAN", "slower", "more", "high", "refuted"), "bold red"),
+    **dict.fromkeys(("unchecked", "undecided", "appeared", "medium", "not reproduced"), "yellow"),
+    **dict.fromkeys(("low", "unknown", "not yet measured", "not testable here"), "dim"),
     "warn": "bold yellow",
     "gross": "bold",
 }

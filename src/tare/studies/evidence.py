@@ -1,0 +1,97 @@
+"""What a study is judged by: records, and the documents of `tare explain`, `tare coverage` and `tare frames`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import select
+
+from tare.cases.plan import Skip
+from tare.errors import BadInput, brief
+from tare.records.call_depth import CallDepth
+from tare.records.codec import decode_records
+from tare.records.record import Record
+from tare.store import schema
+from tare.store.database import Store
+from tare.studies.study import Study
+from tare.system.bounded_files import read_json
+from tare.trace.explanation import Explanation
+
+# Fields by which a document of each command is known.
+EXPLAINED, COVERED, COUNTED = "explanations", "registries", "depths"
+FORMATS = "tare export, tare explain --json, tare coverage --json, tare frames --json"
+
+
+class CoveredGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """What `tare coverage --json` says of one group of workloads."""
+
+    group: str
+    workloads: int
+    ran: int
+    covered: dict[str, int]
+
+
+class CoverageDocument(msgspec.Struct, frozen=True, kw_only=True):
+    torch: str
+    groups: list[CoveredGroup]
+
+
+class _Explained(msgspec.Struct, frozen=True):
+    explanations: list[Explanation]
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    depths: list[CallDepth]
+
+
+class Evidence(msgspec.Struct, kw_only=True):
+    """`skips` are the cases that a run of the study could not measure here. `quick` records are of small sizes and
+    of one round: they decide nothing."""
+
+    records: list[Record] = []
+    explanations: list[Explanation] = []
+    coverage: CoverageDocument | None = None
+    depths: list[CallDepth] = []
+    skips: list[Skip] = []
+    quick: bool = False
+    where: str = ""
+
+
+def read_evidence(files: Sequence[Path]) -> Evidence:
+    """What is in these files, each of which one of FORMATS wrote; BadInput for any other."""
+    evidence = Evidence(where=", ".join(map(str, files)))
+    for file in files:
+        data = read_json(file)
+        if data.lstrip()[:1] == b"[":
+            evidence.records += decode_records(data, str(file))
+        else:
+            _add_document(evidence, data, str(file))
+    return evidence
+
+
+def _add_document(evidence: Evidence, data: bytes, where: str) -> None:
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys()
+        if EXPLAINED in fields:
+            evidence.explanations += msgspec.json.decode(data, type=_Explained).explanations
+        elif COVERED in fields:
+            evidence.coverage = msgspec.json.decode(data, type=CoverageDocument)
+        elif COUNTED in fields:
+            evidence.depths += msgspec.json.decode(data, type=_Counted).depths
+        else:
+            raise BadInput(f"{where} is none of: {FORMATS}")
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadInput(f"{where} is none of: {FORMATS} ({brief(error)})") from None
+
+
+def stored_evidence(study: Study, quick: bool, store: Store) -> Evidence:
+    """The records that runs of the study have left in the store, and what those runs skipped."""
+    runs = schema.runs.c
+    names = [plan.name for plan in study.all_plans(quick)]
+    rows = store.rows(select(runs.id, runs.skipped).where(runs.name.in_(names)))
+    records = store.find(schema.records.c.run.in_([row.id for row in rows])) if rows else []
+    try:
+        skips = msgspec.convert([skip for row in rows for skip in row.skipped], list[Skip])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise BadInput(f"the store {store.where} is damaged: {brief(error)}") from None
+    return Evidence(records=records, skips=list(dict.fromkeys(skips)), quick=quick, where=store.where)

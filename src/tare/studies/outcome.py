@@ -1,0 +1,88 @@
+"""What a rule says: an outcome, with our figure beside the paper's."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from tare.cases.case import Case
+from tare.records.environment import Environment
+from tare.stats.intervals import Interval
+from tare.studies.rules import StudyRule, name_of
+
+# `missing`: there is no figure, or one that cannot be sure. `impossible`: there can be none here.
+Outcome = Literal["holds", "contradicted", "undecided", "missing", "impossible"]
+# Fewer points than this are no sample of others.
+FEWEST_SAMPLE = 8
+
+
+class OurFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """What this machine says. `low` and `high` bound the 95 % interval, and are None where there is none; `least`
+    and `most` are those of single points, of which there are `points` of `planned`; `rounds` the fewest behind
+    one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    least: float
+    most: float
+    # x, s, B, J, share, frames, or nothing for a plain number.
+    unit: str
+    points: int
+    planned: int
+    rounds: int
+    parity: str
+    machine: str = ""
+
+
+class PartVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rule says. `values` has the value or ratio of every point, by the key of its case, and `missed` the
+    reasons why other points have none."""
+
+    rule: str
+    label: str = ""
+    published: float | None = None
+    outcome: Outcome
+    reason: str = ""
+    figure: OurFigure | None = None
+    values: dict[str, float] = {}
+    missed: dict[str, str] = {}
+
+
+def make_part(rule: StudyRule, outcome: Outcome, reason: str = "", **facts: Any) -> PartVerdict:
+    return PartVerdict(
+        rule=name_of(rule), label=rule.label, published=rule.published, outcome=outcome, reason=reason, **facts
+    )
+
+
+def beside_region(rule: StudyRule, interval: Interval, figure: OurFigure, unsound: str = "") -> PartVerdict:
+    low, high = rule.region
+    if not interval.sound:
+        return make_part(rule, "missing", unsound or one_round(figure), figure=figure)
+    if low <= interval.low and interval.high <= high:
+        return make_part(rule, "holds", figure=figure)
+    if interval.high < low or high < interval.low:
+        return make_part(rule, "contradicted", figure=figure)
+    return make_part(rule, "undecided", too_wide(figure), figure=figure)
+
+
+def one_round(figure: OurFigure) -> str:
+    return "one round is a lead, not a result" if figure.rounds < 2 else "the rounds give no interval"
+
+
+def too_wide(figure: OurFigure) -> str:
+    counts = (
+        f"{figure.points} point{'s' * (figure.points != 1)}, {figure.rounds} round{'s' * (figure.rounds != 1)}"
+    )
+    return f"too coarse to decide ({counts}): the interval reaches over a limit"
+
+
+def few_for_a_sample(count: int, what: str) -> str:
+    return f"{count} {what} are no sample of others: {FEWEST_SAMPLE} are"
+
+
+def describe(environment: Environment, case: Case) -> str:
+    """The device and the version of torch, in a few words."""
+    machine = environment.machine
+    cpu = f"{machine.get('cpu', 'unknown CPU')} ({machine.get('cores', '?')} cores)"
+    chip = machine.get("gpu", cpu) if case.device_type == "cuda" else cpu
+    return f"{chip}, torch {environment.software.get('torch', '?')}"

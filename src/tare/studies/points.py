@@ -1,0 +1,176 @@
+"""The points of a rule: which records its selections name, which of them belong together, and what is left out.
+
+The points of a figure come from one machine and one software, unless the rule is about their difference.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tare.cases.case import Case
+from tare.errors import BadInput
+from tare.guard.metrics import Metric, get_metric, values
+from tare.records.environment import Environment
+from tare.records.record import COMPARABLE, Record
+from tare.store.selection import filter_records, newest_of_each_case
+from tare.studies.rules import ENVIRONMENT, OverPoints, TrendRule
+
+# Failures that say what a machine lacks or a rung cannot do, rather than that something went wrong.
+IMPOSSIBLE = ("unsupported", "not-installed")
+
+
+class StudyPoint(NamedTuple):
+    """`values` has, for each round, the metric or its ratio of two sides; `records` are those of the sides."""
+
+    case: Case
+    values: list[float]
+    records: tuple[Record, ...]
+
+
+class Points(NamedTuple):
+    """`missed` says why other points, by the keys of their cases, have no value; `impossible` has those that are
+    impossible here; `problem` says why there are none at all."""
+
+    metric: Metric
+    points: list[StudyPoint]
+    missed: dict[str, str]
+    impossible: dict[str, str]
+    environments: tuple[Environment, ...] = ()
+    # How many further machines or installations have points as well.
+    elsewhere: int = 0
+    problem: str = ""
+
+    @property
+    def planned(self) -> int:
+        return len(self.points) + len(self.missed)
+
+    @property
+    def rounds(self) -> int:
+        """The fewest rounds behind a point."""
+        return min((len(point.values) for point in self.points), default=0)
+
+    @property
+    def parity(self) -> str:
+        every = [record.parity.status for point in self.points for record in point.records]
+        return "unchecked" if "unchecked" in every else "same"
+
+
+def collect_points(rule: OverPoints, records: Sequence[Record]) -> Points:
+    """The points of the installation that has most of them, the newest of several with as many."""
+    metric = get_metric(rule.metric)
+    if rule.between_machines:
+        return _points_of_machines(rule, metric, select(records, rule.of))
+    sides = [select(records, terms) for terms in (rule.of, rule.to) if terms]
+    # What both sides select belongs to the second: `of` may be "every number of threads", and `to` "one thread".
+    second = {record.id for record in sides[1]} if rule.to else set()
+    sides[0] = [record for record in sides[0] if record.id not in second]
+    groups: dict[str, list[list[Record]]] = {}
+    for i, side in enumerate(sides):
+        for record in side:
+            name = "" if ENVIRONMENT in rule.differ else record.environment.base_id
+            groups.setdefault(name, [[] for _ in sides])[i].append(record)
+    names = (" ".join(rule.of), " ".join(rule.to))
+    candidates = [_points_of(rule, metric, group, names) for group in groups.values()]
+    if not candidates:
+        return Points(metric, [], {}, {})
+    best = max(candidates, key=lambda points: (len(points.points), _newest(points)))
+    return best._replace(elsewhere=sum(bool(other.points) for other in candidates) - bool(best.points))
+
+
+def select(records: Sequence[Record], terms: Sequence[str]) -> list[Record]:
+    # Which fields exist depends on the records that the workload chooses: terms are applied one by one.
+    for term in terms:
+        records = filter_records(list(records), [term]).records
+    return list(records)
+
+
+def _points_of_machines(rule: OverPoints, metric: Metric, records: Sequence[Record]) -> Points:
+    """The two installations with the most records, in the order in which they were given."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.environment.base_id, []).append(record)
+    if len(groups) < 2:
+        problem = f"there are records of {len(groups)} machine{'s' * (not groups)}: give those of two"
+        return Points(metric, [], {}, {}, problem=problem if records else "")
+    most = sorted(groups, key=lambda name: -len(groups[name]))[:2]
+    sides = [group for name, group in groups.items() if name in most]
+    found = _points_of(rule, metric, sides, ("the first machine", "the second machine"))
+    return found._replace(elsewhere=len(groups) - 2)
+
+
+def _points_of(
+    rule: OverPoints, metric: Metric, sides: Sequence[Sequence[Record]], names: Sequence[str]
+) -> Points:
+    by_side = [_by_place(rule, side) for side in sides]
+    points: list[StudyPoint] = []
+    missed: dict[str, str] = {}
+    impossible: dict[str, str] = {}
+    environments: dict[str, Environment] = {}
+    for place in dict.fromkeys(place for side in by_side for place in side):
+        found = [side.get(place) for side in by_side]
+        present = [record for record in found if record is not None]
+        case = present[0].case
+        if missing := [name for name, record in zip(names, found, strict=False) if record is None]:
+            missed[case.key] = f"not measured: {missing[0]}"
+            continue
+        if reason := next((why for record in present if (why := _why_not(record))), ""):
+            missed[case.key] = reason
+            if all(record.ok or is_impossible(record) for record in present):
+                impossible[case.key] = reason
+            continue
+        figures = _ratios([values(record, metric) for record in present])
+        if not figures:
+            lacking = next((r.case.rung for r in present if not values(r, metric)), "")
+            missed[case.key] = f"{lacking} has no {metric.name}" if lacking else f"its {metric.name} is zero"
+            continue
+        points.append(StudyPoint(case, figures, tuple(present)))
+        environments |= {record.environment.base_id: record.environment for record in present}
+    return Points(metric, points, missed, impossible, tuple(environments.values()))
+
+
+def _by_place(rule: OverPoints, side: Sequence[Record]) -> dict[Any, Record]:
+    """The newest record at each place; a place is a case without the fields in which the sides differ."""
+    places: dict[Any, Record] = {}
+    for record in newest_of_each_case(side):
+        other = places.setdefault(
+            place_of(record.case, rule.differ if rule.to or rule.between_machines else ()), record
+        )
+        if other is not record:
+            raise BadInput(
+                f"a side of the rule has two cases for one point, {other.case.key} and {record.case.key}: "
+                "name more in its selection, or less in `differ`"
+            )
+    return places
+
+
+def place_of(case: Case, without: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    fields: Mapping[str, Any] = {name: getattr(case, name) for name in case.__struct_fields__ if name != "sizes"}
+    return tuple((name, value) for name, value in (*fields.items(), *case.sizes.items()) if name not in without)
+
+
+def axis_value(case: Case, rule: TrendRule) -> int | None:
+    value = case.sizes.get(rule.axis, getattr(case, rule.axis, None))
+    return value if isinstance(value, int) else None
+
+
+def _why_not(record: Record) -> str:
+    """Why the time of a record is not compared with others."""
+    if record.failure is not None:
+        return f"{record.case.rung}: {record.failure.cause}: {record.failure.message}"
+    if record.parity.status not in COMPARABLE:
+        return f"{record.case.rung} does not compute the same ({record.parity.status})"
+    return f"{record.case.rung} was not checked: {record.parity.missing}" if record.parity.missing else ""
+
+
+def is_impossible(record: Record) -> bool:
+    return record.failure is not None and record.failure.cause in IMPOSSIBLE
+
+
+def _ratios(sides: Sequence[Mapping[int, float]]) -> list[float]:
+    """The metric, or its ratio, of each round that all sides have. Zero has no ratio."""
+    common = sorted(set.intersection(*(set(side) for side in sides)))
+    rows = [[side[index] for side in sides] for index in common]
+    return [row[0] / row[1] if len(row) == 2 else row[0] for row in rows if min(row) > 0]
+
+
+def _newest(points: Points) -> str:
+    return max((record.created for point in points.points for record in point.records), default="")
