@@ -61,8 +61,8 @@ def collect_points(rule: OverPoints, records: Sequence[Record]) -> Points:
         return _points_of_machines(rule, metric, select(records, rule.of))
     sides = [select(records, terms) for terms in (rule.of, rule.to) if terms]
     # What both sides select belongs to the second: `of` may be "every number of threads", and `to` "one thread".
-    second = {record.id for record in sides[1]} if rule.to else set()
-    sides[0] = [record for record in sides[0] if record.id not in second]
+    second = {id(record) for record in sides[1]} if rule.to else set()
+    sides[0] = [record for record in sides[0] if id(record) not in second]
     groups: dict[str, list[list[Record]]] = {}
     for i, side in enumerate(sides):
         for record in side:
@@ -114,7 +114,7 @@ def _points_of(
             continue
         if reason := next((why for record in present if (why := _why_not(record))), ""):
             missed[case.key] = reason
-            if all(record.ok or is_impossible(record) for record in present):
+            if any(map(is_impossible, present)):
                 impossible[case.key] = reason
             continue
         figures = _ratios([values(record, metric) for record in present])

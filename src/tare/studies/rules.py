@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tare.cases.case import Case
 from tare.cases.tables import convert_table
 from tare.errors import BadInput, unknown
 from tare.guard.metrics import get_metric
@@ -172,14 +171,11 @@ def make_rule(table: Mapping[str, Any], where: str) -> StudyRule:
             raise BadInput(f"{where}: the rule '{name}' takes a second selection: write to = [...]")
         if isinstance(rule, ValueRule) and rule.is_ratio:
             raise BadInput(f"{where}: the rule 'value' has one selection; the rule 'ratio' has two")
-        valid = (*Case.__struct_fields__, ENVIRONMENT)
-        for field in rule.differ:
-            # A size may have any name; a field of a case that is misspelt would look like one.
-            if field in ("sizes", "inputs", "source") or not field.replace("_", "").isalnum():
-                raise unknown("field", field, valid, where)
-    terms = (
-        (*getattr(rule, "of", ()), *getattr(rule, "to", ())) if isinstance(rule, (OverPoints, FailsRule)) else ()
-    )
+        if isinstance(rule, EachRule) and rule.region[0] != -math.inf and rule.region[0] <= 0:
+            raise BadInput(f"{where}: a limit of the rule 'each' is above 0")
+    terms: tuple[str, ...] = ()
+    if isinstance(rule, (OverPoints, FailsRule)):
+        terms = (*rule.of, *getattr(rule, "to", ()))
     try:
         # For the sake of its errors: there is nothing to select from.
         filter_records([], terms)
