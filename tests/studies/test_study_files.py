@@ -45,7 +45,7 @@ def made_round(index: int) -> Round:
     from builders import make_round
 
     host = HostMemory(peak=100, prepare_peak=0, start=0, method="x")
-    device = DeviceMemory(reserved_peak=100)
+    device = DeviceMemory(reserved_peak=100, nvml=100)
     return make_round(index, 1e-3 * (1 + index / 1e3), host_memory=host, device_memory=device)
 
 

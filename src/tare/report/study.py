@@ -22,7 +22,7 @@ def figure_text(number: float, unit: str) -> str:
         return f"{number:.3g}x"
     if unit == "share":
         return percent(number)
-    return value(number, unit)
+    return value(number, unit) if unit else f"{number:.3g}"
 
 
 def our_text(figure: OurFigure) -> str:

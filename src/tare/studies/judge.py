@@ -20,7 +20,7 @@ from tare.studies.outcome import (
     make_part,
 )
 from tare.studies.over_points import JUDGES
-from tare.studies.points import collect_points, select
+from tare.studies.points import brief_case, collect_points, select
 from tare.studies.rules import CoverageRule, DepthRule, FailsRule, OverPoints, ShareRule, StudyRule
 from tare.trace.group import group_breakdowns
 
@@ -103,7 +103,7 @@ def _judge_failing(rule: FailsRule, evidence: Evidence, records: Sequence[Record
     if ran and all(record.parity.status in ("different", "nan") for record in ran):
         return make_part(rule, "undecided", "it runs, and computes something else", figure=figure)
     if ran:
-        return make_part(rule, "contradicted", f"it runs: {ran[0].case.key}", figure=figure)
+        return make_part(rule, "contradicted", f"it runs: {brief_case(ran[0].case)}", figure=figure)
     failures = [record.failure for record in chosen if record.failure]
     why = f"{failures[0].cause}: {failures[0].message}"
     if all(failure.cause == "not-installed" for failure in failures):

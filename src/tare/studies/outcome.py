@@ -58,11 +58,27 @@ def beside_region(rule: StudyRule, interval: Interval, figure: OurFigure, unsoun
     low, high = rule.region
     if not interval.sound:
         return make_part(rule, "missing", unsound or one_round(figure), figure=figure)
+    replicates = "one round of each: the interval is that of the mean over them" if figure.rounds < 2 else ""
+    is_exact = figure.low == figure.high
     if low <= interval.low and interval.high <= high:
-        return make_part(rule, "holds", figure=figure)
+        return make_part(rule, "holds", "" if is_exact else replicates, figure=figure)
     if interval.high < low or high < interval.low:
-        return make_part(rule, "contradicted", figure=figure)
+        where = (
+            f"above {limit_text(high, figure.unit)}"
+            if high < interval.low
+            else f"below {limit_text(low, figure.unit)}"
+        )
+        return make_part(
+            rule, "contradicted", where if is_exact or not replicates else f"{where}; {replicates}", figure=figure
+        )
     return make_part(rule, "undecided", too_wide(figure), figure=figure)
+
+
+def limit_text(value: float, unit: str) -> str:
+    """A limit in the unit of the figure."""
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:.3g}{unit if unit == 'x' else ''}"
 
 
 def one_round(figure: OurFigure) -> str:

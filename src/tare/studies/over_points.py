@@ -36,7 +36,7 @@ from tare.studies.outcome import (
     one_round,
     too_wide,
 )
-from tare.studies.points import Points, StudyPoint, axis_value, place_of
+from tare.studies.points import Points, StudyPoint, axis_value, brief_case, place_of
 from tare.studies.rules import (
     EachRule,
     MixedRule,
@@ -118,12 +118,12 @@ def judge_each(rule: OverPoints, found: Points) -> PartVerdict:
     figure = make_figure(rule, found, Interval(low * bound, middle * bound, high * bound, sound))
     if outside:
         more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-        return make_part(rule, "contradicted", f"not at {worst.case.key}{more}", figure=figure)
+        return make_part(rule, "contradicted", f"not at {brief_case(worst.case)}{more}", figure=figure)
     if all(_is_within(tested.ratio, side) for *_, side, tested in tests):
         return make_part(rule, "holds", figure=figure)
     if not all(tested.ratio.sound for *_, tested in tests):
         return make_part(rule, "missing", one_round(figure), figure=figure)
-    return make_part(rule, "undecided", f"{too_wide(figure)} at {worst.case.key}", figure=figure)
+    return make_part(rule, "undecided", f"{too_wide(figure)} at {brief_case(worst.case)}", figure=figure)
 
 
 def _excess(ratio: float, side: Verdict) -> float:

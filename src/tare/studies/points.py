@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from tare.cases.case import Case
 from tare.errors import BadInput
-from tare.guard.metrics import Metric, get_metric, values
+from tare.guard.metrics import Metric, values
 from tare.records.environment import Environment
 from tare.records.record import COMPARABLE, Record
-from tare.store.selection import filter_records, newest_of_each_case
+from tare.store.selection import filter_records
+from tare.studies.metrics import study_metric
 from tare.studies.rules import ENVIRONMENT, OverPoints, TrendRule
 
 # Failures that say what a machine lacks or a rung cannot do, rather than that something went wrong.
@@ -56,7 +57,7 @@ class Points(NamedTuple):
 
 def collect_points(rule: OverPoints, records: Sequence[Record]) -> Points:
     """The points of the installation that has most of them, the newest of several with as many."""
-    metric = get_metric(rule.metric)
+    metric = study_metric(rule.metric)
     if rule.between_machines:
         return _points_of_machines(rule, metric, select(records, rule.of))
     sides = [select(records, terms) for terms in (rule.of, rule.to) if terms]
@@ -106,11 +107,11 @@ def _points_of(
     impossible: dict[str, str] = {}
     environments: dict[str, Environment] = {}
     for place in dict.fromkeys(place for side in by_side for place in side):
-        found = [side.get(place) for side in by_side]
+        found = _newest_together([side.get(place, []) for side in by_side])
         present = [record for record in found if record is not None]
         case = present[0].case
         if missing := [name for name, record in zip(names, found, strict=False) if record is None]:
-            missed[case.key] = f"not measured: {missing[0]}"
+            missed[case.key] = f"no record of {missing[0]}"
             continue
         if reason := next((why for record in present if (why := _why_not(record))), ""):
             missed[case.key] = reason
@@ -127,24 +128,37 @@ def _points_of(
     return Points(metric, points, missed, impossible, tuple(environments.values()))
 
 
-def _by_place(rule: OverPoints, side: Sequence[Record]) -> dict[Any, Record]:
-    """The newest record at each place; a place is a case without the fields in which the sides differ."""
-    places: dict[Any, Record] = {}
-    for record in newest_of_each_case(side):
-        other = places.setdefault(
-            place_of(record.case, rule.differ if rule.to or rule.between_machines else ()), record
-        )
-        if other is not record:
+def _by_place(rule: OverPoints, side: Sequence[Record]) -> dict[Any, list[Record]]:
+    """The records at each place, the newest first. A place is a case without what the sides differ in."""
+    places: dict[Any, list[Record]] = {}
+    for record in sorted(side, key=lambda record: record.created, reverse=True):
+        others = places.setdefault(place_of(record.case, rule.differ if rule.is_ratio else ()), [])
+        others.append(record)
+        if others[0].case != record.case:
             raise BadInput(
-                f"a side of the rule has two cases for one point, {other.case.key} and {record.case.key}: "
+                f"a side of the rule has two cases for one point, {others[0].case.key} and {record.case.key}: "
                 "name more in its selection, or less in `differ`"
             )
     return places
 
 
+def _newest_together(sides: Sequence[Sequence[Record]]) -> list[Record | None]:
+    """The newest record of each side, of one run where there is one: only there the sides were interleaved."""
+    for record in sides[0]:
+        same_run = [next((other for other in side if other.run == record.run), None) for side in sides]
+        if None not in same_run:
+            return same_run
+    return [side[0] if side else None for side in sides]
+
+
 def place_of(case: Case, without: Sequence[str]) -> tuple[tuple[str, Any], ...]:
     fields: Mapping[str, Any] = {name: getattr(case, name) for name in case.__struct_fields__ if name != "sizes"}
     return tuple((name, value) for name, value in (*fields.items(), *case.sizes.items()) if name not in without)
+
+
+def brief_case(case: Case) -> str:
+    """What tells the points of a figure apart, in a few words."""
+    return " ".join((case.workload, case.mode, case.precision, case.key.split("/")[-2]))
 
 
 def axis_value(case: Case, rule: TrendRule) -> int | None:

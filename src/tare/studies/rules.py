@@ -14,8 +14,8 @@ import msgspec
 
 from tare.cases.tables import convert_table
 from tare.errors import BadInput, unknown
-from tare.guard.metrics import get_metric
 from tare.store.selection import filter_records
+from tare.studies.metrics import study_metric
 
 # A field in which two machines differ, and not two cases.
 ENVIRONMENT = "environment"
@@ -166,7 +166,7 @@ def make_rule(table: Mapping[str, Any], where: str) -> StudyRule:
     rule = convert_table({key: value for key, value in table.items() if key != "rule"}, RULES[name], where)
     _check_region(rule, where)
     if isinstance(rule, OverPoints):
-        get_metric(rule.metric, where)
+        study_metric(rule.metric, where)
         if isinstance(rule, TWO_SIDED) and not rule.is_ratio:
             raise BadInput(f"{where}: the rule '{name}' takes a second selection: write to = [...]")
         if isinstance(rule, ValueRule) and rule.is_ratio:

@@ -107,10 +107,14 @@ def _combine(claim: Claim, parts: Sequence[PartVerdict]) -> tuple[StudyOutcome, 
         return "not yet measured", claim.waits_for
     contradicted = [part for part in parts if part.outcome == "contradicted"]
     if contradicted:
-        return "refuted", contradicted[0].reason
+        return "refuted", _reason(contradicted[0])
     if all(part.outcome == "holds" for part in parts):
-        return "confirmed", parts[0].reason
+        return "confirmed", _reason(parts[0])
     open_part = next((part for part in parts if part.outcome == "impossible"), None)
     if open_part:
-        return "not testable here", open_part.reason
-    return "not yet measured", next(part.reason for part in parts if part.outcome != "holds")
+        return "not testable here", _reason(open_part)
+    return "not yet measured", next(_reason(part) for part in parts if part.outcome != "holds")
+
+
+def _reason(part: PartVerdict) -> str:
+    return f"{part.label}: {part.reason}" if part.label and part.reason else part.reason
