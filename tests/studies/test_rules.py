@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tare.cases.plan import Skip
 from tare.errors import BadInput
 from tare.records.record import HostMemory, Parity, Record
+from tare.report.formats.mpe import mean_percentage_errors
 from tare.studies.evidence import Evidence
 from tare.studies.judge import judge_rule
 from tare.studies.outcome import PartVerdict
@@ -38,8 +39,7 @@ def rule(name: str, **table: Any) -> Rule:
 
 
 def judged(wanted: Rule, records: Sequence[Record], **more: Any) -> PartVerdict:
-    evidence = Evidence(records=list(records), **more)
-    return judge_rule(wanted, evidence, evidence.records)
+    return judge_rule(wanted, Evidence(records=list(records), **more))
 
 
 def sides(ratio: float, rounds: Sequence[float] = QUIET, **fields: Any) -> list[Record]:
@@ -93,6 +93,33 @@ def test_no_interval_that_reaches_over_a_limit_decides(ratio: float, bound: floa
     assert figure.low <= figure.value <= figure.high
     expected = "holds" if bound <= figure.low else "contradicted" if figure.high < bound else "undecided"
     assert part.outcome == expected
+
+
+@settings(max_examples=30)
+@given(
+    ratios=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=4), noise=st.lists(st.floats(0.8, 1.2), min_size=3)
+)
+def test_swapped_sides_have_the_inverse_ratio(ratios: list[float], noise: list[float]) -> None:
+    records = [one for i, ratio in enumerate(ratios) for one in sides(ratio, noise[:6], batch=i + 1)]
+    ways = ((EAGER, COMPILE), (COMPILE, EAGER))
+    there, back = (judged(rule("ratio", of=of, to=to, at_least=1.0), records).figure for of, to in ways)
+    assert there is not None
+    assert back is not None
+    assert there.low is not None
+    assert there.high is not None
+    assert (back.low, back.value, back.high) == pytest.approx((1 / there.high, 1 / there.value, 1 / there.low))
+
+
+@settings(max_examples=30)
+@given(ratios=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=5))
+def test_the_mean_percentage_error_is_that_of_its_definition(ratios: list[float]) -> None:
+    """(first - second) / first, as `tare export --format mpe` computes it."""
+    records = [one for i, ratio in enumerate(ratios) for one in sides(ratio, [1.0, 1.0], batch=i + 1)]
+    figure = judged(rule("mpe", of=EAGER, to=COMPILE, at_least=0.0), records).figure
+    (pair,) = mean_percentage_errors(records)
+    assert (pair.first, pair.second) == ("eager", "compile")
+    assert figure is not None
+    assert (figure.value, figure.least, figure.most) == pytest.approx((pair.mean, pair.least, pair.most))
 
 
 def test_one_round_is_a_lead_and_not_a_result() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from builders import make_case, make_failure, make_record, make_round
 
+from tare.cases.plan import Skip
 from tare.errors import BadInput
 from tare.records.codec import encode
 from tare.records.record import Record
@@ -76,6 +77,9 @@ def test_records_of_another_kind_of_device_are_a_lead() -> None:
     assert (lead.verdict, lead.reason) == (
         "not yet measured", "measured on cpu only, and the claim is about cuda"
     )  # fmt: skip
+    absent = make_record(make_case(rung="compile"), failure=make_failure(cause="not-installed", message="no g++"))
+    other = verdict(about_gpus, [records()[0], absent])
+    assert (other.verdict, other.reason) == ("not yet measured", "compile: not-installed: no g++")
     assert verdict(about_gpus, [*records(0.1), *records(device="cuda")]).verdict == "confirmed"
 
 
@@ -89,6 +93,15 @@ def test_a_rung_that_is_not_installed_is_not_testable() -> None:
     absent = make_record(make_case(rung="compile"), failure=make_failure(cause="not-installed", message="no g++"))
     untestable = verdict(claim(part=[FASTER]), [records()[0], absent])
     assert (untestable.verdict, untestable.reason) == ("not testable here", "compile: not-installed: no g++")
+
+
+def test_what_a_cpu_run_skipped_says_nothing_of_a_gpu() -> None:
+    about_gpus = claim(part=[FASTER], device="cuda")
+    key = "mlp/compile/infer/{}/fp32/batch=32,width=64/feed=device,layout=contiguous"
+    eager = records(device="cuda")[:1]
+    for device, said in {"cpu": "not yet measured", "cuda": "not testable here"}.items():
+        skips = [Skip(key.format(device), "not-installed", "no g++")]
+        assert verdict(about_gpus, eager, skips=skips).verdict == said
 
 
 def test_what_did_not_fit_into_memory_is_shown() -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tare.report.numbers import percent, value
+from tare.report.numbers import percent, several, value
 from tare.report.view import FittingTable, View
 from tare.studies.outcome import OurFigure
 from tare.studies.verdict import ClaimVerdict, StudyVerdict
@@ -80,7 +80,9 @@ def counts_line(studies: Sequence[StudyVerdict]) -> str:
     """How many claims have each verdict."""
     counts = Counter(claim.verdict for study in studies for claim in study.claims)
     total = sum(counts.values())
-    return f"{total} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f"{several(total, 'claim')}: " + ", ".join(
+        f"{count} {verdict}" for verdict, count in counts.most_common()
+    )
 
 
 def _row(claim: ClaimVerdict) -> dict[str, str]:

@@ -56,6 +56,14 @@ class Evidence(msgspec.Struct, kw_only=True):
     quick: bool = False
     where: str = ""
 
+    def of_device(self, kind: str) -> "Evidence":
+        """The same with only the records and skips of one kind of device; `any` stands for all kinds."""
+        if kind == "any":
+            return self
+        records = [record for record in self.records if record.case.device_type == kind]
+        skips = [skip for skip in self.skips if skip.key.split("/")[3].partition(":")[0] == kind]
+        return msgspec.structs.replace(self, records=records, skips=skips)
+
 
 def read_evidence(files: Sequence[Path]) -> Evidence:
     """What is in these files, each of which one of FORMATS wrote; BadInput for any other."""

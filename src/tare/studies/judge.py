@@ -27,12 +27,11 @@ from tare.trace.group import group_breakdowns
 RUNG = "rung="
 
 
-def judge_rule(rule: StudyRule, evidence: Evidence, records: Sequence[Record]) -> PartVerdict:
-    """`records` are those of the evidence that the claim is about."""
+def judge_rule(rule: StudyRule, evidence: Evidence) -> PartVerdict:
     if isinstance(rule, OverPoints):
-        return _judge_points(rule, evidence, records)
+        return _judge_points(rule, evidence)
     if isinstance(rule, FailsRule):
-        return _judge_failing(rule, evidence, records)
+        return _judge_failing(rule, evidence)
     if isinstance(rule, ShareRule):
         return _judge_share(rule, evidence)
     if isinstance(rule, CoverageRule):
@@ -41,8 +40,8 @@ def judge_rule(rule: StudyRule, evidence: Evidence, records: Sequence[Record]) -
     return _judge_depth(rule, evidence)
 
 
-def _judge_points(rule: OverPoints, evidence: Evidence, records: Sequence[Record]) -> PartVerdict:
-    found = collect_points(rule, records)
+def _judge_points(rule: OverPoints, evidence: Evidence) -> PartVerdict:
+    found = collect_points(rule, evidence.records)
     if not found.points:
         reason = next(iter(found.missed.values()), "")
         if found.impossible and len(found.impossible) == found.planned:
@@ -83,8 +82,8 @@ def skipped_reason(sides: Sequence[Sequence[str]], evidence: Evidence) -> str:
     return ""
 
 
-def _judge_failing(rule: FailsRule, evidence: Evidence, records: Sequence[Record]) -> PartVerdict:
-    chosen = select(records, rule.of)
+def _judge_failing(rule: FailsRule, evidence: Evidence) -> PartVerdict:
+    chosen = select(evidence.records, rule.of)
     if not chosen:
         skipped = skipped_reason([rule.of], evidence)
         return make_part(rule, "impossible" if skipped else "missing", skipped or no_record(rule.of))

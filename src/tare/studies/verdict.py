@@ -5,7 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from tare.records.record import Record
 from tare.studies.evidence import Evidence
 from tare.studies.judge import judge_rule
 from tare.studies.outcome import OurFigure, PartVerdict
@@ -61,19 +60,18 @@ def judge_study(study: Study, evidence: Evidence) -> StudyVerdict:
 
 
 def judge_claim(claim: Claim, evidence: Evidence) -> ClaimVerdict:
-    records, lead = _records_of(claim, evidence)
-    if evidence.quick:
-        lead = QUICK
-    parts = [judge_rule(rule, evidence, records) for rule in claim.parts]
+    evidence, lead = _about(claim, evidence)
+    parts = [judge_rule(rule, evidence) for rule in claim.parts]
     confounds = [
-        msgspec.structs.replace(judge_rule(each.rule, evidence, records), label=each.cause)
-        for each in claim.confounds
+        msgspec.structs.replace(judge_rule(each.rule, evidence), label=each.cause) for each in claim.confounds
     ]
     verdict, reason = _combine(claim, parts)
-    if verdict in ("confirmed", "refuted") and lead:
-        verdict, reason = "not yet measured", lead
-    elif verdict == "refuted" and (cause := next((c.label for c in confounds if c.outcome == "holds"), "")):
+    if verdict == "refuted" and (cause := next((c.label for c in confounds if c.outcome == "holds"), "")):
         verdict, reason = "not reproduced", f"because {cause}"
+    if lead and parts:
+        # Neither does such a run say what cannot be tested.
+        reason = reason if verdict in ("not testable here", "not yet measured") else lead
+        verdict = "not yet measured"
     return ClaimVerdict(
         id=claim.id,
         number=claim.number,
@@ -87,17 +85,15 @@ def judge_claim(claim: Claim, evidence: Evidence) -> ClaimVerdict:
     )
 
 
-def _records_of(claim: Claim, evidence: Evidence) -> tuple[Sequence[Record], str]:
-    """The records of the kind of device that the claim is about, or else of another, which are only a lead."""
-    if claim.device == "any":
-        return evidence.records, ""
-    own = [record for record in evidence.records if record.case.device_type == claim.device]
-    if own or not evidence.records:
+def _about(claim: Claim, evidence: Evidence) -> tuple[Evidence, str]:
+    """The evidence of the kind of device that the claim is about, or else of another: then why it is a lead."""
+    own = evidence.of_device(claim.device)
+    if evidence.quick:
+        return own if own.records else evidence, QUICK
+    if own.records or not evidence.records:
         return own, ""
-    others = sorted({record.case.device_type for record in evidence.records})
-    kind = others[0]
-    rest = [record for record in evidence.records if record.case.device_type == kind]
-    return rest, f"measured on {kind} only, and the claim is about {claim.device}"
+    kind = min(record.case.device_type for record in evidence.records)
+    return evidence.of_device(kind), f"measured on {kind} only, and the claim is about {claim.device}"
 
 
 def _combine(claim: Claim, parts: Sequence[PartVerdict]) -> tuple[StudyOutcome, str]:
