@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -431,17 +432,27 @@ def working() -> Iterator[threading.Event]:
     event.clear()
 
 
-def test_work_that_is_left_in_a_thread_is_seen(working: threading.Event) -> None:
+@pytest.mark.parametrize("backlog_s", [0.0, pytest.param(2.5, marks=pytest.mark.full)])
+def test_work_that_is_left_in_a_thread_is_seen(
+    working: threading.Event, backlog_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the samples have left more of it than the audit waits for behind a block: it is no spinning."""
+    monkeypatch.setattr("tare.worker.audit.LONGEST_WAIT_S", 1.0 if backlog_s else 2.0)
+    monkeypatch.setattr("tare.worker.audit.LONGEST_BACKLOG_S", 60.0)
     program = Linear()
     pending: list[int] = []
 
+    def hash_once() -> None:
+        # Far more CPU time than the step takes, without the interpreter's lock, for which the steps would wait.
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 500)
+
     def work() -> None:
+        while working.is_set() and time.thread_time() < backlog_s:
+            hash_once()
         while working.is_set():
             if pending:
                 pending.pop()
-                # Far more CPU time than the step takes, without the interpreter's lock, for which the steps would
-                # wait.
-                hashlib.pbkdf2_hmac("sha256", b"", b"", 500)
+                hash_once()
             else:
                 threading.Event().wait(0.0005)
 
