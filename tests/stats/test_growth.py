@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import theilslopes
 
 from tare.stats.growth import MIN_POINTS, growth, slope_interval
 from tare.stats.intervals import mean_interval
@@ -94,3 +95,14 @@ def test_positions_need_not_be_even() -> None:
     at = [0.0, 1.0, 10.0, 11.0, 50.0, 51.0]
     found = slope_interval([3.0 * x - 7.0 for x in at], at)
     assert (found.low, found.mid, found.high) == pytest.approx((3.0, 3.0, 3.0))
+
+
+@pytest.mark.parametrize("ties", [1, 3, 40])
+def test_the_slope_and_its_bounds_are_those_of_scipy(ties: int) -> None:
+    draw = np.random.default_rng(ties)
+    for count in (2, 3, 5, 17, 60):
+        x, y = draw.integers(0, 60, count) // ties * ties, draw.normal(0, 5, count).round() // ties
+        x[0] = 100  # Not all positions are the same.
+        expected = theilslopes(y, x, 0.95)
+        found = slope_interval(y, x)
+        assert found[:3] == (expected.low_slope, expected.slope, expected.high_slope)

@@ -36,6 +36,7 @@ from tare.trace.read import read
 from tare.trace.roofline import compute_roofline
 from tare.trace.tables import Trace
 from tare.trace.waterfall import WaterfallDifference, waterfall_difference
+from tare.trace.windows import select_steps
 from tare.workloads import all_workloads
 
 
@@ -172,6 +173,8 @@ def explain_trace(
     before: Trace | None = None,
 ) -> tuple[Explanation, Diagnosis]:
     """What is not given is what a trace of tare's own states about itself: its case, its gross and its work."""
+    # Once for both, so that they share what is known of the trace.
+    trace = select_steps(trace)
     gross_ns = gross_ns or recorded_gross(trace)
     about, roofline = About(title=title, gross=gross_ns), None
     info = recording_info(trace)

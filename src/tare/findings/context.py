@@ -118,11 +118,17 @@ class Context:
 
     def operators(self, *names: str) -> Integers:
         """Operators of these names within the steps."""
-        return np.flatnonzero(self.trace.named(self.trace.operators, *names) & self.inside(self.trace.operators))
+        return self._within(self.trace.operators, self.trace.named(self.trace.operators, *names))
 
     def matching(self, table: Spans, pattern: str) -> Integers:
         """Rows within the steps whose name matches the regular expression."""
-        return np.flatnonzero(self.trace.matching(table, re.compile(pattern).search) & self.inside(table))
+        return self._within(table, self.trace.matching(table, re.compile(pattern).search))
+
+    def _within(self, table: Spans, chosen: Mask) -> Integers:
+        """The chosen rows that start within the steps. Most rules choose few."""
+        rows = np.flatnonzero(chosen)
+        start = table.start[rows]
+        return rows[(start >= self.replay.start) & (start < self.replay.end)]
 
     def marks(self, pattern: str) -> tuple[Any, Integers]:
         """Annotations whose name matches, or else operators: versions of the profiler file a mark under either.
@@ -328,10 +334,14 @@ class Locator:
 
     def line_of_call(self, row: int) -> str:
         """The user's line and module; empty without stacks. Of a backward operator those of its forward."""
-        frame, operator = int(self._trace.calls.frame[row]), int(self._trace.calls.operator[row])
-        if frame < 0 and operator >= 0 and self._trace.has_stacks:
-            frame = int(self._trace.forward_frame[operator])
-        return self.of_frame(frame)
+        return self.of_frame(int(self.frames_of_calls(np.array([row]))[0]))
+
+    def frames_of_calls(self, rows: Integers) -> Integers:
+        """The frames around these calls; in the backward pass those of the forward operators."""
+        frame, operator = self._trace.calls.frame[rows], self._trace.calls.operator[rows]
+        if not self._trace.has_stacks:
+            return frame
+        return np.where(frame < 0, pick(self._trace.forward_frame, operator), frame)
 
     def at(self, thread: int, moment: int) -> str:
         """The user's line that runs at a moment; empty without stacks."""

@@ -1,12 +1,12 @@
 """The counted steps of a trace as a replay: what of the recording belongs to a step without a profiler."""
 
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any
 
 import numpy as np
 
 from tare.findings.replay import Activity, Replay, RuntimeCall
-from tare.trace.intervals import Intervals, clip, make, union
+from tare.trace.intervals import EMPTY, Intervals, clip, distinct, make, union
 from tare.trace.spans import pick
 from tare.trace.tables import COPY_CALL, PAGEABLE, SYNC, WORKING, Integers, Mask, Trace
 from tare.trace.windows import step_at
@@ -50,8 +50,8 @@ class TraceReplay(Replay):
         super().__init__(
             first,
             last,
-            [RuntimeCall(*row) for row in zip(*call_columns, strict=True)],
-            [Activity(*row) for row in zip(*activity_columns, strict=True)],
+            list(starmap(RuntimeCall, zip(*call_columns, strict=True))),
+            list(starmap(Activity, zip(*activity_columns, strict=True))),
             union(calls.intervals(self.profiler_syncs), between_steps, _frame_recording(trace, first, last)),
         )
 
@@ -100,10 +100,12 @@ def _frame_recording(trace: Trace, first: int, last: int) -> Intervals:
 
     def edges(table: Any) -> Integers:
         rows = np.isin(table.thread, threads)
-        return np.concatenate([table.start[rows], table.end[rows]])
+        moments = np.concatenate([table.start[rows], table.end[rows]])
+        return moments[(moments >= first) & (moments < last)]
 
-    hooks = np.unique(edges(trace.frames))
-    hooks = hooks[(hooks >= first) & (hooks < last)]
-    events = np.unique(np.concatenate([hooks, [last], edges(trace.operators), edges(trace.calls)]))
+    if not trace.has_stacks:
+        return EMPTY
+    hooks = distinct(edges(trace.frames))
+    events = distinct(np.concatenate([hooks, [last], edges(trace.operators), edges(trace.calls)]))
     next_event = events[np.searchsorted(events, hooks, side="right")]
     return make(hooks, np.minimum(hooks + FRAME_NS, next_event))

@@ -1,9 +1,10 @@
 """Slopes: does a series rise, and does a figure grow step by step in every process (a leak)?"""
 
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tare.stats.intervals import Interval
 
@@ -17,17 +18,32 @@ MIN_POINTS = 3
 def slope_interval(values: ArrayLike, positions: ArrayLike | None = None, confidence: float = 0.95) -> Interval:
     """The median of the slopes between all pairs of points (Theil, Sen) with the interval of Kendall's statistic.
 
-    Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968). Unlike least squares, one
-    outlier (a step in which a cache was filled) does not move it. Not sound with fewer than five points.
+    Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968), with the variance of his
+    equation 2.6. Unlike least squares, one outlier (a step in which a cache was filled) does not move it. Not
+    sound with fewer than five points. This is scipy's theilslopes without importing scipy.stats, which takes
+    longer than explaining a trace of 50 MB.
     """
-    points = np.asarray(values, dtype=float)
-    if points.size < 2:
+    y = np.asarray(values, dtype=float)
+    if y.size < 2:
         raise ValueError("a slope needs two points")
-    from scipy.stats import theilslopes
+    x = np.arange(y.size, dtype=float) if positions is None else np.asarray(positions, dtype=float)
+    apart = x[:, np.newaxis] - x
+    later = apart > 0
+    slopes = np.sort((y[:, np.newaxis] - y)[later] / apart[later])
+    if not slopes.size:
+        raise ValueError("a slope needs two positions")
+    untied = y.size * (y.size - 1) * (2 * y.size + 5) - _ties(x) - _ties(y)
+    reach = -NormalDist().inv_cdf((1 - confidence) / 2) * np.sqrt(untied / 18)
+    high = min(round((slopes.size + reach) / 2), slopes.size - 1)
+    low = max(round((slopes.size - reach) / 2) - 1, 0)
+    bounds = float(slopes[low]), float(np.median(slopes)), float(slopes[high])
+    return Interval(*bounds, sound=y.size >= MIN_SOUND_POINTS)
 
-    x = None if positions is None else np.asarray(positions, dtype=float)
-    slope, _, low, high = theilslopes(points, x, confidence)
-    return Interval(float(low), float(slope), float(high), sound=points.size >= MIN_SOUND_POINTS)
+
+def _ties(values: NDArray[np.float64]) -> int:
+    """What values that occur several times take off the variance of Kendall's statistic."""
+    counts = np.unique(values, return_counts=True)[1]
+    return int((counts * (counts - 1) * (2 * counts + 5)).sum())
 
 
 def growth(steps: Sequence[float], values: Sequence[float]) -> float | None:

@@ -180,11 +180,13 @@ def is_counted(name: str) -> bool:
     return name in _COUNTED
 
 
+@lru_cache(maxsize=MOST_SHAPES)
 def _kinds(text: bytes) -> list[str]:
     value = _value(text)
     return [kind if isinstance(kind, str) else "" for kind in value] if isinstance(value, list) else []
 
 
+@lru_cache(maxsize=MOST_SHAPES)
 def _shapes(text: bytes) -> list[list[int]]:
     """The shapes in a text, checked, since any tool may have written the trace. No tensor has the shape []."""
     value = _value(text)

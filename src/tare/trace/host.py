@@ -7,7 +7,7 @@ import numpy as np
 from tare.trace.intervals import Integers
 from tare.trace.names import is_loader
 from tare.trace.spans import NestedSpans, merge
-from tare.trace.tables import ALLOCATE, OTHER, SYNC, WORKING, Trace
+from tare.trace.tables import ALLOCATE, OTHER, SYNC, WORKING, Trace, once
 
 PYTHON, DISPATCH, ALLOCATION, SYNCHRONISATION, CALL, LOADING, WAITING, TAIL, BEFORE, HOST_WAIT, UNKNOWN = range(11)
 CAUSES = (
@@ -43,6 +43,7 @@ class HostEvents(NestedSpans):
     stepping_thread: int
 
 
+@once
 def host_events(trace: Trace) -> HostEvents:
     loading = trace.matching(trace.annotations, is_loader) & (trace.annotations.device == 0)
     marked = trace.annotations.take(loading)

@@ -21,7 +21,7 @@ from tare.stats.intervals import Interval
 from tare.trace.intervals import Integers, Intervals, Mask, contains, make
 from tare.trace.names import COLLECTION, MODULE_PREFIX
 from tare.trace.spans import pick, sum_by
-from tare.trace.tables import Trace
+from tare.trace.tables import Trace, once
 from tare.trace.windows import step_at
 
 MemoryKind = Literal[
@@ -36,6 +36,7 @@ NEVER = 2**62
 # A timeline of more points is reduced to the peaks of as many stretches.
 MOST_POINTS = 400
 MOST_OWNERS = 12
+MOST_STEPS = 1000
 Bytes = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
@@ -116,6 +117,7 @@ class _Held(NamedTuple):
     resident: ResidentMemory
 
 
+@once
 def memory_use(trace: Trace) -> MemoryUse | None:
     """The memory of the device that held most, or of the host if the trace has no device.
 
@@ -144,11 +146,19 @@ def memory_use(trace: Trace) -> MemoryUse | None:
         by_kind=by_kind,
         owners=_largest(_owners(trace, blocks, kind, where, alive) + resident),
         after_step=after,
-        growth=slope_interval(after) if len(after) >= 3 else None,
+        growth=_growth(after),
         garbage=_garbage(trace, held),
         unreleased=_largest(_owners(trace, blocks, kind, where, np.flatnonzero(blocks.unreleased))),
         events=len(held.rows),
     )
+
+
+def _growth(after: list[int]) -> Interval | None:
+    """The slope uses all pairs of steps: of a long trace even ones are enough."""
+    if len(after) < 3:
+        return None
+    at = np.linspace(0, len(after) - 1, min(len(after), MOST_STEPS)).astype(np.int64)
+    return slope_interval(np.array(after)[at], at)
 
 
 class HeldMemory(NamedTuple):

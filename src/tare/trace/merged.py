@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from tare.trace.intervals import Integers, Mask
 from tare.trace.spans import rows_by_value
@@ -63,6 +62,8 @@ def _owners(
         # Every process sees its device as number 0: nothing but the calls tells them apart.
         owner = np.where(only >= 0, only, in_turn)
     else:
+        from scipy.optimize import linear_sum_assignment
+
         impossible = np.array([(~possible[:, rows]).sum(axis=1) for rows in devices], dtype=np.float64)
         turns = np.array([np.bincount(in_turn[rows] + 1, minlength=len(launching) + 1)[1:] for rows in devices])
         # Where nothing else tells, the first device is the first process's.

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tare.trace.intervals import Integers, Intervals, Mask, make
+from tare.trace.intervals import Integers, Intervals, Mask, distinct, make
 
 BEGINNING = np.iinfo(np.int64).min
 NO_OWNER = -1
@@ -27,6 +27,13 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @cached_property
+    def names_used(self) -> Integers:
+        """The names of the rows, each once."""
+        if self.name.min(initial=0) < 0:
+            return distinct(self.name)
+        return np.flatnonzero(np.bincount(self.name))
 
     @property
     def duration(self) -> Integers:
@@ -104,8 +111,17 @@ class NestedSpans(Spans):
             pending = pending[owner[pending] >= 0]
         return owner
 
+    @cached_property
+    def _timelines(self) -> dict[int, "Timeline"]:
+        return {}
+
     def timeline(self, thread: int) -> "Timeline":
         """The innermost row of a thread at each moment."""
+        if thread not in self._timelines:
+            self._timelines[thread] = self._timeline(thread)
+        return self._timelines[thread]
+
+    def _timeline(self, thread: int) -> "Timeline":
         start, end = self.start, self.clipped_end
         rows = self.rows_by_thread.get(thread, np.empty(0, dtype=np.int64))
         rows = rows[end[rows] > start[rows]]
@@ -208,7 +224,9 @@ def _walk(start: Integers, end: Integers, parent: Integers, depth: Integers, out
 
 def rows_by_value(values: Integers) -> dict[int, Integers]:
     """The rows that have each value."""
-    rows = np.argsort(values, kind="stable")
+    # numpy sorts numbers of 16 bits by their digits, several times as fast.
+    short = len(values) and values.min() >= -(2**15) and values.max() < 2**15
+    rows = np.argsort(values.astype(np.int16) if short else values, kind="stable")
     distinct, first = np.unique(values[rows], return_index=True)
     return dict(zip(distinct.tolist(), np.split(rows, first)[1:], strict=True))
 

@@ -5,9 +5,9 @@ In any other column -1 means that the profiler did not record the value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -169,6 +169,8 @@ class Trace:
     begun: int = 0
     # What collectives say of their messages; the first says nothing.
     messages: Sequence[CollectiveMessage] = (CollectiveMessage(),)
+    # What functions decorated with `once` have found out.
+    known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def name(self, table: Spans, row: int) -> str:
         code = int(table.name[row])
@@ -180,7 +182,12 @@ class Trace:
 
     def matching(self, table: Spans, predicate: Callable[[str], Any]) -> Mask:
         """The rows with a name for which the predicate is true."""
-        return np.array([bool(predicate(name)) for name in self.names] or [False], dtype=bool)[table.name]
+        found = [code for code in table.names_used.tolist() if predicate(self.names[code])]
+        if not found:
+            return np.zeros(len(table), dtype=bool)
+        matches = np.zeros(len(self.names), dtype=bool)
+        matches[found] = True
+        return matches[table.name]
 
     @cached_property
     def forward_operator(self) -> Integers:
@@ -227,6 +234,23 @@ class Trace:
     @property
     def has_stacks(self) -> bool:
         return len(self.frames) > 0
+
+
+Result = TypeVar("Result")
+
+
+def once(function: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
+    """Computes what a function says of a trace once: tables do not change, and several parts of a report ask."""
+    key = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def remembering(trace: Trace) -> Result:
+        if key not in trace.known:
+            trace.known[key] = function(trace)
+        result: Result = trace.known[key]
+        return result
+
+    return remembering
 
 
 def lookup(keys: Integers, rows: Integers, wanted: Integers) -> Integers:

@@ -11,7 +11,7 @@ import numpy as np
 from tare.trace.intervals import Integers, Mask, contains, distinct, make
 from tare.trace.names import step_number
 from tare.trace.spans import pick, rows_by_value
-from tare.trace.tables import Trace
+from tare.trace.tables import Trace, once
 
 # An outlier takes more than this many times the median step. Of fewer steps than this, none is an outlier.
 OUTLIER_FACTOR = 1.5
@@ -110,9 +110,12 @@ def drop_outlier_steps(trace: Trace) -> Trace:
         return trace
     length = rows[:, 2] - rows[:, 1]
     counted = (length <= OUTLIER_FACTOR * np.median(length)).astype(np.int64)
+    if np.array_equal(counted, trace.steps.counted):
+        return trace
     return replace(trace, steps=replace(trace.steps, counted=counted))
 
 
+@once
 def main_device(trace: Trace) -> int | None:
     """The device with the most work, for which a trace of several devices is explained."""
     if not trace.has_device:

@@ -5,6 +5,7 @@ import numpy as np
 from tare.findings import Context, Location, Match, WhatIf, grouped, rule
 from tare.findings.rules.host_bound import LOADING_OR_COMPILING, idle_stretches
 from tare.trace.intervals import complement, union
+from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import GRAPH, LAUNCH, Integers
 
 FEWEST_LAUNCHES = 10
@@ -62,12 +63,26 @@ def _remedy(context: Context, waits: Integers) -> str | None:
 
 def _locations(context: Context, launches: Integers) -> list[Location]:
     """The lines and modules that launch, or the operators that a user calls, by their host time."""
-    launchers = {call: _launcher(context, call) for call in launches.tolist()}
-    groups = grouped(launchers, lambda call: context.locator.line_of_call(call) or launchers[call][0])
-    return [
-        context.location(where, [launchers[call][1:] for call in group], len(group))
-        for where, group in groups.items()
-    ]
+    trace, calls, operators = context.trace, context.trace.calls, context.trace.operators
+    root = pick(context.root, calls.operator[launches])
+    start, end, name = (
+        np.where(root >= 0, pick(of_operator, root), of_call[launches])
+        for of_operator, of_call in (
+            (operators.start, calls.start),
+            (operators.end, calls.end),
+            (operators.name, calls.name),
+        )
+    )
+    spans, frames = np.stack([start, end], axis=1), context.locator.frames_of_calls(launches)
+    # A text for each kind of launch, in the order in which they come first.
+    _, first, kind = np.unique(frames * len(trace.names) + name, return_index=True, return_inverse=True)
+    groups = grouped(
+        np.argsort(first).tolist(),
+        lambda one: context.locator.of_frame(int(frames[first[one]])) or trace.names[int(name[first[one]])],
+    )
+    by_kind = rows_by_value(kind.reshape(-1))
+    rows = {where: np.concatenate([by_kind[one] for one in group]) for where, group in groups.items()}
+    return [context.location(where, spans[chosen], len(chosen)) for where, chosen in rows.items()]
 
 
 def _launcher(context: Context, call: int) -> tuple[str, int, int]:
