@@ -15,7 +15,7 @@ from tare.findings.sequences import Sequences
 from tare.findings.trace_replay import TraceReplay
 from tare.trace.collectives import Collectives, collectives
 from tare.trace.counting import product
-from tare.trace.intervals import Intervals, contains, make, total, union
+from tare.trace.intervals import Intervals, contains, distinct, make, total, union
 from tare.trace.metadata import metadata_time
 from tare.trace.names import MODULE_PREFIX, begins_capture, ends_capture
 from tare.trace.spans import pick, rows_by_value
@@ -173,7 +173,7 @@ class Context:
 
     def roots(self, rows: Integers) -> Integers:
         """The outermost operators around these that are not autograd's engine."""
-        return np.unique(self.root[rows[rows >= 0]])
+        return distinct(self.root[rows[rows >= 0]])
 
     def calls_under(self, rows: Integers) -> Integers:
         """Runtime calls made within these operators."""
@@ -183,10 +183,10 @@ class Context:
     def calling(self) -> Mask:
         """The operators within which a runtime call was made."""
         parent, calling = self.trace.operators.parent, np.zeros(len(self.trace.operators), dtype=bool)
-        rows = np.unique(self.trace.calls.operator)
+        rows = distinct(self.trace.calls.operator)
         while len(rows := rows[rows >= 0]):
             calling[rows] = True
-            rows = np.unique(parent[rows])
+            rows = distinct(parent[rows])
             rows = rows[(rows < 0) | ~calling[rows]]
         return calling
 
@@ -410,7 +410,7 @@ class Neighbours:
             for table in (trace.operators, trace.calls, trace.annotations):
                 same = table.thread == thread
                 moments += [table.start[same], table.end[same]]
-            self._edges[thread] = np.unique(np.concatenate(moments))
+            self._edges[thread] = distinct(np.concatenate(moments))
         return self._edges[thread]
 
     @cached_property
@@ -435,4 +435,4 @@ def grouped(rows: Iterable[int], where: Callable[[int], str]) -> dict[str, list[
 
 def flat(groups: Iterable[Iterable[int]]) -> Integers:
     """The rows of all groups, each once, sorted."""
-    return np.unique(np.fromiter(chain.from_iterable(groups), np.int64))
+    return distinct(np.fromiter(chain.from_iterable(groups), np.int64))

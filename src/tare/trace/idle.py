@@ -257,10 +257,10 @@ def _causes(segments: Segments, texts: list[str], where: Integers) -> list[IdleC
 
 
 def _longest(gaps: Integers, segments: Segments, texts: list[str], where: Integers, begin: int) -> list[Gap]:
-    length = gaps[:, 1] - gaps[:, 0]
+    length, gap_of = gaps[:, 1] - gaps[:, 0], segments["gap"].copy()
     longest = []
     for gap in np.argsort(-length, kind="stable")[:MOST_GAPS].tolist():
-        rows = np.flatnonzero(segments["gap"] == gap)
+        rows = np.flatnonzero(gap_of == gap)
         cause = int(sum_by(segments["cause"][rows], lengths(segments[rows]), len(CAUSES)).argmax())
         rows = rows[segments["cause"][rows] == cause]
         place = int(sum_by(where[rows], lengths(segments[rows]), len(texts)).argmax())

@@ -82,7 +82,7 @@ def divide_overlaps(starts: npt.ArrayLike, ends: npt.ArrayLike) -> npt.NDArray[n
     """
     first = np.asarray(starts, dtype=np.int64)
     last = np.maximum(np.asarray(ends, dtype=np.int64), first)
-    points = np.unique(np.concatenate([first, last]))
+    points = distinct(np.concatenate([first, last]))
     begins, finishes = np.searchsorted(points, first), np.searchsorted(points, last)
     change = np.bincount(begins, minlength=len(points)) - np.bincount(finishes, minlength=len(points))
     covering = np.cumsum(change)[:-1]

@@ -337,5 +337,9 @@ def _garbage(trace: Trace, held: _Held) -> int | None:
 def _timeline(at: Integers, held: Integers) -> list[tuple[int, int]]:
     chosen = np.arange(len(at))
     if len(at) > MOST_POINTS:
-        chosen = np.array([part[np.argmax(held[part])] for part in np.array_split(chosen, MOST_POINTS)])
+        # The first stretches are one longer than the others, and together there are MOST_POINTS.
+        size, longer = divmod(len(at), MOST_POINTS)
+        border = longer * (size + 1)
+        stretches = (part.reshape(-1, n) for part, n in ((chosen[:border], size + 1), (chosen[border:], size)))
+        chosen = np.concatenate([part[np.arange(len(part)), held[part].argmax(axis=1)] for part in stretches])
     return list(zip(at[chosen].tolist(), held[chosen].tolist(), strict=True))

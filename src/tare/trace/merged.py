@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tare.trace.intervals import Integers, Mask
+from tare.trace.intervals import Integers, Mask, distinct
 from tare.trace.spans import rows_by_value
 from tare.trace.tables import lookup
 
@@ -26,7 +26,7 @@ def split_processes(
     process_of = np.array([codes.setdefault(str(process), len(codes)) for process in processes], dtype=np.int64)
     calls, device = tables["calls"], tables["device"]
     calling = process_of[calls["thread"]]
-    launching = np.unique(calling[launches]).tolist()
+    launching = distinct(calling[launches]).tolist()
     if len(launching) < 2 or not len(device["start"]):
         return []
     working = {name: column[launches] for name, column in calls.items()}

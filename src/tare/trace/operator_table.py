@@ -11,7 +11,7 @@ import numpy as np
 
 from tare.trace.intervals import Integers, Mask
 from tare.trace.names import step_number
-from tare.trace.spans import NestedSpans, merge, sum_by
+from tare.trace.spans import NestedSpans, merge, rows_by_value, sum_by
 from tare.trace.tables import Trace
 from tare.trace.windows import in_counted_steps
 
@@ -53,18 +53,19 @@ def operator_table(trace: Trace, counted: bool = False) -> list[Operator]:
         "device_memory": _memory(trace, tree, cuda=1),
     }
     figures = {"calls": once}
+    levels = rows_by_value(tree.depth)
     for kind, values in own.items():
         figures[f"{kind}_self"] = values
-        figures[f"{kind}_total"] = once * (tree.duration if kind == "host" else _sum_up(tree, values))
-    sums = {
-        field: sum_by(tree.name[chosen], values[chosen], len(trace.names)) for field, values in figures.items()
-    }
+        figures[f"{kind}_total"] = once * (tree.duration if kind == "host" else _sum_up(tree, levels, values))
+    at = np.flatnonzero(chosen)
+    name = tree.name[at]
+    sums = {field: sum_by(name, values[at], len(trace.names)) for field, values in figures.items()}
     table = [
         Operator(
             name=trace.names[code] if code != step else trace.names[code].partition("#")[0] + "*",
             **{field: int(values[code]) for field, values in sums.items()},
         )
-        for code in np.unique(tree.name[chosen]).tolist()
+        for code in np.flatnonzero(np.bincount(name)).tolist()
     ]
     sort = "device_self" if trace.has_device else "host_self"
     return sorted(table, key=lambda row: (-getattr(row, sort), row.name))
@@ -98,10 +99,12 @@ def _memory(trace: Trace, tree: NestedSpans, cuda: int) -> Integers:
     return sum_by(owner[owner >= 0], events.bytes[rows][owner >= 0], len(tree))
 
 
-def _sum_up(tree: NestedSpans, values: Integers) -> Integers:
-    """The value of each row plus those of all its descendants."""
+def _sum_up(tree: NestedSpans, levels: dict[int, Integers], values: Integers) -> Integers:
+    """The value of each row plus those of all its descendants. `levels` are the rows of each depth."""
+    if not values.any():
+        return values
     sums = values.copy()
     for level in range(int(tree.depth.max(initial=0)), 0, -1):
-        rows = np.flatnonzero(tree.depth == level)
+        rows = levels[level]
         np.add.at(sums, tree.parent[rows], sums[rows])
     return sums

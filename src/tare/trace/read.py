@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tare.errors import BadInput, brief
 from tare.system.text import printable
-from tare.trace.events import ARGUMENTS, CATEGORIES, LATEST, MEMORY, NO_ARGS, Event
+from tare.trace.events import ABSENT, ARGUMENTS, CATEGORIES, LATEST, MEMORY, NO_ARGS, Event
 from tare.trace.find_steps import find_steps
 from tare.trace.flows import Flows, correlate
 from tare.trace.formats import TraceFormat, open_events
@@ -144,16 +144,19 @@ class Collector:
         group_of = {category: groups[table] for category, (table, _) in CATEGORIES.items()}.get
         for event in events:
             phase = event.ph
-            if phase == "E" and (begun := self._close(event)):
-                event, phase = begun, "X"
             if phase == "X":
                 group = group_of(event.cat)
                 if group is not None:
                     group.append(event)
-            elif phase == "i" and event.name == MEMORY:
-                groups["memory"].append(event)
+            elif phase == "i":
+                if event.name == MEMORY:
+                    groups["memory"].append(event)
             elif phase == "B":
                 self._begin(event)
+            elif phase == "E" and (begun := self._close(event)):
+                group = group_of(begun.cat)
+                if group is not None:
+                    group.append(begun)
         self.events += len(events)
         for table, group in groups.items():
             if group:
@@ -183,13 +186,13 @@ class Collector:
             "name": self._names.encode([event.name for event in events]),
             **{name: _pack("q", list(map(attrgetter(name), args)), _wrap) for name in ARGUMENTS[table]},
         }
-        if "external" in columns and any(a.external_old >= 0 for a in args):
+        if "external" in columns and max(map(attrgetter("external_old"), args), default=-1) >= 0:
             externals = [max(a.external, a.external_old) for a in args]
             columns["external"] = _pack("q", externals, _wrap)
         processes, threads = [event.pid for event in events], [event.tid for event in events]
         columns["thread"] = self._threads.encode(zip(processes, threads, strict=True))
         if table == "operators":
-            texts = [_join((a.dims or a.dims_old, a.types, a.concrete, a.strides)) for a in args]
+            texts = [_join((a.dims if a.dims is not ABSENT else a.dims_old, a.types, a.concrete, a.strides)) for a in args]
             columns["inputs"] = self._inputs.encode(texts)
         if table == "device":
             columns["shapes"] = self._shapes.encode([_join((a.grid, a.block)) for a in args])
@@ -197,7 +200,7 @@ class Collector:
             columns["message"] = self._messages.encode(
                 [
                     _join((a.collective, a.element, a.sent, a.received, a.ranks, a.group, a.members))
-                    if a.collective or a.ranks
+                    if a.collective is not ABSENT or a.ranks is not ABSENT
                     else NO_MESSAGE
                     for a in args
                 ]

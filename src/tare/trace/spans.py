@@ -101,6 +101,8 @@ class NestedSpans(Spans):
     def innermost(self, thread: Integers, at: Integers) -> Integers:
         """For each moment on a thread, the innermost row that contains it, or -1."""
         owner = np.full(len(at), -1, dtype=np.int64)
+        if not len(self):
+            return owner
         for number, rows in self.rows_by_thread.items():
             asked = np.flatnonzero(thread == number)
             begun = np.searchsorted(self.start[rows], at[asked], side="right")

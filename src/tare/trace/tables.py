@@ -14,6 +14,7 @@ import numpy as np
 from tare.trace.collective_names import is_collective, is_ordinary, names_collective
 from tare.trace.intervals import Integers as Integers
 from tare.trace.intervals import Mask as Mask
+from tare.trace.intervals import distinct
 from tare.trace.messages import CollectiveMessage
 from tare.trace.spans import NestedSpans, pick
 from tare.trace.spans import Spans as Spans
@@ -204,7 +205,7 @@ class Trace:
     def forward_frame(self) -> Integers:
         """For each operator of a backward pass the frame of its forward operator, else -1."""
         operators, forward = self.operators, self.forward_operator
-        rows = np.unique(forward[forward >= 0])
+        rows = distinct(forward[forward >= 0])
         frame = np.full(len(operators), -1, dtype=np.int64)
         frame[rows] = self.frames.innermost(operators.thread[rows], operators.start[rows])
         return pick(frame, forward)
