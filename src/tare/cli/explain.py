@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ from tare.cli.options import (
     target_argument,
 )
 from tare.errors import BadInput, Interrupted
+
+if TYPE_CHECKING:
+    from tare.report.explain import ExplainReport
 
 
 @option_groups(grid=grid_options("default: eager"), measuring=choose(MEASURING, "rounds budget"))
@@ -58,6 +61,9 @@ def explain(
     svg: Annotated[
         Path | None, typer.Option(help="Write the waterfall as an SVG picture; one per workload.")
     ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Record steady steps of the command after --.")] = False,
+    steps: Annotated[int | None, typer.Option(min=1, max=1000, help="How many steps --live records.")] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="End the command of --live once it is recorded.")] = False,
     tag: TagOption = None,
     env: EnvironmentOption = None,
     store: StoreOption = None,
@@ -66,7 +72,8 @@ def explain(
     """Explain where the time of a step goes.
 
     Measures a workload, profiles it in a process of its own, and explains it; or explains a trace (of
-    torch.profiler, Nsight Systems, JAX, TensorFlow or rocprof), or the traces of all ranks of a job.
+    torch.profiler, Nsight Systems, JAX, TensorFlow or rocprof), or the traces of all ranks of a job. Or runs any
+    script and records steady steps of it: tare explain --live -- python train.py
     """
     from tare.commands.explain import ExplainOptions, explain_files, explain_plan
     from tare.commands.run import Session
@@ -78,7 +85,7 @@ def explain(
 
     check_column(sort)
     name_environments(env)
-    targets = _with_folders(targets)
+    targets = targets if live else _with_folders(targets)
     files = [target for target in targets if names_trace(target)]
     outputs = [path for path in (annotate, flame, html, svg) if path]
     for path in outputs:
@@ -87,6 +94,8 @@ def explain(
     for file in files if annotate else ():
         refuse_annotation(file)
 
+    if not live and (stop or steps):
+        raise BadInput(f"--{'stop' if stop else 'steps'} is for a command: tare explain --live -- python train.py")
     if files and len(files) < len(targets):
         raise BadInput("name traces or workloads, not both")
     others = {"quick": quick, "no-stacks": not stacks, "resume": resume, "recorded": recorded, "tag": bool(tag)}
@@ -102,7 +111,10 @@ def explain(
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
     if against and len(files) > 1:
         raise BadInput(f"--against compares one trace with another: {len(files)} are named")
-    if files:
+    if live:
+        unused = [name for name in given if name != "no-stacks"] + (["against"] if against else [])
+        report = _explain_live(targets, unused, steps, stacks, stop, as_json)
+    elif files:
         report = explain_files(files, against)
     else:
         rungs = split(grid.get("rung"), "--rung") or ["eager"]
@@ -127,6 +139,20 @@ def explain(
         if not report.interrupted:
             _write_files(report, html, svg, annotate, flame)
     return report.exit_code
+
+
+def _explain_live(
+    targets: list[str], unused: list[str], steps: int | None, stacks: bool, stop: bool, as_json: bool
+) -> "ExplainReport":
+    from tare.commands.live import LiveOptions, explain_live
+    from tare.workloads.commands import get_command, is_command
+
+    if len(targets) != 1 or not is_command(targets[0]):
+        raise BadInput("--live takes a command: tare explain --live -- python train.py")
+    if unused:
+        raise BadInput(f"--{unused[0]} is not for a command: it is recorded as it runs")
+    arguments = get_command(targets[0]).arguments
+    return explain_live(arguments, LiveOptions(steps=steps, stacks=stacks, stop=stop, as_json=as_json))
 
 
 def _with_folders(targets: list[str]) -> list[str]:

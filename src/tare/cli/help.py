@@ -22,6 +22,8 @@ VALUES = {
 
 # The verbs that take a command after `--` in the place of a workload.
 TAKE_COMMANDS = ("run", "check", "calibrate")
+# With this option `explain` does.
+LIVE = "--live"
 
 
 class PlainHelp(TyperCommand):
@@ -29,10 +31,10 @@ class PlainHelp(TyperCommand):
     verb sees the name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if self.name in TAKE_COMMANDS and "--" in args:
+        at = args.index("--") if "--" in args else len(args)
+        if at < len(args) and (self.name in TAKE_COMMANDS or LIVE in args[:at]):
             from tare.workloads.commands import add_command
 
-            at = args.index("--")
             args = [*args[:at], add_command(args[at + 1 :])]
         return super().parse_args(ctx, args)
 

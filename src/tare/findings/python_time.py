@@ -4,6 +4,7 @@ import numpy as np
 
 from tare.findings.context import Context
 from tare.trace.host import host_events
+from tare.trace.lines import function_row
 from tare.trace.spans import NO_OWNER, sum_by
 from tare.trace.windows import select_steps
 
@@ -26,8 +27,10 @@ def python_seconds(context: Context) -> dict[str, float]:
     lengths = sum_by(frame[known], (end - start)[known], len(frames))
     seconds: dict[str, float] = {}
     for row in np.flatnonzero(lengths).tolist():
-        line, name = int(frames.line[row]), trace.name(frames, row)
-        text = name if line in (-1, row) else f"{trace.name(frames, line)}, {name}"
+        # Functions are compared, not their lines, which move when a file is edited.
+        called, line = function_row(trace, row), function_row(trace, int(frames.line[row]))
+        name = trace.name(frames, called)
+        text = name if line in (-1, called) else f"{trace.name(frames, line)}, {name}"
         seconds[text] = seconds.get(text, 0.0) + float(lengths[row]) / counted.sum() / 1e9
     return seconds
 

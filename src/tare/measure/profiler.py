@@ -55,12 +55,16 @@ def write_trace(profiler: Any, path: str) -> None:
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         plain = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(plain))
-        with (
-            plain.open("rb") as read,
-            open(path, "wb", opener=open_private) as packed,
-            gzip.open(packed, "wb", compresslevel=1) as written,
-        ):
-            shutil.copyfileobj(read, written, 1 << 20)
+        pack(plain, path)
+
+
+def pack(plain: Path, path: str | Path) -> None:
+    with (
+        plain.open("rb") as read,
+        open(path, "wb", opener=open_private) as packed,
+        gzip.open(packed, "wb", compresslevel=1) as written,
+    ):
+        shutil.copyfileobj(read, written, 1 << 20)
 
 
 def profile_steps(

@@ -80,11 +80,14 @@ class ExplainReport(msgspec.Struct, kw_only=True):
     job: RankJob | None = None
     # Where records of earlier runs were reused.
     recorded: ReusedRecords | None = None
+    # How the command of --live ended, where that is a failure.
+    command_failed: str = ""
     interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
-        return 130 if self.interrupted else 1 if self.failed or not self.explanations else 0
+        failed = self.failed or self.command_failed or not self.explanations
+        return 130 if self.interrupted else 1 if failed else 0
 
     @property
     def breakdowns(self) -> GroupBreakdown | None:
@@ -98,6 +101,8 @@ class ExplainReport(msgspec.Struct, kw_only=True):
         document = msgspec.structs.asdict(self) | {"breakdowns": self.breakdowns}
         if self.job is None:
             del document["job"]
+        if not self.command_failed:
+            del document["command_failed"]
         return document
 
     @property
@@ -150,6 +155,7 @@ def _overviews(report: ExplainReport) -> list[View]:
 
 def _outcome(report: ExplainReport) -> View:
     view = View().add("failure", *(f"{key} has no explanation: {why}" for key, why in report.failed.items()))
+    view.add("failure", report.command_failed)
     view.parts += skipped_view(report.skipped).parts
     view.add("faint", reused_line(report.recorded) if report.recorded else "")
     return view.add("warning", str(Interrupted()) if report.interrupted else "")

@@ -6,11 +6,13 @@ import msgspec
 import numpy as np
 
 from tare.errors import BadInput
+from tare.system.text import printable
 from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.host import BEFORE, CAUSES, UNKNOWN
 from tare.trace.host_time import HostTime, host_time
 from tare.trace.idle import IdleTime, explain_idle
-from tare.trace.metadata import device_name, recording_info
+from tare.trace.lines import has_marks
+from tare.trace.metadata import device_name, live_recording, recorded_gross, recording_info
 from tare.trace.regions import Region, regions
 from tare.trace.roofline import Roofline
 from tare.trace.tables import Trace
@@ -92,6 +94,17 @@ def explain(
     )
 
 
+def _live_notes(trace: Trace) -> list[str]:
+    """How a script was recorded live, and what that cost."""
+    live, gross = live_recording(trace), recorded_gross(trace)
+    if live is None or gross is None:
+        return []
+    note = f"recorded live: {live.steps} steps, each to the end of {printable(live.steps_end, 60)}, after "
+    note += f"{live.warmup} of warm-up; gross is that of {live.timed} steps without the profiler, "
+    note += f"which made a step {live.profiled_ns / gross:.2f}x as long"
+    return [note] if live.steady else [note, "the steps did not become steady before they were recorded"]
+
+
 def share_roofline(rungs: Sequence[Explanation]) -> list[Explanation]:
     """Gives rungs with the same work one roofline: if the kernels of one took less than the counted work needs at
     the measured peaks, its time is the roofline of all."""
@@ -124,9 +137,12 @@ def _notes(trace: Trace, parts: Breakdown | None, idle: IdleTime | None, profile
         notes.append("gross is not known: shares of the profiled step, which is slower than a step is")
     if trace.has_stacks:
         notes.append("recorded with stacks, which slow the host: idle shares are too large")
+        if not has_marks(trace):
+            notes.append("a line is the one that defines its function: torch.profiler records no other")
     info = recording_info(trace)
     if info is not None and not info.shapes:
         notes.append("recorded without shapes: to know them, torch's profiler keeps every tensor of such a step")
+    notes += _live_notes(trace)
     if len(trace.steps) == 1 and int(trace.steps.number[0]) < 0:
         notes.append("no step is marked (ProfilerStep#N): the whole trace is taken as one step")
     elif len(trace.steps) and not trace.steps.marked:

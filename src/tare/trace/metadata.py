@@ -39,6 +39,26 @@ def batch_padding(trace: Trace) -> BatchPadding | None:
         return None
 
 
+class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """How `tare explain --live` recorded a script (tare.measure.live_recorder): what ends its steps, how many were
+    seen before, how many were timed without the profiler, and what a step took with it."""
+
+    steps_end: str
+    warmup: int
+    steady: bool
+    timed: int
+    steps: int
+    profiled_ns: int
+
+
+def live_recording(trace: Trace) -> LiveRecording | None:
+    """None for a trace that was not recorded live, or whose entry is malformed."""
+    try:
+        return msgspec.convert(trace.metadata.get("tare_live"), LiveRecording)
+    except msgspec.ValidationError:
+        return None
+
+
 def recording_info(trace: Trace) -> RecordingInfo | None:
     """None for a trace that tare did not record, or whose entry is malformed."""
     try:

@@ -27,6 +27,7 @@ from tare.trace.formats.chrome import ChromeTrace
 from tare.trace.frame_steps import find_frame_steps
 from tare.trace.host_collectives import add_host_collectives, with_rows
 from tare.trace.intervals import Integers, Mask, contains, make
+from tare.trace.lines import take_marks, with_lines
 from tare.trace.merged import split_processes
 from tare.trace.messages import read_message
 from tare.trace.names import (
@@ -254,6 +255,10 @@ class Collector:
         add_host_collectives(tables, names)
         for table in ("operators", "calls", "device"):
             del tables[table]["external"]
+        if (marks := take_marks(tables, names)) is not None:
+            tables["frames"] = with_lines(
+                tables["frames"], marks, names, lambda name: frame_kind(name) == USER_LINE
+            )
         operators = OperatorSpans(**nested(tables["operators"]))
         frames = _frames(tables["frames"], names)
         calls = _calls(tables["calls"], names, operators, frames)
@@ -268,7 +273,7 @@ class Collector:
             names=names,
             inputs=[OperatorInputs(*texts.split(SEPARATOR)) for texts in self._inputs],
             threads=[f"{process}/{thread}" for process, thread in self._threads],
-            steps=_marked(annotations, operators, names)
+            steps=_ended(_marked(annotations, operators, names), metadata)
             or find_steps(calls, device, operators)
             or find_frame_steps(frames, operators, names)
             or _whole((operators, frames, calls, device)),
@@ -457,6 +462,15 @@ def _marked(annotations: Annotations, operators: OperatorSpans, names: list[str]
         if marked.any():
             return _marked_steps(table, marked, numbers)
     return None
+
+
+def _ended(steps: StepSpans | None, metadata: Mapping[str, Any]) -> StepSpans | None:
+    """Without the step within which a script ended that was recorded live (tare.measure.live_recorder)."""
+    live = metadata.get("tare_live")
+    whole = live.get("steps") if isinstance(live, dict) else None
+    if steps is None or not isinstance(whole, int) or not 0 < whole < len(steps):
+        return steps
+    return steps.take(np.arange(len(steps)) < whole)
 
 
 def _whole(tables: tuple[Spans, ...]) -> StepSpans:

@@ -15,6 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 
 from tare.errors import Unsupported
+from tare.measure.line_marks import LineMarks
 from tare.measure.profiler import recording, write_trace
 from tare.measure.work import count_work
 from tare.protocol.jobs import ProfileJob
@@ -112,12 +113,16 @@ def record(
     ) as profiler:
         for name, content in marks.items():
             profiler.add_metadata_json(name, json.dumps(content))
+        lines = LineMarks()
         for i in range(WARMUP_STEPS + steps):
+            if stacks and i == WARMUP_STEPS:
+                lines.begin()
             with record_function(f"tare::step#{i - WARMUP_STEPS}"):
                 step()
             if i in (WARMUP_STEPS - 1, WARMUP_STEPS + steps - 1):
                 synchronize()
             if i == WARMUP_STEPS + steps - 1:
+                lines.end()
                 # Marked in the trace, because memory that this releases was garbage in cycles and not a leak.
                 with record_function("tare::collection"):
                     gc.collect()
