@@ -39,6 +39,10 @@ class LineMarks:
         self._region = getattr(torch._C._profiler, "_RecordFunctionFast", None)
         if self._region is None or sys.gettrace() is not None:
             return
+        # torch.compile would compile these functions where they are called within a compiled one.
+        if skip := getattr(getattr(torch._C._dynamo, "eval_frame", None), "skip_code", None):
+            for function in (LineMarks._call, LineMarks._line, LineMarks._is_users):
+                skip(function.__code__)
         self.began = True
         # Functions that run already get no call.
         frame: FrameType | None = sys._getframe(1)
