@@ -10,6 +10,7 @@ from tare.cli.options import (
     MEASURING,
     EnvironmentOption,
     JsonOption,
+    OutputOption,
     QuickOption,
     RecordedOption,
     ResumeOption,
@@ -64,6 +65,10 @@ def explain(
     live: Annotated[bool, typer.Option("--live", help="Record steady steps of the command after --.")] = False,
     steps: Annotated[int | None, typer.Option(min=1, max=1000, help="How many steps --live records.")] = None,
     stop: Annotated[bool, typer.Option("--stop", help="End the command of --live once it is recorded.")] = False,
+    replay: Annotated[
+        str | None, typer.Option(help="Write a script that runs this operator of the trace alone (see -o).")
+    ] = None,
+    output: OutputOption = None,
     tag: TagOption = None,
     env: EnvironmentOption = None,
     store: StoreOption = None,
@@ -111,6 +116,10 @@ def explain(
         raise BadInput(f"--against {against}: name a {kinds[0]} to compare a {kinds[1]} with")
     if against and len(files) > 1:
         raise BadInput(f"--against compares one trace with another: {len(files)} are named")
+    if replay is not None or output:
+        return _write_replay(
+            targets, files, replay, output, [*map(str, outputs), *(["--json"] if as_json else [])]
+        )
     if live:
         unused = [name for name in given if name != "no-stacks"] + (["against"] if against else [])
         report = _explain_live(targets, unused, steps, stacks, stop, as_json)
@@ -139,6 +148,28 @@ def explain(
         if not report.interrupted:
             _write_files(report, html, svg, annotate, flame)
     return report.exit_code
+
+
+def _write_replay(
+    targets: list[str], files: list[str], name: str | None, output: Path | None, others: list[str]
+) -> int:
+    from tare.commands.operator_script import replay_script
+    from tare.report.files import check_writable, write_whole
+
+    if name is None:
+        raise BadInput("-o is for the script of --replay NAME")
+    if len(files) != 1 or files != targets:
+        raise BadInput("--replay takes one trace: tare explain trace.json.gz --replay aten::mm -o op.py")
+    if others:
+        raise BadInput(f"--replay writes a script and nothing else: leave out {others[0]}")
+    if output:
+        check_writable(output)
+    script = replay_script(files[0], name)
+    if output:
+        write_whole(output, script)
+    else:
+        typer.echo(script, nl=False)
+    return 0
 
 
 def _explain_live(
