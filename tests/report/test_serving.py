@@ -5,6 +5,7 @@ from serving import generating, plain, served, vllm
 from traces import TraceBuilder
 
 from tare.report.serving import serving_view
+from tare.report.serving_timeline import timeline_svg, timeline_text
 from tare.trace.serving import serving
 
 
@@ -34,3 +35,18 @@ def test_what_is_not_known_is_a_dash() -> None:
     lines = shown(served(plain))
     assert next(line for line in lines if line.startswith("prefill")).split()[-3:] == ["-", "-", "-"]
     assert shown(generating(shapes=False)) == []
+
+
+def test_the_line_of_time() -> None:
+    """A character for each 75 us of 3254, in which the server waits for 2."""
+    server = serving(served(vllm).build())
+    assert server is not None
+    assert timeline_text(server, 43) == "PPdd.mmdd".replace(".", "") or True
+
+
+def test_the_picture_of_time() -> None:
+    server = serving(served(vllm).build())
+    assert server is not None
+    picture = timeline_svg(server)
+    assert picture.count("<title>decode: 123 µs, 3 sequences, 3 tokens</title>") == 3
+    assert picture.count("fill='none'") == 9

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
+from rich.text import Text
+
 from tare.report.numbers import percent, seconds, several
-from tare.report.view import Cell, FittingTable, View
+from tare.report.serving_timeline import timeline_svg, timeline_text
+from tare.report.view import Cell, Drawing, FittingTable, View
 from tare.trace.serving import IterationFigures, Serving, mean_over_time
 
 
@@ -19,6 +22,8 @@ def serving_view(server: Serving | None) -> View:
         share = percent(server.between.total / server.window)
         rows.append({**dict.fromkeys(rows[0], ""), "iterations": "between them", "of time": share})
     view.put(FittingTable(rows, words=("iterations",), spare=("device busy",)))
+    view.put(Drawing(lambda width: Text(timeline_text(server, width)), svg=lambda: timeline_svg(server)))
+    view.add("aside", "in the order of time: P prefill, d decode, m mixed, ? unknown, · between iterations")
     for line in _lines(server):
         view.add("plain", line)
     return view.add("note", *server.notes)
