@@ -136,6 +136,18 @@ def test_ranges_of_one_kind_are_a_decoder_of_something_else() -> None:
     assert serving(trace.build()) is None
 
 
+def test_a_range_around_a_whole_loop_is_no_iteration() -> None:
+    """The shapes tell more; without them a note says what a range may be."""
+    for shapes in (True, False):
+        trace = generating(shapes=shapes)
+        trace.annotation("prefill", 0, 69)
+        trace.annotation("decode", 75, 400)
+        result = found(trace)
+        decodes = of_kind(result, "decode").count
+        noted = any("may hold a whole loop" in note for note in result.notes)
+        assert (decodes, noted) == ((4, False) if shapes else (1, True))
+
+
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_loop_that_generates(by_hand: bool) -> None:
     """The iterations begin after the pause of 10 us before the concatenation; 2 us after the device is done."""

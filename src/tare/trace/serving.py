@@ -15,7 +15,7 @@ from tare.trace import intervals as iv
 from tare.trace.idle import SHORTEST_HOST_WAIT, is_host_wait
 from tare.trace.intervals import Integers, Intervals
 from tare.trace.serving_iterations import SHAPES, Iteration, Iterations, find_iterations
-from tare.trace.serving_marks import DECODE, MIXED, PREFILL, UNKNOWN, IterationKind
+from tare.trace.serving_marks import DECODE, MIXED, PLAIN, PREFILL, UNKNOWN, IterationKind
 from tare.trace.tables import Trace
 from tare.trace.windows import main_device
 
@@ -241,6 +241,9 @@ def _notes(trace: Trace, found: Iterations, listed: list[IterationTime]) -> list
         notes.append(
             f"the batch of {unknown} of {len(listed)} iterations is not known: neither name nor shapes tell"
         )
+    counts = {kind: sum(one.kind == kind for one in listed) for kind in KINDS}
+    if found.source == PLAIN and counts[DECODE] <= counts[PREFILL]:
+        notes.append("as many ranges are named decode as prefill: each may hold a whole loop of iterations")
     if found.source == SHAPES:
         notes.append("iterations by shapes: a chunk of a prompt, and a verification of drafts, count as prefills")
     if any(one.tokens and one.sequences and one.kind == DECODE and one.tokens > one.sequences for one in listed):

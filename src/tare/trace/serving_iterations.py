@@ -49,7 +49,14 @@ class Iterations(NamedTuple):
 
 def find_iterations(trace: Trace) -> Iterations | None:
     """None for a trace of something else."""
-    return _marked(trace) or _by_shapes(trace)
+    marked = _marked(trace)
+    if marked is not None and marked.source != PLAIN:
+        return marked
+    shaped = _by_shapes(trace)
+    if marked is None or shaped is None:
+        return marked or shaped
+    # A range named decode may hold the whole loop.
+    return max(marked, shaped, key=lambda found: len(found.iterations))
 
 
 def _marked(trace: Trace) -> Iterations | None:
