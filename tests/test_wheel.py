@@ -36,7 +36,8 @@ def test_it_holds_the_package_its_types_and_its_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "tare/py.typed" in names
     assert "tare/cli/measure.py" in names
-    assert {"tare/rungs/CMakeLists.txt", "tare/rungs/native/worker/worker.hpp"} <= set(names)
+    data = {"tare/rungs/CMakeLists.txt", "tare/rungs/native/worker/worker.hpp", "tare/studies/lstm.toml"}
+    assert data <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
 

@@ -59,6 +59,7 @@ def test_a_ratio_has_the_interval_between_rounds_and_a_verdict_beside_the_publis
     assert (part.figure.low, part.figure.high) == pytest.approx((1.98, 2.02), rel=0.005)
     assert (part.figure.rounds, part.figure.points, part.figure.planned, part.figure.unit) == (5, 1, 1, "x")
     assert part.figure.parity == "same"
+    assert part.limits == pytest.approx((2 / 1.1, 2.2))
     assert list(part.values.values()) == pytest.approx([2.0], rel=0.01)
 
 
@@ -142,7 +143,7 @@ def test_the_mean_over_points_is_geometric_and_says_over_how_many() -> None:
 
 def test_too_few_points_decide_nothing() -> None:
     part = judged(rule("ratio", of=EAGER, to=COMPILE, at_least=1.0, fewest=2), sides(2.0))
-    assert (part.outcome, part.reason) == ("missing", "1 points are too few for this claim, which takes 2")
+    assert (part.outcome, part.reason) == ("missing", "1 point of the 2 or more that decide this claim")
 
 
 def test_a_sample_has_the_interval_of_the_mean_over_its_points() -> None:

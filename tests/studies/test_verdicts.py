@@ -130,6 +130,21 @@ def test_the_view_says_what_the_paper_said_and_what_this_machine_says() -> None:
     assert "| faster | 1.9x | 2x (1.95x to 2.05x) | 1 of 1 | 3 | same | confirmed |" in markdown(view)
 
 
+def test_every_point_behind_a_figure_can_be_seen() -> None:
+    full = make_record(
+        make_case(rung="eager", batch=1024), failure=make_failure(cause="device-oom", message="no room")
+    )
+    found = [*records(), *records(3.0, batch=1), full]
+    tables = [{"id": "faster", "says": "It is.", "device": "any", "part": [FASTER]}]
+    study = make_study({"name": "tiny", "title": "t", "paper": "p", "claim": tables}, "tiny.toml")
+    text = plain_text(study_view(judge_study(study, Evidence(records=found)), points=True))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["mlp/eager/infer/cpu/fp32/batch=1,width=64/feed=device,layout=contiguous", "3x"] in lines
+    assert ["mlp/eager/infer/cpu/fp32/batch=32,width=64/feed=device,layout=contiguous", "2x"] in lines
+    assert "batch=1024" in text
+    assert "eager: device-oom: no room" in " ".join(text.split())
+
+
 def published(name: str) -> Path:
     return RESULTS / "zoo" / name
 

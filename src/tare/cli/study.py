@@ -102,6 +102,7 @@ def show(
         typer.Option(metavar="FILE", help="Judge by these instead of the store: records, or the --json of explain,"
                      " coverage or frames; several."),
     ] = None,
+    points: Annotated[bool, typer.Option("--points", help="Also every point behind a figure.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="What quick runs measured; it decides nothing.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -111,4 +112,4 @@ def show(
     from tare.report.study import study_view
 
     verdict = show_study(name, records or [], quick, store)
-    print_result(as_json, verdict, lambda: study_view(verdict))
+    print_result(as_json, verdict, lambda: study_view(verdict, points))

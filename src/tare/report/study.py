@@ -6,7 +6,7 @@ from typing import Any
 
 from tare.report.numbers import percent, several, value
 from tare.report.view import FittingTable, View
-from tare.studies.outcome import OurFigure
+from tare.studies.outcome import OurFigure, PartVerdict
 from tare.studies.verdict import ClaimVerdict, StudyVerdict
 
 WORDS = ("claim", "paper", "here", "parity", "verdict")
@@ -65,15 +65,31 @@ def studies_view(entries: Sequence[Mapping[str, Any]]) -> View:
     return View().put(FittingTable(rows, words=("study", "measured on"), folds={"of": 20}))
 
 
-def study_view(study: StudyVerdict) -> View:
+def study_view(study: StudyVerdict, points: bool = False) -> View:
+    """With `points`, every point behind a figure, and why others have none."""
     view = View(f"{study.study} · {study.title}", f"{study.paper}; from {study.evidence}")
     view.put(FittingTable([_row(claim) for claim in study.claims], words=WORDS, folds=FOLDED))
     for claim in study.claims:
         view.add("aside" if claim.verdict in OPEN else "item", " ".join(filter(None, _sentences(claim))))
+    if points:
+        view.show(*(points_view(claim.id, part) for claim in study.claims for part in claim.parts if part.figure))
+        view.gap()
     machines = dict.fromkeys(figure.machine for claim in study.claims for _, figure in claim.figures)
     view.add("faint", *(f"measured on {machine}" for machine in machines if machine))
     is_incomplete = any(claim.parts and not claim.figures for claim in study.claims)
     return view.add("result", counts_line([study]), study.next_step if is_incomplete else "")
+
+
+def points_view(claim: str, part: PartVerdict) -> View:
+    """The points of one figure, the largest value first."""
+    view = View(" ".join(filter(None, (claim, part.label, f"({part.rule})"))))
+    unit = part.figure.unit if part.figure else ""
+    # The figure of an error has no unit, and is made of ratios.
+    unit = "x" if part.rule == "mpe" else unit
+    ordered = sorted(part.values.items(), key=lambda item: -item[1])
+    rows = [{"point": key, "here": figure_text(number, unit)} for key, number in ordered]
+    view.put(FittingTable(rows, folds={"point": 40}))
+    return view.add("failure", *(f"{key}: {why}" for key, why in part.missed.items()))
 
 
 def counts_line(studies: Sequence[StudyVerdict]) -> str:

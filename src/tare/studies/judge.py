@@ -18,6 +18,7 @@ from tare.studies.outcome import (
     describe,
     few_for_a_sample,
     make_part,
+    plural,
 )
 from tare.studies.over_points import JUDGES
 from tare.studies.points import brief_case, collect_points, select
@@ -52,7 +53,7 @@ def _judge_points(rule: OverPoints, evidence: Evidence) -> PartVerdict:
         return make_part(rule, "missing", reason or none, missed=found.missed)
     judged = JUDGES[type(rule)](rule, found)
     if len(found.points) < rule.fewest and judged.outcome != "missing":
-        few = f"{len(found.points)} points are too few for this claim, which takes {rule.fewest}"
+        few = f"{plural(len(found.points), 'point')} of the {rule.fewest} or more that decide this claim"
         judged = msgspec.structs.replace(judged, outcome="missing", reason=few)
     unproven = [record.case.rung for point in found.points for record in point.records if _is_unproven(record)]
     if unproven and judged.outcome != "missing":

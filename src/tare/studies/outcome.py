@@ -1,5 +1,6 @@
 """What a rule says: an outcome, with our figure beside the paper's."""
 
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -35,12 +36,13 @@ class OurFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule says. `values` has the value or ratio of every point, by the key of its case, and `missed` the
-    reasons why other points have none."""
+    """What one rule says. The claim holds with a figure within the `limits`. `values` has the value or ratio of
+    each point, by the key of its case, and `missed` the reasons why others have none."""
 
     rule: str
     label: str = ""
     published: float | None = None
+    limits: tuple[float | None, float | None] = (None, None)
     outcome: Outcome
     reason: str = ""
     figure: OurFigure | None = None
@@ -49,29 +51,32 @@ class PartVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_part(rule: StudyRule, outcome: Outcome, reason: str = "", **facts: Any) -> PartVerdict:
+    low, high = (bound if math.isfinite(bound) else None for bound in rule.region)
     return PartVerdict(
-        rule=name_of(rule), label=rule.label, published=rule.published, outcome=outcome, reason=reason, **facts
+        rule=name_of(rule),
+        label=rule.label,
+        published=rule.published,
+        limits=(low, high),
+        outcome=outcome,
+        reason=reason,
+        **facts,
     )
 
 
 def beside_region(rule: StudyRule, interval: Interval, figure: OurFigure, unsound: str = "") -> PartVerdict:
+    """Whether the claim holds, by where the interval of the figure lies. `unsound` says why there is none."""
     low, high = rule.region
     if not interval.sound:
         return make_part(rule, "missing", unsound or one_round(figure), figure=figure)
-    replicates = "one round of each: the interval is that of the mean over them" if figure.rounds < 2 else ""
-    is_exact = figure.low == figure.high
+    is_of_one_round = figure.rounds < 2 and figure.low != figure.high
+    basis = "one round of each: the interval is that of the mean over them" if is_of_one_round else ""
     if low <= interval.low and interval.high <= high:
-        return make_part(rule, "holds", "" if is_exact else replicates, figure=figure)
-    if interval.high < low or high < interval.low:
-        where = (
-            f"above {limit_text(high, figure.unit)}"
-            if high < interval.low
-            else f"below {limit_text(low, figure.unit)}"
-        )
-        return make_part(
-            rule, "contradicted", where if is_exact or not replicates else f"{where}; {replicates}", figure=figure
-        )
-    return make_part(rule, "undecided", too_wide(figure), figure=figure)
+        return make_part(rule, "holds", basis, figure=figure)
+    if low <= interval.high and interval.low <= high:
+        return make_part(rule, "undecided", too_wide(figure), figure=figure)
+    is_above = high < interval.low
+    where = f"{'above' if is_above else 'below'} {limit_text(high if is_above else low, figure.unit)}"
+    return make_part(rule, "contradicted", "; ".join(filter(None, (where, basis))), figure=figure)
 
 
 def limit_text(value: float, unit: str) -> str:
@@ -86,10 +91,12 @@ def one_round(figure: OurFigure) -> str:
 
 
 def too_wide(figure: OurFigure) -> str:
-    counts = (
-        f"{figure.points} point{'s' * (figure.points != 1)}, {figure.rounds} round{'s' * (figure.rounds != 1)}"
-    )
+    counts = f"{plural(figure.points, 'point')}, {plural(figure.rounds, 'round')}"
     return f"too coarse to decide ({counts}): the interval reaches over a limit"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def few_for_a_sample(count: int, what: str) -> str:

@@ -110,13 +110,13 @@ def _points_of(
         found = _newest_together([side.get(place, []) for side in by_side])
         present = [record for record in found if record is not None]
         case = present[0].case
-        if missing := [name for name, record in zip(names, found, strict=False) if record is None]:
-            missed[case.key] = f"no record of {missing[0]}"
-            continue
         if reason := next((why for record in present if (why := _why_not(record))), ""):
             missed[case.key] = reason
             if any(map(is_impossible, present)):
                 impossible[case.key] = reason
+            continue
+        if missing := [name for name, record in zip(names, found, strict=False) if record is None]:
+            missed[case.key] = f"no record of {missing[0]}"
             continue
         figures = _ratios([values(record, metric) for record in present])
         if not figures:
