@@ -260,7 +260,7 @@ def test_two_machines_are_compared_where_the_environment_differs() -> None:
     assert (part.figure.least, part.figure.most) == pytest.approx((0.5, 2.0))
     assert (part.figure.points, part.figure.planned) == (2, 3)
     assert part.figure.machine == "test-cpu (2 cores), torch 2.10.0, another (2 cores), torch 2.10.0"
-    assert judged(between, here).reason == "there are records of 1 machine: give those of two"
+    assert judged(between, here).reason == "there are records of one machine: give those of two"
     # Without that, records of two machines are never compared.
     assert judged(rule("ratio", of=EAGER, to=COMPILE, at_least=1.0), [here[0], there[0]]).figure is None
 

@@ -81,7 +81,8 @@ def test_the_list_names_every_study(tmp_path: Path) -> None:
     listed = tare(tmp_path, "study", "list", "--json")
     names = [entry["study"] for entry in json.loads(listed.stdout)]
     assert names[:2] == ["abstraction", "lstm"]
-    assert all(name in tare(tmp_path, "study", "list").stdout for name in names)
+    shown = tare(tmp_path, "study", "list").stdout
+    assert all(name in shown for name in names)
 
 
 @pytest.mark.full

@@ -36,8 +36,6 @@ class Points(NamedTuple):
     missed: dict[str, str]
     impossible: dict[str, str]
     environments: tuple[Environment, ...] = ()
-    # How many further machines or installations have points as well.
-    elsewhere: int = 0
     problem: str = ""
 
     @property
@@ -73,8 +71,7 @@ def collect_points(rule: OverPoints, records: Sequence[Record]) -> Points:
     candidates = [_points_of(rule, metric, group, names) for group in groups.values()]
     if not candidates:
         return Points(metric, [], {}, {})
-    best = max(candidates, key=lambda points: (len(points.points), _newest(points)))
-    return best._replace(elsewhere=sum(bool(other.points) for other in candidates) - bool(best.points))
+    return max(candidates, key=lambda points: (len(points.points), _newest(points)))
 
 
 def select(records: Sequence[Record], terms: Sequence[str]) -> list[Record]:
@@ -90,12 +87,11 @@ def _points_of_machines(rule: OverPoints, metric: Metric, records: Sequence[Reco
     for record in records:
         groups.setdefault(record.environment.base_id, []).append(record)
     if len(groups) < 2:
-        problem = f"there are records of {len(groups)} machine{'s' * (not groups)}: give those of two"
-        return Points(metric, [], {}, {}, problem=problem if records else "")
+        problem = "there are records of one machine: give those of two" if groups else ""
+        return Points(metric, [], {}, {}, problem=problem)
     most = sorted(groups, key=lambda name: -len(groups[name]))[:2]
     sides = [group for name, group in groups.items() if name in most]
-    found = _points_of(rule, metric, sides, ("the first machine", "the second machine"))
-    return found._replace(elsewhere=len(groups) - 2)
+    return _points_of(rule, metric, sides, ("the first machine", "the second machine"))
 
 
 def _points_of(
