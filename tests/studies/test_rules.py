@@ -147,15 +147,20 @@ def test_too_few_points_decide_nothing() -> None:
 
 
 def test_a_sample_has_the_interval_of_the_mean_over_its_points() -> None:
-    """Half of the workloads are twice as fast and half eight times: the mean is 4. One round of each is enough."""
+    """Half of the workloads are twice as fast and half eight times: the mean is 4. One round of each is a lead."""
     ratios = [2.0, 8.0] * 8
-    records = [one for i, ratio in enumerate(ratios) for one in sides(ratio, [1.0], batch=i + 1)]
+    records, leads = (
+        [one for i, ratio in enumerate(ratios) for one in sides(ratio, [1.0] * rounds, batch=i + 1)]
+        for rounds in (2, 1)
+    )
     wanted = rule("ratio", of=EAGER, to=COMPILE, points="sample", published=4.0, tolerance=0.6)
     part = judged(wanted, records)
     assert part.outcome == "holds"
     assert part.figure is not None
     # ln 2 * sqrt(16/15) / 4 * 2.131 = 0.381 on either side of ln 4.
     assert (part.figure.low, part.figure.high) == pytest.approx((4 / 1.464, 4 * 1.464), rel=0.01)
+    lead = judged(wanted, leads)
+    assert (lead.outcome, lead.reason) == ("undecided", "one round is a lead, not a result")
     few = judged(wanted, records[:14])
     assert (few.outcome, few.reason) == ("missing", "7 points are no sample of others: 8 are")
 

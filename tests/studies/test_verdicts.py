@@ -177,11 +177,15 @@ def test_the_shares_of_a_breakdown_are_means_over_workloads(tmp_path: Path) -> N
                 "idle": 900 - 50 * i,
                 "communicating": 0,
             }
-    path = tmp_path / "explained.json"
+    path, again = tmp_path / "explained.json", tmp_path / "again.json"
     path.write_bytes(msgspec.json.encode(kept))
-    evidence = read_evidence([path])
+    again.write_bytes(path.read_bytes())
+    evidence = read_evidence([path, again])
     rule = {"rule": "share", "mode": "infer", "published": 0.375, "within": 0.15}
+    lead = judge_claim(claim(part=[rule]), read_evidence([path]))
+    assert (lead.verdict, lead.reason) == ("not yet measured", "one round is a lead, not a result")
     found = judge_claim(claim(part=[rule]), evidence)
+    assert found.figures[0][1].rounds == 2
     assert found.verdict == "confirmed"
     # The mean of 10, 15, ... 65 %; its interval is 2.201 * 18.03 / sqrt(12) % on either side.
     assert our_text(found.figures[0][1]) == "37.5 % (26.0 % to 49.0 %)"

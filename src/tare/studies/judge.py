@@ -1,7 +1,7 @@
 """What a rule says of the evidence, and the rules that are not about points: failures, shares, coverage, depth."""
 
 from collections.abc import Sequence
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 
 import msgspec
 import numpy as np
@@ -119,9 +119,13 @@ def _judge_share(rule: ShareRule, evidence: Evidence) -> PartVerdict:
     ]
     if not bars:
         return make_part(rule, "missing", f"no breakdown of {rule.domain} for {rule.mode} on {rule.rung}")
-    shares = [getattr(bar, rule.part) for bar in bars]
+    # Every explanation of a workload is a profile of its own.
+    by_workload: dict[str, list[float]] = {}
+    for bar in bars:
+        by_workload.setdefault(bar.workload, []).append(getattr(bar, rule.part))
+    shares = [fmean(profiles) for profiles in by_workload.values()]
     mean = mean_interval(np.array(shares), CONFIDENCE)
-    mean = mean._replace(sound=mean.sound and len(bars) >= FEWEST_SAMPLE)
+    mean = mean._replace(sound=mean.sound and len(shares) >= FEWEST_SAMPLE)
     figure = OurFigure(
         value=mean.mid,
         low=mean.low if mean.sound else None,
@@ -129,13 +133,13 @@ def _judge_share(rule: ShareRule, evidence: Evidence) -> PartVerdict:
         least=min(shares),
         most=max(shares),
         unit="share",
-        points=len(bars),
-        planned=len(bars),
-        rounds=1,
+        points=len(shares),
+        planned=len(shares),
+        rounds=min(map(len, by_workload.values())),
         parity="unchecked",
         machine=", ".join(sorted({one.device for one in evidence.explanations if one.device})),
     )
-    return beside_region(rule, mean, figure, few_for_a_sample(len(bars), "workloads"))
+    return beside_region(rule, mean, figure, few_for_a_sample(len(shares), "workloads"))
 
 
 def _judge_coverage(rule: CoverageRule, evidence: Evidence) -> PartVerdict:

@@ -68,15 +68,16 @@ def beside_region(rule: StudyRule, interval: Interval, figure: OurFigure, unsoun
     low, high = rule.region
     if not interval.sound:
         return make_part(rule, "missing", unsound or one_round(figure), figure=figure)
-    is_of_one_round = figure.rounds < 2 and figure.low != figure.high
-    basis = "one round of each: the interval is that of the mean over them" if is_of_one_round else ""
+    # A mean over many points has an interval, but every point may be off in the same direction.
+    if figure.rounds < 2 and figure.low != figure.high:
+        return make_part(rule, "undecided", one_round(figure), figure=figure)
     if low <= interval.low and interval.high <= high:
-        return make_part(rule, "holds", basis, figure=figure)
+        return make_part(rule, "holds", figure=figure)
     if low <= interval.high and interval.low <= high:
         return make_part(rule, "undecided", too_wide(figure), figure=figure)
     is_above = high < interval.low
     where = f"{'above' if is_above else 'below'} {limit_text(high if is_above else low, figure.unit)}"
-    return make_part(rule, "contradicted", "; ".join(filter(None, (where, basis))), figure=figure)
+    return make_part(rule, "contradicted", where, figure=figure)
 
 
 def limit_text(value: float, unit: str) -> str:
