@@ -193,7 +193,10 @@ class Collector:
         processes, threads = [event.pid for event in events], [event.tid for event in events]
         columns["thread"] = self._threads.encode(zip(processes, threads, strict=True))
         if table == "operators":
-            texts = [_join((a.dims if a.dims is not ABSENT else a.dims_old, a.types, a.concrete, a.strides)) for a in args]
+            texts = [
+                _join((a.dims if a.dims is not ABSENT else a.dims_old, a.types, a.concrete, a.strides))
+                for a in args
+            ]
             columns["inputs"] = self._inputs.encode(texts)
         if table == "device":
             columns["shapes"] = self._shapes.encode([_join((a.grid, a.block)) for a in args])

@@ -81,9 +81,12 @@ class TimedEvidence:
                 self._rewind()
         block = self._clock.time(self._program.step, steps)
         self._steps += steps
-        if self._kind != "warmup":
-            with self._memory.excluded():
+        with self._memory.excluded():
+            if self._kind != "warmup":
                 self._look(block.result, keep)
+            elif self._block == 0:
+                # What looking compiles or loads at first would leave little time for the blocks of a short series.
+                self._program.checksum(block.result)
         self._block += 1
         return block
 
