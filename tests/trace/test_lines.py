@@ -8,7 +8,10 @@ import pytest
 import torch
 from traces import TraceBuilder
 
+from tare.findings.context import Context
+from tare.findings.finding import find
 from tare.measure.line_marks import PREFIX
+from tare.trace.idle import explain_idle
 from tare.trace.read import read
 from tare.trace.tables import Trace
 from tare.worker.profiling import record
@@ -112,3 +115,31 @@ def test_how_many_steps_a_live_recording_has_is_checked(tmp_path: Path) -> None:
     for steps, expected in ((2, 2), (3, 3), (0, 3), (-1, 3), ("2", 3), (10**30, 3)):
         path.write_text(json.dumps(document | {"tare_live": {"steps": steps}}))
         assert len(read(path).steps) == expected
+
+
+def test_findings_and_idle_time_name_the_line_that_launched(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for i in range(3):
+        begin = 2000 * i
+        builder.step(begin, begin + 1900)
+        builder.frame("train.py(10): step", begin, begin + 1890)
+        builder.op(f"{PREFIX} 12 step", begin + 5, begin + 6)
+        builder.launch(begin + 100, begin + 110, begin + 115, begin + 300)
+        builder.op(f"{PREFIX} 14 step", begin + 310, begin + 311)
+        # An item() each step: a copy from the device that waits.
+        builder.op("aten::item", begin + 320, begin + 900)
+        builder.op("aten::_local_scalar_dense", begin + 321, begin + 899)
+        correlation = builder.call("cudaMemcpyAsync", begin + 330, begin + 340)
+        builder.copy("DtoH (Device -> Pageable)", begin + 345, begin + 347, correlation, 4)
+        builder.call("cudaStreamSynchronize", begin + 341, begin + 890)
+        builder.op(f"{PREFIX} 16 step", begin + 950, begin + 951)
+        builder.launch(begin + 1500, begin + 1510, begin + 1515, begin + 1700)
+    trace = read(builder.write(tmp_path / "t.json"))
+    idle = explain_idle(trace)
+    assert idle is not None
+    places = {place.where for cause in idle.causes for place in cause.places}
+    assert any(where.startswith("train.py(14): step · aten::item") for where in places)
+    assert any(where.startswith("train.py(16): step") for where in places)
+    assert not any("train.py(10)" in where and "aten::item" in where for where in places)
+    (finding,) = [each for each in find(Context(trace)) if each.rule == "hidden-sync"]
+    assert finding.locations[0].where.startswith("train.py(14): step")

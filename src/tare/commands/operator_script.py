@@ -12,7 +12,7 @@ from tare.commands.ranks import read_trace
 from tare.errors import BadInput
 from tare.findings.diagnosis import Diagnosis, diagnose
 from tare.trace.metadata import recorded_gross
-from tare.trace.operator_calls import TYPES, CallInput, OperatorCall, TensorInput, find_call
+from tare.trace.operator_calls import TYPES, CallInput, RecordedCall, TensorInput, find_call
 from tare.trace.windows import select_steps
 
 _NAME = re.compile(r"(?P<space>[A-Za-z]\w{0,60})::(?P<name>[A-Za-z_]\w{0,120})", re.ASCII)
@@ -70,7 +70,7 @@ def replay_script(path: str, wanted: str) -> str:
     return operator_script(call, diagnosis, "cuda" if trace.has_device else "cpu")
 
 
-def operator_script(call: OperatorCall, diagnosis: Diagnosis, device: str) -> str:
+def operator_script(call: RecordedCall, diagnosis: Diagnosis, device: str) -> str:
     """BadInput for an operator that this torch does not have, or that takes what a trace does not tell."""
     overload, schema = _resolve(call)
     caveats: list[str] = []
@@ -95,7 +95,7 @@ def operator_script(call: OperatorCall, diagnosis: Diagnosis, device: str) -> st
     return body + "".join(remedy(call) for rule, remedy in _REMEDIES.items() if rule in rules)
 
 
-def _resolve(call: OperatorCall) -> tuple[str, Any]:
+def _resolve(call: RecordedCall) -> tuple[str, Any]:
     """The overload that takes these inputs, as an attribute of torch.ops, and its schema."""
     import torch
 
@@ -128,7 +128,7 @@ def _fits(type: str, argument: Any, given: CallInput) -> bool:
     return type.startswith("Optional[") or argument.has_default_value() or base in ("Device", "List[Tensor]")
 
 
-def _argument(call: OperatorCall, argument: Any, given: CallInput, high: int, caveats: list[str]) -> str | None:
+def _argument(call: RecordedCall, argument: Any, given: CallInput, high: int, caveats: list[str]) -> str | None:
     """Code of numbers and names of types alone."""
     if given.tensor is not None:
         return _tensor(given.tensor, high)
@@ -166,7 +166,7 @@ def _number(value: bool | int | float) -> str:
     return text if text[-1].isalnum() and text not in ("inf", "-inf", "nan") else f'float("{float(value)}")'
 
 
-def _high(call: OperatorCall, position: int) -> int:
+def _high(call: RecordedCall, position: int) -> int:
     """Below what the integers of an input must stay, where they are indices."""
     tensors, values = [each.tensor for each in call.inputs], [each.value for each in call.inputs]
     first = tensors[0].shape if tensors and tensors[0] is not None else ()
@@ -186,7 +186,7 @@ def _high(call: OperatorCall, position: int) -> int:
 # Remedies of findings that can be written as code beside the operator.
 
 
-def _tf32(call: OperatorCall) -> str:
+def _tf32(call: RecordedCall) -> str:
     if call.name not in PRODUCTS + CONVOLUTIONS:
         return ""
     return (
@@ -196,7 +196,7 @@ def _tf32(call: OperatorCall) -> str:
     )
 
 
-def _channels_last(call: OperatorCall) -> str:
+def _channels_last(call: RecordedCall) -> str:
     if call.name not in CONVOLUTIONS or not call.inputs[0].tensor or len(call.inputs[0].tensor.shape) != 4:
         return ""
     return (
@@ -206,7 +206,7 @@ def _channels_last(call: OperatorCall) -> str:
     )
 
 
-def _attention(call: OperatorCall) -> str:
+def _attention(call: RecordedCall) -> str:
     """Of the product of queries and keys."""
     pair = [each.tensor for each in call.inputs[:2]]
     if call.name not in ("aten::bmm", "aten::matmul") or not pair[0] or not pair[1] or len(pair[0].shape) < 3:
@@ -235,7 +235,7 @@ show("scaled_dot_product_attention", fused)
 """
 
 
-_REMEDIES: dict[str, Callable[[OperatorCall], str]] = {
+_REMEDIES: dict[str, Callable[[RecordedCall], str]] = {
     "tf32-off": _tf32,
     "channels-first": _channels_last,
     "attention-by-hand": _attention,

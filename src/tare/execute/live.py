@@ -21,7 +21,6 @@ import psutil
 from tare.measure import line_marks, live_recorder
 from tare.measure.live_recorder import EVENTS, SETTINGS, TRACES
 
-VARIABLE = "TARE_LIVE"
 # What the command's Python imports at its start, in the place of the machine's own module of this name, which it
 # imports in turn. The path is then as the script would have it.
 SITECUSTOMIZE = """\
@@ -79,7 +78,7 @@ def run_live(
         source = Path(str(module.__file__))
         shutil.copyfile(source, folder / source.name)
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), VARIABLE: str(folder)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     stdout = sys.stderr.fileno() if keep_stdout else None
     with subprocess.Popen(list(arguments), env=environment, stdout=stdout) as child, SignalRelay(child) as signals:
         told = stopped = False

@@ -310,7 +310,8 @@ class Context:
 
 
 class Locator:
-    """Names locations. A line is the first of its function: the profiler records no other."""
+    """Names locations. A line is the one that ran where the trace has marks of lines (tare.trace.lines), and else
+    the one that defines its function: the profiler records no other."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

@@ -20,6 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,13 +57,15 @@ def install(path: str) -> None:
 
 
 def say(folder: Path, event: str, **details: Any) -> None:
-    """Appends a line to the events, as one write: several processes may do so."""
+    """Appends a line to the events, as one write: several processes may do so. Nobody listens any more where the
+    folder is gone."""
     line = json.dumps({"event": event, "pid": os.getpid(), **details}) + "\n"
-    number = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(number, line.encode())
-    finally:
-        os.close(number)
+    with suppress(OSError):
+        number = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(number, line.encode())
+        finally:
+            os.close(number)
 
 
 class TorchImport:
@@ -383,9 +386,7 @@ class LiveRecorder:
                 self._course.close()
             say(self._folder, "ended", stage=self._stage, **self._seen)
         except Exception as error:  # noqa: BLE001
-            # The folder is gone with the tare that waited for this script.
-            if self._folder.is_dir():
-                say(self._folder, "failed", why=_one_line(error))
+            say(self._folder, "failed", why=_one_line(error))
 
 
 def _line_marks() -> Any:

@@ -48,7 +48,7 @@ class CallInput(msgspec.Struct, frozen=True):
     values: tuple[Value, ...] | None = None
 
 
-class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     """`count` is per step, and `share` that of the time of all calls with this name."""
 
     name: str
@@ -65,7 +65,7 @@ class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
         return f"{shapes or 'no tensors'}; {self.count:.3g} a step"
 
 
-def find_call(trace: Trace, wanted: str) -> OperatorCall:
+def find_call(trace: Trace, wanted: str) -> RecordedCall:
     """The call of that name, `aten::mm` or `mm`, or `mm@2` where calls differ. BadInput where there is none, or
     more than one."""
     match = NUMBER.fullmatch(wanted)
@@ -88,7 +88,7 @@ def find_call(trace: Trace, wanted: str) -> OperatorCall:
     return calls[max(number, 1) - 1]
 
 
-def _distinct_calls(trace: Trace, name: str, rows: Any) -> list[OperatorCall]:
+def _distinct_calls(trace: Trace, name: str, rows: Any) -> list[RecordedCall]:
     """Those that take the most time first."""
     codes, which = np.unique(trace.operators.inputs[rows], return_inverse=True)
     times = np.bincount(which.reshape(-1), weights=trace.operators.duration[rows], minlength=len(codes))
@@ -96,7 +96,7 @@ def _distinct_calls(trace: Trace, name: str, rows: Any) -> list[OperatorCall]:
     steps = max(int(trace.steps.counted.sum()), 1)
     ranked = np.argsort(-times, kind="stable").tolist()
     return [
-        OperatorCall(
+        RecordedCall(
             name=name,
             inputs=read_inputs(name, trace.inputs[int(codes[i])]),
             count=int(counts[i]) / steps,
