@@ -42,6 +42,7 @@ def live(home: Path, script: str, *options: str) -> Done:
     return tare(home, "explain", "--live", *options, "--", sys.executable, str(path), **ONE_THREAD)
 
 
+@pytest.mark.full
 def test_a_script_is_recorded_and_goes_on_to_its_end(tmp_path: Path) -> None:
     end = UNTIL_RECORDED + "print('the end', torch.__spec__.loader.__class__.__name__)\n"
     done = live(tmp_path, TRAIN + end, "--json", "--steps", "5")
@@ -78,6 +79,23 @@ def test_a_script_without_an_optimizer_has_the_calls_of_its_model_as_steps(tmp_p
     (one,) = json.loads(done.stdout)["explanations"]
     assert any("each to the end of the forward of Sequential" in note for note in one["notes"])
     assert "global hooks" not in done.stderr
+
+
+@pytest.mark.full
+def test_of_several_optimizers_the_one_that_steps_least_often_ends_a_step(tmp_path: Path) -> None:
+    script = TRAIN + (
+        "critic = torch.optim.Adam(torch.nn.Linear(2, 2).parameters())\n"
+        "inner = train_step\n"
+        "def train_step():\n"
+        "    for _ in range(3): critic.step()\n"
+        "    inner()\n"
+    )
+    done = live(tmp_path, script + UNTIL_RECORDED, "--json", "--stop")
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(done.stdout)["explanations"]
+    assert any("each to the end of SGD.step" in note for note in one["notes"])
+    calls = {region["name"]: region["calls"] for region in one["regions"]}
+    assert calls["Optimizer.step#Adam.step"] == 3 * calls["Optimizer.step#SGD.step"]
 
 
 @pytest.mark.full
@@ -159,6 +177,7 @@ def test_why_nothing_was_recorded(tmp_path: Path, script: str, code: int, why: s
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_short_script_says_how_many_steps_it_had(tmp_path: Path) -> None:
     done = live(tmp_path, TRAIN + "train_step(); train_step()\n")
     assert done.returncode == 2

@@ -78,6 +78,7 @@ def test_an_operator_runs_with_the_inputs_of_the_trace(recorded: Path, name: str
         assert arguments[4] == pytest.approx(1e-5)
 
 
+@pytest.mark.full
 def test_the_script_measures_the_operator(recorded: Path, tmp_path: Path) -> None:
     script = tmp_path / "op.py"
     done = tare(tmp_path, "explain", str(recorded), "--replay", "mm", "-o", str(script))

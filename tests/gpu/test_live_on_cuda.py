@@ -58,9 +58,9 @@ def test_a_training_script_is_recorded_with_its_device_and_its_lines(tmp_path: P
     assert any(f"({line})" in context.locator.of_call(int(row)) for row in context.syncs)
 
     operator = tmp_path / "op.py"
-    asked = ("explain", one["trace"], "--replay", "aten::addmm", "-o", str(operator))
+    replayed = ("explain", one["trace"], "--replay", "aten::addmm", "-o", str(operator))
     done = subprocess.run(
-        [sys.executable, "-m", "tare", *asked], env=environment, capture_output=True, text=True, timeout=500
+        [sys.executable, "-m", "tare", *replayed], env=environment, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stderr
     assert 'DEVICE = "cuda"' in operator.read_text()
