@@ -76,16 +76,24 @@ def quote(value: object) -> str:
         return "something too large to show"
 
 
+def message_of(error: BaseException) -> str:
+    """An error's message; none where the error cannot be printed: its text may be computed by somebody's code."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the name of the error has to do
+        return ""
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not empty."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return next((line.strip() for line in message_of(error).splitlines() if line.strip()), "")
 
 
 def brief(error: BaseException) -> str:
     """A library's error message on one line. The middle of a long one is cut, because it is usually the value."""
     from tare.system.redaction import redact
 
-    message = str(error)
+    message = message_of(error)
     if len(message) > LONGEST_VALUE:
         message = f"{message[: LONGEST_VALUE // 2]} ... {message[-LONGEST_VALUE // 2 :]}"
     text = redact(" ".join(message.split())) or type(error).__name__

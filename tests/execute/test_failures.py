@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tare.errors import BadInput
+from tare.errors import BadInput, brief, first_line
 from tare.execute.oom import OomKills
 from tare.execute.rounds import failure_of
 from tare.execute.supervise import WorkerExit
@@ -127,3 +127,9 @@ def test_the_first_line_that_is_not_empty_is_kept(error: BaseException, message:
     failure = classify(error)
     assert (failure.message, failure.exception) == (message, type(error).__name__)
     assert msgspec.json.encode(failure), "it can be sent"
+
+
+def test_an_exception_that_cannot_be_printed_is_told_by_its_name() -> None:
+    """Wherever a model may raise it: the import of a file, a count, a profile."""
+    assert first_line(Unprintable()) == ""
+    assert brief(Unprintable()) == "Unprintable"

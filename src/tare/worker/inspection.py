@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import torch
 from torch.utils import _pytree as pytree
 
+from tare.errors import message_of
 from tare.measure.flops import counted_calls
 from tare.measure.interception import OperatorCall
 from tare.protocol.jobs import InspectJob
@@ -51,7 +52,8 @@ def _count(step: Callable[[], None]) -> Flops:
     try:
         return _counted(step, fake=False)
     except Exception as error:  # noqa: BLE001 - reported as the reason
-        why = f"{type(error).__name__}: {error}" if str(error) else repr(first)
+        message = message_of(error)
+        why = f"{type(error).__name__}: {message}" if message else f"{type(first).__name__}: {message_of(first)}"
         return Flops(reason=" ".join(why.split())[:300])
 
 

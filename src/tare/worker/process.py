@@ -5,7 +5,7 @@ import pkgutil
 import sys
 import traceback
 
-from tare.errors import TareError, Unsupported, first_line
+from tare.errors import TareError, Unsupported, first_line, message_of
 from tare.protocol import jobs
 from tare.protocol.messages import DESCRIPTOR, Channel, Done, Failed, Send, Stage
 from tare.records.record import Cause, Failure
@@ -56,10 +56,7 @@ def run_job(job: jobs.Job, send: Send) -> int:
 def classify(error: BaseException) -> Failure:
     """An exception as a failure with its cause. Our own errors need no class name in front of their text."""
     name = type(error).__name__
-    try:
-        whole, text = str(error), first_line(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot be printed is told by its name
-        whole = text = ""
+    whole, text = message_of(error), first_line(error)
     cause: Cause = "exception"
     if isinstance(error, Unsupported):
         cause = "unsupported"
