@@ -1,12 +1,15 @@
 """Workloads by name: tare's own, those of installed plug-ins, and those of modules named in TARE_PLUGINS."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
-from tare.errors import BadInput, unknown
+from tare.cases.source import FORMS, OBJECT
+from tare.errors import BadInput, quote, unknown
 from tare.system.plugins import load_plugins, refuse_a_second
 from tare.workloads.base import Size, Workload
 from tare.workloads.own.registry import find_own
@@ -55,5 +58,16 @@ def no_workload(name: str, where: str = "") -> BadInput:
     known = all_workloads()
     ours = next((own for own, workload in known.items() if name in workload.counterpart), None)
     if ours is None:
-        return unknown("workload", name, known, where)
+        mistaken = None if get_close_matches(name, known, n=1) else _no_model(name)
+        return mistaken or unknown("workload", name, known, where)
     return BadInput(f"unknown workload '{name}'{f' in {where}' if where else ''}; '{ours}' represents it here")
+
+
+def _no_model(name: str) -> BadInput | None:
+    """The error for a file or a folder that is named like a workload; None where there is none of that name."""
+    with suppress(OSError):
+        if Path(name).is_dir():
+            return BadInput(f"{quote(name)} is a folder: name a file in it and its model, FILE.py{OBJECT}NAME")
+        if Path(name).is_file():
+            return BadInput(f"{quote(name)} is no model and no plan: want {FORMS}, or PLAN.toml")
+    return None

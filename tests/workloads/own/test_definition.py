@@ -18,6 +18,7 @@ from tare.workloads.own import pickled
 from tare.workloads.own.calls import is_step
 from tare.workloads.own.files import installed_folders, load_object, source_digest
 from tare.workloads.own.registry import _models, definition_of, register, sources_in
+from tare.workloads.registry import no_workload
 
 PAIRS = """
 criterion = nn.CrossEntropyLoss()
@@ -340,6 +341,20 @@ def test_a_folder_is_no_file(tmp_path: Path, target: str) -> None:
     (tmp_path / "nets.py").mkdir()
     with pytest.raises(BadInput, match=r"is a folder: name a file in it, FILE\.py::NAME"):
         read_target(target.format(tmp_path / "nets"))
+
+
+def test_a_folder_or_a_file_of_another_kind_is_no_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "resnet5").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    assert str(no_workload("src")) == "'src' is a folder: name a file in it and its model, FILE.py::NAME"
+    assert str(no_workload("notes.txt")).startswith("'notes.txt' is no model and no plan: want FILE.py::NAME, hf:")
+    # What is probably a slip of the pen stays one.
+    assert "did you mean 'resnet50'" in str(no_workload("resnet5"))
+    assert str(no_workload("a" * 5000)).startswith("unknown workload 'aaa")
 
 
 def test_a_part_of_a_name_finds_the_names_that_have_it() -> None:
