@@ -17,7 +17,7 @@ def test_a_command_is_measured_and_shown(tmp_path: Path) -> None:
     title, *_ = done.stdout.splitlines()
     assert re.fullmatch(r"command:sleep-[0-9a-f]{8}", title)
     assert "command: sleep 0.02\n" in done.stdout
-    assert "a command: nothing to compare" in done.stdout
+    assert "the output of a command is not looked at" in done.stdout
     assert "1 of 1 cases measured" in done.stdout
     shown = tare(tmp_path, "show")
     assert shown.returncode == 0, shown.stderr
