@@ -61,6 +61,23 @@ def test_runs_by_age(store: Store) -> None:
         select_records("newest~3", store)
 
 
+def test_a_query_may_name_the_newest_run(store: Store) -> None:
+    for text in ("newest", "newest~1"):
+        wanted = {record.id for record in select_records(text, store).records}
+        assert wanted
+        assert wanted <= {record.id for record in find_in_store([text], store).records}
+        assert len({record.run for record in find_in_store([text], store).records}) == 1
+    assert not find_in_store(["newest~99"], store).records
+
+
+@pytest.mark.parametrize("term", ["src/my nets.py::Net", "/work/my nets.py::Net/eager", "my-nets.py::Net"])
+def test_a_model_by_the_path_with_which_it_was_measured(store: Store, term: str) -> None:
+    record = make_record(make_case(workload="my-nets.py::Net"), id="mine", run="own")
+    store.add([record])
+    assert [each.id for each in find_in_store([term], store).records] == [record.id]
+    assert not find_in_store([term.replace("Net", "Other")], store).records
+
+
 def test_runs_and_records_by_id(store: Store) -> None:
     run = select_records("newest", store).records[0].run
     assert ids(run, store) == ids(f"run={run}", store) == ["record000003"]

@@ -307,8 +307,9 @@ def few_rounds_note(changes: Changes, level: float) -> list[str]:
     changed = sum(change.verdict not in ("same", "undecided") for change in few)
     if not few:
         return []
+    figures = "1 figure has" if len(few) == 1 else f"{len(few)} figures have"
     return [
-        f"{len(few)} figures have too few rounds for a test that holds under any noise ({changed} of them changed)"
+        f"{figures} too few rounds for a test that holds under any noise ({changed} of them changed)"
         f": false discoveries are held to {level:.1%} there only if the noise between processes has one mode and "
         "is that of the other cases; 10 pairs of rounds, or more rounds on both sides, need no such assumption"
     ]

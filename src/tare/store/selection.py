@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from sqlalchemy import Select, func, or_, select
 
 from tare.cases.case import CHOICES, COUNTS, Case, key_matches
+from tare.cases.source import OBJECT, workload_name
 from tare.errors import BadInput, quote, unknown
 from tare.records.codec import names_file, read_records
 from tare.records.record import Record
@@ -39,6 +40,7 @@ class Selection(NamedTuple):
 
 def find_in_store(terms: Sequence[str], store: Store) -> Selection:
     """The stored records for which all terms hold, oldest first; all records if there are no terms."""
+    terms = [_named_run(term, store) for term in terms]
     words, fields = _parse(terms)
     columns = schema.records.c
     # What a database can check before a record is decoded. It may let too many records through.
@@ -94,7 +96,7 @@ def _parse(terms: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]
             raise BadInput(f"{quote(term)} is not the text of a key, an id or a field")
         name, equals, value = term.partition("=")
         if not equals or not may_be_field(name):
-            words.append(term)
+            words.append(_as_key(term))
             continue
         values = [part for part in value.split(",") if part]
         if not values:
@@ -104,6 +106,21 @@ def _parse(terms: Sequence[str]) -> tuple[list[str], list[tuple[str, list[str]]]
                 raise unknown(name, part, CHOICES[name])
         fields.append((name, values))
     return words, fields
+
+
+def _named_run(term: str, store: Store) -> str:
+    """The id of the run that `newest` or `newest~1` stands for; every other term as it is."""
+    newest = NEWEST.fullmatch(term)
+    records = newest_run(store, int(newest[1] or 0)) if newest else []
+    return records[0].run if records else term
+
+
+def _as_key(word: str) -> str:
+    """A user's model as it was named to be measured, in the words of its key: src/nets.py::Net is nets.py::Net."""
+    file, separator, rest = word.partition(OBJECT)
+    if not separator or not file.endswith(".py") or "*" in file:
+        return word
+    return workload_name(f"{Path(file).name}{OBJECT}") + rest
 
 
 def _fits(case: Case, word: str) -> bool:
