@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from functools import lru_cache
 from importlib.metadata import entry_points
 from traceback import extract_tb
+from typing import Any
 
 from tare.errors import BadInput, TareError, brief
 
@@ -20,10 +21,16 @@ def load_plugins(group: str, own: tuple[str, ...]) -> None:
     """Imports every module that registers something of this group, once a process."""
     for module in own:
         importlib.import_module(module)
-    for point in entry_points(group=group):
+    for point in _entry_points().select(group=group):
         _load(point.value.partition(":")[0], f"the plug-in '{point.name}'")
     for module in filter(None, os.environ.get(VARIABLE, "").split(",")):
         _load(module.strip(), f"{VARIABLE}={os.environ[VARIABLE]}")
+
+
+@lru_cache
+def _entry_points() -> Any:
+    """Those of all groups: every search reads the metadata of every installed package."""
+    return entry_points()
 
 
 def refuse_a_second(what: str, name: str, new: object, taken: object) -> None:
