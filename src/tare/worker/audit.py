@@ -86,18 +86,20 @@ def left_on_device(program: Program, clock: Clock, steps: int) -> str | None:
 
 
 def _left_after(program: Program, clock: Clock, steps: int) -> str | None:
-    """A result cannot be read before it exists. If a block and its first read together take much longer than the
-    block and a second read, the block's synchronisation did not wait for the work, and its time is too short.
+    """A result cannot be read before it exists. If the first read after the block takes much longer than a second
+    one, the block's synchronisation did not wait for the work, and its time is too short.
 
     Other processes delay this one. A delay before the end of the block gives the work time to end unseen, and one
-    within the first read looks like work. A short block of several, and the shortest of them with its first read,
-    contain neither. The shortest block alone may be a lucky one, whose read was delayed."""
+    within the first read looks like work. So half of the blocks must leave nothing; and a short block of several
+    must not be much shorter than the shortest of them with its first read. The shortest block alone may be a lucky
+    one, whose read was delayed."""
     # A CPU has finished when a step returns; its first read may still miss the caches.
     share = SHARE if clock.overlaps else THREAD_SHARE
     began = time.perf_counter()
     blocks: list[int] = []
     ends: list[int] = []
     reads: list[int] = []
+    clean = 0
     while True:
         block = clock.time(program.step, steps)
         if block.device_ns is not None and block.device_ns > 1.05 * block.wall_ns + JITTER_NS:
@@ -105,17 +107,21 @@ def _left_after(program: Program, clock: Clock, steps: int) -> str | None:
                 f"the device was busy for {block.device_ns / 1e6:.3g} ms of a block timed as "
                 f"{block.wall_ns / 1e6:.3g} ms: the step is not synchronised"
             )
+        first = _read_ns(program, block.result)
         blocks.append(block.wall_ns)
-        ends.append(block.wall_ns + _read_ns(program, block.result))
+        ends.append(block.wall_ns + first)
         reads.append(_read_ns(program, block.result))
+        clean += first - reads[-1] <= max(share * block.wall_ns, JITTER_NS)
         short = sorted(blocks)[len(blocks) // 4]
         extra = min(ends) - short - median(reads)
-        if extra <= max(share * short, JITTER_NS):
+        if 2 * clean >= len(blocks) and extra <= max(share * short, JITTER_NS):
             if len(blocks) >= FEWEST_READS or short >= LONG_NS:
                 return None
         elif len(blocks) >= (MOST_READS if time.perf_counter() - began < LONGEST_S else TRIES):
+            timed = median(blocks)
+            left = median(ends) - timed
             return (
-                f"{extra / 1e6:.3g} ms of work went on after a block timed as {short / 1e6:.3g} ms had been "
+                f"{left / 1e6:.3g} ms of work went on after a block timed as {timed / 1e6:.3g} ms had been "
                 "synchronised: the step is not synchronised"
             )
 

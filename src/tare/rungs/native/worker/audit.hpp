@@ -19,8 +19,9 @@ constexpr size_t audit_tries = 3;
 
 // Nothing can be fetched before it exists: a fetch that waits right behind a synchronised block shows that the block was
 // not synchronised. Other processes delay this one: a delay before the end of the block gives the work time to end unseen,
-// and one within the first fetch looks like work. A short block of several, and the shortest of them with its first fetch,
-// contain neither. Once is enough for a long block: a delay of some milliseconds hides little of it.
+// and one within the first fetch looks like work. So half of the blocks must leave nothing; and a short block of several
+// must not be much shorter than the shortest of them with its first fetch. Once is enough for a long block: a delay of some
+// milliseconds hides little of it.
 inline bool leaves_work_after(Program& program, int64_t steps) {
   constexpr size_t fewest = 5, most = 15;
   constexpr int64_t long_ns = 50'000'000, longest_ns = 2'000'000'000;
@@ -28,19 +29,22 @@ inline bool leaves_work_after(Program& program, int64_t steps) {
     std::sort(values.begin(), values.end());
     return values[values.size() / parts];
   };
+  // A CPU has finished when a step returns; its first read may still miss the caches.
+  auto allowed = [&](int64_t block) { return std::max<int64_t>(block / (program.overlaps() ? 10 : 2), 50'000); };
   std::vector<int64_t> blocks, ends, fetches;
+  size_t clean = 0;
   for (int64_t began = now_ns();;) {
     blocks.push_back(time_block(program, steps));
-    int64_t first = now_ns();
+    int64_t start = now_ns();
     program.fetch();
-    int64_t second = now_ns();
+    int64_t first = now_ns() - start;
     program.fetch();
-    fetches.push_back(now_ns() - second);
-    ends.push_back(blocks.back() + second - first);
+    fetches.push_back(now_ns() - start - first);
+    ends.push_back(blocks.back() + first);
+    clean += first - fetches.back() <= allowed(blocks.back());
     int64_t block = quantile(blocks, 4);
     int64_t extra = *std::min_element(ends.begin(), ends.end()) - block - quantile(fetches, 2);
-    // A CPU has finished when a step returns; its first read may still miss the caches.
-    if (extra <= std::max<int64_t>(block / (program.overlaps() ? 10 : 2), 50'000)) {
+    if (2 * clean >= blocks.size() && extra <= allowed(block)) {
       if (blocks.size() >= fewest || block >= long_ns) return false;
     } else if (blocks.size() >= (now_ns() - began < longest_ns ? most : audit_tries)) {
       return true;
