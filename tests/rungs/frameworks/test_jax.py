@@ -111,6 +111,32 @@ def test_a_missing_wait_is_caught(tmp_path: Path) -> None:
     assert "unsynchronised in audit" in done.stdout
 
 
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_xla_compiles_in_the_first_step_alone(mode: Mode) -> None:
+    """The first step is part of the preparation. A step that compiled later, for another batch, would be timed."""
+    import jax.monitoring
+
+    compiled: list[str] = []
+
+    def listen(event: str, _: float, **__: Any) -> None:
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    program: Any = get_rung("jax").prepare(get_workload("mlp"), make("mlp", "jax", mode, batch=5))
+    before = len(compiled)
+    program.step()
+    assert len(compiled) == before + 1
+    for batch in (1, 2, 0):
+        program.select(batch)
+        program.rewind()
+        before = len(compiled)
+        program.step()
+        program.step()
+        program.synchronize()
+        assert len(compiled) == before
+
+
 def test_results_elsewhere_than_the_case_says_are_refused() -> None:
     program: Any = get_rung("jax").prepare(get_workload("mlp"), make("mlp", "jax", "infer"))
     result = program.step()
