@@ -11,7 +11,7 @@ import pytest
 
 from tare.errors import BadInput
 from tare.system.bounded_files import BoundedFile
-from tare.trace import stream
+from tare.trace import events, stream
 from tare.trace.read import read
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mul", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
@@ -36,7 +36,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     searched = counting(stream.find_list, lambda _, text, since: len(text) - since)
     monkeypatch.setattr(stream, "find_list", searched)
     monkeypatch.setattr(stream, "_find_end", counting(stream._find_end, lambda _, text: len(text)))
-    monkeypatch.setattr(stream, "decode", counting(stream.decode, lambda _, text: len(text)))
+    monkeypatch.setattr(stream, "decode", counting(events.decode, lambda _, text: len(text)))
     monkeypatch.setattr(BoundedFile, "read", counting(BoundedFile.read, lambda data, *_: len(data)))
     return done
 
