@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from builders import ENVIRONMENT, make_record
 
+from tare.records.record import Parity
 from tare.report.lists import describe_record
 from tare.report.record import provenance_view, record_view
 from tare.report.terminal import plain_text
@@ -47,3 +48,17 @@ def test_several_records_name_each_project_and_tag_once() -> None:
     many = [make_record(tags={"pr": str(i)}) for i in range(8)]
     assert plain_text(provenance_view(many)).strip() == "tags: pr=0, pr=1, pr=2, pr=3, pr=4 and 3 more"
     assert plain_text(provenance_view([make_record()])).strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("parity", "text"),
+    [
+        (Parity(status="same", compared=3, reference="eager float64"), "same, 3 tensors against eager float64"),
+        (
+            Parity(status="unchecked", reason="a step draws random numbers"),
+            "unchecked, a step draws random numbers",
+        ),
+    ],
+)
+def test_parity_has_its_proof_or_the_reason_why_there_is_none(parity: Parity, text: str) -> None:
+    assert f"parity {text}" in " ".join(plain_text(record_view(make_record(parity=parity))).split())

@@ -63,7 +63,8 @@ def _round(done: Round) -> dict[str, str]:
 
 def _meters(record: Record) -> dict[str, str]:
     parity = record.parity
-    facts = {"parity": f"{parity.status}, {parity.compared} tensors against {parity.reference or 'nothing'}"}
+    compared = f"{parity.compared} tensors against {parity.reference}" if parity.compared else parity.reason
+    facts = {"parity": f"{parity.status}, {compared}" if compared else parity.status}
     if parity.error is not None:
         facts["worst tensor"] = f"{parity.worst} off by {parity.error:.2g} (tolerance {parity.tolerance or 0:.2g})"
     last = next((r for r in reversed(record.rounds) if r.host_memory), None)
