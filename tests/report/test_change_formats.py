@@ -119,7 +119,7 @@ def test_figures_are_written_as_people_read_them() -> None:
     assert change_of(COUNT) == "+1"
     assert change_of(make_change(exact=True, unit="B", a=0.0, b=2048.0)) == "+2 KiB"
     assert change_of(make_change(low=None, high=None)) == "+10.0 %"
-    assert change_of(make_change(ratio=64.5, low=0.876, high=1234.5)) == "64.5x (0.876x to 1.23e+03x)"
+    assert change_of(make_change(ratio=64.5, low=0.876, high=1234.5)) == "64.5x (0.876x to 1,230x)"
     assert change_of(make_change(ratio=9.99, low=None, high=None)) == "+899.0 %"
     assert (value(2.5e-3, "s"), value(2048, "B"), value(0.5, "J"), value(7, "")) == (
         "2.5 ms",

@@ -27,7 +27,7 @@ from tare.records.figures import (
 )
 from tare.records.record import Record
 from tare.report.notes import make_notes, other_environment
-from tare.report.numbers import duration, percent, rate, ratio, seconds, short_size
+from tare.report.numbers import duration, percent, rate, ratio, seconds, several, short_size
 from tare.report.view import FittingTable, View
 from tare.rungs.registry import every_name, optimisations_of
 from tare.stats.intervals import Interval
@@ -241,7 +241,7 @@ def case_settings(case: Case) -> list[str]:
     """Layout, feed and threads, where they are not the default."""
     settings: list[str] = [case.layout] if case.layout != "contiguous" else []
     settings += [f"feed {case.feed}"] if case.feed != "device" else []
-    return [*settings, f"{case.threads} thread{'s' * (case.threads > 1)}"] if case.threads else settings
+    return [*settings, several(case.threads, "thread")] if case.threads else settings
 
 
 def where(ladder: Ladder) -> str:
