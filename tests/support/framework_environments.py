@@ -14,6 +14,8 @@ from tare.system.locks import FileLock
 HOME = Path(sys.prefix) / "tare-tests"
 # Hundreds of megabytes may have to be downloaded.
 INSTALL_S = 1800
+# Of 200 s of CPU time for TensorFlow; a quarter of an hour was seen on a busy machine.
+TESTS_S = 3000
 
 
 def environment(name: str) -> Path:
@@ -34,4 +36,4 @@ def run_tests_in(name: str, file: Path) -> Done:
     """Runs a file of tests in an environment."""
     command = [str(interpreter(environment(name))), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
     variables = {**os.environ, "PYTHONPATH": str(HERE)}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=1200)
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=TESTS_S)

@@ -1,6 +1,7 @@
 """The TensorFlow rung computes what the float64 reference computes. Run by test_tensorflow.py, in the environment
 that has TensorFlow."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from proof import SMALL, check, make
 from tare.cases.case import Mode, Precision
 from tare.errors import TareError
 from tare.rungs import get_rung
+from tare.rungs.frameworks.tensorflow.rung import prepare_process
 from tare.workloads import get_workload
 
 VARIANTS = ("tensorflow", "tensorflow:eager", "tensorflow:xla")
@@ -76,6 +78,43 @@ def test_results_elsewhere_than_the_case_says_are_refused() -> None:
     program.device = "device:GPU:0"
     with pytest.raises(TareError, match="computes on"):
         program.checksum(result)
+
+
+@pytest.mark.parametrize("rung", VARIANTS)
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_a_graph_is_traced_in_the_first_step_alone(rung: str, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step is part of the preparation. A step that traced later, for another batch, would be timed. The
+    Python of a graph runs when it is traced, and that of eager operations in every step."""
+    from tare.rungs.frameworks.tensorflow.program import TensorFlowProgram
+
+    calls: list[str] = []
+    name = "_train" if mode == "train" else "_infer"
+    body = getattr(TensorFlowProgram, name)
+
+    def counted(self: Any, args: Any, target: Any) -> Any:
+        calls.append(rung)
+        return body(self, args, target)
+
+    monkeypatch.setattr(TensorFlowProgram, name, counted)
+    program: Any = get_rung(rung).prepare(get_workload("mlp"), make("mlp", rung, mode))
+    program.step()
+    assert len(calls) == 1
+    for batch in (1, 2, 0):
+        program.select(batch)
+        program.rewind()
+        program.step()
+    assert len(calls) == (4 if rung == "tensorflow:eager" else 1)
+
+
+def test_no_memory_is_reserved_and_the_cpu_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    for variable in ("TF_FORCE_GPU_ALLOW_GROWTH", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.setenv(variable, "planted")
+    prepare_process(make("mlp", "tensorflow", "infer"))
+    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert tf.config.list_logical_devices("GPU") == []
 
 
 def test_an_lstm_has_a_product_for_each_gate_only_in_mode_1() -> None:
