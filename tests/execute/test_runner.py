@@ -15,6 +15,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.runner import FirstFailure, Target, ladders, make_record, run_cases, schedule
 from tare.protocol.jobs import reference_case
+from tare.records.environment import Environment
 from tare.records.record import Parity, Record, Round
 
 A, B, C = (make_case(rung=rung) for rung in ("eager", "torchscript", "compile"))
@@ -258,3 +259,13 @@ def test_cases_with_the_same_result_share_a_reference(change: dict[str, object])
 def test_cases_with_different_results_have_different_references(change: dict[str, object]) -> None:
     train = {"mode": "train", "optimizer": "sgd"}
     assert reference_case(make_case(**train | change)) != reference_case(make_case(**train))
+
+
+def test_a_record_names_the_versions_of_a_rung_in_an_environment() -> None:
+    """Where they are not those of the running interpreter; what a build adds to a version is no other version."""
+    environment = Environment(machine={}, software={"torch": "2.10.0+cu128"}, flags={}, circumstances={})
+    packages = {}
+    for version in ("2.9.1", "2.10.0"):
+        round_ = make_round(packages={"torch": version, "timm": "1.0"})
+        packages[version] = make_record(make_case(), [round_], environment, "run").environment.packages
+    assert packages == {"2.9.1": {"torch": "2.9.1", "timm": "1.0"}, "2.10.0": {"timm": "1.0"}}

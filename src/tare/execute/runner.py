@@ -152,7 +152,9 @@ def make_record(
     good = [round_ for round_ in rounds if round_.failure is None]
     flags = good[0].flags if good else rounds[0].flags
     packages = next((round_.packages for round_ in rounds if round_.packages), {})
-    others = {name: version for name, version in packages.items() if name not in environment.software}
+    # Rungs in an environment have other versions than the running interpreter. Builds add to them (2.10.0+cu128).
+    known = {name: version.partition("+")[0] for name, version in environment.software.items()}
+    others = {name: found for name, found in packages.items() if known.get(name) != found.partition("+")[0]}
     unchecked = Parity(status="unchecked", reason=NOT_ASKED_FOR if good else "no round succeeded")
     return Record(
         id=uuid.uuid4().hex[:12],
