@@ -144,9 +144,9 @@ def change_text(ratio: float | None, low: float | None = None, high: float | Non
     if ratio is None:
         return "from nothing"
     if max(ratio, low or 0, high or 0) >= MIN_FACTOR:
-        # Three digits, and no powers of ten.
+        # Three digits, and a power of ten only where there is no other way to be short.
         factors = (float(f"{number or 0:.3g}") for number in (ratio, low, high))
-        middle, first, last = (f"{factor:,.0f}x" if factor >= 1000 else f"{factor:g}x" for factor in factors)
+        middle, first, last = (f"{factor:,.0f}x" if 1000 <= factor < 1e6 else f"{factor:g}x" for factor in factors)
     else:
         middle, first, last = (f"{((number or 0) - 1) * 100:+.1f} %" for number in (ratio, low, high))
     if low is None or high is None or low == high:
