@@ -20,8 +20,8 @@ from packaging.utils import canonicalize_name
 from tare.commands.environments import RECIPES
 
 ROOT = Path(__file__).parents[1]
-# What torch brings where it has a use for it, and TensorFlow.
-BROUGHT = {"triton", "keras"}
+# What torch and TensorFlow bring.
+BROUGHT = {"triton", "sympy", "keras"}
 
 
 @pytest.fixture(scope="module")
