@@ -95,6 +95,14 @@ def is_host_wait(frame: str) -> bool:
     return bool(_HOST_WAIT.search(frame))
 
 
+def host_waits(trace: Trace) -> iv.Intervals:
+    """Where a thread that launches waits for another thread, a queue or a socket for long."""
+    frames, calls = trace.frames, trace.calls
+    launching = np.isin(frames.thread, calls.thread[calls.launches])
+    long = frames.duration >= SHORTEST_HOST_WAIT
+    return frames.intervals(launching & long & trace.matching(frames, is_host_wait))
+
+
 def explain_idle(trace: Trace) -> IdleTime | None:
     """The causes of the main device's idle time in the windows; None for a trace without device work."""
     device = main_device(trace)

@@ -4,7 +4,9 @@ import numpy as np
 
 from tare.findings import Context, Location, Match, WhatIf, grouped, rule
 from tare.findings.rules.host_bound import LOADING_OR_COMPILING, idle_stretches
+from tare.trace.idle import host_waits
 from tare.trace.intervals import complement, union
+from tare.trace.serving import request_pauses
 from tare.trace.spans import pick, rows_by_value
 from tare.trace.tables import GRAPH, LAUNCH, Integers
 
@@ -25,8 +27,13 @@ def launch_bound(context: Context) -> Match | None:
     if context.per_step(len(launches)) < FEWEST_LAUNCHES:
         return None
     # A graph replaces the host's way from launch to launch. Long stretches, loading, compiling, and what waits for
-    # the device (which cannot be captured) remain, and so does a capture: it is what a graph needs.
-    waiting = union(operators.intervals(context.roots(calls.operator[waits])), calls.intervals(waits))
+    # requests or for the device (which cannot be captured) remain. So does a capture: it is what a graph needs.
+    waiting = union(
+        operators.intervals(context.roots(calls.operator[waits])),
+        calls.intervals(waits),
+        host_waits(context.trace),
+        request_pauses(context.trace),
+    )
     kept = union(idle_stretches(context), context.marked(LOADING_OR_COMPILING), waiting, context.capturing)
     removed = complement(kept, context.replay.start, context.replay.end)
     saving = context.saving(WhatIf(removed=removed, handover=HANDOVER_NS))
