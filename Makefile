@@ -6,7 +6,7 @@ ARGS ?= resnet50
 PYTEST := $(BIN)/python -m pytest --durations=50 --durations-min=0.5
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: setup run test test-rest test-all lint format bench clean
+.PHONY: setup run test test-rest test-slow test-all lint format bench clean
 
 setup: .venv/ready
 
@@ -20,7 +20,7 @@ run: setup
 	$(BIN)/tare run $(ARGS)
 
 # The tests start hundreds of processes. They may write bytecode, so that not every one of them compiles tare anew.
-test test-rest: export PYTHONDONTWRITEBYTECODE =
+test test-rest test-slow: export PYTHONDONTWRITEBYTECODE =
 
 # The quick tier: one real case of everything, at most 8 minutes on 2 cores.
 test: lint
@@ -28,10 +28,14 @@ test: lint
 
 # The other tests: first what can run in parallel, then the tests whose result depends on time or on every core.
 test-rest: setup
-	$(PYTEST) -m 'full and not alone' $(PARALLEL)
+	$(PYTEST) -m 'full and not alone and not slow' $(PARALLEL)
 	$(PYTEST) -m alone
 
-test-all: test test-rest
+# Those that take minutes each, or make an environment of another framework or version.
+test-slow: setup
+	$(PYTEST) -m slow $(PARALLEL)
+
+test-all: test test-rest test-slow
 
 lint: setup
 	$(BIN)/ruff check .

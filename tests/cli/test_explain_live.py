@@ -44,7 +44,7 @@ def live(home: Path, script: str, *options: str) -> Done:
 
 @pytest.mark.full
 def test_a_script_is_recorded_and_goes_on_to_its_end(tmp_path: Path) -> None:
-    end = UNTIL_RECORDED + "print('the end', torch.__spec__.loader.__class__.__name__)\n"
+    end = UNTIL_RECORDED + "print(f'the end {torch.__spec__.loader.__class__.__name__}')\n"
     done = live(tmp_path, TRAIN + end, "--json", "--steps", "5")
     assert done.returncode == 0, done.stderr
     # What the script prints does not get into the document.

@@ -9,7 +9,7 @@ from framework_environments import environment
 
 from tare.execute.environments import installed
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 # Its build for CUDA uses the libraries of CUDA that the pinned torch has: hundreds of megabytes less to download.
 OTHER = "2.9.1"

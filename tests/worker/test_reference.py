@@ -207,6 +207,7 @@ def flip_the_last_relu(program: TorchProgram) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.slow
 def test_resnet_where_an_h200_flips_a_relu_and_where_it_is_wrong(tmp_path: Path) -> None:
     """cuDNN took the other side of zero in the last ReLU: 0.003 in the gradients before it, and all is right."""
     case = make("resnet50", "eager", "train", batch=8)

@@ -18,6 +18,8 @@ from tare.rungs import get_rung
 from tare.workloads import Workload, get_workload
 
 pytestmark = pytest.mark.full
+# Each compiles a training step for more than a minute.
+SLOW = {(name, "compile/train") for name in ("moco", "opacus_cifar10", "pytorch_stargan")}
 # One of every kind: convolutions, attention, recurrence, tables, graphs, a state-space model, GANs, kernels.
 TRACED = (
     "squeezenet1_1", "timm_vision_transformer", "hf_Bert", "hf_T5", "llama_decode", "mamba2", "tts_angular",
@@ -90,7 +92,13 @@ def declared() -> list[tuple[Workload, str]]:
     ]
 
 
-@pytest.mark.parametrize(("workload", "what"), declared(), ids=lambda value: getattr(value, "name", value))
+LIMITS = [
+    pytest.param(workload, what, marks=pytest.mark.slow if (workload.name, what) in SLOW else ())
+    for workload, what in declared()
+]
+
+
+@pytest.mark.parametrize(("workload", "what"), LIMITS, ids=lambda value: getattr(value, "name", value))
 def test_declared_limit_fails_or_differs(workload: Workload, what: str, tmp_path: Path) -> None:
     parts = set(what.split("/"))
     precision = next(iter(parts & {"bf16", "fp16"}), "fp32")

@@ -19,6 +19,8 @@ from tare.rungs import get_rung, ladder
 from tare.workloads import get_workload
 
 QUICK = [("mlp", "train", "jax"), ("mnist_cnn", "infer", "jax:eager"), ("lstm", "infer", "jax")]
+# A training step of ResNet-50, operation by operation.
+SLOW = ("resnet50", "train", "jax:eager")
 EVERY = [
     (workload, mode, rung)
     for workload in (*SMALL, *TRANSFORMER)
@@ -42,7 +44,12 @@ def environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("workload", "mode", "rung"),
-    [pytest.param(*each, marks=() if each in QUICK else pytest.mark.full) for each in EVERY],
+    [
+        pytest.param(
+            *each, marks=() if each in QUICK else (pytest.mark.full, *[pytest.mark.slow] * (each == SLOW))
+        )
+        for each in EVERY
+    ],
 )
 def test_same_as_the_reference(workload: str, mode: Mode, rung: str, tmp_path: Path) -> None:
     case = make(workload, rung, mode)

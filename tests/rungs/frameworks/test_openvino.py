@@ -15,6 +15,7 @@ INSIDE = Path(__file__).with_name("openvino_in_environment.py")
 
 
 @pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_it_computes_the_same_in_its_environment() -> None:
     done = run_tests_in("openvino", INSIDE)

@@ -17,6 +17,7 @@ INSIDE = Path(__file__).with_name("tensorflow_in_environment.py")
 
 
 @pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_it_computes_the_same_in_its_environment() -> None:
     done = run_tests_in("tensorflow", INSIDE)
@@ -24,6 +25,7 @@ def test_it_computes_the_same_in_its_environment() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_missing_wait_is_caught(tmp_path: Path) -> None:
     run = ("run", "mlp", "--device", "cpu", "--batch", "64", "--size", "width=512", "--size", "depth=6", "--quick")
@@ -36,6 +38,7 @@ def test_a_missing_wait_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_one_ladder_over_three_frameworks_and_its_table_of_kernels(tmp_path: Path) -> None:
     rungs = "eager,jax,tensorflow:mode0,tensorflow:mode1"
