@@ -187,8 +187,8 @@ def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path
     assert case["changes"][0]["stage"] == "confirmed"
     now = rounds_in(home)
     assert second.items() <= now.items()
-    # On two sides: four rounds, and nine to confirm.
-    assert len(now) == 2 * (4 + 9)
+    # On two sides: three rounds, as the change is overwhelming (four where noise hides that), and nine to confirm.
+    assert len(now) in (2 * (3 + 9), 2 * (4 + 9))
 
 
 @pytest.mark.full
