@@ -238,7 +238,7 @@ def _cut_at_frames(trace: Trace, segments: Segments, stepping: int) -> Segments:
     span, start, end, owner = trace.frames.timeline(stepping).cut(segments["start"], segments["end"])
     cut = segments[span]
     cut["start"], cut["end"], cut["frame"] = start, end, owner
-    waits = pick(trace.matching(trace.frames, _HOST_WAIT.search).astype(np.int64), owner) > 0
+    waits = pick(trace.matching(trace.frames, is_host_wait).astype(np.int64), owner) > 0
     cut["cause"][waits & (end - start >= SHORTEST_HOST_WAIT)] = HOST_WAIT
     cut["cause"][pick(trace.frames.loader, owner) >= 0] = LOADING
     return cut
