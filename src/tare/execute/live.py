@@ -32,8 +32,9 @@ try:
     _module = sys.modules["_tare_live_recorder"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(_module)
     _module.install(_here)
-except Exception:
-    pass
+except Exception as error:
+    # The command runs as without tare, whatever is wrong with the recorder.
+    print(f"tare: the recorder does not start: {type(error).__name__}: {error}", file=sys.stderr)
 _self = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize
