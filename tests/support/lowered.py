@@ -1,6 +1,7 @@
 """Workloads of the zoo lowered at small sizes."""
 
 from functools import cache
+from typing import Any
 
 import torch
 from proof import SMALL
@@ -9,6 +10,7 @@ from tare.cases.case import Case, Mode
 from tare.rungs.vendor.lowering.lower import lower
 from tare.rungs.vendor.lowering.plan import ExecutionPlan
 from tare.workloads import get_workload
+from tare.workloads.base import Batch
 
 
 @cache
@@ -19,8 +21,12 @@ def lowered(
     workload = get_workload(name)
     sizes = {**workload.defaults, **SMALL[name]}
     batch = workload.inputs(4, sizes)
-    tensors = [*batch.args, *([batch.target] if mode == "train" else [])]
-    stored = tuple(t.to(getattr(torch, storage)) if t.is_floating_point() else t for t in tensors)
+
+    def stored(value: Any) -> Any:
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(getattr(torch, storage)) if is_float else value
+
+    batch = Batch(tuple(map(stored, batch.args)), stored(batch.target))
     case = Case(
         workload=name,
         rung="vendor",
@@ -30,4 +36,4 @@ def lowered(
         layout="channels-last" if channels_last else "contiguous",
         optimizer="sgd" if mode == "train" else None,
     )
-    return lower(workload, case, stored, storage, autocast, 0.01)
+    return lower(workload, case, batch, storage, autocast, 0.01)

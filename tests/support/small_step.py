@@ -14,9 +14,10 @@ from tare.cases.case import Case, Mode, Precision
 from tare.protocol.jobs import RoundJob, reference_case
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
+from tare.rungs.base import learning_rate as learning_rate_of
 from tare.rungs.torch.feeds import move
 from tare.rungs.torch.numerics import PRECISIONS
-from tare.rungs.vendor.lowering.lower import lower
+from tare.rungs.vendor.lowering.lower import flat_tensors, lower
 from tare.worker.staging import read_evidence
 from tare.workloads.base import Batch, Workload
 from tare.workloads.variants import make_batches
@@ -68,24 +69,38 @@ def prove(
         layouts=("contiguous", "channels-last"),
         learning_rate=learning_rate,
     )
+    return prove_workload(workload, mode, layout, folder, program, precision, device)
+
+
+def prove_workload(
+    workload: Workload,
+    mode: Mode,
+    layout: str,
+    folder: Path,
+    program: Path,
+    precision: Precision = "fp32",
+    device: str = "cpu",
+    smoke: bool = False,
+) -> Parity:
     trains = mode == "train"
+    sizes = workload.smoke_sizes if smoke else workload.defaults
     case = Case(
-        workload="small",
+        workload=workload.name,
         rung="vendor",
         mode=mode,
-        batch=4,
-        sizes={},
+        batch=workload.smoke_batch if smoke else workload.batch,
+        sizes=sizes,
         precision=precision,
         device=device,
         layout=layout,  # type: ignore[arg-type]
-        optimizer="sgd" if trains else None,
+        optimizer=workload.optimizer if trains else None,  # type: ignore[arg-type]
         threads=1,
     )
     numerics = PRECISIONS[precision]
-    moved = [move(batch, "cpu", numerics, case.layout) for batch in make_batches(workload, 4, {})]
-    batches = [(*batch.args, *([batch.target] if trains else [])) for batch in moved]
-    plan = lower(workload, case, batches[0], numerics.storage, numerics.autocast, learning_rate)
-    plan.write(folder, batches)
+    moved = [move(batch, "cpu", numerics, case.layout) for batch in make_batches(workload, case.batch, sizes)]
+    rate = learning_rate_of(workload, case) if trains else 0.0
+    plan = lower(workload, case, moved[0], numerics.storage, numerics.autocast, rate)
+    plan.write(folder, [flat_tensors(batch, trains) for batch in moved])
     evidence = run(case, folder, program)
     with judging(workload, reference_case(case)) as judge:
         return judge.judge(lambda: evidence)

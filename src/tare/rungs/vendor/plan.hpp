@@ -17,7 +17,7 @@ struct Value {
   bool last = false;
   char* data = nullptr;
 
-  int64_t element() const { return dtype == "f32" ? 4 : dtype == "i64" ? 8 : dtype == "u8" ? 1 : 2; }
+  int64_t element() const { return dtype == "f32" ? 4 : dtype == "i64" || dtype == "f64" ? 8 : dtype == "u8" ? 1 : 2; }
   int64_t bytes() const { return size * element(); }
   // The memory layout of images and filters. It is stored, because the strides of a single pixel are the same in both
   // layouts, while the filter of a larger window over it is not.

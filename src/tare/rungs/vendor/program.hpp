@@ -39,6 +39,7 @@ class Backend {
   // Seconds of the calls on the device, back to back, with the gaps between them; nothing where it cannot tell.
   virtual std::optional<double> device_seconds(const std::vector<Call>&, int64_t) { return std::nullopt; }
   virtual void synchronize() {}
+  virtual bool drain() { return false; }
   virtual bool overlaps() const { return false; }
   virtual void mark_start() {}
   virtual void mark_end() {}
@@ -164,6 +165,7 @@ class VendorProgram : public Program {
   }
 
   void synchronize() override { backend_->synchronize(); }
+  bool drain() override { return backend_->drain(); }
   bool overlaps() const override { return backend_->overlaps(); }
   void mark_start() override { backend_->mark_start(); }
   void mark_end() override { backend_->mark_end(); }
@@ -260,6 +262,7 @@ class VendorProgram : public Program {
       uint16_t bits = float_to_half(numbers[i], value.dtype == "bf16");
       if (value.dtype == "f32") std::memcpy(result.data() + 4 * at, &numbers[i], 4);
       else if (value.dtype == "i64") std::memcpy(result.data() + 8 * at, &whole, 8);
+      else if (value.dtype == "u8") result[at] = static_cast<char>(whole);
       else std::memcpy(result.data() + 2 * at, &bits, 2);
     });
     return result;

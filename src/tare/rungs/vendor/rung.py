@@ -31,8 +31,8 @@ class Vendor(NativeRung):
             return "a CUDA graph needs a CUDA device"
         if on_cpu and case.precision != "fp32":
             return "on a CPU it computes in fp32 only"
-        if case.optimizer not in (None, "sgd"):
-            return f"its update is SGD with momentum, not {case.optimizer}"
+        if case.optimizer not in (None, "sgd", *(("adam", "adamw") if on_cpu else ())):
+            return f"its update there is SGD with momentum, not {case.optimizer}"
         if case.precision == "amp-fp16" and case.mode == "train":
             return "it has no gradient scaler, so float16 autocast does not train there"
         return None
@@ -53,13 +53,11 @@ class Vendor(NativeRung):
     def stage(self, workload: Workload, case: Case, folder: Path) -> None:
         from tare.rungs.torch.feeds import move
         from tare.rungs.torch.numerics import PRECISIONS
-        from tare.rungs.vendor.lowering.lower import lower
+        from tare.rungs.vendor.lowering.lower import flat_tensors, lower
 
-        numerics = PRECISIONS[case.precision]
-        batches = []
-        for batch in make_batches(workload, case.batch, case.sizes):
-            moved = move(batch, "cpu", numerics, case.layout)
-            batches.append((*moved.args, *([moved.target] if case.mode == "train" else [])))
-        rate = learning_rate(workload, case) if case.mode == "train" else 0.0
+        numerics, trains = PRECISIONS[case.precision], case.mode == "train"
+        made = make_batches(workload, case.batch, case.sizes)
+        batches = [move(batch, "cpu", numerics, case.layout) for batch in made]
+        rate = learning_rate(workload, case) if trains else 0.0
         plan = lower(workload, case, batches[0], numerics.storage, numerics.autocast, rate)
-        plan.write(folder, batches)
+        plan.write(folder, [flat_tensors(batch, trains) for batch in batches])

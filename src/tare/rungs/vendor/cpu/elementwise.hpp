@@ -91,4 +91,26 @@ inline Call sgd(const Op& op) {
   };
 }
 
+// Adam (Kingma and Ba, 2014) as torch has it; with decay, AdamW (Loshchilov and Hutter, 2017).
+inline Call adam(const Op& op) {
+  const float* gradient = floats(op, "gradient");
+  float *master = op["master"].as<float>(), *mean = op["momentum"].as<float>(), *square = op["second"].as<float>();
+  float* steps = op["steps"].as<float>();
+  double rate = op.number("learning_rate"), first = op.number("first"), second = op.number("second");
+  float kept = static_cast<float>(1 - rate * op.number("decay")), epsilon = static_cast<float>(op.number("epsilon"));
+  int64_t size = op["master"].size;
+  return [=] {
+    double step = *steps += 1;
+    float scale = static_cast<float>(rate / (1 - std::pow(first, step)));
+    float root = static_cast<float>(std::sqrt(1 - std::pow(second, step)));
+    float b1 = static_cast<float>(1 - first), b2 = static_cast<float>(second), rest = static_cast<float>(1 - second);
+    for (int64_t i = 0; i < size; ++i) {
+      float g = gradient[i];
+      mean[i] += b1 * (g - mean[i]);
+      square[i] = b2 * square[i] + rest * g * g;
+      master[i] = kept * master[i] - scale * mean[i] / (std::sqrt(square[i]) / root + epsilon);
+    }
+  };
+}
+
 }  // namespace tare::vendor

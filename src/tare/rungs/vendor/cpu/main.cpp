@@ -4,6 +4,7 @@
 #include "../../native/worker/worker.hpp"
 #include "convolution.hpp"
 #include "elementwise.hpp"
+#include "fused.hpp"
 #include "losses.hpp"
 #include "normalization.hpp"
 #include "copies.hpp"
@@ -35,7 +36,7 @@ inline Call linear_input_gradient(const Op& op) {
 
 class Cpu : public Backend {
  public:
-  explicit Cpu(int threads) { scipy_openblas_set_num_threads(threads); }
+  Cpu(int threads, std::string stage) : stage_(std::move(stage)), team_(threads) { scipy_openblas_set_num_threads(threads); }
 
   char* allocate(int64_t bytes) override {
     void* result = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -68,9 +69,11 @@ class Cpu : public Backend {
   void add(const Op& op, std::vector<Call>& calls) {
     static const std::map<std::string, Call (*)(const Op&)> plain = {
         {"activation_backward", activation_backward},
+        {"adam", adam},
         {"affine", affine},
         {"average_pool", average_pool},
         {"average_pool_backward", average_pool_backward},
+        {"bag_rows", bag_rows},
         {"batch_norm", batch_norm},
         {"batch_norm_backward", batch_norm_backward},
         {"bias_gradient", bias_gradient},
@@ -81,11 +84,14 @@ class Cpu : public Backend {
         {"linear_input_gradient", linear_input_gradient},
         {"linear_weight_gradient", linear_weight_gradient},
         {"log_softmax", log_softmax},
+        {"matmul", matmul},
         {"max_pool", max_pool},
         {"max_pool_backward", max_pool_backward},
         {"mean_square", mean_square},
         {"multiply", multiply},
+        {"order", order},
         {"permute", permute},
+        {"scatter", scatter},
         {"scale_channels", scale_channels},
         {"scale_channels_backward", scale_channels_backward},
         {"sgd", sgd},
@@ -100,6 +106,15 @@ class Cpu : public Backend {
     } else if (op.kind == "lstm") {
       auto& saved = saved_[op.integer("slot")] = allocate_saved(Lstm(op, op["y"]));
       calls.push_back(lstm_forward(op, saved));
+    } else if (op.kind == "fused") {
+      if (!library_) library_ = std::make_unique<KernelLibrary>(stage_ + "/kernels.so");
+      calls.push_back(fused(op, *library_, team_));
+    } else if (op.kind == "add_rows" || op.kind == "put_rows") {
+      calls.push_back(scatter_rows(op, op.kind == "add_rows"));
+    } else if (op.kind == "cumulate") {
+      calls.push_back(op["x"].dtype == "i64" ? cumulate<int64_t>(op) : cumulate<float>(op));
+    } else if (op.kind == "place_of_extreme") {
+      calls.push_back(op["x"].dtype == "i64" ? place_of_extreme<int64_t>(op) : place_of_extreme<float>(op));
     } else if (op.kind == "lstm_backward") {
       calls.push_back(lstm_backward(op, saved_.at(op.integer("slot"))));
     } else {
@@ -108,6 +123,9 @@ class Cpu : public Backend {
   }
 
   std::map<int64_t, std::shared_ptr<SavedState>> saved_;
+  std::string stage_;
+  std::unique_ptr<KernelLibrary> library_;
+  Team team_;
 };
 
 }  // namespace tare::vendor
@@ -120,7 +138,7 @@ std::unique_ptr<Program> make_program(const Json& job) {
   int given = wanted ? std::atoi(wanted) : 0;
   int usual = given > 0 ? given : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int threads = static_cast<int>(job["case"]["threads"].as_number(usual));
-  return std::make_unique<vendor::VendorProgram>(job, std::make_unique<vendor::Cpu>(threads));
+  return std::make_unique<vendor::VendorProgram>(job, std::make_unique<vendor::Cpu>(threads, job["stage"].as_text()));
 }
 
 }  // namespace tare

@@ -70,6 +70,10 @@ class Cuda : public Backend {
   }
 
   void synchronize() override { check(cudaStreamSynchronize(device_.stream), "cudaStreamSynchronize"); }
+  bool drain() override {
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return true;
+  }
   bool overlaps() const override { return true; }
   void mark_start() override { check(cudaEventRecord(start_, device_.stream), "cudaEventRecord"); }
   void mark_end() override { check(cudaEventRecord(end_, device_.stream), "cudaEventRecord"); }

@@ -10,30 +10,45 @@ from tare.rungs.vendor.lowering.operators import ACCEPTED, HANDLERS
 from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan, Parameter, Value
 
 _PLAN_DTYPES = {f"torch.{theirs}": ours for ours, theirs in TORCH_DTYPES.items()}
+# Operators that are gone once torch has traced the program again.
+REPLACED_BY_TORCH = ("aten.lift_fresh_copy.default", "aten.detach.default", "aten.alias.default")
 # Operators that may return an argument itself, without saying so in their schema.
 MAY_RETURN_ARGUMENT = ("dropout", "broadcast_tensors")
 
 
 def export(module: Any, args: tuple[Any, ...]) -> Any:
-    """torch.export's program of a module, in a form that `capture` can read."""
+    """torch.export's program of a module."""
     import torch
 
     with warnings.catch_warnings():
         # torch.export warns about an LSTM's list of its own weights, which nothing here uses.
         warnings.simplefilter("ignore")
         try:
-            exported = torch.export.export(module, args)
-            # An empty table of decompositions only replaces calls in place. It traces the module again, which
-            # takes twice as long as the export, so it is done only where it is needed.
-            return exported if is_readable(exported.graph) else exported.run_decompositions({})
+            return torch.export.export(module, args)
         except Exception as error:  # torch raises whatever the module's own code runs into
             raise Unsupported(f"torch.export cannot export it: {brief(error)}") from error
 
 
+def readable(exported: Any) -> Any:
+    """An exported program in a form that `read_program` can read, if it has a handler for every call."""
+    for node in _calls(exported.graph):
+        name = functional_name(node)
+        if name not in HANDLERS and name not in REPLACED_BY_TORCH:
+            raise Unsupported(f"the vendor rung has no operator for {name}")
+    # An empty table of decompositions only replaces calls in place. It traces the module again, which takes twice
+    # as long as the export, so it is done only where it is needed.
+    return exported if is_readable(exported.graph) else exported.run_decompositions({})
+
+
 def is_readable(graph: Any) -> bool:
     """Whether every call has a handler, and every call in place can be read as its functional variant."""
-    calls = [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
-    return all(functional_name(node) in HANDLERS and (not in_place(node) or _owns_memory(node)) for node in calls)
+    return all(
+        functional_name(node) in HANDLERS and (not in_place(node) or _owns_memory(node)) for node in _calls(graph)
+    )
+
+
+def _calls(graph: Any) -> list[Any]:
+    return [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
 
 
 def in_place(node: Any) -> bool:
@@ -82,15 +97,25 @@ def _allocates(node: Any) -> bool:
 def capture(
     module: Any, tensors: tuple[Any, ...], plan: ExecutionPlan, prefix: str = "", targets: int = 0
 ) -> None:
-    """Fills an empty plan. The module is in float32 on the CPU whatever the plan's type: only shapes and names
-    matter. `tensors` are the step's batch, with `targets` of the loss at the end; `prefix` is removed from the
-    names of parameters."""
+    """Fills an empty plan from a module; `read_program` says how."""
+    read_program(readable(export(module, examples(tensors))), module, tensors, plan, prefix, targets)
+
+
+def examples(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a module is exported with: in float32 on the CPU whatever the plan's type. Only shapes matter, so they
+    need not be filled."""
     import torch
+
+    return tuple(torch.empty_like(t, dtype=torch.float32) if t.is_floating_point() else t for t in tensors)
+
+
+def read_program(
+    exported: Any, module: Any, tensors: tuple[Any, ...], plan: ExecutionPlan, prefix: str, targets: int
+) -> None:
+    """Fills an empty plan from a module's exported program. `tensors` are the step's batch, with `targets` of the
+    loss at the end; `prefix` is removed from the names of parameters."""
     from torch.fx import Node
 
-    # Only the shape of a float tensor matters, so its float32 twin need not be filled.
-    examples = (torch.empty_like(t, dtype=torch.float32) if t.is_floating_point() else t for t in tensors)
-    exported = export(module, tuple(examples))
     signature = exported.graph_signature
     # Tied weights are two inputs of the graph.
     parameters = dict(module.named_parameters(remove_duplicate=False))

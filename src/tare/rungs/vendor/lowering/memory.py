@@ -46,10 +46,17 @@ def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     return offsets, align(total)
 
 
-def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_storage: bool) -> None:
-    """Appends SGD with momentum over flat buffers, as one call. All buffers have the parameters in the same order,
-    those with gradients in the plan's half type first. The masters are float32; where weights are stored in a half
-    type, the masters are rounded to it after every update."""
+# torch's defaults.
+ADAM = {"first": 0.9, "second": 0.999, "epsilon": 1e-8}
+WEIGHT_DECAY = {"adam": 0.0, "adamw": 0.01}
+
+
+def add_update(
+    plan: ExecutionPlan, optimizer: str, learning_rate: float, momentum: float, half_storage: bool
+) -> None:
+    """Appends the update over flat buffers, as one call: SGD with momentum, Adam or AdamW. All buffers have the
+    parameters in the same order, those with gradients in the plan's half type first. The masters are float32;
+    where weights are stored in a half type, the masters are rounded to it after every update."""
     trained = {p.value: p for p in plan.parameters if p.gradient is not None}
     half = [v for v, p in trained.items() if p.gradient and p.gradient.dtype != "f32"]
     half_offsets, half_count = _element_offsets(plan, half, 0)
@@ -76,9 +83,17 @@ def add_update(plan: ExecutionPlan, learning_rate: float, momentum: float, half_
             value.region, value.offset = "weights", 2 * offset
     inputs = {role: value for role, value in buffers.items() if role.startswith("gradient")}
     outputs = {role: value for role, value in buffers.items() if not role.startswith("gradient")}
-    plan.emit("sgd", inputs, outputs, learning_rate=learning_rate, momentum=momentum, round=half_storage)
     for value in buffers.values():
         plan.regions[value.region] = align(value.nbytes)
+    if optimizer == "sgd":
+        plan.emit("sgd", inputs, outputs, learning_rate=learning_rate, momentum=momentum, round=half_storage)
+        return
+    # Their state is zero at first, like that of SGD, and so is the number of steps.
+    for role, shape in (("second", (count,)), ("steps", (1,))):
+        outputs[role] = Value(role, shape, "f32", "momentum", plan.regions["momentum"])
+        plan.regions["momentum"] += align(outputs[role].nbytes)
+    decay = WEIGHT_DECAY[optimizer]
+    plan.emit("adam", inputs, outputs, learning_rate=learning_rate, decay=decay, round=half_storage, **ADAM)
 
 
 def _element_offsets(plan: ExecutionPlan, weights: list[Value], start: int) -> tuple[dict[Value, int], int]:
@@ -123,7 +138,7 @@ def _lay_out_constants(plan: ExecutionPlan) -> None:
     a region of their own in training, where the other weights are in flat buffers."""
     trained = {p.value for p in plan.parameters if p.gradient is not None}
     # The update's names for whole buffers are not weights.
-    buffers = {v for op in plan.ops if op.kind == "sgd" for v in op.values()}
+    buffers = {v for op in plan.ops if op.kind in ("sgd", "adam") for v in op.values()}
     constants = [
         v
         for v in plan.values()

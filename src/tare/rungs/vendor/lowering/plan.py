@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
+BYTES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
 # The names of the types in torch.
 TORCH_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i64": "int64"}
 VERSION = 1
@@ -64,7 +64,9 @@ class Value:
         """A torch tensor in the type and layout of this value."""
         import torch
 
-        tensor = tensor.detach().cpu().to(getattr(torch, TORCH_DTYPES[self.dtype]))
+        # Truth values are bytes. No input has float64, but constants may.
+        dtype = {"u8": "uint8", "f64": "float64"}.get(self.dtype) or TORCH_DTYPES[self.dtype]
+        tensor = tensor.detach().cpu().to(getattr(torch, dtype))
         if self.channels_last:
             tensor = tensor.permute(0, 2, 3, 1)
         data: bytes = tensor.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
@@ -108,6 +110,8 @@ class ExecutionPlan:
     outputs: list[Value] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     regions: dict[str, int] = field(default_factory=dict)
+    # The source of the kernels that were generated for this plan; empty without any.
+    kernels: str = ""
 
     def make(
         self, shape: Iterable[int], dtype: str = "", name: str = "", region: str = "arena", content: Any = None
@@ -148,6 +152,10 @@ class ExecutionPlan:
             for batch in batches:
                 for value, tensor in zip(self.inputs, batch, strict=True):
                     file.write(value.as_bytes(tensor))
+        if self.kernels:
+            from tare.rungs.vendor.fusion.build import build_kernels
+
+            build_kernels(self.kernels, folder / "kernels.so")
         values = self.values()
         index = {value: i for i, value in enumerate(values)}
         contents = []

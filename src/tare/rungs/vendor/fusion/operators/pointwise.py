@@ -1,0 +1,124 @@
+"""Elementwise operators."""
+
+import re
+from typing import Any
+
+from tare.errors import Unsupported
+from tare.rungs.vendor.fusion.elementwise import ELEMENTWISE, POWERS
+from tare.rungs.vendor.fusion.reader import Meta, Reader, reads
+from tare.rungs.vendor.fusion.tensors import (
+    Constant,
+    Operand,
+    TensorView,
+)
+
+Number = float | int | bool
+FIELD = re.compile(r"{(\w+)}")
+
+
+@reads(*ELEMENTWISE)
+def elementwise(reader: Reader, meta: Meta, **arguments: Any) -> Operand:
+    return expression(reader, meta, ELEMENTWISE[meta.name], **arguments)
+
+
+def expression(reader: Reader, meta: Meta, template: str, **arguments: Any) -> Operand:
+    """A template's fields are named by arguments, which are views, constants or numbers."""
+    fields = list(dict.fromkeys(FIELD.findall(template)))
+    given = [arguments[name] for name in fields]
+    # A number is of the type of the tensors beside it, as in torch.
+    dtypes = {operand.dtype for operand in given if isinstance(operand, TensorView)}
+    numbers = {getattr(operand, "dtype", "f32" if isinstance(operand, float) else "") for operand in given}
+    literal = next((dtype for dtype in ("f64", "f32") if dtype in dtypes or dtype in numbers), "i64")
+    operands = [operand if isinstance(operand, TensorView) else _constant(operand, literal) for operand in given]
+    if template == ELEMENTWISE["mul.Tensor"] and isinstance(operands[0], TensorView):
+        same_as = operands[0].shape == meta.shape and operands[0].dtype == meta.dtype
+        if same_as and isinstance(operands[1], Constant) and operands[1].number == 1:
+            return operands[0]
+    numbered = FIELD.sub(lambda match: f"{{{fields.index(match[1])}}}", template)
+    return reader.pointwise(numbered, operands, meta.shape, meta.dtype)
+
+
+def _constant(operand: Any, dtype: str) -> Constant:
+    number = operand.number if isinstance(operand, Constant) else operand
+    if isinstance(number, bool):
+        return Constant(number, "u8")
+    return Constant(number if dtype == "i64" else float(number), dtype)
+
+
+@reads("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor")
+def sum_of_two(reader: Reader, meta: Meta, self: Any, other: Any, alpha: Number = 1) -> Operand:
+    if meta.name.startswith("rsub"):
+        self, other = other, self
+    sign = "+" if meta.name.startswith("add") else "-"
+    scaled = "{other}" if alpha == 1 else "{other} * {alpha}"
+    return expression(reader, meta, f"{{self}} {sign} {scaled}", self=self, other=other, alpha=alpha)
+
+
+@reads("div.Tensor_mode", "div.Scalar_mode")
+def rounded_division(reader: Reader, meta: Meta, self: Any, other: Any, rounding_mode: str | None) -> Operand:
+    if rounding_mode is None:
+        return expression(reader, meta, ELEMENTWISE["div.Tensor"], self=self, other=other)
+    if meta.dtype in ("f32", "f64"):
+        whole_number = "std::floor" if rounding_mode == "floor" else "std::trunc"
+        return expression(reader, meta, f"{whole_number}({{self}} / {{other}})", self=self, other=other)
+    template = "floor_divide_({self}, {other})" if rounding_mode == "floor" else "{self} / {other}"
+    return expression(reader, meta, template, self=self, other=other)
+
+
+@reads("pow.Tensor_Scalar")
+def power(reader: Reader, meta: Meta, self: Any, exponent: Number) -> Operand:
+    template = POWERS.get(exponent, "std::pow({self}, {exponent})")
+    if meta.dtype == "i64" and exponent not in (1, 2, 3):
+        raise Unsupported(f"{meta.name} of integers")
+    return expression(reader, meta, template, self=self, exponent=float(exponent))
+
+
+@reads("clamp", "clamp.Tensor")
+def clamp(reader: Reader, meta: Meta, self: Any, min: Any = None, max: Any = None) -> Operand:
+    template = "{self}"
+    if min is not None:
+        template = f"max_({template}, {{low}})"
+    if max is not None:
+        template = f"min_({template}, {{high}})"
+    return expression(reader, meta, template, self=self, low=min, high=max)
+
+
+@reads("clamp_min", "clamp_max")
+def clamp_one_side(reader: Reader, meta: Meta, self: Any, **bound: Any) -> Operand:
+    return clamp(reader, meta, self, **bound)
+
+
+@reads(
+    "full", "full_like", "new_full", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "empty",
+    "empty_like",
+)  # fmt: skip
+def fill(reader: Reader, meta: Meta, fill_value: Any = None, **_: Any) -> Operand:
+    number = fill_value if fill_value is not None else (1 if "ones" in meta.name else 0)
+    if not isinstance(number, Number):
+        if not isinstance(number, Constant):
+            raise Unsupported(f"{meta.name} with a computed number")
+        number = number.number
+    kinds = {"f32": float, "f64": float, "i64": int, "u8": bool}
+    return Constant(kinds[meta.dtype](number), meta.dtype, meta.shape)
+
+
+@reads(
+    "clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "contiguous", "_to_copy", "to.dtype",
+    "convert_element_type", "positive",
+)  # fmt: skip
+def same(reader: Reader, meta: Meta, self: Operand, **_: Any) -> Operand:
+    if self.dtype == meta.dtype:
+        return self
+    if isinstance(self, Constant):
+        return fill(reader, meta, fill_value=self.number)
+    return reader.pointwise("{0}", [self], meta.shape, meta.dtype)
+
+
+@reads("copy", "fill.Scalar", "fill.Tensor")
+def overwritten(
+    reader: Reader, meta: Meta, self: Operand, src: Any = None, value: Any = None, **_: Any
+) -> Operand:
+    source = src if src is not None else value
+    if isinstance(source, Number):
+        return fill(reader, meta, fill_value=source)
+    return reader.pointwise("{0}", [source], meta.shape, meta.dtype)

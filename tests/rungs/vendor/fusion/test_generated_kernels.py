@@ -1,0 +1,21 @@
+"""Every operator for which a kernel is generated, on the CPU, compared with float64: outputs and gradients."""
+
+from pathlib import Path
+
+import pytest
+from fusible_modules import MODULES, ROWS
+from small_modules import Parallel
+from small_step import prove
+
+from tare.cases.case import Mode
+from tare.rungs.native.build import executable
+
+
+@pytest.mark.parametrize("mode", [pytest.param("infer", marks=pytest.mark.full), "train"])
+def test_all_modules_compute_what_torch_computes(mode: Mode, tmp_path: Path) -> None:
+    # The mean over all branches makes gradients small. At a small rate their updates would drown in rounding.
+    program = executable("tare-vendor-cpu")
+    parity = prove(lambda: Parallel(MODULES), ROWS, mode, "contiguous", tmp_path, program, learning_rate=5.0)
+    assert parity.status == "same", parity
+    assert parity.compared > len(MODULES)
+    assert parity.undecided == 0, parity
