@@ -118,6 +118,25 @@ def test_delayed_looks_are_not_an_accusation(delayed: int) -> None:
     assert _left_after(program, WallClock(program.synchronize, overlaps=True), steps=1) is None
 
 
+class SharedDevice(DelayedProgram):
+    """Every first look behind a block waits for the work of other processes. The device tells what is left."""
+
+    def __init__(self) -> None:
+        super().__init__(looks=1000)
+
+    def drain(self) -> bool:
+        self.synchronize()
+        return True
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_device_that_other_processes_use_is_asked_what_it_has_left(waits: bool) -> None:
+    program = SharedDevice()
+    found = _left_after(program, WallClock(program.synchronize if waits else forget, overlaps=True), steps=1)
+    program.close()
+    assert (found is None) == waits
+
+
 def test_a_block_of_no_time_by_chance_is_not_an_accusation() -> None:
     """The first block is not waited for, and every other one is."""
     program = ThreadedProgram()

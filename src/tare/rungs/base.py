@@ -41,6 +41,11 @@ class Program:
     def synchronize(self) -> None:
         """Waits until the work of all steps so far has finished."""
 
+    def drain(self) -> bool:
+        """Waits until the device has finished all work of this process, in whatever stream; False where nothing
+        tells."""
+        return False
+
     def clock(self) -> Clock:
         return WallClock(self.synchronize, self.overlaps)
 

@@ -133,6 +133,10 @@ class TorchProgram : public Program {
   }
 
   void synchronize() override { device_.synchronize(); }
+  bool drain() override {
+    device_.synchronize();
+    return device_.overlaps();
+  }
   bool overlaps() const override { return device_.overlaps(); }
   void mark_start() override { device_.mark_start(); }
   void mark_end() override { device_.mark_end(); }

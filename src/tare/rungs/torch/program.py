@@ -95,6 +95,13 @@ class TorchProgram(Program):
         if self.device.type != "cpu":
             getattr(torch, self.device.type).synchronize()
 
+    def drain(self) -> bool:
+        if self.device.type != "cuda":
+            return False
+        with torch.cuda.device(self.device):
+            torch._C._cuda_synchronize()
+        return True
+
     def allocator(self) -> TorchAllocator | None:
         return TorchAllocator.of(self.device)
 

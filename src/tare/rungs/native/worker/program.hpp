@@ -44,6 +44,8 @@ class Program {
   virtual void step() = 0;
   // Waits for all that the steps have started.
   virtual void synchronize() {}
+  // Waits until the device has finished all work of this process, in whatever stream; false where nothing tells.
+  virtual bool drain() { return false; }
   // Whether steps run ahead of a device, so that a pipelined block needs several of them.
   virtual bool overlaps() const { return false; }
   // Device time of a block in nanoseconds, between `mark_start` and `mark_end`; nothing where there are no events.
