@@ -11,7 +11,7 @@ from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.errors import BadInput
 from tare.records.record import Round
-from tare.stats.two_stage import OVERWHELMING_ROUNDS
+from tare.stats.two_stage import MAX_CONFIRM, OVERWHELMING_ROUNDS
 
 
 def test_two_equal_versions_raise_nothing(tmp_path: Path) -> None:
@@ -109,6 +109,32 @@ def test_a_stored_baseline_is_compared_without_being_run(tmp_path: Path) -> None
     assert (found.stage, found.paired, found.rounds_a) == ("confirmed", False, 20)
     assert any("side by side" in note for note in report.notes)
     assert set(setting.order) == {"now"}
+
+
+def test_a_large_change_against_a_stored_baseline_takes_few_rounds(tmp_path: Path) -> None:
+    """Ten times the noise: three rounds of the first measurement and one early look at the confirmation."""
+    drawn = random.Random(5)
+    stored = [make_record(CASES[0], [1e-3 * drawn.lognormvariate(0, 0.02) for _ in range(20)])]
+    setting = Setting(tmp_path, lambda *_: 1.2e-3 * drawn.lognormvariate(0, 0.02), None)
+    report = setting.run(stored, cases=[CASES[0]])
+    found = gross(report, CASES[0])
+    assert (found.verdict, found.stage) == ("slower", "confirmed")
+    assert len(setting.order) == OVERWHELMING_ROUNDS + found.rounds_b <= 18
+
+
+def test_noise_against_a_stored_baseline_is_dropped_early(tmp_path: Path) -> None:
+    """Slower only at first, as a neighbour makes it: suspected, and most of the confirmation is spared."""
+    drawn = random.Random(5)
+    stored = [make_record(CASES[0], [1e-3 * drawn.lognormvariate(0, 0.05) for _ in range(20)])]
+
+    def step_s(_: Case, taken: int) -> float:
+        return (1.1e-3 if taken < ROUNDS else 1e-3) * drawn.lognormvariate(0, 0.05)
+
+    report = Setting(tmp_path, step_s, None).run(stored, cases=[CASES[0]])
+    found = gross(report, CASES[0])
+    assert found.stage == "not confirmed"
+    assert not report.bad
+    assert found.rounds_b < MAX_CONFIRM
 
 
 def test_a_threshold_for_no_case_is_remarked_on(tmp_path: Path) -> None:

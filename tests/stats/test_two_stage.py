@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.guard_power import LARGE, MARGIN, PROMISED, checked_night, confirmed, interleaved, measure
+from benchmarks.guard_power import (
+    LARGE,
+    MARGIN,
+    PROMISED,
+    Night,
+    checked_night,
+    confirmed,
+    interleaved,
+    measure,
+)
 from benchmarks.noise import NOISE
 from tare.stats.comparison import compare
 from tare.stats.power import process_noise
@@ -164,14 +173,22 @@ def test_metrics_of_one_case_that_are_all_certain_need_fewer_rounds() -> None:
     assert confirm([spend(c, 3, 3) for c in (certain, noise, noise)], [MARGIN] * 3)[0] == "higher"
 
 
-def test_a_change_of_ten_times_the_noise_in_one_case_takes_few_rounds_and_noise_raises_no_alarm() -> None:
-    rng, single = np.random.default_rng(8), {"metrics": 3, "cases": 1}
-    large = [checked_night("Gaussian", rng, LARGE, **single, changed_metrics=3) for _ in range(20)]
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_change_of_ten_times_the_noise_in_one_case_takes_few_rounds_and_noise_raises_no_alarm(
+    is_stored: bool,
+) -> None:
+    rng = np.random.default_rng(8)
+
+    def check(kind: str, step: float, noise: float = NOISE) -> Night:
+        changed = 3 if step else 0
+        return checked_night(kind, rng, step, noise, 3, cases=1, changed_metrics=changed, is_stored=is_stored)
+
+    large = [check("Gaussian", LARGE) for _ in range(20)]
     assert all(night.found for night in large)
     rounds = [night.first_rounds + night.rounds for night in large]
     assert np.median(rounds) == OVERWHELMING_ROUNDS + early_rounds(3, 3)[0] == 14
-    for kind in ("bimodal", "alternating"):
-        assert sum(checked_night(kind, rng, 0.0, 3 * NOISE, **single).false_alarm for _ in range(100)) <= 2
+    for kind in ("bimodal", "outliers" if is_stored else "alternating"):
+        assert sum(check(kind, 0.0, 3 * NOISE).false_alarm for _ in range(100)) <= 2
 
 
 @pytest.mark.full

@@ -130,23 +130,22 @@ class RegressionCheck:
             if any(round_.failure for of_version in rounds for round_ in of_version):
                 # It fails now and then: all rounds are needed to see how often.
                 return False
-            tests = self._test(*self._records_so_far(case, rounds, "first"))
+            tests = [test for pair in self._pairs_so_far(case, rounds, "first") for test in self._test(*pair)]
             return any(t.comparison and is_overwhelming(t.a, t.b, t.comparison, t.limits.margin) for t in tests)
 
         return InterimAnalyses(dict.fromkeys(cases, (OVERWHELMING_ROUNDS,)), overwhelming, balanced=True)
 
-    def _records_so_far(self, case: Case, rounds: Sequence[list[Round]], stage: CheckStage) -> RecordPair:
-        """Before and now."""
+    def _pairs_so_far(self, case: Case, rounds: Sequence[list[Round]], stage: CheckStage) -> list[RecordPair]:
+        """Before and now; none if no baseline of the case is stored. A stored one has all its rounds already."""
         environments = [version.environment for version in self._open_versions(stage)]
-        now, before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
-        return before, now
+        now, *before = (make_record(case, *each, "") for each in zip(rounds, environments, strict=True))
+        return match_cases(before if self._interleaved else self._stored, [now]).pairs
 
     def _measure(
         self, cases: Mapping[Case, Options], stage: CheckStage, interim: InterimAnalyses | None = None
     ) -> Matched:
         versions = self._open_versions(stage)
         self._interleaved = len(versions) > 1
-        interim = interim if self._interleaved else None
         # No alarm depends on the first measurement. With many cases a restart costs little, and is worth it.
         shared = OVERWHELMING_ROUNDS if interim and stage == "first" and len(cases) <= FEW_CASES else 1
         records = measure_interleaved(
@@ -191,7 +190,8 @@ class RegressionCheck:
     def _confirm(self, suspects: Tests, tests: Tests, failing: Mapping[Case, int]) -> list[RecordPair]:
         """Measures the suspects again in fresh processes, each in as many rounds as its metric or failure
         needs."""
-        count = sum(map(len, (suspects if self._interleaved else tests).values()))
+        tested = sum(map(len, tests.values()))
+        count = self._tests_of_confirmation(suspects, tested)
         cases: dict[Case, Options] = {}
         for case, suspected in suspects.items():
             wanted = [
@@ -208,9 +208,9 @@ class RegressionCheck:
 
         def decided(case: Case, rounds: Sequence[list[Round]]) -> bool:
             """Whether no suspected metric is worth more rounds. A leak or a failure gets all of them."""
-            records = self._records_so_far(case, rounds, "confirmation")
-            tests = {test.metric.name: test for test in self._test(*records)}
-            named = [tests.get(test.metric.name) for test in suspects[case]]
+            ((a, b),) = self._pairs_so_far(case, rounds, "confirmation")
+            now = {test.metric.name: test for test in self._test(a, b, LEVEL / tested)}
+            named = [now.get(test.metric.name) for test in suspects[case]]
             comparisons = [test.comparison for test in named if test and test.comparison]
             margins = [test.limits.margin for test in suspects[case]]
             if case in failing or len(comparisons) < len(margins):
@@ -224,6 +224,11 @@ class RegressionCheck:
         }
         return self._measure(cases, "confirmation", InterimAnalyses(looks, decided)).pairs
 
+    def _tests_of_confirmation(self, suspects: Tests, tested: int) -> int:
+        """How many tests share the level: with a stored baseline all, because the first ones used the same
+        data."""
+        return sum(map(len, suspects.values())) if self._interleaved else tested
+
     def _rounds_to_confirm(self, test: MetricTest, comparison: Comparison, suspects: int) -> int:
         """Side by side, all rounds that are worth it: interim analyses end most confirmations much earlier."""
         limits = test.limits
@@ -236,13 +241,11 @@ class RegressionCheck:
     ) -> None:
         """Replaces the change of each suspected metric by the confirmation's, with a note of the first one."""
         confirmed: list[tuple[MetricTest, Comparison]] = []
-        count = sum(map(len, suspects.values()))
+        count = self._tests_of_confirmation(suspects, tests)
         for a, b in confirmations:
-            # Only a long confirmation side by side may have ended early, for being certain.
+            # Only a long confirmation may have ended early, for being certain.
             metrics = len(suspects[b.case])
-            looked = (
-                self._interleaved and metrics and self._planned_rounds[b.case] > early_rounds(metrics, count)[0]
-            )
+            looked = metrics and self._planned_rounds[b.case] > early_rounds(metrics, count)[0]
             usable = is_comparable(a, b)
             # Even a stored baseline of few rounds must be able to reach significance among all tests.
             new_tests = {test.metric.name: test for test in self._test(a, b, LEVEL / tests)} if usable else {}
