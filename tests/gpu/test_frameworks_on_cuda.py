@@ -3,11 +3,8 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from jax_backends import forget_devices
 from proof import SMALL, TRANSFORMER, check, make
@@ -18,7 +15,6 @@ from tare.rungs import get_rung
 from tare.trace.breakdown import breakdown
 from tare.trace.metadata import device_name
 from tare.trace.read import read
-from tare.workloads import get_workload
 
 pytestmark = pytest.mark.skipif(get_rung("jax").available("cuda") is not None, reason="no JAX for CUDA here")
 
@@ -59,48 +55,76 @@ def test_fp32_is_no_tf32(tmp_path: Path) -> None:
     assert errors["fp32"] < 1e-5 < errors["tf32"]
 
 
+def in_own_process(code: str, *args: str) -> str:
+    """What it prints. A process has one profiler of its GPU, and here JAX's and torch's are both tried. JAX may
+    also have been imported without the settings of its rung."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+NET = """
+import sys
+import time
+
+import msgspec
+from proof import make
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+name = sys.argv[1]
+case = make("mlp", name, "infer", "bf16", device="cuda", batch=4096)
+case = msgspec.structs.replace(case, sizes={**case.sizes, "width": 4096, "features": 4096, "depth": 4})
+program = get_rung(name).prepare(get_workload("mlp"), case)
+for _ in range(3):
+    program.step()
+program.synchronize()
+began = time.perf_counter()
+program.step()
+program.synchronize()
+step_s = time.perf_counter() - began
+profile = program.profile(step_s)
+program.close()
+assert profile.net.reason == "", profile.net.reason
+assert profile.net.method == "union of kernels", profile.net.method
+assert profile.kernels
+assert 0 < profile.net.busy_s < 1.5 * step_s, (profile.net.busy_s, step_s)
+print(profile.net.busy_s)
+"""
+
+
 @pytest.mark.parametrize("rung", RUNGS)
 def test_net_is_the_time_of_its_kernels(rung: str) -> None:
     """Products of 4096 x 4096 matrices fill the device: net of eager torch is about the same."""
-    case = make("mlp", rung, "infer", "bf16", device="cuda", batch=4096)
-    case = msgspec.structs.replace(case, sizes={**case.sizes, "width": 4096, "features": 4096, "depth": 4})
-    nets = {}
-    for name in (rung, "eager"):
-        program = get_rung(name).prepare(get_workload("mlp"), msgspec.structs.replace(case, rung=name))
-        for _ in range(3):
-            program.step()
-        program.synchronize()
-        began = time.perf_counter()
+    net, eager = (float(in_own_process(NET, name)) for name in (rung, "eager"))
+    assert net == pytest.approx(eager, rel=0.5)
+
+
+PROFILE = """
+import sys
+
+import jax
+from proof import make
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+program = get_rung("jax").prepare(get_workload("mlp"), make("mlp", "jax", "train", device="cuda", batch=64))
+for _ in range(3):
+    program.step()
+program.synchronize()
+jax.profiler.start_trace(sys.argv[1])
+for number in range(4):
+    with jax.profiler.StepTraceAnnotation("train", step_num=number):
         program.step()
         program.synchronize()
-        step_s = time.perf_counter() - began
-        profile = program.profile(step_s)
-        program.close()
-        assert profile.net.reason == ""
-        assert profile.net.method == "union of kernels"
-        assert profile.kernels
-        assert profile.net.busy_s is not None
-        assert 0 < profile.net.busy_s < 1.5 * step_s
-        nets[name] = profile.net.busy_s
-    assert nets[rung] == pytest.approx(nets["eager"], rel=0.5)
+jax.profiler.stop_trace()
+"""
 
 
 def test_a_profile_of_a_gpu_is_explained(tmp_path: Path) -> None:
     """What jax.profiler writes, as `tare explain LOGDIR` reads it: kernels joined to their calls, in steps."""
-    import jax
-
-    program: Any = get_rung("jax").prepare(
-        get_workload("mlp"), make("mlp", "jax", "train", device="cuda", batch=64)
-    )
-    for _ in range(3):
-        program.step()
-    program.synchronize()
-    jax.profiler.start_trace(str(tmp_path))
-    for number in range(4):
-        with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            program.step()
-            program.synchronize()
-    jax.profiler.stop_trace()
+    in_own_process(PROFILE, str(tmp_path))
     (file,) = trace_files(str(tmp_path))
     trace = read(Path(file))
     assert trace.steps.number.tolist() == [0, 1, 2, 3]
@@ -122,19 +146,24 @@ def test_a_profile_of_a_gpu_is_explained(tmp_path: Path) -> None:
     assert other.active == pytest.approx(parts.active, rel=0.01)
 
 
+MEMORY = """
+from proof import make
+from tare.measure.devices import open_gpu
+from tare.rungs import get_rung
+from tare.workloads import get_workload
+
+case = make("mlp", "jax", "infer", device="cuda")
+gpu = open_gpu("cuda")
+before = gpu.used()
+program = get_rung("jax").prepare(get_workload("mlp"), case)
+result = program.step()
+program.synchronize()
+print(result.devices().pop().platform, (gpu.used() - before) // 2**20)
+"""
+
+
 def test_it_computes_on_the_device_and_reserves_little_memory() -> None:
-    """In a process of its own: here JAX may have been imported without the settings of the rung."""
-    code = (
-        "from proof import make; from tare.rungs import get_rung; from tare.workloads import get_workload\n"
-        "from tare.measure.devices import open_gpu\n"
-        "case = make('mlp', 'jax', 'infer', device='cuda'); gpu = open_gpu('cuda'); before = gpu.used()\n"
-        "program = get_rung('jax').prepare(get_workload('mlp'), case); result = program.step()\n"
-        "program.synchronize(); print(result.devices().pop().platform, (gpu.used() - before) // 2**20)"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    platform, mebibytes = done.stdout.split()
+    platform, mebibytes = in_own_process(MEMORY).split()
     assert platform in ("gpu", "cuda")
     # Three quarters of any GPU would be more; a context and its libraries are not.
     assert int(mebibytes) < 4096

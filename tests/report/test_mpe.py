@@ -1,14 +1,16 @@
 """The mean percentage error of pairs of kernels, with known answers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import ENVIRONMENT, make_case, make_failure, make_record, make_round
 from msgspec.structs import replace
 
+from tare.records.codec import read_records
 from tare.records.record import Parity, Record
 from tare.report.formats import get_record_format
-from tare.report.formats.mpe import NOTHING, MeanPercentageError, mean_percentage_errors
+from tare.report.formats.mpe import NOTHING, MeanPercentageError, mean_percentage_errors, records_mpe
 
 
 def record(rung: str, batch: int, seconds: float, precision: str = "fp32", **fields: Any) -> Record:
@@ -63,3 +65,13 @@ def test_the_newest_record_of_a_case_counts() -> None:
     (pair,) = mean_percentage_errors([new, old, record("eager", 1, 1e-3)])
     assert isinstance(pair, MeanPercentageError)
     assert pair.mean == pytest.approx(0.0)
+
+
+def test_the_table_of_the_document_is_of_the_published_records() -> None:
+    root = Path(__file__).parents[2]
+    printed = records_mpe(read_records(root / "results" / "frameworks" / "cpu-lstm-fp32.json.gz")).splitlines()
+    text = (root / "docs" / "frameworks.md").read_text()
+    rows = [line for line in text.splitlines() if line.count("|") == 8 and "first | second" not in line]
+    shown = [row for row in rows if row.endswith("| 8 | 3 | same |")]
+    assert len(shown) == 9
+    assert set(shown) <= set(printed)

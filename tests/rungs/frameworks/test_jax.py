@@ -1,8 +1,10 @@
 """The JAX rung computes what the float64 reference computes, waits for its work, and stays on its device."""
 
+import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,15 @@ EVERY = [
 @pytest.fixture(scope="module", autouse=True)
 def devices_are_opened_anew() -> None:
     forget_devices()
+
+
+@pytest.fixture(autouse=True)
+def programs_are_forgotten() -> Iterator[None]:
+    """JAX keeps every program that it has compiled: gigabytes, in a process of many tests."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)
