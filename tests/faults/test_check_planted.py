@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from commandline import planted_environment
 from commandline import planted_tare as tare
+from stored_rounds import stored_rounds
 
 PLAN = """
 [options]
@@ -143,27 +144,13 @@ def test_a_planted_leak_is_found_and_named(home: Path, tmp_path: Path) -> None:
     assert case["leaks"][0].startswith("host memory grows by 6")
 
 
-def rounds_in(home: Path) -> dict[tuple[str, str, int], str]:
-    """Every round that the store has, by run, case and index, with when it began and what it took."""
-    with sqlite3.connect(home / "records.db") as database:
-        try:
-            found = {(run, key, at): text for run, key, at, text in database.execute("select * from rounds")}
-            records: list[Any] = database.execute("select run, key, document from records").fetchall()
-        except sqlite3.OperationalError:
-            return {}
-    kept = {place: json.loads(text) for place, text in found.items()}
-    for run, key, text in records:
-        kept |= {(run, key, done["index"]): done for done in json.loads(text)["rounds"]}
-    return {place: json.dumps(done["series"]) for place, done in kept.items()}
-
-
 def kill_after(home: Path, args: list[str], rounds: int) -> None:
     """Kills a check when the store has so many rounds."""
     environment = planted_environment(home) | {"PLANTED_MS": "40"}
     pipe = subprocess.DEVNULL
     running = subprocess.Popen([sys.executable, "-m", "tare", *args], env=environment, stdout=pipe, stderr=pipe)
     end = time.monotonic() + 600
-    while not (home / "records.db").exists() or len(rounds_in(home)) < rounds:
+    while len(stored_rounds(home)) < rounds:
         assert running.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -177,15 +164,15 @@ def test_kill_9_and_resume_give_the_verdict_and_measure_nothing_twice(home: Path
     """Killed twice: while it measures, and when it has gone on, while it confirms."""
     args = ["check", plan(tmp_path, "planted_wait"), "--baseline-env", "PLANTED_MS=20", *GROSS, "--json"]
     kill_after(home, args, 3)
-    first = rounds_in(home)
+    first = stored_rounds(home)
     kill_after(home, [*args, "--resume"], 12)
-    second = rounds_in(home)
+    second = stored_rounds(home)
     assert first.items() <= second.items()
     done = tare(home, *args, "--resume", PLANTED_MS="40")
     assert done.returncode == 1, done.stderr
     (case,) = json.loads(done.stdout)["cases"]
     assert case["changes"][0]["stage"] == "confirmed"
-    now = rounds_in(home)
+    now = stored_rounds(home)
     assert second.items() <= now.items()
     # On two sides: three rounds, as the change is overwhelming (four where noise hides that), and nine to confirm.
     assert len(now) in (2 * (3 + 9), 2 * (4 + 9))
@@ -197,12 +184,12 @@ def test_another_machine_is_refused_before_anything_is_measured(home: Path, tmp_
     assert tare(home, "run", where, "--quick").returncode == 0
     assert tare(home, "baseline", "set", "main").returncode == 0
     with sqlite3.connect(home / "records.db") as database:
-        for id_, text in database.execute("select id, document from records").fetchall():
+        for id_, text in database.execute("select record, document from documents").fetchall():
             record = json.loads(text)
             record["environment"]["machine"]["cpu"] = "another"
-            database.execute("update records set document = ? where id = ?", (json.dumps(record), id_))
+            database.execute("update documents set document = ? where record = ?", (json.dumps(record), id_))
     done = tare(home, "check", where, "--baseline", "main")
     assert done.returncode == 2
     assert "not comparable: machine.cpu: another against " in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert len(rounds_in(home)) == 1
+    assert len(stored_rounds(home)) == 1

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from commandline import Tare, planted_environment, start_tare, wait_until
+from stored_rounds import stored_rounds
 
 from tare.execute.executor import WAITING
 from tare.system.locks import machine_lock
@@ -30,19 +31,7 @@ ROUNDS = 6
 
 def _stored(home: Path) -> dict[tuple[str, int], str]:
     """The series of each stored round, whether its case is finished or not."""
-    path = home / "records.db"
-    if not path.exists():
-        return {}
-    with sqlite3.connect(path) as database:
-        try:
-            open_rounds = database.execute("select key, position, document from rounds").fetchall()
-            records = database.execute("select key, document from records").fetchall()
-        except sqlite3.OperationalError:
-            return {}
-    found = {(key, position): json.loads(text) for key, position, text in open_rounds}
-    for key, text in records:
-        found |= {(key, done["index"]): done for done in json.loads(text)["rounds"]}
-    return {name: json.dumps(done["series"]) for name, done in found.items()}
+    return {(key, index): series for (_, key, index), series in stored_rounds(home).items()}
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

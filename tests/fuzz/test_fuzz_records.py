@@ -18,6 +18,7 @@ from mutate import damaged_bytes, damaged_document, odd_values, refuses
 from tare.records.codec import decode_record, decode_round, encode
 from tare.records.record import BatchPoint, BatchSearch, DeviceMemory, HostMemory, Record, Telemetry
 from tare.report.formats import get_record_format
+from tare.store import schema
 from tare.store.database import Store
 from tare.store.journal import begin, resume
 from tare.store.selection import newest_in_each_environment, newest_run
@@ -130,16 +131,17 @@ def test_damaged_rows(stored: Path) -> None:
         b"\0" * 10,
         '{"version":"9"}',
     ]
-    cells = [("records", name) for name in ("id", "run", "created", "key", "batch", "document")]
+    cells = [("records", name) for name in ("id", "run", "created", "key", "batch", "gross")]
+    cells += [("documents", name) for name in ("record", "document")]
     cells += [("rounds", name) for name in ("run", "key", "position", "document")]
     cells += [("runs", name) for name in ("id", "created", "name", "finished", "skipped")]
-    cells += [("schema_version", "version")]
+    cells += [(schema.REVISION_TABLE, "version_num")]
     whole = stored.read_bytes()
     refused = 0
     for _ in range(80):
         restore(stored, whole)
         table, column = chance.choice(cells)
-        text = encode(RECORD if table == "records" else RECORD.rounds[0])
+        text = encode(RECORD if table == "documents" else RECORD.rounds[0])
         change(stored, table, column, chance.choice([*values, damaged_bytes(chance, text)]))
         refused += refuses(read_all, stored)
     assert 5 < refused < 80
@@ -159,7 +161,7 @@ def test_damaged_files(stored: Path) -> None:
 def test_the_command_refuses_a_bad_store_in_one_line(stored: Path, content: bytes | None) -> None:
     if content is None:
         with sqlite3.connect(stored) as connection:
-            connection.execute('UPDATE records SET document = \'{"version": "2.0"}\'')
+            connection.execute('UPDATE documents SET document = \'{"version": "2.0"}\'')
     else:
         stored.write_bytes(content)
     done = subprocess.run(

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from builders import make_record
+from sqlalchemy import update
 
 from tare.errors import BadInput
 from tare.records.record import VERSION
+from tare.store import schema
 from tare.store.database import Store, StoreFailed
 from tare.store.journal import begin
 
@@ -106,8 +108,7 @@ def test_the_default_store_is_in_the_data_folder(tmp_path: Path, monkeypatch: py
         Store()
 
 
-def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "x.db"))
+def test_a_record_of_another_version_is_refused(store: Store) -> None:
     begin(store, "plan", "mark", []).add_record(make_record(version="2.0"))
     with pytest.raises(
         BadInput, match=rf"record record000001 in .* version 2\.0; this tare reads {re.escape(VERSION)}"
@@ -115,13 +116,22 @@ def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
         store.find()
 
 
-def test_a_store_of_another_schema_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("revision", "remedy"), [("0000", "tare store upgrade"), ("9999", "install a newer tare")]
+)
+def test_a_store_of_another_layout_is_refused(address: str, revision: str, remedy: str) -> None:
+    with Store(address) as store, store.transaction() as connection:
+        connection.execute(update(schema.revision).values(version_num=revision))
+    with pytest.raises(BadInput) as refused:
+        Store(address)
+    assert str(refused.value) == (
+        f"the store {store.where} has layout {revision}; this tare uses {schema.REVISION}: {remedy}, or name"
+        " another store with --store or TARE_STORE"
+    )
+
+
+def test_a_store_from_before_the_first_release_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
-    Store(str(path)).close()
-    for version in (1, 3):
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE schema_version SET version = ?", (version,))
-        assert refusal(path) == (
-            f"the store {path} has schema version {version}; this tare reads version 2: name another store with"
-            " --store or TARE_STORE, or move this one away"
-        )
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE schema_version (version INTEGER PRIMARY KEY)")
+    assert "before the first release: export its records" in refusal(path)

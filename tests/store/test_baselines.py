@@ -1,12 +1,11 @@
 """Baselines: names for sets of records."""
 
-import sqlite3
-from pathlib import Path
-
 import pytest
 from builders import make_case, make_record
+from sqlalchemy import delete
 
 from tare.errors import BadInput
+from tare.store import schema
 from tare.store.baselines import get_baseline, list_baselines, remove_baseline, set_baseline
 from tare.store.database import Store
 from tare.store.journal import begin
@@ -16,8 +15,8 @@ B = make_record(make_case(batch=1), id="record00000b")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    opened = Store(str(tmp_path / "x.db"))
+def store(address: str) -> Store:
+    opened = Store(address)
     journal = begin(opened, "plan", "mark", [])
     journal.add_record(A)
     journal.add_record(B)
@@ -65,10 +64,9 @@ def test_an_empty_set_is_refused(store: Store) -> None:
         set_baseline(store, "main", [])
 
 
-def test_missing_records_are_an_error(store: Store, tmp_path: Path) -> None:
+def test_missing_records_are_an_error(store: Store) -> None:
     set_baseline(store, "main", [A])
-    store.close()
-    with sqlite3.connect(tmp_path / "x.db") as connection:
-        connection.execute("DELETE FROM records")
+    with store.transaction() as connection:
+        connection.execute(delete(schema.records))
     with pytest.raises(BadInput, match="no longer in"):
-        get_baseline(Store(str(tmp_path / "x.db")), "main")
+        get_baseline(store, "main")

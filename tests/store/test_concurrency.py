@@ -1,7 +1,8 @@
-"""Several processes on one SQLite file: nothing is lost, and none fails because another writes."""
+"""Several processes on one store: nothing is lost or doubled, and none fails because another writes."""
 
 from pathlib import Path
 
+import pytest
 from children import finish, start
 from sqlalchemy import select
 
@@ -31,8 +32,8 @@ import sys
 from tare.store.database import Store
 print("ready", flush=True)
 sys.stdin.readline()
-for number in range(8):
-    Store(f"{sys.argv[1]}.{number}").close()
+for address in sys.argv[3:]:
+    Store(address).close()
 """
 
 
@@ -49,10 +50,9 @@ def run_together(code: str, *args: object) -> None:
     assert [finish(child) for child in children] == [(0, "")] * WRITERS
 
 
-def test_writers_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "shared.db"
-    run_together(WRITE, path, ROUNDS)
-    store = Store(str(path))
+def test_writers_lose_nothing(address: str) -> None:
+    run_together(WRITE, address, ROUNDS)
+    store = Store(address)
     assert sorted(record.id for record in store.find()) == [f"by{n}" for n in range(WRITERS)]
     kept = store.rows(select(schema.rounds.c.run, schema.rounds.c.key, schema.rounds.c.position))
     runs = {row.run for row in kept}
@@ -63,9 +63,16 @@ def test_writers_lose_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_two_first_uses_of_a_store_create_it_once(tmp_path: Path) -> None:
-    path = tmp_path / "new.db"
-    run_together(CREATE, path)
-    for number in range(8):
-        store = Store(f"{path}.{number}")
-        assert [row.version for row in store.rows(select(schema.version))] == [schema.VERSION]
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+def test_several_first_uses_of_a_store_create_it_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        addresses = [str(tmp_path / f"{number}.db") for number in range(8)]
+    else:
+        server = request.getfixturevalue("server")
+        addresses = [server.new_database() for _ in range(4)]
+    run_together(CREATE, "", *addresses)
+    for address in addresses:
+        with Store(address) as store:
+            assert [row.version_num for row in store.rows(select(schema.revision))] == [schema.REVISION]

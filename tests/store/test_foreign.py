@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,8 +155,7 @@ def test_damaged_files(source: str) -> None:
     assert 0 < refused < 600
 
 
-def test_the_same_result_is_stored_once(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "r.db"))
+def test_the_same_result_is_stored_once(store: Store) -> None:
     points = [*read(PYPERF).points, *read(PYTEST).points, *read(GOOGLE).points]
     assert (add_foreign(store, points), add_foreign(store, points)) == (4, 0)
     assert {p.name for p in find_foreign(store, [])} == {p.name for p in points}

@@ -23,8 +23,8 @@ PYPERF = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> str:
-    return str(tmp_path / "records.db")
+def store(address: str) -> str:
+    return address
 
 
 def test_an_exported_record_is_imported_unchanged(tmp_path: Path, store: str) -> None:

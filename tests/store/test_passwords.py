@@ -120,7 +120,7 @@ def test_an_error_of_the_database_repeats_no_password(
     def fail(*_: object) -> None:
         raise InterfaceError("SELECT 1", {}, Exception("lost postgresql://u:sec@ret@host, login sec@ret"))
 
-    monkeypatch.setattr(store._engine.pool, "connect", fail)
+    monkeypatch.setattr(store.engine.pool, "connect", fail)
     with pytest.raises(TareError) as caught:
         store.add([make_record()]) if writes else store.find()
     assert str(caught.value).endswith("lost postgresql://u:***@host, login ***")
@@ -140,7 +140,10 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
     [
         (["DROP TABLE records", f"CREATE VIEW records AS {ENDLESS} SELECT i AS id, i AS run FROM n"], "the view"),
         (
-            ["DROP TABLE schema_version", f"CREATE VIEW schema_version AS {ENDLESS} SELECT 1 AS version FROM n"],
+            [
+                "DROP TABLE alembic_version",
+                f"CREATE VIEW alembic_version AS {ENDLESS} SELECT 1 AS version_num FROM n",
+            ],
             "view",
         ),
         (["CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM records; END"], "the trigger 't'"),

@@ -24,8 +24,8 @@ def made(day: int, source: str | None = None, **overrides: Any) -> Record:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    opened = Store(str(tmp_path / "x.db"))
+def store(address: str) -> Store:
+    opened = Store(address)
     main = Repository(commit=COMMIT, branch="topic/faster", dirty=False)
     opened.add(
         [
@@ -74,9 +74,10 @@ def test_the_newest_of_an_edited_model_stands_for_it(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)
 def test_a_family_is_found_by_an_index(tmp_path: Path) -> None:
     family = make_case(**OWN).key
-    with sqlite3.connect(tmp_path / "x.db") as connection:
+    with sqlite3.connect(tmp_path / "records.db") as connection:
         query = "SELECT id FROM records WHERE family = ? ORDER BY created"
         assert [row[0] for row in connection.execute(query, (family,))] == ["record3", "record4"]
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", (family,)).fetchall()

@@ -29,8 +29,8 @@ def stored(store: Store, record: Record, id_: str, run: str, day: int) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(str(tmp_path / "records.db"))
+def store(address: str) -> Store:
+    store = Store(address)
     for day, (id_, record) in enumerate(RECORDS.items(), 1):
         stored(store, record, id_, "run1" if day <= 3 else "run2", day)
     return store

@@ -26,9 +26,9 @@ def versioned(torch: str, **circumstances: str) -> Record:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(address: str) -> Store:
     """Three runs: torch 2.9.1, then 2.10.0 twice; and the auxiliary runs of a check."""
-    opened = Store(str(tmp_path / "x.db"))
+    opened = Store(address)
     runs: list[tuple[str, Record, dict[str, bool]]] = [
         ("one", versioned("2.9.1+cpu", tare_commit="abcdef123456"), {}),
         ("two", versioned("2.10.0+cpu"), {}),

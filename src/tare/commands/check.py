@@ -40,6 +40,7 @@ from tare.guard.comparable import (
 )
 from tare.guard.compare import Rules, compare_selections
 from tare.guard.metrics import require_possible
+from tare.guard.regressions import record_report
 from tare.records.environment import VARIABLE, Difference, Environment, environment_differences
 from tare.records.record import Record
 from tare.report.progress import Progress
@@ -177,6 +178,7 @@ class CheckSession:
                     kind = {"baseline_side": i > 0, "confirmation": stage == "confirmation"}
                     journal = resume_run(store, run) if resume else None
                     journal = journal or begin(store, f"check {self._plan.name}", run, [], **kind)
+                    journal.on_problem = functools.partial(progress.say, always=True)
                     journals.append(journal)
                     target = Target(executor, environment, journal, projects=projects, tags=self._tags)
                     targets.append(target._replace(projects=of_baseline, digests=digests) if i else target)
@@ -213,6 +215,7 @@ class CheckSession:
             imported = package_differences(before, journals[0].all_records())
             report.compared = [str(difference) for difference in (*subjects, *imported)]
             report.forced = [str(difference) for difference in forced]
+            record_report(store, report)
             if complete_since:
                 resumed = f"--resume shows a check that was complete, run {first} of {complete_since}"
                 report.notes.append(f"{resumed}: without it, everything is measured again")

@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 
 from tare.errors import BadInput
-from tare.records.codec import decode_records, names_file
+from tare.records.codec import decode_record, decode_records, names_file
 from tare.records.record import Record
-from tare.store.database import Store
+from tare.store.database import Store, portions
 from tare.store.foreign import ForeignPoint, Imported, add_foreign, decode_foreign, find_foreign
 from tare.store.selection import (
     auxiliary_runs,
@@ -17,7 +17,7 @@ from tare.store.selection import (
     may_be_field,
     newest_in_each_environment,
 )
-from tare.system.bounded_files import read_json
+from tare.system.bounded_files import read_json, read_lines
 
 
 def find_records(terms: list[str], where: str | None, latest: bool = False) -> list[Record]:
@@ -72,14 +72,32 @@ class ImportedFile(msgspec.Struct):
 
 
 def import_files(files: list[Path], where: str | None) -> list[ImportedFile]:
-    """Imports all of the files, or none if one cannot be read."""
+    """Imports all of the files, or none if one cannot be read. A file with one record a line may be larger than
+    memory: it is imported up to the first line that cannot be read."""
     contents: dict[str, list[Record] | Imported] = {}
+    of_lines = [path for path in files if path.name.endswith((".jsonl", ".jsonl.gz"))]
     for path in files:
+        if path in of_lines:
+            continue
         data, name = read_json(path), str(path)
         # tare's own files are a JSON list, those of every other tool are an object.
         contents[name] = decode_records(data, name) if data.lstrip()[:1] == b"[" else decode_foreign(data, name)
     with Store(where) as store:
-        return [_import(store, name, content) for name, content in contents.items()]
+        imported = [_import(store, name, content) for name, content in contents.items()]
+        return imported + [_import_lines(store, path) for path in of_lines]
+
+
+def _import_lines(store: Store, path: Path) -> ImportedFile:
+    records = (
+        decode_record(line, f"{path}, line {number}") for number, line in enumerate(read_lines(path), start=1)
+    )
+    total = ImportedFile(str(path), "tare", "records", 0, 0, {})
+    for portion in portions(records):
+        part = _import(store, total.file, portion)
+        total.found += part.found
+        total.new += part.new
+        total.skipped |= part.skipped
+    return total
 
 
 def _import(store: Store, name: str, content: list[Record] | Imported) -> ImportedFile:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -145,7 +146,7 @@ class Session:
             self._plan = open_plan(plan, progress.stage_changed, self._options.timeout)
         self._unwanted = unwanted
         self._parity_given = "parity" in {**plan.options, **options}
-        self._quick, self._store, self._show_progress = quick, store, show_progress
+        self._quick, self.store, self._show_progress = quick, store, show_progress
         # Rungs that are not part of a ladder unless they are named, and why.
         self._excluded: dict[str, str] = {}
         if any(
@@ -166,7 +167,7 @@ class Session:
         ):
             reused: list[Record] = []
             if recorded:
-                with Store(self._store) as store:
+                with Store(self.store) as store:
                     cases = set(expansion.cases)
                     records = comparable_records(store, expansion.cases, probed.environment)
                     reused = [record for record in records if record.case in cases]
@@ -189,7 +190,7 @@ class Session:
         cases without a comparable record in the store are measured. The executor lives until the context ends, for
         callers that go on with the cases: another one would have to import torch and to compile again."""
         with contextlib.ExitStack() as stack:
-            store = stack.enter_context(Store(self._store))
+            store = stack.enter_context(Store(self.store))
             progress = stack.enter_context(Progress(self._show_progress))
             stack.enter_context(interruptible())
             session = stack.enter_context(self._open(progress))
@@ -204,6 +205,7 @@ class Session:
                 if resume:
                     progress.say(NOTHING_TO_RESUME)
                 journal = begin(store, self._plan.name, identity, expansion.skipped)
+            journal.on_problem = partial(progress.say, always=True)
             if recorded:
                 journal.take_over(comparable_records(store, planned, probed.environment))
             earlier = {record.id for record in journal.all_records()}

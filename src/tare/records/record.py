@@ -92,6 +92,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     at_ns: list[Nanoseconds]
     device_ns: list[Nanoseconds] | None = None
     stop: Stop
+    # How many blocks there were, where a store has dropped most of them because of their age.
+    blocks: Number | None = None
 
     def __post_init__(self) -> None:
         _require_equal_lengths(self.steps, self.wall_ns, self.at_ns, self.device_ns)

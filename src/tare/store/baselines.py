@@ -30,13 +30,13 @@ def set_baseline(store: Store, name: str, records: list[Record]) -> bool:
         )
     if not records:
         raise BadInput(f"baseline '{name}' would hold no record")
+    stored = store.known_ids(record.id for record in records)
+    if missing := [record.id for record in records if record.id not in stored]:
+        raise BadInput(
+            f"a baseline names records in the store, and {missing[0]} is not in {store.where}: tare import its"
+            " file first, or compare with the file directly"
+        )
     with store.transaction() as connection:
-        stored = set(connection.scalars(select(schema.records.c.id)))
-        if missing := [record.id for record in records if record.id not in stored]:
-            raise BadInput(
-                f"a baseline names records in the store, and {missing[0]} is not in {store.where}: tare import its"
-                " file first, or compare with the file directly"
-            )
         replaced = connection.execute(delete(schema.baselines).where(schema.baselines.c.name == name)).rowcount > 0
         connection.execute(delete(schema.baseline_records).where(schema.baseline_records.c.baseline == name))
         now = datetime.now(UTC).isoformat(timespec="seconds")

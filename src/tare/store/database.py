@@ -1,51 +1,61 @@
-"""The store: records in a SQLite file by default, or in another database that SQLAlchemy supports."""
+"""The store: records in a SQLite file by default, or in a PostgreSQL database."""
 
 import functools
+import hashlib
+import itertools
 import os
-import re
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Self
-from urllib.parse import unquote
+from contextlib import contextmanager, suppress
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
-from tare.errors import BadInput, TareError, quote
+from tare.errors import BadInput, TareError
 from tare.records.codec import decode_record
 from tare.records.record import Record
 from tare.store import schema
+from tare.store.engine import file_path, is_read_only, made_by_another, make_engine
+from tare.store.insert import insert_missing, insert_record
 from tare.system.home import home, home_folder
 from tare.system.locks import ExclusiveFile, LockedByOther
-from tare.system.private_files import create_private
-from tare.system.redaction import HIDDEN, hide_passwords, redact
+from tare.system.redaction import hide_passwords
 from tare.system.variables import STORE
 
-# How long SQLite waits for another process's lock.
-BUSY_S = 60.0
-# Bytes of a row. A small file could otherwise hold a row that SQLite makes large when it is read.
-LARGEST_ROW = 1 << 28
-# What begins like a URL or holds the fields of a connection string is hardly the name of a file.
-ADDRESS = re.compile(
-    r"[A-Za-z][\w+.-]*:|.*:[^/]*@|[^/]*;|(?:.*[\s,'\"])?"
-    r"(?:host|hostaddr|port|user|uid|username|dbname|database|server|service|sslmode|pwd|passw\w*)\s*=",
-    re.IGNORECASE | re.DOTALL,
-)
+# Rows that are read or named at a time.
+PORTION = 500
+# SQLSTATE classes of PostgreSQL: the connection failed, or the server is being stopped or started.
+AWAY = ("08", "57P")
+
+
+T = TypeVar("T")
+
+
+def portions(values: Iterable[T]) -> Iterator[list[T]]:
+    remaining = iter(values)
+    while portion := list(itertools.islice(remaining, PORTION)):
+        yield portion
 
 
 class StoreFailed(TareError):
-    """The store cannot be written now; the message has the database's reason."""
+    """The store cannot be written now; the message has the database's reason. `is_away`: its server does not
+    answer, and may do so later."""
+
+    def __init__(self, message: str, is_away: bool = False) -> None:
+        super().__init__(message)
+        self.is_away = is_away
 
 
 class Store:
     """`where` is a file or a database URL, as messages may show it; the default is what TARE_STORE names, or
     records.db in TARE_HOME."""
 
-    def __init__(self, where: str | None = None, existing: bool = False, reading: bool = False) -> None:
+    def __init__(
+        self, where: str | None = None, existing: bool = False, reading: bool = False, upgrading: bool = False
+    ) -> None:
         """With `existing` or `reading`, a store that does not exist is an error instead of being created. With
-        `reading`, the store may be a read-only file."""
+        `reading`, the store may be a read-only file. With `upgrading`, its layout may be older than this tare's:
+        the caller upgrades it."""
         named_by = "--store"
         if where is None and (default := os.environ.get(STORE)):
             where, named_by = default, STORE
@@ -54,43 +64,55 @@ class Store:
         address = where or str(home() / "records.db")
         self._hide = functools.partial(hide_passwords, address=address)
         self.where = self._hide(address)
-        path = None if "://" in address else _file_path(address, self.where)
-        read_only = path is not None and _is_read_only(path)
+        path = None if "://" in address else file_path(address, self.where)
+        read_only = path is not None and is_read_only(path)
         if read_only and not reading:
             raise BadInput(f"the store {self.where} is read-only; name another with --store")
         if where and (existing or reading) and path is not None and not path.exists():
             raise BadInput(f"there is no store {self.where}")
         # The folder of a store that is a file.
         self.folder = path.parent if path else None
-        self._locks: dict[Path, ExclusiveFile] = {}
+        self._locks: dict[str, ExclusiveFile | sa.Connection] = {}
         try:
-            self._engine = _make_engine(path or address, read_only)
-            created = self._is_created()
+            self.engine = make_engine(path or address, self.where, read_only)
+            self.revision = self._read_revision()
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
             # ValueError is Python's: a port that is not a number.
             raise BadInput(f"cannot use {self.where} as a store: {self._hide(str(error))}") from None
         except DBAPIError as error:
-            raise BadInput(f"cannot open the store {self.where}: {self._hide(str(error.orig))}") from None
-        if not created:
+            raise BadInput(f"cannot open the store {self.where}: {self._reason(error)}") from None
+        if not self.revision:
             if read_only:
                 raise BadInput(f"the store {self.where} is empty and read-only")
             with self.transaction() as connection:
+                self.one_at_a_time(connection, "create")
                 schema.create(connection)
+            self.revision = schema.REVISION
+        elif self.revision != schema.REVISION and not upgrading:
+            self._refuse_layout()
 
-    def _is_created(self) -> bool:
-        """False for an empty database; BadInput for another program's, or another schema version."""
-        with self._engine.connect() as connection:
-            if made := self._engine.dialect.name == "sqlite" and _made_by_another(connection):
+    def _read_revision(self) -> str:
+        """Empty for an empty database; BadInput for another program's."""
+        with self.engine.connect() as connection:
+            if made := self.is_file and made_by_another(connection):
                 raise BadInput(f"the store {self.where} was not made by tare: it has {made}")
-            if not sa.inspect(connection).has_table(schema.version.name):
-                return False
-            version = connection.scalar(sa.select(schema.version.c.version))
-        if version != schema.VERSION:
-            raise BadInput(
-                f"the store {self.where} has schema version {version}; this tare reads version {schema.VERSION}:"
-                f" name another store with --store or {STORE}, or move this one away"
-            )
-        return True
+            inspector = sa.inspect(connection)
+            if not inspector.has_table(schema.REVISION_TABLE):
+                if inspector.has_table("schema_version"):
+                    raise BadInput(
+                        f"the store {self.where} was made by a tare from before the first release: export its"
+                        f" records with that one, and name another store with --store or {STORE}"
+                    )
+                return ""
+            return str(connection.scalar(sa.select(schema.revision.c.version_num)) or "")
+
+    def _refuse_layout(self) -> None:
+        known = self.revision < schema.REVISION
+        remedy = "tare store upgrade" if known else "install a newer tare"
+        raise BadInput(
+            f"the store {self.where} has layout {self.revision[:32]}; this tare uses {schema.REVISION}: {remedy},"
+            f" or name another store with --store or {STORE}"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -100,40 +122,74 @@ class Store:
 
     def close(self) -> None:
         for lock in self._locks.values():
-            lock.close()
+            with suppress(DBAPIError):
+                lock.close()
         self._locks = {}
-        self._engine.dispose()
+        self.engine.dispose()
+
+    @property
+    def is_file(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def _reason(self, error: DBAPIError) -> str:
+        return self._hide(" ".join(str(error.orig).split()))
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """One atomic write. A full disk or a locked database raises StoreFailed."""
+        """One atomic write. A full disk, a locked database or a server that is away raises StoreFailed."""
         try:
-            with self._engine.execution_options(writes=True).begin() as connection:
+            with self.engine.execution_options(writes=True).begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise StoreFailed(f"cannot write the store {self.where}: {self._hide(str(error.orig))}") from error
+            message = f"cannot write the store {self.where}: {self._reason(error)}"
+            raise StoreFailed(message, is_away=not self.is_file and _is_away(error)) from error
+
+    def one_at_a_time(self, connection: sa.Connection, task: str) -> None:
+        """Until the transaction ends. SQLite has one writer anyway."""
+        if not self.is_file:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_lock_number(task))))
 
     def rows(self, statement: sa.Select[Any]) -> list[Any]:
+        return list(self.stream(statement))
+
+    def stream(self, statement: sa.Select[Any]) -> Iterator[Any]:
+        """The rows as they come, for a result that is larger than memory."""
         try:
-            with self._engine.connect() as connection:
-                return list(connection.execute(statement))
+            with self.engine.connect() as connection:
+                yield from connection.execution_options(yield_per=PORTION).execute(statement)
         except DBAPIError as error:
-            raise BadInput(f"cannot read the store {self.where}: {self._hide(str(error.orig))}") from error
+            raise BadInput(f"cannot read the store {self.where}: {self._reason(error)}") from error
 
     def find(self, *conditions: sa.ColumnElement[bool]) -> list[Record]:
         """The records for which all conditions on schema.records hold, oldest first."""
-        columns = schema.records.c
-        statement = sa.select(columns.id, columns.document).where(*conditions)
-        rows = self.rows(statement.order_by(columns.created, columns.id))
-        return [decode_record(row.document, f"record {row.id} in {self.where}") for row in rows]
+        return list(self.records(*conditions))
 
-    def add(self, records: Iterable[Record]) -> tuple[int, list[Record]]:
+    def records(self, *conditions: sa.ColumnElement[bool]) -> Iterator[Record]:
+        """As `find`, one by one."""
+        columns, document = schema.records.c, schema.documents.c
+        statement = sa.select(columns.id, document.document).join_from(
+            schema.records, schema.documents, columns.id == document.record
+        )
+        for row in self.stream(statement.where(*conditions).order_by(columns.created, columns.id)):
+            yield decode_record(row.document, f"record {row.id} in {self.where}")
+
+    def known_ids(self, ids: Iterable[str]) -> set[str]:
+        """Those that are ids of stored records."""
+        column, known = schema.records.c.id, set[str]()
+        for portion in portions(ids):
+            known.update(row.id for row in self.rows(sa.select(column).where(column.in_(portion))))
+        return known
+
+    def add(self, records: Iterable[Record], project: str = "") -> tuple[int, list[Record]]:
         """Stores records of any runs as they are. Returns how many were new, and those that were refused because
         their run already has another record of their case."""
-        columns = schema.records.c
-        new, refused = 0, []
+        columns, runs = schema.records.c, schema.runs.c
+        new, refused, seen = 0, [], set[str]()
         with self.transaction() as connection:
             for record in records:
+                if record.run not in seen:
+                    seen.add(record.run)
+                    insert_missing(connection, schema.runs, _imported_run(record, project))
                 is_case = sa.and_(columns.run == record.run, columns.key == record.case.key)
                 ids = set(
                     connection.scalars(sa.select(columns.id).where(sa.or_(columns.id == record.id, is_case)))
@@ -143,7 +199,9 @@ class Store:
                 if ids:
                     refused.append(record)
                     continue
-                connection.execute(sa.insert(schema.records).values(schema.record_row(record)))
+                is_auxiliary = sa.and_(runs.id == record.run, sa.or_(runs.baseline_side, runs.confirmation))
+                auxiliary = connection.scalar(sa.select(runs.id).where(is_auxiliary)) is not None
+                insert_record(connection, record, project, auxiliary)
                 new += 1
         return new, refused
 
@@ -151,99 +209,48 @@ class Store:
         """Holds the run until this store is closed or the process ends, however it ends: two processes that resume
         a run would measure the same rounds twice. Raises BadInput if another process holds it.
 
-        The lock file lies beside a store that is a file, and in TARE_HOME for any other store.
+        The lock file lies beside a store that is a file. PostgreSQL locks between machines, as long as the
+        connection lasts.
         """
-        path = (self.folder or home_folder("runs")) / f"tare-{run}.lock"
-        if path in self._locks:
+        if run in self._locks:
             return
+        refusal = f"is measuring run {run}: wait for it or end it, then use --resume"
+        if not self.is_file:
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(_lock_number(run)))):
+                connection.close()
+                raise BadInput(f"another process {refusal}")
+            self._locks[run] = connection
+            return
+        path = (self.folder or home_folder("runs")) / f"tare-{run}.lock"
         try:
-            self._locks[path] = ExclusiveFile(path)
+            self._locks[run] = ExclusiveFile(path)
         except LockedByOther as owner:
-            raise BadInput(f"{owner} is measuring run {run}: wait for it or end it, then use --resume") from None
+            raise BadInput(f"{owner} {refusal}") from None
         except OSError as error:
             raise BadInput(f"cannot lock run {run} with {path} ({error.strerror})") from None
 
 
-def _file_path(address: str, where: str) -> Path:
-    """The path of a SQLite file; BadInput if no file can have that name, or if it is rather the mistyped address
-    of a database, which may hold a password: a file of that name would keep it."""
-    is_path = address.startswith(("/", "./", "../", "~"))
-    if not is_path and (ADDRESS.match(address) or where != address):
-        kind = re.split(r"[:=@;\s]", address, maxsplit=1)[0]
-        raise BadInput(
-            f"cannot use '{hide_passwords(kind, address)[:40]}{HIDDEN}' as a store: a database URL begins with"
-            " KIND://, as in postgresql+psycopg://USER@HOST/NAME, and a file of such a name is written ./NAME"
-        )
-    try:
-        path = Path(address).expanduser().resolve()
-        is_folder = path.is_dir()
-    except (OSError, ValueError, RuntimeError) as error:
-        # A name that is too long or has a null character, or a user whom expanduser() does not know.
-        raise BadInput(f"cannot use {where} as a store: {error}") from None
-    if is_folder:
-        raise BadInput(f"the store {where} is a folder; name a file in it, such as {path / 'records.db'}")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {redact(str(path.parent))} for the store {where}")
-    return path
+def _imported_run(record: Record, project: str) -> dict[str, Any]:
+    """A run of which only records are known. No fingerprint is empty, so it is never resumed."""
+    return {
+        "id": record.run,
+        "created": record.created,
+        "name": "imported",
+        "fingerprint": "",
+        "finished": True,
+        "skipped": [],
+        "project": project,
+    }
 
 
-def _is_read_only(path: Path) -> bool:
-    """Whether it is an existing file that this process cannot write, or in a folder that it cannot write."""
-    return path.is_file() and not all(
-        os.access(each, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-        for each in (path, path.parent)
-    )
+def _is_away(error: DBAPIError) -> bool:
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:
+        return isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+    return str(state).startswith(AWAY)
 
 
-def _made_by_another(connection: sa.Connection) -> str:
-    """What a SQLite file has in place of a table of tare: a view or a computed column can yield rows without end,
-    and a trigger can change what is written. Other tables and views are the user's own."""
-    for row in connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master"):
-        if str(row.tbl_name).lower() not in schema.metadata.tables:
-            continue
-        if row.type not in ("table", "index"):
-            return f"the {row.type} {quote(row.name)}"
-        if row.type == "table" and re.match(r"\s*CREATE\s+VIRTUAL", str(row.sql), re.IGNORECASE):
-            return f"the virtual table {quote(row.name)}"
-    for table in schema.metadata.tables:
-        columns = connection.exec_driver_sql("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
-        if computed := [column.name for column in columns if column.hidden]:
-            return f"the computed column {quote(computed[0])}"
-    return ""
-
-
-def _make_engine(address: Path | str, read_only: bool) -> sa.Engine:
-    """An engine for a SQLite file, which is created if it does not exist, or for a database URL.
-
-    SQLite keeps its default rollback journal: several processes may write, a kill loses nothing, and a read-only
-    file can be read without the files that a write-ahead log needs beside it. The journal has the mode of the
-    database, which is created here, because SQLite would let everyone read it.
-    """
-    if isinstance(address, str):
-        engine = sa.create_engine(address)
-    else:
-        # As a URI, in which a question mark or a percent sign of the path is escaped.
-        query = {"uri": "true", "mode": "ro" if read_only else "rwc"}
-        engine = sa.create_engine(sa.URL.create("sqlite", database=address.as_uri(), query=query))
-    if engine.dialect.name != "sqlite":
-        return engine
-    file = unquote((engine.url.database or "").removeprefix("file:").partition("?")[0])
-    if not read_only and file and not file.startswith(":"):
-        create_private(Path(re.sub("^//+", "/", file)))
-
-    @sa.event.listens_for(engine, "connect")
-    def on_connect(connection: Any, _: Any) -> None:
-        # Transactions are begun below, not by the driver.
-        connection.isolation_level = None
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_ROW)
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute(f"PRAGMA busy_timeout={BUSY_S * 1000:.0f}")
-
-    @sa.event.listens_for(engine, "begin")
-    def on_begin(connection: sa.Connection) -> None:
-        # A write transaction holds the lock from its start, so that two processes that open a new store do not
-        # both create its tables.
-        writes = connection.get_execution_options().get("writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
+def _lock_number(name: str) -> int:
+    """PostgreSQL's advisory locks are numbers of 64 bits that all programs of a database share."""
+    return int.from_bytes(hashlib.sha256(f"tare {name}".encode()).digest()[:8], signed=True)

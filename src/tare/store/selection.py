@@ -6,12 +6,12 @@ docs/records.md has the grammar of both. All terms must hold; the values within 
 import contextlib
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import asdict
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 
 from tare.cases.case import CHOICES, COUNTS, Case, key_matches
 from tare.cases.source import OBJECT, workload_name
@@ -43,14 +43,28 @@ def find_in_store(terms: Sequence[str], store: Store) -> Selection:
     terms = [_named_run(term, store) for term in terms]
     words, fields = _parse(terms)
     columns = schema.records.c
-    # What a database can check before a record is decoded. It may let too many records through.
-    named = [columns[name].in_(_typed(name, values)) for name, values in fields if name in FIELDS]
+    named = [condition for field in fields for condition in _conditions(*field, store)]
     beginnings = [(word, word.partition("*")[0].rstrip("/")) for word in words]
     keys = [
         or_(columns.key.startswith(key, autoescape=True), columns.id == word, columns.run == word)
         for word, key in beginnings
     ]
     return filter_records(store.find(*named, *keys), terms)
+
+
+def _conditions(name: str, values: list[str], store: Store) -> Iterator[ColumnElement[bool]]:
+    """What a database can check of a field before a record is decoded. It may let too many records through."""
+    columns, tag = schema.records.c, schema.tags.c
+    if name in FIELDS:
+        yield columns[name].in_(_typed(name, values))
+    elif name in PROJECT_FIELDS:
+        yield or_(*(columns[name].startswith(value, autoescape=True) for value in values))
+    elif name.startswith(PREFIX):
+        known = [PREFIX + row.name for row in store.rows(select(tag.name).distinct())]
+        if known and name not in known:
+            raise unknown("field", name, known)
+        is_named = (tag.name == name.removeprefix(PREFIX), tag.value.in_([*values, ",".join(values)]))
+        yield columns.id.in_(select(tag.record).where(*is_named))
 
 
 def find_in_files(terms: Sequence[str]) -> Selection | None:

@@ -19,6 +19,8 @@ SMALL_TEXT = 32 << 20
 MOST_EXPANSION = 50
 # The largest file that is read as a whole.
 LARGEST_DOCUMENT = 2 << 30
+# The longest line of a file that is read line by line, and the largest such file.
+LONGEST_LINE, LARGEST_STREAM = 1 << 28, 1 << 42
 # A JSON document may have this many values, or one for each byte of its file if that is more: a value takes about
 # 100 bytes of memory, and ours take 3 bytes or more of a compressed file.
 FEW_VALUES = 2_000_000
@@ -68,6 +70,18 @@ def read_bounded(path: Path, largest: int = LARGEST_DOCUMENT) -> bytes:
 def read_json(path: Path) -> bytes:
     """The text of a JSON document that decodes to a bounded number of values."""
     return b"".join(_pieces(path, LARGEST_DOCUMENT, count_values=True))
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that may be larger than memory, without their ends and without empty ones."""
+    rest = b""
+    for piece in _pieces(path, LARGEST_STREAM):
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise BadInput(f"{path} has a line of more than {LONGEST_LINE >> 20} MB")
+        yield from filter(None, lines)
+    if rest:
+        yield rest
 
 
 def _pieces(path: Path, largest: int, count_values: bool = False) -> Iterator[bytes]:

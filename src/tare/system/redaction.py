@@ -33,7 +33,7 @@ _SHAPES = re.compile(
     r"|sk-[\w-]{20,}|[sr]k_(?:live|test)_\w{10,}|xox[abeoprs]-[\w-]{10,}|xapp-[\w-]{10,}"
     r"|A(?:KIA|SIA|BIA|CCA|ROA|IDA)[A-Z0-9]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}"
     r"|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{30,}|dckr_pat_[\w-]{20,}|dop_v1_\w{20,}|SG\.[\w-]{16,}\.[\w-]{16,}"
-    r"|nvapi-[\w-]{20,}|r8_[A-Za-z0-9]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?)"
+    r"|tare_[\w-]{43}(?![\w-])|nvapi-[\w-]{20,}|r8_[A-Za-z0-9]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?)"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:.*?-----END [A-Z ]{0,30}PRIVATE KEY-----|.*)",
     re.DOTALL,
 )
@@ -130,10 +130,15 @@ def redact_argument(argument: str) -> str:
     return redact(argument)
 
 
+def passwords_of(address: str) -> list[str]:
+    """The passwords of an address, as they are written in it."""
+    return [match[1] for pattern in _ADDRESS_PASSWORDS for match in pattern.finditer(address) if match[1]]
+
+
 def hide_passwords(text: str, address: str) -> str:
     """The text, which may repeat parts of the address of a store, with stars for the address's passwords. The
     address need not be a valid URL."""
-    passwords = [match[1] for pattern in _ADDRESS_PASSWORDS for match in pattern.finditer(address)]
+    passwords = passwords_of(address)
     passwords += [unquote(password) for password in passwords]
     parts = {part for password in passwords for part in (password, *re.split(r"[@:/]", password)) if part}
     for part in sorted(parts, key=len, reverse=True):
