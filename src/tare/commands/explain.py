@@ -19,6 +19,7 @@ from tare.errors import BadInput, TareError
 from tare.execute.executor import LocalExecutor
 from tare.execute.peaks import measure_peaks
 from tare.findings.diagnosis import Diagnosis, diagnose
+from tare.findings.explained import ExplainedRecord
 from tare.measure.peak_store import load_peaks, peaks_of_gpu, save_peaks
 from tare.protocol.jobs import ProfileJob
 from tare.protocol.messages import Probed, Profiled
@@ -27,6 +28,8 @@ from tare.records.record import COMPARABLE, Failure, Record
 from tare.records.work import Peaks, Work
 from tare.report.explain import ExplainReport
 from tare.report.terminal import make_console
+from tare.store.database import Store
+from tare.store.explanations import keep_explanation
 from tare.system.processes import interruptible
 from tare.trace.explanation import About, Explanation, explain, share_roofline
 from tare.trace.formats import trace_endings
@@ -57,8 +60,15 @@ def explain_plan(session: Session, options: ExplainOptions) -> ExplainReport:
     with session.measured(options.resume, recorded=options.recorded) as (run, opened):
         if run.interrupted:
             return ExplainReport(explanations=[], diagnoses=[], recorded=run.recorded, interrupted=True)
-        report = Explainer(opened.executor, opened.probed, options).explain(run.records)
+        explainer = Explainer(opened.executor, opened.probed, options)
+        report = explainer.explain(run.records)
         report.recorded, report.skipped = run.recorded, [*run.skipped, *report.skipped]
+        with Store(session.store) as store:
+            for record, explanation, diagnosis in zip(
+                explainer.explained, report.explanations, report.diagnoses, strict=True
+            ):
+                document = ExplainedRecord(explanation=explanation, diagnosis=diagnosis).encode()
+                keep_explanation(store, record.id, document)
         return report
 
 
@@ -68,6 +78,8 @@ class Explainer:
     def __init__(self, executor: LocalExecutor, probed: Probed, options: ExplainOptions) -> None:
         self._executor, self._probed, self._options = executor, probed, options
         self._report = ExplainReport(explanations=[], diagnoses=[])
+        # The records of the explanations, in their order.
+        self.explained: list[Record] = []
         # By ladder, the positions among the explanations of those that compute what the reference computes. Only
         # these are compared.
         self._comparable: dict[str, list[int]] = {}
@@ -102,6 +114,7 @@ class Explainer:
         if record.parity.status in COMPARABLE:
             position = len(self._report.explanations)
             self._comparable.setdefault(record.case.ladder, []).append(position)
+        self.explained.append(record)
         self._report.explanations.append(explanation)
         self._report.diagnoses.append(diagnosis)
 

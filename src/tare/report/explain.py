@@ -14,14 +14,15 @@ from tare.records.work import Peaks
 from tare.report.charts import breakdown_svg, ladder_svg, waterfall_svg
 from tare.report.files import several_files, write_whole
 from tare.report.findings import diagnosis_view, findings_view, top_kernels_view
-from tare.report.modules import PAGE_DEPTH, modules_view
+from tare.report.modules import module_tree_part, modules_view
 from tare.report.numbers import percent, seconds, several, signed, size
 from tare.report.overview import ReusedRecords, reused_line, skipped_view
-from tare.report.page import render_page
+from tare.report.page import PagePart, render_page
 from tare.report.ranks import job_view
 from tare.report.serving import serving_view
 from tare.report.svg import colour
 from tare.report.terminal import make_console
+from tare.report.timeline import timeline_chart
 from tare.report.view import Cell, Drawing, FittingTable, View
 from tare.trace.breakdown import Breakdown, ShareRange
 from tare.trace.explanation import Explanation
@@ -38,6 +39,8 @@ from tare.trace.group import (
 from tare.trace.host_time import HostTime
 from tare.trace.idle import IdleTime
 from tare.trace.job import RankJob
+from tare.trace.read import read
+from tare.trace.step_timeline import step_timeline
 from tare.trace.waterfall import ORDER, Waterfall, WaterfallDifference
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -46,6 +49,8 @@ MAX_PLACES = 3
 MAX_REGIONS = 8
 # This many rungs fit side by side; the others follow in further tables.
 MAX_RUNGS = 6
+# A timeline takes a second to be made, and some hundred kilobytes.
+MOST_TIMELINES = 8
 # The rows of each table of a page.
 PAGE_ROWS = 10
 # The longest place on a terminal. Its end says most.
@@ -125,8 +130,20 @@ def print_report(report: ExplainReport, rows: int = 0, sort: str | None = None, 
 
 def write_html(report: ExplainReport, path: Path) -> None:
     title = ", ".join(dict.fromkeys(explanation.title for explanation in report.explanations))
-    views = [*_overviews(report), *_case_views(report, PAGE_ROWS, depth=PAGE_DEPTH), _outcome(report)]
-    write_whole(path, render_page(f"tare explain: {title}", View().show(*views)))
+    parts: list[PagePart] = [*_overviews(report), *_case_views(report, PAGE_ROWS)]
+    for number, (explanation, diagnosis) in enumerate(zip(report.explanations, report.diagnoses, strict=True)):
+        parts += _zoomable(explanation, diagnosis, number)
+    write_whole(path, render_page(f"tare explain: {title}", *parts, _outcome(report)))
+
+
+def _zoomable(explanation: Explanation, diagnosis: Diagnosis, number: int) -> Iterator[PagePart]:
+    """What only a page can show: the timeline of a step, and the tree of the modules."""
+    if number < MOST_TIMELINES and Path(explanation.trace).is_file():
+        timeline = step_timeline(read(Path(explanation.trace)))
+        if timeline is not None:
+            yield timeline_chart(timeline, number, f"One step of {explanation.title}")
+    if diagnosis.modules is not None:
+        yield module_tree_part(diagnosis.modules, f"Modules of {explanation.title}")
 
 
 def _case_views(report: ExplainReport, rows: int, sort: str | None = None, depth: int = 0) -> Iterator[View]:

@@ -28,6 +28,20 @@ def write_whole(path: Path, text: str) -> None:
         raise BadInput(f"cannot write {path}: {error.strerror}") from None
 
 
+def write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """As `write_whole`, for a text that need not fit into memory."""
+    try:
+        with replacing(path) as partial, partial.open("wb") as file:
+            if path.suffix == ".gz":
+                # Without a name and a time in it, equal contents are equal files.
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                    packed.writelines(lines)
+            else:
+                file.writelines(lines)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from None
+
+
 @contextmanager
 def replacing(path: Path, private: bool = False) -> Iterator[Path]:
     """A temporary file that takes the place of `path` at the end: a reader sees the old file or the new one. It

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 
 from tare.guard.history import History, HistoryChange
 from tare.report.bisect import short
 from tare.report.numbers import change_text, decimals, scale_of, size, unit_of
-from tare.report.page import render_page
+from tare.report.page import PageChart, PagePart, render_page
 from tare.report.plot import is_flat, plot, shown_range, sparkline
 from tare.report.svg import FAINT, GRID, INK, box, circle, heading, line, svg, text
 from tare.report.view import Cell, Drawing, FittingTable, View
@@ -129,7 +130,35 @@ def extent(history: History) -> list[str]:
 
 def chart_html(histories: Sequence[History]) -> str:
     """A page with every history and its change points in words."""
-    return render_page("tare history", histories_view(histories))
+    parts: list[PagePart] = []
+    for number, history in enumerate(histories):
+        view = _history(history, is_alone=False)
+        # The script draws it; the other parts are words.
+        view.parts = [part for part in view.parts if not isinstance(part, Drawing)]
+        parts += [PageChart(f"history-{number}", history.name, "", history_figure(history)), view]
+    return render_page("tare history", *parts)
+
+
+def history_figure(history: History) -> dict[str, Any]:
+    """What the script of the pages draws."""
+    return {
+        "kind": "history",
+        "title": history.metric,
+        "unit": history.unit,
+        "points": [
+            {"at": point.created, "value": point.value, "low": None, "high": None, "label": point.label}
+            for point in history.points
+        ],
+        "changes": [
+            {
+                "from": change.after_date,
+                "until": change.until_date,
+                "text": change_text(change.ratio),
+                "worse": change.now > change.before,
+            }
+            for change in history.change_points
+        ],
+    }
 
 
 def chart_svg(history: History) -> str:

@@ -7,16 +7,18 @@ from statistics import median
 import msgspec
 
 from tare.report.numbers import percent, seconds, short_size
+from tare.report.page import PageTree, TreeRow
 from tare.report.view import Cell, FittingTable, View
 from tare.trace.module_tree import ModuleFigures, ModuleNode
 
-PAGE_DEPTH = 3
 NO_MODULES = "modules: the trace has no modules in it (with_stack=True records them)"
 # Modules of one class and structure are shown as one from this number on, if none takes this many times as long as
 # their median, or as little.
 FEWEST_ALIKE, UNLIKE = 3, 1.5
 # Modules below this share of every clock are shown together.
 LEAST_SHARE = 0.005
+# Rows of a page are nested no deeper: a browser becomes slow.
+DEEPEST_ROW = 12
 _INSTANCE = re.compile(r"(?P<name>.*)_(?P<number>\d+)")
 
 
@@ -30,6 +32,24 @@ def modules_view(root: ModuleNode | None, depth: int) -> View:
     view = View().add("faint", f"modules, a step; what is in none is (itself) of all; {note}")
     table = FittingTable(rows, folds={"module": 16}, spare=("stays", "calls", "launches"), cuts={"module": 56})
     return view.put(table)
+
+
+def module_tree_part(root: ModuleNode, title: str) -> PageTree:
+    """The tree for a page, whose rows are opened one by one; modules that are alike are one row."""
+    on_device = root.total.device > 0
+
+    def clock(node: ModuleNode) -> int:
+        return node.total.device if on_device else node.total.host
+
+    def row(node: ModuleNode, level: int) -> TreeRow:
+        cells = _row(root, 1, node, on_device)
+        children = sorted(fold_alike(node.children, on_device), key=clock, reverse=True)
+        rows = [row(child, level + 1) for child in children if level < DEEPEST_ROW and clock(child)]
+        shown = [str(cells[head]) for head in heads if head in cells]
+        return TreeRow(node.name or "all", shown, clock(node) / (clock(root) or 1), rows)
+
+    heads = [head for head in _row(root, 1, root, on_device) if head != "module"]
+    return PageTree(title, heads, [row(root, 0)])
 
 
 def _row(root: ModuleNode, level: int, node: ModuleNode, on_device: bool) -> dict[str, Cell]:

@@ -116,6 +116,12 @@ class FittingTable:
         drawings = (name for name, cell in first_row.items() if isinstance(cell, Drawing))
         self.words = {*words, *self._folds, *drawings}
 
+    @property
+    def sentences(self) -> set[str]:
+        """The columns of words that a page may fold, but not down to a letter a line."""
+        texts = {name: [str(row[name]) for row in self.rows] for name in self.heads if name in self.words}
+        return {name for name, cells in texts.items() if max(map(len, cells)) > WIDEST_WORD}
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         columns = {}
         for name, head in self.heads.items():
