@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 # A shell that starts `make test &` sets SIGINT to be ignored, and every child inherits that. The tests that
 # interrupt a command need the default disposition back.
@@ -20,7 +21,14 @@ import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 # Tests run in parallel, each with a home folder of its own, so they do not wait for the lock of the machine.
+# What is built once for all of them is in a folder of its own: no test may see or change a user's store.
 os.environ["TARE_LOCK"] = ""
+HOME = Path.home() / ".cache" / "tare-tests"
+if "TARE_HOME" not in os.environ:
+    os.environ["TARE_HOME"] = str(HOME)
+    # Of an earlier session, perhaps of another layout.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        (HOME / "records.db").unlink(missing_ok=True)
 
 # On x86-64 every process that compiles asks the C++ compiler about each set of vector instructions, and starts a
 # Python with torch to load the answer. That is three quarters of the work of a small compilation.

@@ -31,11 +31,13 @@ ALLOWED: dict[str, set[str]] = {
         "studies": "cases records stats store trace guard system",
         "report": "cases records stats workloads protocol measure rungs execute trace findings guard bisect"
         " studies system",
+        "site": "cases records stats store trace findings guard report system",
         "commands": "cases records stats workloads protocol measure rungs execute store trace findings guard"
-        " bisect studies report system",
+        " bisect studies report site system",
         "api": "cases records stats workloads protocol measure rungs worker execute store trace findings guard"
         " report commands system",
-        "cli": "cases records workloads measure rungs store trace guard bisect studies report commands system",
+        "cli": "cases records workloads measure rungs store trace guard bisect studies report site commands"
+        " system",
     }.items()
 }
 TOP_LEVEL = {"errors", "__init__"}

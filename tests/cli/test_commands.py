@@ -220,7 +220,7 @@ def test_help_groups_the_verbs_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "HEAVY []" in done.stdout
     panels = [line for line in done.stdout.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert panels == ["Options:", "Measure:", "Explain:", "Guard:", "Records:", "Machine:"]
+    assert panels == ["Options:", "Measure:", "Explain:", "Guard:", "Records:", "Machine:", "Team:"]
     assert "  tare run mnist_cnn " in done.stdout, "examples"
 
 

@@ -9,10 +9,25 @@ from typing import Any, NoReturn
 import typer
 
 import tare
-from tare.cli import baseline, bisect, check, env, explain, machine, measure, records, study
+from tare.cli import (
+    baseline,
+    bisect,
+    check,
+    env,
+    explain,
+    machine,
+    measure,
+    records,
+    report,
+    serve,
+    store,
+    study,
+    team,
+)
 from tare.cli.help import GroupedHelp, PlainHelp
 from tare.cli.streams import prepare_streams, silence
 from tare.errors import TareError
+from tare.system.arguments import hide_arguments
 from tare.system.text import one_line
 
 # Typer carries Click inside or beside it, depending on its version: its own exports name the class either way.
@@ -49,8 +64,15 @@ VERBS: dict[str, dict[str, Callable[..., Any]]] = {
         "bisect": bisect.bisect,
         "calibrate": check.calibrate,
     },
-    "Records": {"show": records.show, "list": records.list_, "export": records.export, "import": records.import_},
+    "Records": {
+        "show": records.show,
+        "list": records.list_,
+        "export": records.export,
+        "import": records.import_,
+        "report": report.report,
+    },
     "Machine": {"doctor": machine.doctor, "build": machine.build, "peaks": machine.peaks},
+    "Team": {"nightly": team.nightly, "push": team.push},
 }
 
 # The verb, once its options have been read: it says itself how it ended.
@@ -76,6 +98,8 @@ for _panel, _verbs in VERBS.items():
         app.command(_name, cls=PlainHelp, rich_help_panel=_panel)(_saying_interruptions(_function))
 app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
 app.add_typer(env.app, name="env", rich_help_panel="Machine")
+app.add_typer(store.app, name="store", rich_help_panel="Records")
+app.add_typer(serve.app, name="serve", rich_help_panel="Team")
 app.add_typer(study.app, name="study", rich_help_panel="Measure")
 
 
@@ -95,6 +119,7 @@ def root(
 def run() -> NoReturn:
     """Runs a verb. An error that the user can mend is one line on stderr and an exit code."""
     prepare_streams()
+    hide_arguments()
     sys.excepthook = _show_crash
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)

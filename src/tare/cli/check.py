@@ -121,7 +121,7 @@ def check(
     if baseline_dir is not None and not baseline_dir.is_dir():
         raise BadInput(f"--baseline-dir: there is no folder {baseline_dir}")
     plan = read_targets(targets, make_table(grid))
-    rules = _read_rules(metric, thresholds, targets[0], confirm)
+    rules = read_rules(metric, thresholds, targets[0], confirm)
     tags = read_tags(tag or [])
     session = CheckSession(plan, measuring, rules, store, show_progress=("json", None) not in reports, tags=tags)
     version = None
@@ -163,7 +163,7 @@ def compare(
     from tare.commands.check import compare_stored
 
     reports = _read_formats(format, output, as_json)
-    rules = _read_rules(metric, thresholds)
+    rules = read_rules(metric, thresholds)
     report = compare_stored(a, b, rules, store, force, split(rung, "--rung"), case)
     return _write_reports(report, reports, everything)
 
@@ -201,7 +201,7 @@ def calibrate(
         raise BadInput(f"--rounds {options['rounds']}: four processes are the fewest that show their noise")
     names = targets or list(SMOKE)
     plan = read_targets(names, make_table(grid), rung=["eager"])
-    rules = _read_rules(metric, thresholds, names[0])
+    rules = read_rules(metric, thresholds, names[0])
     if all(chosen.exact for chosen in rules.metrics):
         raise BadInput(f"--metric {','.join(metric or ())}: a count has no noise to calibrate")
     session = Session(
@@ -237,7 +237,7 @@ def parse_variables(pairs: Sequence[str], option: str) -> dict[str, str]:
     return variables
 
 
-def _read_rules(
+def read_rules(
     metric: list[str] | None, thresholds: Path | None, target: str = "", confirm_rounds: int | None = None
 ) -> "Rules":
     """A plan may have its thresholds beside it."""

@@ -1,0 +1,1 @@
+"""The site of a store: its pages, its interface for uploads, and who may do what."""

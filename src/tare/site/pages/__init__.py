@@ -1,0 +1,1 @@
+"""The pages, one file a topic: each function answers one question from the store."""

@@ -1,0 +1,83 @@
+"""What several pages show alike: a series in a row, the filters, numbers of an address."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tare.cases.case import Case
+from tare.errors import BadInput
+from tare.report.ladder import case_settings, sizes
+from tare.report.web.figures import default_sizes
+from tare.site.page import Filter
+from tare.site.questions import Scope, distinct, machine_labels
+from tare.site.tables import Column
+
+Query = Mapping[str, str]
+MOST_DIGITS = 9
+ROWS = 100
+# How the newest record of a series ended, in one word.
+FIGURE_COLUMNS = (
+    Column("gross", "gross", "seconds"),
+    Column("net", "net", "seconds"),
+    Column("latency", "latency", "seconds"),
+    Column("host_bytes", "host", "bytes"),
+    Column("device_bytes", "device", "bytes"),
+    Column("rounds", "rounds", "count"),
+    Column("parity", "parity", "word"),
+)
+
+
+def number(query: Query, name: str, usual: int, most: int = 10**MOST_DIGITS) -> int:
+    text = query.get(name, "")
+    if not text:
+        return usual
+    if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > most:
+        raise BadInput(f"{name} is a whole number of at most {most}, not '{text[:20]}'")
+    return int(text)
+
+
+def chosen_filters(query: Query, names: Sequence[str]) -> dict[str, str]:
+    return {name: query[name] for name in names if query.get(name)}
+
+
+def filters(scope: Scope, query: Query, names: Sequence[str], labels: Mapping[str, str]) -> list[Filter]:
+    """Choices among what the store has. A value that it does not have stays in the address, and is shown."""
+    made = []
+    for name in names:
+        given = query.get(name, "")
+        if name == "machine":
+            options = [(id_, label) for id_, label in labels.items()]
+        else:
+            options = [(value, value) for value in distinct(scope, name)]
+        if given and given not in dict(options):
+            options.append((given, given))
+        made.append(Filter(name, name, given, [("", "all"), *options]))
+    return made
+
+
+def status_word(row: Any) -> str:
+    """How a series stands: what its newest record says."""
+    if row.status == "unsupported":
+        return "cannot run"
+    return str(row.status) if row.status != "ok" else str(row.parity)
+
+
+@lru_cache(maxsize=20_000)
+def ladder_title(key: str) -> str:
+    """A ladder without its workload, as people read it: of the sizes those that are not the workload's own."""
+    try:
+        case = Case.parse(key.replace("/*/", "/any/", 1))
+    except BadInput:
+        return key
+    usual = default_sizes(case.workload)
+    own = {name: count for name, count in case.sizes.items() if usual.get(name) != count}
+    parts = (case.mode, case.device, case.precision, f"batch {case.batch}", sizes(own), case.optimizer)
+    return " · ".join(part for part in (*parts, *case_settings(case)) if part)
+
+
+def labels_of(scope: Scope) -> dict[str, str]:
+    return machine_labels(scope)
+
+
+def moments(row: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
