@@ -1,0 +1,67 @@
+"""A real cluster of Ray on this machine: some nodes, each with a home and a lock of its own."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from commandline import planted_environment
+
+# Nodes that are lost are noticed within seconds.
+HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 6}
+STORE_BYTES = 80_000_000
+
+
+class SimulatedFleet:
+    """Nodes of one machine must not wait for each other as tares of one machine do: each has a lock of its own."""
+
+    def __init__(self, folder: Path, names: list[str], client_port: int | None = None) -> None:
+        # Ray reads these when it is imported, and its processes inherit them.
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        # Ray starts the server of a client with the `python` of the PATH.
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        from ray.cluster_utils import Cluster
+
+        self._folder, self._nodes = folder, dict[str, Any]()
+        head: dict[str, Any] = {"num_cpus": 0, "node_name": "head", "_system_config": HEALTH}
+        if client_port is not None:
+            head["ray_client_server_port"] = client_port
+        self._cluster = Cluster(
+            initialize_head=True,
+            head_node_args=head | {"include_dashboard": False, "object_store_memory": STORE_BYTES},
+        )
+        for name in names:
+            self.add(name)
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self, name: str, variables: Mapping[str, str] | None = None) -> None:
+        home = self._folder / name
+        home.mkdir(exist_ok=True)
+        environment = planted_environment(home) | {"TARE_LOCK": "", "OMP_NUM_THREADS": "1", **(variables or {})}
+        own = {key: value for key, value in environment.items() if os.environ.get(key) != value}
+        self._nodes[name] = self._cluster.add_node(
+            num_cpus=2, node_name=name, env_vars=own, object_store_memory=STORE_BYTES, wait=False
+        )
+
+    def kill(self, name: str) -> None:
+        """Kills the node's processes at once, as a machine that loses its power; and what it measured, which on
+        this machine would otherwise end a moment later."""
+        self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
+
+    def raylet(self, name: str) -> int:
+        return int(self._nodes[name].all_processes["raylet"][0].process.pid)
+
+    def stop_node(self, name: str) -> None:
+        """The node says nothing more, as one whose network is cut."""
+        os.kill(self.raylet(name), signal.SIGSTOP)
+
+    def driver_environment(self, home: Path) -> dict[str, str]:
+        return planted_environment(home) | {"RAY_ADDRESS": self.address}
+
+    def close(self) -> None:
+        self._cluster.shutdown()
