@@ -87,12 +87,7 @@ def read_fleet_target(
                 raise BadInput(f"{option} is for a fleet: name its cluster with --on")
         return None
     from tare.commands.fleet import FleetTarget, read_wanted
-    from tare.stats.agreement import LIMIT
 
-    return FleetTarget(
-        address=on,
-        wanted=read_wanted(node or []),
-        jobs_per_node=jobs_per_node or 1,
-        calibrate=calibrated,
-        drift=LIMIT if drift is None else drift,
-    )
+    limit = {} if drift is None else {"drift": drift}
+    wanted = read_wanted(node or [])
+    return FleetTarget(address=on, wanted=wanted, jobs_per_node=jobs_per_node or 1, calibrate=calibrated, **limit)

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
@@ -222,7 +223,8 @@ class Fleet:
         waiting = {node.name for node in self.usable}
         for name in waiting:
             self.cluster.send(name, order(name))
-        while waiting:
+        # Whoever hears a message may leave its node out.
+        while waiting := {name for name in waiting if not self.nodes[name].left_out}:
             for name, message in self.cluster.receive(1.0):
                 if isinstance(message, Doing):
                     self.listener.node_changed(name, message.text)
@@ -279,6 +281,7 @@ def _unwanted(node: FleetNode, wanted: Mapping[str, str]) -> str:
     return ""
 
 
+@cache
 def own_versions() -> dict[str, str]:
     """What must be the same on every node: tare with its commit, and torch."""
     versions = {"tare": tare.__version__}
