@@ -19,12 +19,12 @@ class SimulatedFleet:
 
     def __init__(self, folder: Path, names: list[str], client_port: int | None = None) -> None:
         # Ray reads these when it is imported, and its processes inherit them.
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_server_port_wait_time_s": "120"}
         # Ray starts the server of a client with the `python` of the PATH.
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         from ray.cluster_utils import Cluster
 
-        self._folder, self._nodes = folder, dict[str, Any]()
+        self._folder, self._nodes, self.client_port = folder, dict[str, Any](), client_port
         head: dict[str, Any] = {"num_cpus": 0, "node_name": "head", "_system_config": HEALTH}
         if client_port is not None:
             head["ray_client_server_port"] = client_port
@@ -39,10 +39,14 @@ class SimulatedFleet:
     def address(self) -> str:
         return str(self._cluster.address)
 
+    def home(self, name: str) -> str:
+        return str(self._folder / name)
+
     def add(self, name: str, variables: Mapping[str, str] | None = None) -> None:
-        home = self._folder / name
+        home = Path(self.home(name))
         home.mkdir(exist_ok=True)
-        environment = planted_environment(home) | {"TARE_LOCK": "", "OMP_NUM_THREADS": "1", **(variables or {})}
+        own = {"TARE_PLUGINS": "planted_naps", "TARE_LOCK": str(home / "lock"), "OMP_NUM_THREADS": "1"}
+        environment = planted_environment(home) | own | dict(variables or {})
         own = {key: value for key, value in environment.items() if os.environ.get(key) != value}
         self._nodes[name] = self._cluster.add_node(
             num_cpus=2, node_name=name, env_vars=own, object_store_memory=STORE_BYTES, wait=False
@@ -61,7 +65,7 @@ class SimulatedFleet:
         os.kill(self.raylet(name), signal.SIGSTOP)
 
     def driver_environment(self, home: Path) -> dict[str, str]:
-        return planted_environment(home) | {"RAY_ADDRESS": self.address}
+        return planted_environment(home) | {"TARE_PLUGINS": "planted_naps", "RAY_ADDRESS": self.address}
 
     def close(self) -> None:
         self._cluster.shutdown()

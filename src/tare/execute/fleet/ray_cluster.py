@@ -97,6 +97,7 @@ class RayCluster:
 
     def __init__(self, ray: Any, start_s: float = START_S, silent_s: float = SILENT_S) -> None:
         self._ray, self._start_s, self._silent_s = ray, start_s, silent_s
+        self._members: dict[str, Member] = {}
         self._ids: dict[str, str] = {}
         self._actors: dict[str, Any] = {}
         # The answer that each node owes us, and since when it has said nothing.
@@ -118,19 +119,19 @@ class RayCluster:
             unusable = "" if cores else "Ray may run nothing on it (it has no CPU resource)"
             host = str(node.get("NodeManagerHostname", ""))
             members.append(Member(unique, host, cores, float(resources.get("GPU", 0)), unusable))
+        self._members |= {member.name: member for member in members}
         return sorted(members)
 
     def start(self, name: str) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        member = next((each for each in self.members() if each.name == name), None)
-        actor_class = self._ray.remote(relay.NodeRelay)
-        strategy = NodeAffinitySchedulingStrategy(self._ids[name], soft=False)
+        member = self._members[name]
         # Where the node has gone meanwhile, the answer says so.
-        cores, gpus = (member.cores, member.gpus) if member else (0, 0)
-        self._actors[name] = actor_class.options(
-            num_cpus=cores, num_gpus=gpus, max_concurrency=4, scheduling_strategy=strategy
-        ).remote(list(PROGRAM))
+        strategy = NodeAffinitySchedulingStrategy(self._ids[name], soft=False)
+        relay_class = self._ray.remote(relay.NodeRelay).options(
+            num_cpus=member.cores, num_gpus=member.gpus, max_concurrency=4, scheduling_strategy=strategy
+        )
+        self._actors[name] = relay_class.remote(list(PROGRAM))
         self._has_answered.discard(name)
         self._listen(name)
 
@@ -142,9 +143,12 @@ class RayCluster:
         names = {answer: name for name, answer in self._answers.items()}
         ready: list[Any] = []
         if names:
-            ready, _ = self._ray.wait(list(names), num_returns=1, timeout=wait_s)
-            # Whatever else is there.
-            ready, _ = self._ray.wait(list(names), num_returns=len(names), timeout=0) if ready else ([], [])
+            try:
+                self._ray.wait(list(names), num_returns=1, timeout=wait_s)
+                # Whatever else is there.
+                ready, _ = self._ray.wait(list(names), num_returns=len(names), timeout=0)
+            except (ConnectionError, self._ray.exceptions.RayError) as error:
+                raise TareError(f"the cluster is gone ({brief(error)}): with --resume, a run continues") from None
         else:
             time.sleep(wait_s)
         heard: list[tuple[str, NodeMessage]] = []
