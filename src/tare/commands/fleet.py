@@ -11,7 +11,7 @@ from tare.cases.plan import Grid, expand_plan, fingerprint, nothing_to_do
 from tare.commands.run import NOTHING_TO_RESUME, RunResult, Session
 from tare.errors import BadInput
 from tare.execute.fleet.dispatch import Dispatcher, FleetSettings
-from tare.execute.fleet.fleet import NODE_FACTS, Fleet, FleetCatalogue, FleetNode, NoNodes, own_versions
+from tare.execute.fleet.fleet import NODE_FACTS, VERSIONS, Fleet, FleetCatalogue, FleetNode, NoNodes, own_versions
 from tare.execute.fleet.ray_cluster import check_address, open_ray
 from tare.execute.fleet.schedule import make_portions
 from tare.execute.preload import FIELDS
@@ -83,7 +83,8 @@ class FleetSession(Session):
             fleet.survey(target.wanted, axes, self._plan.models, options.isolation, options.timeout)
             expansion = expand_plan(self._plan, FleetCatalogue(fleet.devices))
             self._drop_needless_parity(expansion.cases)
-            identity = fingerprint(expansion.cases, [self._options.identity, "fleet", own_versions()])
+            versions = [own_versions()[name] for name in VERSIONS]
+            identity = fingerprint(expansion.cases, [self._options.identity, "fleet", versions])
             measurable, skips = fleet.consider(expansion.cases, options.memory, build=not self._quick)
             cases = [case for case in expansion.cases if any(case in known for known in measurable.values())]
             skipped = [*expansion.skipped, *skips]

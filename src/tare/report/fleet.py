@@ -10,14 +10,12 @@ from tare.report.numbers import seconds
 from tare.report.progress import Progress
 from tare.report.view import FittingTable, View
 
-NODES = "nodes"
-
 
 def fleet_view(nodes: Sequence[FleetNode]) -> View:
     """Who measures, whether they agree, and who is left out and why."""
     devices = list(dict.fromkeys(each.device for node in nodes for each in node.calibration))
     rows = [_cells(node, devices) for node in nodes]
-    view = View(NODES).put(FittingTable(rows, words=("node", "state"), folds={"is": 16}))
+    view = View("nodes").put(FittingTable(rows, words=("node", "state"), folds={"is": 16}))
     for node in nodes:
         if node.left_out:
             view.add("failure", f"{node.name} is left out: {node.left_out}")
@@ -52,6 +50,12 @@ class FleetProgress(Progress):
         working = sum(map(bool, self._doing.values()))
         self._current = f"{working} of {len(self._doing)} nodes measure"
         self.stage_changed("")
+
+    def stage_changed(self, stage: str) -> None:
+        """A stage of the whole fleet, or none while the nodes measure."""
+        if stage:
+            self._current = ""
+        super().stage_changed(stage)
 
     def rounds_dropped(self, case: Case, count: int) -> None:
         """Rounds that are measured again on another node."""

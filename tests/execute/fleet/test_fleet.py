@@ -61,6 +61,12 @@ def test_nodes_are_chosen_by_their_facts() -> None:
     assert fleet.nodes["b"].left_out == "its arch is 'x86_64', not 'aarch64' (--node)"
 
 
+def test_a_node_that_is_not_wanted_by_its_name_is_not_even_started() -> None:
+    fleet = surveyed({"a": MockMachine(), "b": MockMachine()}, name="b")
+    assert fleet.cluster.started == ["b"]  # type: ignore[attr-defined]
+    assert fleet.nodes["a"].left_out == "its name is 'a', not 'b' (--node)"
+
+
 def test_a_fleet_without_a_usable_node_is_an_error_that_names_each() -> None:
     with pytest.raises(TareError, match=r"no node of the cluster can measure \(a: its arch is"):
         surveyed({"a": MockMachine()}, arch="aarch64")

@@ -11,12 +11,14 @@ import pytest
 from builders import make_case
 from commandline import planted_environment, wait_until
 
+import tare
 from tare.cases.options import Options
 from tare.execute.fleet.messages import (
     Consider,
     Considered,
     LadderDone,
     MeasureLadder,
+    NodeLost,
     NodeMessage,
     RecordDone,
     RoundDone,
@@ -77,7 +79,13 @@ def test_a_node_says_what_it_is_and_measures_a_ladder(program: NodeRelay) -> Non
     """Orders in, rounds and a record out; and at the end of its input it leaves nothing behind."""
     case = make_case(workload="planted_tiny", rung="planted_nap", sizes={"width": 2}, batch=2)
     on_gpu = make_case(workload="planted_tiny", rung="planted_nap", sizes={"width": 2}, device="cuda:9")
-    program.send(encode_line(Survey(node="here", isolation="fork", timeout=60.0, axes={})).decode())
+    program.send('{"kind":"an order of another version"}')
+    refusal = hear(program, lambda message: isinstance(message, NodeLost))[-1]
+    assert isinstance(refusal, NodeLost)
+    assert refusal.reason.startswith(f"its tare {tare.__version__} cannot read an order")
+    program.send(
+        encode_line(Survey(node="here", tare=tare.__version__, isolation="fork", timeout=60.0, axes={})).decode()
+    )
     surveyed = hear(program, lambda message: isinstance(message, Surveyed))[-1]
     assert isinstance(surveyed, Surveyed)
     assert "cpu" in surveyed.probed.devices

@@ -47,6 +47,8 @@ from tare.records.record import Record, Round
 from tare.stats.agreement import LIMIT
 from tare.system.repository import read_repository
 
+# What every node must have in the driver's version.
+VERSIONS = ("tare", "torch")
 # Facts by which a user may choose nodes, besides the name and the host.
 NODE_FACTS = ("arch", "cpu", "gpu", "cores", "memory_gib")
 
@@ -144,13 +146,16 @@ class Fleet:
         axes = dict(axes)
         models = list(models)
         self._survey = lambda name: Survey(
-            node=name, isolation=isolation, timeout=timeout, axes=axes, models=models
+            node=name, tare=tare.__version__, isolation=isolation, timeout=timeout, axes=axes, models=models
         )
         members = self.cluster.members()
         self.nodes = {each.name: _node(each) for each in members}
         for member in members:
-            if member.unusable:
-                self.leave_out(member.name, member.unusable)
+            # A node that is not wanted is not even asked: others may be using it.
+            known = {name: value for name, value in wanted.items() if name in ("name", "host")}
+            if reason := member.unusable or _unwanted(self.nodes[member.name], known):
+                self.leave_out(member.name, reason)
+        self.require_nodes()
         self.listener.stage_changed(f"looking at {len(self.usable)} nodes: half a minute")
         for node in self.usable:
             self.cluster.start(node.name)
@@ -301,7 +306,7 @@ def _other_versions(environment: Environment | None) -> str:
     if environment is None:
         return "it did not say what it is"
     own = own_versions()
-    for name in ("tare", "torch"):
+    for name in VERSIONS:
         there = environment.software.get(name, "absent")
         if there.partition("+")[0] != own[name].partition("+")[0]:
             return f"it has {name} {there}, and here it is {own[name]}"

@@ -20,10 +20,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str
 
 
 class Survey(Order, frozen=True, kw_only=True):
-    """Say what the node is. `axes` are the values of the fields of cases that decide what the fork server imports
-    (tare.execute.preload), `models` the users' models that the plan names."""
+    """Say what the node is, which must have the driver's version of `tare`. `axes` are the values of the fields of
+    cases that decide what the fork server imports (tare.execute.preload), `models` the users' models that the plan
+    names."""
 
     node: str
+    tare: str
     isolation: str
     timeout: float
     axes: dict[str, list[str]]

@@ -16,9 +16,10 @@ from typing import BinaryIO
 import msgspec
 import psutil
 
+import tare
 from tare.cases.case import Case
 from tare.cases.source import ModelSource
-from tare.errors import TareError
+from tare.errors import TareError, brief
 from tare.execute.catalogue import LocalCatalogue
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.fleet.messages import (
@@ -80,6 +81,8 @@ class Node:
             self._send(NodeLost(reason=str(error)))
 
     def _survey(self, order: Survey) -> None:
+        if order.tare != tare.__version__:
+            raise TareError(f"it has tare {tare.__version__}, and here it is {order.tare}")
         self._faults = _register(order.models, self._say, order.timeout)
         self._executor = self._stack.enter_context(
             self._open_executor(order.isolation, self._say, _preload(order.axes))
@@ -211,7 +214,10 @@ def main() -> None:
 
         def listen() -> None:
             for line in orders:
-                pending.put(read_order(line))
+                try:
+                    pending.put(read_order(line))
+                except msgspec.DecodeError as error:
+                    send(NodeLost(reason=f"its tare {tare.__version__} cannot read an order: {brief(error)}"))
             # Nobody is there any more: the main thread ends its measurement.
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -191,8 +191,8 @@ class RayCluster:
             try:
                 messages.append(read_node_message(line))
             except msgspec.DecodeError as error:
-                # A tare of another version, most likely.
-                return [*messages, self._lose(name, f"it sent what is not a message: {brief(error)}")]
+                reason = f"it sent what is not a message, as another version of tare may: {brief(error)}"
+                return [*messages, self._lose(name, reason)]
         if ended is not None:
             return [*messages, self._lose(name, _why_ended(ended))]
         self._listen(name)
