@@ -203,7 +203,7 @@ CREATE INDEX records_by_key ON records ("key", created);
 CREATE INDEX records_by_family ON records (family, created);
 CREATE INDEX records_by_workload ON records (workload, created);
 CREATE INDEX records_by_series ON records (series, created);
-CREATE INDEX records_by_run ON records (run, created);
+CREATE INDEX records_by_run ON records (run, status);
 CREATE INDEX records_by_created ON records (created);
 CREATE INDEX tags_by_value ON tags (name, value);
 CREATE INDEX series_by_machine ON series (machine);
