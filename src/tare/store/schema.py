@@ -165,7 +165,7 @@ series = Table(
     Column("unjudged", Boolean, nullable=False),
     Index("series_by_workload", "workload", "mode", "rung"),
     Index("series_by_ladder", "ladder"),
-    Index("series_by_machine", "machine"),
+    Index("series_by_machine", "machine", "family"),
     Index("series_by_last", "last"),
     Index("series_by_unjudged", "unjudged"),
 )

@@ -206,7 +206,7 @@ CREATE INDEX records_by_series ON records (series, created);
 CREATE INDEX records_by_run ON records (run, status);
 CREATE INDEX records_by_created ON records (created);
 CREATE INDEX tags_by_value ON tags (name, value);
-CREATE INDEX series_by_machine ON series (machine);
+CREATE INDEX series_by_machine ON series (machine, family);
 CREATE INDEX series_by_ladder ON series (ladder);
 CREATE INDEX series_by_last ON series (last);
 CREATE INDEX series_by_unjudged ON series (unjudged);
