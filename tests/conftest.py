@@ -1,5 +1,7 @@
 """Settings for every test."""
 
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -18,6 +20,7 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     for library in ("OMP", "OPENBLAS"):
         os.environ.setdefault(f"{library}_NUM_THREADS", str(share))
 
+import psutil  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -64,3 +67,21 @@ def gradients_stay_enabled() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "is_grad_enabled"):
         assert torch.is_grad_enabled(), "the test left gradients disabled: it must close its program"
+
+
+# What a pytest worker may hold before it gives back what it no longer needs.
+ENOUGH_BYTES = 2 << 30
+_process, _held = psutil.Process(), [0]
+
+
+def pytest_runtest_teardown() -> None:
+    """glibc keeps the freed memory of each thread that a test has had. Over some thousand tests with large tensors
+    that is ten gigabytes."""
+    resident = _process.memory_info().rss
+    if resident < max(ENOUGH_BYTES, _held[0] + ENOUGH_BYTES // 2):
+        return
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    _held[0] = _process.memory_info().rss
