@@ -27,7 +27,7 @@ class Nap(Program):
         self.select(100 + attempt)
         return True
 
-    def step(self) -> Any:  # type: ignore[override]
+    def step(self) -> Any:
         time.sleep(NAP_S)
         return 2 * self._values
 
