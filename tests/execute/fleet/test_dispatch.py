@@ -12,7 +12,7 @@ from mock_fleets import FleetJournal, MockCluster, MockMachine, open_fleet
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.fleet.dispatch import Dispatcher, FleetSettings
-from tare.execute.fleet.schedule import MOST_LOSSES, Portion, make_portions
+from tare.execute.fleet.schedule import MOST_LOSSES, LadderPortion, make_portions
 from tare.execute.runner import FirstFailure
 from tare.records.record import Round
 
@@ -32,7 +32,7 @@ def machines(count: int) -> dict[str, MockMachine]:
 
 def dispatch(
     cluster: MockCluster, journal: FleetJournal, cases: Sequence[Case] = CASES, fail_fast: bool = False
-) -> list[Portion]:
+) -> list[LadderPortion]:
     """The portions that no node was left for."""
     fleet = open_fleet(cluster, journal)
     pending = [case for case in cases if journal.record(case) is None]

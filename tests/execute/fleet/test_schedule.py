@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.cases.case import Case
-from tare.execute.fleet.schedule import MOST_LOSSES, MOST_RESTARTS, Portion, Schedule, make_portions
+from tare.execute.fleet.schedule import MOST_LOSSES, MOST_RESTARTS, LadderPortion, Schedule, make_portions
 
 A, B, C = (make_case(rung=rung) for rung in ("eager", "torchscript", "compile"))
 LATER = make_case(batch=64)
 SAME_KIND = {"one": "x", "two": "x"}
 
 
-def portion(*cases: Case, able: tuple[str, ...] = ("one", "two")) -> Portion:
-    return Portion(list(cases), list(able))
+def portion(*cases: Case, able: tuple[str, ...] = ("one", "two")) -> LadderPortion:
+    return LadderPortion(list(cases), list(able))
 
 
 def test_a_ladder_stays_together() -> None:
@@ -125,7 +125,7 @@ def test_whatever_is_lost_every_ladder_is_finished_given_up_or_waiting(data: st.
         portion(make_case(batch=i + 1), able=tuple(data.draw(st.sets(st.sampled_from(names), min_size=1))))
         for i in range(data.draw(st.integers(1, 8)))
     ]
-    schedule, finished = Schedule(portions, kinds), list[Portion]()
+    schedule, finished = Schedule(portions, kinds), list[LadderPortion]()
     for _ in range(200):
         if schedule.is_over:
             break

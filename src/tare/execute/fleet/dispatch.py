@@ -20,7 +20,7 @@ from tare.execute.fleet.messages import (
     RoundStarted,
     Surveyed,
 )
-from tare.execute.fleet.schedule import Portion, Schedule
+from tare.execute.fleet.schedule import LadderPortion, Schedule
 from tare.execute.runner import FirstFailure, Journal, make_record
 from tare.records.record import Failure, Record, Round
 from tare.system.repository import Repository
@@ -47,13 +47,13 @@ class _Begun:
     anew on another node, and all rungs of a ladder come from one."""
 
     number: int
-    portion: Portion
+    portion: LadderPortion
     records: list[Record] = field(default_factory=list)
 
 
 class Dispatcher:
     def __init__(
-        self, fleet: Fleet, portions: Sequence[Portion], settings: FleetSettings, journal: DroppingJournal
+        self, fleet: Fleet, portions: Sequence[LadderPortion], settings: FleetSettings, journal: DroppingJournal
     ) -> None:
         self._fleet, self._settings, self._journal = fleet, settings, journal
         self._listener, self._cluster = fleet.listener, fleet.cluster
@@ -64,7 +64,7 @@ class Dispatcher:
         self._number = 0
         self._reasons: dict[str, str] = {}
 
-    def run(self) -> list[Portion]:
+    def run(self) -> list[LadderPortion]:
         """Measures the portions; gives those that no node is left for. FirstFailure if a case failed and the
         settings say to stop then."""
         while not self.schedule.is_over:
@@ -74,13 +74,13 @@ class Dispatcher:
                 self._hear(name, message)
         return self.schedule.pending
 
-    def _home(self, portion: Portion) -> str:
+    def _home(self, portion: LadderPortion) -> str:
         """The node that has measured the rounds which an interrupted run has left, if it can go on."""
         homes = {round_.node for case in portion.cases for round_ in self._journal.rounds(case)}
         home = homes.pop() if len(homes) == 1 else ""
         return home if home in portion.able else ""
 
-    def _begin(self, name: str, portion: Portion) -> None:
+    def _begin(self, name: str, portion: LadderPortion) -> None:
         rounds = {case: self._journal.rounds(case) for case in portion.cases}
         others = sorted({round_.node or "this machine" for done in rounds.values() for round_ in done} - {name})
         if others:
@@ -160,7 +160,7 @@ class Dispatcher:
         if portion in self.schedule.given_up:
             self._record_loss(portion)
 
-    def _record_loss(self, portion: Portion) -> None:
+    def _record_loss(self, portion: LadderPortion) -> None:
         """A ladder that has lost one node after another may be what ends them."""
         self._journal.drop_rounds(portion.cases)
         names = ", ".join(f"{name} ({self._reasons.get(name, 'lost')})" for name in portion.lost)

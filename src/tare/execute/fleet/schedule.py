@@ -17,7 +17,7 @@ MOST_RESTARTS = 2
 
 
 @dataclass(eq=False)
-class Portion:
+class LadderPortion:
     """Cases that are measured together on one node: a ladder, or the part of it that one node can measure.
     `able` are the nodes that can; `home` is the one that has measured rounds of it already."""
 
@@ -33,7 +33,7 @@ class Portion:
         return f"{case.workload} {case.rung}{rungs} {case.mode} b{case.batch}"
 
 
-def make_portions(cases: Iterable[Case], measurable: Mapping[str, Collection[Case]]) -> list[Portion]:
+def make_portions(cases: Iterable[Case], measurable: Mapping[str, Collection[Case]]) -> list[LadderPortion]:
     """The ladders of the cases that some node can measure. A ladder that no node can measure whole is split: as
     many of its rungs as one node can measure stay together."""
     portions = []
@@ -45,7 +45,7 @@ def make_portions(cases: Iterable[Case], measurable: Mapping[str, Collection[Cas
             if not largest:
                 break
             able = [name for name, known in possible.items() if set(largest) <= set(known)]
-            portions.append(Portion(largest, able))
+            portions.append(LadderPortion(largest, able))
             rest = [case for case in rest if case not in largest]
     return portions
 
@@ -54,11 +54,11 @@ class Schedule:
     """What is pending, what each node does, and who may do what next. `kinds` says of each node which machines it
     is like."""
 
-    def __init__(self, portions: Sequence[Portion], kinds: Mapping[str, str]) -> None:
+    def __init__(self, portions: Sequence[LadderPortion], kinds: Mapping[str, str]) -> None:
         self.pending = list(portions)
-        self.measuring: dict[str, Portion] = {}
+        self.measuring: dict[str, LadderPortion] = {}
         # Of portions that no node will be given any more.
-        self.given_up: list[Portion] = []
+        self.given_up: list[LadderPortion] = []
         self._kinds = dict(kinds)
         self._sizes = {kind: list(kinds.values()).count(kind) for kind in kinds.values()}
         self._usable = set(kinds)
@@ -74,7 +74,7 @@ class Schedule:
         """Whether nothing can be measured any more: what is still pending waits for other nodes."""
         return not self.measuring and not any(self._candidates(portion) for portion in self.pending)
 
-    def assign(self) -> list[tuple[str, Portion]]:
+    def assign(self) -> list[tuple[str, LadderPortion]]:
         """The next portion for every node that has none, in the order of the plan."""
         assigned = []
         for name in sorted(self.usable - self.measuring.keys()):
@@ -85,10 +85,10 @@ class Schedule:
                 assigned.append((name, portion))
         return assigned
 
-    def finish(self, name: str) -> Portion:
+    def finish(self, name: str) -> LadderPortion:
         return self.measuring.pop(name)
 
-    def lose(self, name: str, is_gone: bool) -> tuple[Portion | None, bool]:
+    def lose(self, name: str, is_gone: bool) -> tuple[LadderPortion | None, bool]:
         """The portion that the node did not finish, and whether to start the node's program again. It is measured
         next; on the same node if that comes back, so that its rounds are kept."""
         restarts = self._restarts[name] = self._restarts.get(name, 0) + 1
@@ -117,7 +117,7 @@ class Schedule:
             if portion.home == name:
                 portion.home = ""
 
-    def _candidates(self, portion: Portion) -> list[str]:
+    def _candidates(self, portion: LadderPortion) -> list[str]:
         """The nodes that may measure a portion: the one that has begun it, or those of the kind that most of the
         nodes at the beginning had and that is still there."""
         able = [name for name in portion.able if name in self._usable]
