@@ -201,6 +201,7 @@ def test_sixty_cases_on_four_nodes_of_which_two_are_killed(fleet: SimulatedFleet
         wait_until(lambda count=count: len(stored_records(home)) >= count, 240)  # type: ignore[misc]
         fleet.kill(name)
     out, said = driver.communicate(timeout=400)
+    assert out, said
     document = json.loads(out)
     assert [record["failure"] for record in document["records"] if record["failure"]] == []
     assert driver.returncode == 0, said

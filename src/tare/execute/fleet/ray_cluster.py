@@ -9,6 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -73,12 +74,14 @@ def open_ray(address: str) -> Iterator["RayCluster"]:
         )
         raise TareError(f"no cluster at {address}: {brief(error)} ({hint})") from None
     cluster = RayCluster(ray)
-    try:
-        yield cluster
-    finally:
-        with contextlib.suppress(KeyboardInterrupt):
-            cluster.close()
-        ray.shutdown()
+    # Ray prints on standard output what it knows of a lost node; that is for our document, and we name the node.
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        try:
+            yield cluster
+        finally:
+            with contextlib.suppress(KeyboardInterrupt):
+                cluster.close()
+            ray.shutdown()
 
 
 def _require_listener(address: str) -> None:
