@@ -15,6 +15,7 @@ from tare.cli import (
     check,
     env,
     explain,
+    fleet,
     machine,
     measure,
     records,
@@ -98,6 +99,7 @@ for _panel, _verbs in VERBS.items():
         app.command(_name, cls=PlainHelp, rich_help_panel=_panel)(_saying_interruptions(_function))
 app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
 app.add_typer(env.app, name="env", rich_help_panel="Machine")
+app.add_typer(fleet.app, name="fleet", rich_help_panel="Team")
 app.add_typer(store.app, name="store", rich_help_panel="Records")
 app.add_typer(serve.app, name="serve", rich_help_panel="Team")
 app.add_typer(study.app, name="study", rich_help_panel="Measure")
