@@ -4,7 +4,9 @@ Both were trained from the same seeds (initial weights, order of batches), so th
 is two one-sided tests at 5 % (Schuirmann, 1987): the rungs are equal if Student's 90 % interval of the mean
 difference lies within the margin, and differ if it lies beyond it. The margin is the noise of the reference: twice
 the standard deviation of its own results over the seeds, but no less than the resolution of a result (one test
-image). So "same" is never for want of runs: few runs give a wide interval, which decides nothing.
+image). So "same" is never for want of runs: few runs give a wide interval, which decides nothing. The margin is an
+estimate too: with ten runs, rungs whose true difference is two deviations are called the same in one training of
+seven, those with three hardly ever (tests/stats/test_equivalence.py).
 """
 
 import math
