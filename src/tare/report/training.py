@@ -72,8 +72,8 @@ def summary(verdicts: Sequence[RungVerdict], reference: str) -> str:
 
 def training_view(training: Training, every_epoch: bool = False) -> View:
     settings, case = training.settings, training.rungs[0].case
-    view = View(title(case), _subtitle(training))
-    rows = [row for trained in training.rungs for row in _epoch_rows(trained, settings.epochs, every_epoch)]
+    view = View(title(case), subtitle(training))
+    rows = [row for trained in training.rungs for row in epoch_rows(trained, settings.epochs, every_epoch)]
     view.put(FittingTable(rows, words=("rung",), spare=("test loss", "training loss")))
     view.add("aside", HOW, f"The weights of every rung are evaluated by eager in {case.precision}, alike.")
     for trained in training.rungs:
@@ -85,7 +85,7 @@ def training_view(training: Training, every_epoch: bool = False) -> View:
                 view.add("warning", f"{name} diverged in epoch {run.diverged_in}: a loss is not finite")
     verdicts = rung_verdicts(training)
     if verdicts:
-        view.gap().put(FittingTable([_verdict_row(each) for each in verdicts], words=("rung", "verdict")))
+        view.gap().put(FittingTable([verdict_row(each) for each in verdicts], words=("rung", "verdict")))
         view.add("aside", RULE.format(reference=training.reference))
         view.add("result", summary(verdicts, training.reference))
     return view
@@ -121,7 +121,7 @@ def training_page(training: Training) -> str:
     return render_page(
         heading,
         View().add("result", summary(verdicts, training.reference)),
-        PageChart("training", "Accuracy and loss over the epochs", _subtitle(training), training_figure(training)),
+        PageChart("training", "Accuracy and loss over the epochs", subtitle(training), training_figure(training)),
         training_view(training, every_epoch=True),
         facts,
     )
@@ -144,7 +144,7 @@ def training_figure(training: Training) -> dict[str, Any]:
     return {"kind": "training", "measures": measures, "rungs": rungs}
 
 
-def _subtitle(training: Training) -> str:
+def subtitle(training: Training) -> str:
     settings, case = training.settings, training.rungs[0].case
     origin = "the published files" if settings.is_published else "not the complete published files"
     runs = max(len(trained.runs) for trained in training.rungs)
@@ -163,7 +163,7 @@ def _epochs(trained: TrainedRung) -> list[int]:
     return sorted({figures.epoch for run in trained.runs for figures in run.epochs})
 
 
-def _epoch_rows(trained: TrainedRung, epochs: int, every_epoch: bool) -> list[dict[str, str]]:
+def epoch_rows(trained: TrainedRung, epochs: int, every_epoch: bool = False) -> list[dict[str, str]]:
     known = _epochs(trained)
     if not every_epoch and len(known) > MOST_EPOCHS:
         # The first, the last, and some between at equal distances.
@@ -192,7 +192,7 @@ def _range_text(values: Sequence[float], name: FigureName) -> str:
     return f"{middle} ({low} to {high})" if len(values) > 1 else middle
 
 
-def _verdict_row(verdict: RungVerdict) -> dict[str, str]:
+def verdict_row(verdict: RungVerdict) -> dict[str, str]:
     test = verdict.test
     points = [f"{100 * value:+.2f}" for value in test.difference[:3]] if test.pairs else []
     difference = "-" if not points else points[1]
