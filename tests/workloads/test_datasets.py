@@ -15,9 +15,10 @@ from image_files import (
     write_voc,
 )
 
-from tare.errors import BadInput
+from tare.errors import BadInput, TareError
 from tare.workloads.datasets import ChosenData, find_folder, prepare_data, stl10
 from tare.workloads.datasets.batches import Shapes, epoch_order, image_shape, make_batch, steps_order
+from tare.workloads.datasets.download import download_data
 from tare.workloads.datasets.idx import read_mnist
 from tare.workloads.datasets.prepared import PreparedData, fit
 from tare.workloads.datasets.source import Checksum, ImageSource
@@ -277,3 +278,36 @@ def test_every_epoch_and_run_has_an_order_of_its_own_and_each_image_once() -> No
 def test_every_image_is_used_before_one_is_repeated() -> None:
     order = steps_order(5, 2, 5).tolist()
     assert sorted(order[:5]) == sorted(order[5:]) == [0, 1, 2, 3, 4]
+
+
+class PretendedDatasets:
+    """What torchvision offers, without a network."""
+
+    def __init__(self) -> None:
+        self.downloads = 0
+
+    def MNIST(self, root: str, download: bool) -> None:
+        assert download
+        self.downloads += 1
+        print("a word of torchvision's")
+        write_mnist(Path(root) / "MNIST" / "raw", GREY, GREY)
+
+    def STL10(self, root: str, split: str, download: bool) -> None:  # noqa: ARG002
+        raise RuntimeError("File not found or corrupted.\nTry again")
+
+
+def test_a_download_is_made_once_and_says_nothing_on_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torchvision = pytest.importorskip("torchvision")
+    pretended = PretendedDatasets()
+    monkeypatch.setattr(torchvision, "datasets", pretended)
+    for _ in range(2):
+        root = download_data("mnist", str(tmp_path / "new"))
+        assert find_folder(ChosenData("mnist", root)) == tmp_path / "new" / "MNIST" / "raw"
+    assert pretended.downloads == 1
+    assert capsys.readouterr().out == ""
+    with pytest.raises(TareError, match="the download of stl10 failed: File not found or corrupted"):
+        download_data("stl10", None)
+    with pytest.raises(BadInput, match="need no files"):
+        download_data("digits", None)
