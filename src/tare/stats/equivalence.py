@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tare.stats.comparison import Verdict
-from tare.stats.intervals import Interval, mean_interval
+from tare.stats.intervals import Interval, Values, mean_interval
 
 CONFIDENCE = 0.9
 DEVIATIONS = 2.0
@@ -31,7 +31,9 @@ class Equivalence(NamedTuple):
     pairs: int
 
 
-def judge_equivalence(reference: Sequence[float], other: Sequence[float], resolution: float) -> Equivalence:
+def judge_equivalence(
+    reference: Sequence[float] | Values, other: Sequence[float] | Values, resolution: float
+) -> Equivalence:
     differences = np.asarray(other, np.float64) - np.asarray(reference, np.float64)
     if differences.size < 2:
         middle = float(differences.mean()) if differences.size else math.nan

@@ -240,7 +240,7 @@ def test_data_that_are_cut_off_and_orders_beyond_them_are_refused(folder: Path) 
     (folder / "wild.i64").write_bytes(np.array([0, 1, 40, 2]).tobytes())
 
     def said() -> str:
-        words = [program, msgspec.json.encode(source), folder]
+        words: list[str | bytes | Path] = [program, msgspec.json.encode(source), folder]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
     assert said() == "refused: the order names an image that is not there"
