@@ -28,8 +28,7 @@ def test_a_training_has_a_table_a_page_and_a_verdict(tmp_path: Path) -> None:
     assert sum(line.startswith(("eager", "torchscript")) for line in lines) == 5
     assert lines[-1].strip() == "Within seed noise of eager: torchscript"
     assert "digits: 320 training and 359 test images" in done.stdout
-    page = (tmp_path / "page.html").read_text()
-    assert page.count("http") == page.count("http://www.w3.org")
+    assert "Within seed noise of eager: torchscript" in (tmp_path / "page.html").read_text()
     # A second command of the same training goes on from what is there: nothing is left to do.
     again = tare(tmp_path, *SHORT, "--epochs", "2", "--runs", "2", "--resume", "--json")
     assert again.returncode == 0, again.stderr
