@@ -2,33 +2,49 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tare.errors import Unsupported
 from tare.rungs.vendor.fusion import operators  # noqa: F401 - they register themselves
-from tare.rungs.vendor.fusion.cpu_source import write_function
+from tare.rungs.vendor.fusion.cpu_source import CpuWriter
+from tare.rungs.vendor.fusion.cuda_source import CudaWriter
 from tare.rungs.vendor.fusion.groups import Group, Item, make_groups
 from tare.rungs.vendor.fusion.kernel import FusedKernel
 from tare.rungs.vendor.fusion.reader import Reader, plan_dtype
 from tare.rungs.vendor.fusion.tensors import Assembled, LibraryCall, Pointwise, Tensor, TensorView, whole
 from tare.rungs.vendor.fusion.trace import TracedStep
+from tare.rungs.vendor.fusion.writer import Function, KernelWriter
 from tare.rungs.vendor.lowering.plan import ExecutionPlan, Parameter, Value
 
 OPTIONAL = ("index", "bag", "sizes")
+
+
+class Language(NamedTuple):
+    """What the kernels of a device are written in."""
+
+    prelude: str
+    writer: type[KernelWriter]
+
+
+LANGUAGES = {
+    "cpu": Language('#include "halves.hpp"\n#include "expressions.hpp"', CpuWriter),
+    "cuda": Language('#include "expressions.cuh"', CudaWriter),
+}
 
 
 @dataclass
 class Kernels:
     """The functions of a plan, each once: layers of one shape share theirs."""
 
-    names: dict[str, str] = field(default_factory=dict)
+    language: Language
+    functions: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def name(self, body: str) -> str:
-        return self.names.setdefault(body, f"kernel{len(self.names)}")
+    def name(self, function: Function) -> str:
+        return self.functions.setdefault((function.head, function.body), f"kernel{len(self.functions)}")
 
     def source(self) -> str:
-        functions = [f'extern "C" void {name}{body}' for body, name in self.names.items()]
-        return "\n\n".join(['#include "expressions.hpp"', *functions, ""])
+        functions = [f"{head.format(name=name)}{body}" for (head, body), name in self.functions.items()]
+        return "\n\n".join([self.language.prelude, *functions, ""])
 
 
 def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> None:
@@ -125,7 +141,7 @@ def _computed(reader: Reader, view: TensorView, taken: set[Tensor]) -> TensorVie
 
 
 def emit(plan: ExecutionPlan, items: Sequence[Item], finals: Sequence[TensorView]) -> None:
-    kernels = Kernels()
+    kernels = Kernels(LANGUAGES[plan.device])
     item_of: dict[Tensor, Item] = {}
     for item in items:
         for tensor in item.members if isinstance(item, Group) else item.results.values():
@@ -136,7 +152,7 @@ def emit(plan: ExecutionPlan, items: Sequence[Item], finals: Sequence[TensorView
             _emit_group(plan, item, stored, kernels)
         else:
             _emit_call(plan, item, stored)
-    plan.kernels = kernels.source() if kernels.names else ""
+    plan.kernels = kernels.source() if kernels.functions else ""
 
 
 def _read_elsewhere(items: Sequence[Item], item_of: Mapping[Tensor, Item]) -> set[Tensor]:
@@ -163,10 +179,10 @@ def _value(plan: ExecutionPlan, tensor: Tensor) -> Value:
 
 def _emit_group(plan: ExecutionPlan, group: Group, stored: set[Tensor], kernels: Kernels) -> None:
     kernel = FusedKernel(group, stored & set(group.members))
-    function = write_function(kernel)
+    function = kernels.language.writer(kernel).write()
     inputs = {f"i{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.inputs)}
     outputs = {f"o{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.outputs)}
-    plan.emit("fused", inputs, outputs, kernel=kernels.name(function.body), rows=function.rows, work=kernel.work)
+    plan.emit("fused", inputs, outputs, kernel=kernels.name(function), **function.attributes)
 
 
 def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> None:

@@ -110,8 +110,9 @@ class ExecutionPlan:
     outputs: list[Value] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     regions: dict[str, int] = field(default_factory=dict)
-    # The source of the kernels that were generated for this plan; empty without any.
+    # The source of the kernels that were generated for this plan, empty without any, and the kind of their device.
     kernels: str = ""
+    device: str = "cpu"
 
     def make(
         self, shape: Iterable[int], dtype: str = "", name: str = "", region: str = "arena", content: Any = None
@@ -155,7 +156,7 @@ class ExecutionPlan:
         if self.kernels:
             from tare.rungs.vendor.fusion.build import build_kernels
 
-            build_kernels(self.kernels, folder / "kernels.so")
+            build_kernels(self.kernels, self.device, folder)
         values = self.values()
         index = {value: i for i, value in enumerate(values)}
         contents = []
