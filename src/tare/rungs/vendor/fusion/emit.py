@@ -14,7 +14,7 @@ from tare.rungs.vendor.fusion.reader import Reader, plan_dtype
 from tare.rungs.vendor.fusion.tensors import Assembled, LibraryCall, Pointwise, Tensor, TensorView, whole
 from tare.rungs.vendor.fusion.trace import TracedStep
 from tare.rungs.vendor.fusion.writer import Function, KernelWriter
-from tare.rungs.vendor.lowering.plan import ExecutionPlan, Parameter, Value
+from tare.rungs.vendor.lowering.plan import HALVES, ExecutionPlan, Parameter, Value
 
 OPTIONAL = ("index", "bag", "sizes")
 
@@ -65,19 +65,20 @@ def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> 
         if isinstance(gradient, TensorView):
             parameter, view = by_name[_plain(name)], _computed(reader, gradient, taken)
             parameter.gradient = plan.make(
-                parameter.value.shape, "f32", f"gradient of {parameter.name}", "gradient"
+                parameter.value.shape, view.dtype, f"gradient of {parameter.name}", "gradient"
             )
             view.tensor.value = parameter.gradient
             written.append(view)
     finals = [_computed(reader, reader.as_view(output), taken) for output in outputs]
-    if any(view.dtype != "f32" for view in finals):
+    if any(view.dtype not in ("f32", *HALVES) for view in finals):
         raise Unsupported("a result of integers or of float64")
     changes = [(value, _computed(reader, reader.as_view(result), taken)) for value, result in kept]
     stored = [*finals, *(view for _, view in changes)]
     emit(plan, make_groups(reader.tensors, [view.tensor for view in (*written, *stored)]), stored)
     for value, view in changes:
         # At the end, when nothing reads the state of before any more. Words of four bytes, whatever they are.
-        words = value.nbytes // 4
+        # What a half type lacks to whole words is padding in either place.
+        words = -(-value.nbytes // 4)
         whole_tensor = {
             "rows": 1,
             "width": words,
@@ -85,6 +86,7 @@ def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> 
             "from_offset": 0,
             "to_pitch": words,
             "to_offset": 0,
+            "dtype": "f32",
         }
         plan.emit("copy_block", {"x": view.tensor.value}, {"y": value}, **whole_tensor)
     for view in finals:
@@ -99,16 +101,16 @@ def _placeholders(
 ) -> list[Any]:
     arguments: list[Any] = []
     for name, tensor in step.parameters.items():
-        value = plan.make(tensor.shape, name=_plain(name), region="weights", content=tensor.detach())
+        dtype = plan_dtype(tensor.dtype, f"the weight {_plain(name)}")
+        value = plan.make(tensor.shape, dtype, _plain(name), "weights", tensor.detach())
         plan.parameters.append(Parameter(_plain(name), value, trained=name in step.trained))
         arguments.append(_stored(value))
     for name, buffer in step.buffers.items():
         # A buffer that no step changes is known ahead of time.
         arguments.append(_stored(states[name]) if name in states else buffer.detach())
-    dtypes = {"torch.float32": "f32", "torch.int64": "i64", "torch.bool": "u8"}
     for tensor in tensors:
-        dtype = dtypes.get(str(tensor.dtype))
-        if dtype is None:
+        dtype = plan_dtype(tensor.dtype, "an input")
+        if dtype == "f64" or str(tensor.dtype) == "torch.int32":
             raise Unsupported(f"an input of {tensor.dtype}")
         plan.inputs.append(plan.make(tensor.shape, dtype, f"input{len(plan.inputs)}", "input", tensor))
         arguments.append(_stored(plan.inputs[-1]))
@@ -200,4 +202,7 @@ def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> N
         outputs[role] = (
             value if value.shape == result.shape else Value("", result.shape, value.dtype, base=value.owner)
         )
-    plan.emit(call.kind, inputs, outputs, **call.attributes)
+    # A call computes in the type of what it reads, whatever the plan's own is.
+    read = [view.dtype for view in call.inputs.values()]
+    dtype = next((dtype for dtype in read if dtype in HALVES), "f32")
+    plan.emit(call.kind, inputs, outputs, dtype=dtype, **call.attributes)

@@ -11,6 +11,7 @@ from typing import Any
 BYTES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
 # The names of the types in torch.
 TORCH_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i64": "int64"}
+HALVES = ("bf16", "f16")
 VERSION = 1
 
 
