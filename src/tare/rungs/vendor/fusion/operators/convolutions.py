@@ -23,7 +23,9 @@ def convolution(
             raise Unsupported("a transposed convolution over 3 dimensions")
         volume, kernel = reader.view(input), reader.view(weight)
         steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        result = _Volumes(reader, volume.shape, meta.shape, kernel.shape, steps, volume.dtype).forward(volume, kernel)
+        result = _Volumes(reader, volume.shape, meta.shape, kernel.shape, steps, volume.dtype).forward(
+            volume, kernel
+        )
     else:
         geometry = _geometry(stride, padding, dilation, groups, sides)
         x, w = (_image(reader, operand, sides) for operand in (input, weight))
@@ -50,9 +52,7 @@ class _Volumes:
     """A convolution of volumes is a sum over the filter's depth: each part of the filter meets some slices of the
     volume, and convolves them as images."""
 
-    def __init__(
-        self, reader: Reader, x: Shape, y: Shape, w: Shape, steps: dict[str, Any], dtype: str
-    ) -> None:
+    def __init__(self, reader: Reader, x: Shape, y: Shape, w: Shape, steps: dict[str, Any], dtype: str) -> None:
         self.reader, self.x, self.y, self.w = reader, x, y, w
         self.stride, self.padding, self.dilation = (steps[name][0] for name in ("stride", "padding", "dilation"))
         stride, padding, dilation = (steps[name][1:] for name in ("stride", "padding", "dilation"))
@@ -98,7 +98,9 @@ class _Volumes:
         frame = whole(Tensor(self.padded, self.dtype))
         sides = [frame.slice(2, start, self.padding) for start in (0, self.padding + self.x[2])]
         zeros: list[tuple[Operand, TensorView]] = [(Constant(0.0, self.dtype, side.shape), side) for side in sides]
-        return self.reader.assemble(self.padded, self.dtype, [*zeros, (x, frame.slice(2, self.padding, self.x[2]))])
+        return self.reader.assemble(
+            self.padded, self.dtype, [*zeros, (x, frame.slice(2, self.padding, self.x[2]))]
+        )
 
     def _slices(self, padded: TensorView, at: int) -> TensorView:
         """Those that a part of the filter meets, as images."""

@@ -183,7 +183,9 @@ def embedding_bag_backward(
     gradient = reader.view(grad)
     if mode == 1:
         sizes = reader.reshape(bag_size, (gradient.shape[0], 1))
-        gradient = reader.pointwise("{0} / float(max_({1}, int64_t(1)))", [gradient, sizes], gradient.shape, gradient.dtype)
+        gradient = reader.pointwise(
+            "{0} / float(max_({1}, int64_t(1)))", [gradient, sizes], gradient.shape, gradient.dtype
+        )
     shape = (*indices.shape, gradient.shape[1])
     of_bag = Meta("", shape, gradient.dtype, [])
     rows = reader.view(named_elements(reader, of_bag, gradient, [offset2bag]))

@@ -61,7 +61,9 @@ def average_pool_backward(
         gradient = reader.view(grad_output)
         grad_output = _product(reader, gradient, reader.constant(factor), gradient.shape)
     inputs = {"dy": _batch(reader, grad_output)}
-    call = reader.call("average_pool_backward", inputs, {"dx": (shape, grad_output.dtype)}, **_average_window(**window))
+    call = reader.call(
+        "average_pool_backward", inputs, {"dx": (shape, grad_output.dtype)}, **_average_window(**window)
+    )
     return reader.reshape(whole(call.results["dx"]), meta.shape)
 
 
