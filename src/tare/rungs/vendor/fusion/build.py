@@ -1,5 +1,5 @@
-"""Compiles the generated kernels of a plan, and keeps them by their source, the compiler and the processor: a library
-on a CPU, the code of its kernels on a GPU."""
+"""Compiles the generated kernels of a plan: on a CPU into a library, on a GPU into their code. What is compiled is
+kept by its source, the compiler and the processor."""
 
 import hashlib
 import secrets

@@ -2,7 +2,7 @@
 
 Threads go through a row in the same way in every pass, so each finds in memory and in its registers what it has
 written itself. Sums are in double: on the GPUs of data centres a kernel still waits for memory, and the sum is as
-exact as the CPU's, in any order of the threads. The order is fixed all the same, and no float is added atomically."""
+exact as the CPU's whatever the number of threads. Its order is fixed, and no float is added atomically."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""What the text of a kernel has in common in every language: places in memory, literals, expressions over operands."""
+"""What the text of a kernel has in common in every language: places in memory, literals, expressions."""
 
 from abc import ABC, abstractmethod
 from math import isinf, isnan
