@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from fusible_modules import MODULES, ROWS
+from fusible_modules import HALF, MODULES, ROWS
 from host_program import compile_for_the_host, host_program
 from random_networks import NOT_LOWERED, random_workload
 from small_modules import Parallel
@@ -24,13 +24,6 @@ from tare.rungs.vendor.fusion.trace import trace
 from tare.rungs.vendor.lowering.capture import export
 from tare.rungs.vendor.lowering.plan import ExecutionPlan
 from tare.workloads import get_workload
-
-# In half precision: every kind of kernel and of call.
-SOME = (
-    "causal layer", "embeddings", "tied", "rms norm", "bags", "images", "signals", "softmax of columns",
-    "in double", "the two largest", "means of groups", "places of the largest", "images by any window",
-    "resampled", "padding",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,7 @@ def test_all_modules_train(tmp_path: Path, program: Path) -> None:
 @pytest.mark.usefixtures("on_host")
 @pytest.mark.parametrize(("precision", "mode"), [("amp-bf16", "train"), ("bf16", "train"), ("fp16", "infer")])
 def test_half_precisions(precision: Precision, mode: Mode, tmp_path: Path, program: Path) -> None:
-    chosen = {name: MODULES[name] for name in SOME}
+    chosen = {name: MODULES[name] for name in HALF}
     parity = prove(
         lambda: Parallel(chosen), ROWS, mode, "contiguous", tmp_path, program, precision, learning_rate=5.0,
         kernels="cuda", layouts=("contiguous",),
