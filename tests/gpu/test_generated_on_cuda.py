@@ -90,9 +90,14 @@ def test_captured_and_call_by_call(executor: LocalExecutor, rung: str, mode: Mod
     """Launches, products and copies of a step can be captured, and the second step begins where the first ends."""
     workload = get_workload("hf_GPT2")
     case = Case(
-        workload=workload.name, rung=rung, mode=mode, device="cuda", batch=workload.smoke_batch,
-        sizes=workload.smoke_sizes, optimizer=workload.optimizer if mode == "train" else None,
-    )  # type: ignore[arg-type]  # fmt: skip
+        workload=workload.name,
+        rung=rung,
+        mode=mode,
+        device="cuda",
+        batch=workload.smoke_batch,
+        sizes=workload.smoke_sizes,
+        optimizer=workload.optimizer if mode == "train" else None,  # type: ignore[arg-type]
+    )
     done = executor.run_round(case, 0, OPTIONS, check=True)
     assert done.failure is None, done.failure
     assert done.parity is not None

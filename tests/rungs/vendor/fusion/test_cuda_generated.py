@@ -77,6 +77,7 @@ def test_random_networks(mode: Mode, tmp_path: Path, program: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         workload = random_workload(seed, dropout=False)
+        verdict: str
         try:
             verdict = prove_workload(workload, mode, "contiguous", folder, program, kernels="cuda").status
         except Unsupported as refusal:

@@ -22,7 +22,7 @@ from tare.rungs.vendor.fusion.writer import (
 )
 from tare.rungs.vendor.lowering.plan import BYTES
 
-# Threads of a block, rows that neighbour each other in a block of columns, and the most elements for one thread.
+# Threads of a block, and rows that neighbour each other in a block of columns.
 THREADS, COLUMNS = 256, 32
 # Packs of elements that a thread of a warp goes through before a row gets a block, and the most threads of one.
 PACKS_OF_LANE, MOST_THREADS = 8, 512

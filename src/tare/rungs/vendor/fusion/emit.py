@@ -1,6 +1,6 @@
 """Writes groups and calls into an execution plan, and the kernels of the groups into one C++ source."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class Language(NamedTuple):
     """What the kernels of a device are written in."""
 
     prelude: str
-    writer: type[KernelWriter]
+    writer: Callable[[FusedKernel], KernelWriter]
 
 
 LANGUAGES = {
