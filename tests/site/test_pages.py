@@ -1,6 +1,7 @@
 """Every page of the site answers its question, as HTML, CSV and JSON alike."""
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 
 from tare.cases.plan import Skip
 from tare.records.environment import Environment
+from tare.site.questions import Scope
 from tare.site.server import PAGES
 from tare.store.baselines import set_baseline
 from tare.store.database import Store
@@ -256,3 +258,55 @@ def test_a_formula_in_a_csv_is_text(store: Store) -> None:
     with client_of(store) as client:
         (line,) = list(csv.DictReader(io.StringIO(client.get("/runs/data-runs.csv").text)))
     assert line["name"].startswith("'=")
+
+
+COMMITS = "https://example.org/net/commit/{commit}"
+
+
+def test_commits_lead_to_the_site_that_shows_them(filled: Store) -> None:
+    with client_of(filled, commits=COMMITS) as linking, client_of(filled) as plain:
+        regression = table(linking, "/regressions/?days=999", "regressions")[0]
+        commits = [regression[f"{side}_label"].partition(" · ")[0] for side in ("before", "after")]
+        pages = (
+            f"/{regression['path']}",
+            f"/records/{regression['after_record']}/",
+            f"/series/{regression['series']}/",
+        )
+        shown = [links_of(linking.get(path).text) for path in pages]
+        assert [COMMITS.format(commit=commit) in shown[0] for commit in commits] == [True, True]
+        assert [any(link.startswith(COMMITS.format(commit=commits[1])) for link in links) for links in shown] == [
+            True
+        ] * 3
+        assert all("example.org" not in plain.get(path).text for path in pages)
+
+
+def test_what_is_no_commit_is_not_put_into_an_address(store: Store) -> None:
+    scope = Scope(store, commits=COMMITS)
+    assert scope.commit_address("0123456789ab") == COMMITS.format(commit="0123456789ab")
+    assert [
+        scope.commit_address(text) for text in ("", "main", "..", "javascript:x", "ABCDEF0123", "abc/../def0")
+    ] == [""] * 6
+
+
+@pytest.mark.parametrize("kind", ["runs/", "regressions/", "grid/", "run", "machine", "compare"])
+def test_a_long_table_goes_on_at_its_more(client: TestClient, kind: str) -> None:
+    """The parts are the whole, in its order, and the filters stay in the address."""
+    machines = [row["id"] for row in table(client, "/machines/", "machines")]
+    path, name = {
+        "run": (table(client, "/runs/", "runs")[0]["path"], "records"),
+        "machine": (f"machines/{machines[0]}/", "series"),
+        "compare": (f"compare/?a=machine:{machines[0]}&b=machine:{machines[1]}", "ratios"),
+        "regressions/": ("regressions/?days=999", "regressions"),
+    }.get(kind, (kind, kind.rstrip("/")))
+    mark = "&" if "?" in path else "?"
+    whole = table(client, f"/{path}{mark}rows=5000", name)
+    size = max(len(whole) // 3, 1)
+    address, parts, pages = f"/{path}{mark}rows={size}", [], 0
+    while address:
+        pages += 1
+        parts += table(client, address, name)
+        answer = client.get(address)
+        links = re.findall(r'href="([^"]*)">more</a>', answer.text)
+        address = str(answer.url.join(html.unescape(links[0]))).removeprefix("http://testserver") if links else ""
+    assert pages > 1
+    assert parts == whole

@@ -12,6 +12,7 @@ from tare.errors import BadInput
 from tare.records.codec import encode
 from tare.report.page import PageChart
 from tare.site.page import Page, PageLink
+from tare.site.pages.common import MOST_ROWS
 from tare.site.pages.records import find_record, find_stored_trace
 from tare.site.questions import Scope
 from tare.site.render import NAVIGATION, STATIC, file_of, page_html, static_file
@@ -22,16 +23,20 @@ from tare.system.home import make_folder
 # Pages of a record and of a series are many; the others are written all.
 MOST_PAGES = 20_000
 RECORDS = "records/"
+# There are no further parts of a table in files.
+WHOLE = {"rows": str(MOST_ROWS)}
 
 
-def export_site(store: Store, folder: Path, on_page: Callable[[int], None] = lambda _: None) -> int:
+def export_site(
+    store: Store, folder: Path, on_page: Callable[[int], None] = lambda _: None, commits: str = ""
+) -> int:
     """Writes every page that can be reached without filters, into an empty or a new folder; returns how many."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is not an empty folder: name another for the pages")
     make_folder(folder / "static")
     for name in STATIC:
         (folder / "static" / name).write_bytes(static_file(name)[0])
-    scope = Scope(store)
+    scope = Scope(store, commits=commits)
     waiting, known = deque(["", *(link.path for link in NAVIGATION)]), {""}
     known.update(waiting)
     written = 0
@@ -47,7 +52,8 @@ def export_site(store: Store, folder: Path, on_page: Callable[[int], None] = lam
         on_page(1)
         for target in _paths_in(page):
             target = target.partition("?")[0]
-            if target.endswith("/") and target not in known and len(known) < MOST_PAGES:
+            is_page = target.endswith("/") and "://" not in target
+            if is_page and target not in known and len(known) < MOST_PAGES:
                 known.add(target)
                 waiting.append(target)
     return written
@@ -57,7 +63,7 @@ def _page_of(scope: Scope, path: str) -> Page:
     for pattern, page_of in PAGES.items():
         regex, _, _ = compile_path(pattern)
         if match := regex.match("/" + path):
-            return page_of(scope, {}, match.groupdict())
+            return page_of(scope, WHOLE, match.groupdict())
     raise LookupError(f"there is no page {path}")
 
 

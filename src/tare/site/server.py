@@ -69,11 +69,13 @@ ReadAccess = Literal["open", "token"]
 
 
 class SiteOptions(NamedTuple):
-    """`read` says who may look; `webhook` is told of confirmed regressions; `address` is that of the site."""
+    """`read` says who may look; `webhook` is told of confirmed regressions; `address` is that of the site, and
+    `commits` the one that shows a commit."""
 
     read: ReadAccess = "open"
     webhook: str = ""
     address: str = ""
+    commits: str = ""
     maintains: bool = True
 
 
@@ -95,6 +97,10 @@ def _one(page_of: Callable[[Scope, str], Page]) -> PageOf:
     return lambda scope, _, parts: page_of(scope, parts["id"])
 
 
+def _paged(page_of: Callable[[Scope, str, Query], Page]) -> PageOf:
+    return lambda scope, query, parts: page_of(scope, parts["id"], query)
+
+
 PAGES: dict[str, PageOf] = {
     "/": _plain(regressions.front_page),
     "/regressions/": _filtered(regressions.list_page),
@@ -102,12 +108,12 @@ PAGES: dict[str, PageOf] = {
     "/workloads/": _filtered(workloads.list_page),
     "/workloads/{id}/": _one(workloads.workload_page),
     "/ladders/{id}/": _one(workloads.ladder_page),
-    "/series/{id}/": lambda scope, query, parts: series.series_page(scope, parts["id"], query),
+    "/series/{id}/": _paged(series.series_page),
     "/records/{id}/": _one(records.record_page),
     "/runs/": _filtered(runs.list_page),
-    "/runs/{id}/": _one(runs.run_page),
+    "/runs/{id}/": _paged(runs.run_page),
     "/machines/": _plain(machines.list_page),
-    "/machines/{id}/": _one(machines.machine_page),
+    "/machines/{id}/": _paged(machines.machine_page),
     "/grid/": _filtered(grid.grid_page),
     "/coverage/": _filtered(coverage.coverage_page),
     "/compare/": _filtered(compare.compare_page),
@@ -301,7 +307,7 @@ class Site:
         self._count(request, reader)
         if reader is None and self.options.read == "token":
             raise HTTPException(401, "a token is needed to read this site: sign in")
-        return reader, Scope(self.store, reader.project or None if reader else None)
+        return reader, Scope(self.store, reader.project or None if reader else None, self.options.commits)
 
     # What is done beside answering
 
