@@ -22,7 +22,7 @@ CPU_FLAGS = (
 CUDA_FLAGS = ("-std=c++17", "-O3", "-fatbin", "-diag-suppress", "177,550")
 
 
-class Target(NamedTuple):
+class KernelCompiler(NamedTuple):
     """How the kernels of a kind of device are compiled. `processor` names what the result runs on."""
 
     compiler: Callable[[], str | None]
@@ -45,11 +45,11 @@ def _architectures() -> tuple[str, ...]:
 
 
 TARGETS = {
-    "cpu": Target(
+    "cpu": KernelCompiler(
         toolchain.compiler, "a C++ compiler", toolchain.processor, lambda: CPU_FLAGS, "kernels.cpp", "kernels.so",
         "cpu", ("cpu/expressions.hpp", "cpu/halves.hpp"),
     ),
-    "cuda": Target(
+    "cuda": KernelCompiler(
         toolchain.nvcc, "nvcc", toolchain.architectures, lambda: (*CUDA_FLAGS, *_architectures()), "kernels.cu",
         "kernels.fatbin", "cuda", ("cpu/expressions.hpp", "cuda/expressions.cuh"),
     ),
