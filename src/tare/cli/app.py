@@ -24,6 +24,7 @@ from tare.cli import (
     store,
     study,
     team,
+    train,
 )
 from tare.cli.help import GroupedHelp, PlainHelp
 from tare.cli.streams import prepare_streams, silence
@@ -56,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Measure": {"run": measure.run, "prove": measure.prove, "coverage": measure.coverage},
+    "Measure": {"run": measure.run, "train": train.train, "coverage": measure.coverage},
     "Explain": {"explain": explain.explain, "diff": explain.diff, "frames": explain.frames},
     "Guard": {
         "check": check.check,

@@ -1,7 +1,6 @@
-"""tare run, prove and coverage: measure workloads, train them on real data, count what of torch they call."""
+"""tare run and coverage: measure workloads, count what of torch they call."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +33,7 @@ from tare.cli.options import (
     target_argument,
     whole_numbers,
 )
-from tare.errors import BadInput, Interrupted
+from tare.errors import BadInput
 
 if TYPE_CHECKING:
     from tare.cases.plan import Plan
@@ -135,40 +134,6 @@ def _run_on_fleet(
     else:
         result.render(columns)
     return result.exit_code
-
-
-@option_groups(
-    grid=grid_options(
-        "default: every one that trains", "device precision batch size layout optimizer threads",
-        batch="Batch sizes (default: 16).",
-    )
-)  # fmt: skip
-def prove(
-    workload: Annotated[str, target_argument("WORKLOAD")],
-    grid: dict[str, Any],
-    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Training steps, each of its own batch.")] = 50,
-    data: Annotated[str, typer.Option(help="digits (scikit-learn's handwritten digits).")] = "digits",
-    timeout: Annotated[float, typer.Option(help="Seconds after which a worker is killed.")] = 900.0,
-    as_json: JsonOption = False,
-) -> int:
-    """Train on real data on every rung, and compare the losses.
-
-    Each step's loss is compared with that of eager in float64.
-    """
-    from tare.cases.options import make_options
-    from tare.commands.prove import prove_curves
-    from tare.report.curves import curves_view
-    from tare.report.overview import skipped_view
-    from tare.report.terminal import make_console
-
-    options = make_options({"timeout": timeout})
-    with make_console(stderr=True).status("") as status:
-        proof = prove_curves(workload, make_table(grid), data, steps, options, status.update)
-    views = partial(curves_view, proof.curves, data, steps), partial(skipped_view, proof.skipped)
-    print_result(as_json, proof, *views)
-    if proof.interrupted:
-        raise Interrupted("the curves that are complete are shown, the others are missing")
-    return proof.exit_code
 
 
 def coverage(

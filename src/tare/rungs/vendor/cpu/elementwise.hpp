@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../activation.hpp"
+#include "../half.hpp"
 #include "channels.hpp"
 
 namespace tare::vendor {
@@ -77,38 +78,54 @@ inline Call scale_channels_backward(const Op& op) {
   };
 }
 
+// Flat buffers of gradients, masters and weights: those of half gradients come first (lowering/memory.py).
+struct Update {
+  explicit Update(const Op& op)
+      : gradient(floats(op, "gradient")), half(floats(op, "gradient_half")), weights(op.find("weights") ? op["weights"].as<float>() : nullptr),
+        master(op["master"].as<float>()), halves(weights ? op["weights"].size : 0), size(op["master"].size),
+        type(op.attributes["round"].boolean ? op.attributes["dtype"].as_text() : "") {}
+
+  float at(int64_t i) const { return i < halves ? half[i] : gradient[i - halves]; }
+  void set(int64_t i, float weight) const {
+    master[i] = round_to(type, weight);
+    if (i < halves) weights[i] = master[i];
+  }
+
+  const float *gradient, *half;
+  float *weights, *master;
+  int64_t halves, size;
+  // What the masters are rounded to, where weights are stored in a half type.
+  std::string type;
+};
+
 // v = momentum * v + g; w = w - rate * v.
 inline Call sgd(const Op& op) {
-  const float* gradient = floats(op, "gradient");
-  float *master = op["master"].as<float>(), *velocity = op["momentum"].as<float>();
-  float rate = static_cast<float>(op.number("learning_rate")), keep = static_cast<float>(op.number("momentum"));
-  int64_t size = op["master"].size;
+  Update update(op);
+  float *velocity = op["momentum"].as<float>(), rate = static_cast<float>(op.number("learning_rate")), keep = static_cast<float>(op.number("momentum"));
   return [=] {
-    for (int64_t i = 0; i < size; ++i) {
-      velocity[i] = keep * velocity[i] + gradient[i];
-      master[i] -= rate * velocity[i];
+    for (int64_t i = 0; i < update.size; ++i) {
+      velocity[i] = keep * velocity[i] + update.at(i);
+      update.set(i, update.master[i] - rate * velocity[i]);
     }
   };
 }
 
 // Adam (Kingma and Ba, 2014) as torch has it; with decay, AdamW (Loshchilov and Hutter, 2017).
 inline Call adam(const Op& op) {
-  const float* gradient = floats(op, "gradient");
-  float *master = op["master"].as<float>(), *mean = op["momentum"].as<float>(), *square = op["second"].as<float>();
-  float* steps = op["steps"].as<float>();
+  Update update(op);
+  float *mean = op["momentum"].as<float>(), *square = op["second"].as<float>(), *steps = op["steps"].as<float>();
   double rate = op.number("learning_rate"), first = op.number("first"), second = op.number("second");
   float kept = static_cast<float>(1 - rate * op.number("decay")), epsilon = static_cast<float>(op.number("epsilon"));
-  int64_t size = op["master"].size;
   return [=] {
     double step = *steps += 1;
     float scale = static_cast<float>(rate / (1 - std::pow(first, step)));
     float root = static_cast<float>(std::sqrt(1 - std::pow(second, step)));
     float b1 = static_cast<float>(1 - first), b2 = static_cast<float>(second), rest = static_cast<float>(1 - second);
-    for (int64_t i = 0; i < size; ++i) {
-      float g = gradient[i];
+    for (int64_t i = 0; i < update.size; ++i) {
+      float g = update.at(i);
       mean[i] += b1 * (g - mean[i]);
       square[i] = b2 * square[i] + rest * g * g;
-      master[i] = kept * master[i] - scale * mean[i] / (std::sqrt(square[i]) / root + epsilon);
+      update.set(i, kept * update.master[i] - scale * mean[i] / (std::sqrt(square[i]) / root + epsilon));
     }
   };
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tare.errors import Unsupported, brief
+from tare.rungs.vendor.fusion.autocast import interpreter
 
 
 class TracedStep(NamedTuple):
@@ -20,8 +21,11 @@ class TracedStep(NamedTuple):
     changed_inputs: list[int]
 
 
-def trace(exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool) -> TracedStep:
-    """`exported` is the program of the module, whose Python code is not run again."""
+def trace(
+    exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool, autocast: str | None = None
+) -> TracedStep:
+    """`exported` is the program of the module, whose Python code is not run again. `autocast` is the half type of
+    the arithmetic, where it has one."""
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.func import functionalize, grad_and_value
@@ -38,6 +42,7 @@ def trace(exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool) ->
     first_name |= first_buffer
     trained = [name for name, parameter in parameters.items() if trains and parameter.requires_grad]
     counts: list[int] = []
+    half = None if autocast is None else getattr(torch, autocast)
 
     def outputs_of(weights: dict[str, Any], state: dict[str, Any], batch: list[Any]) -> list[Any]:
         """The results of the program. What it changes is in `state` and `batch` afterwards."""
@@ -52,7 +57,7 @@ def trace(exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool) ->
                 known = weights.get(name, state.get(name))
                 arguments.append(exported.constants[spec.target] if known is None else known)
         # Node by node, so that every operator of the trace knows the module that it came from.
-        results = torch.fx.Interpreter(exported.graph_module).run(*arguments)
+        results = interpreter(exported.graph_module, half).run(*arguments)
         outputs = []
         for spec, result in zip(signature.output_specs, results, strict=True):
             if spec.kind is OutputKind.BUFFER_MUTATION:
