@@ -39,7 +39,9 @@ class TrainingData:
         return self.shapes.target == (self.shapes.batch,)
 
     def of_steps(self, steps: int) -> BatchSource:
-        return self._source([("steps", lambda: steps_order(self.data.header.train, self.shapes.batch, steps))])
+        return self._source(
+            [(f"steps-{steps}", lambda: steps_order(self.data.header.train, self.shapes.batch, steps))]
+        )
 
     def of_epochs(self, run: int, epochs: Sequence[int], samples: int) -> BatchSource:
         """With the first `samples` training images only."""
@@ -47,7 +49,7 @@ class TrainingData:
         def order_of(epoch: int) -> Callable[[], Order]:
             return lambda: epoch_order(samples, self.shapes.batch, run, epoch)
 
-        return self._source([(f"{run}-{epoch}", order_of(epoch)) for epoch in epochs])
+        return self._source([(f"{samples}-{run}-{epoch}", order_of(epoch)) for epoch in epochs])
 
     def samples(self, most: int | None) -> int:
         """How many training images are used; BadInput for more than there are, or fewer than a batch."""

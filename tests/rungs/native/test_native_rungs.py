@@ -234,10 +234,14 @@ def test_workload_without_a_cpp_version_is_refused() -> None:
 
 def test_vendor_names_its_limits() -> None:
     vendor, mlp = get_rung("vendor"), get_workload("mlp")
-    assert "fp32" in str(vendor.supports(make("mlp", "vendor", "infer", "bf16"), mlp))
+    assert vendor.supports(make("mlp", "vendor", "infer", "bf16"), mlp) is None
+    assert "tf32" in str(vendor.supports(make("mlp", "vendor", "infer", "tf32"), mlp))
     adam = make("mlp", "vendor", "train", optimizer="adam")
     assert vendor.supports(adam, mlp) is None
-    assert "SGD" in str(vendor.supports(msgspec.structs.replace(adam, device="cuda"), mlp))
+    scaled = msgspec.structs.replace(adam, precision="amp-fp16")
+    assert "gradient scaler" in str(vendor.supports(scaled, mlp))
+    other = msgspec.structs.replace(adam, optimizer="rmsprop")
+    assert "SGD" in str(vendor.supports(other, mlp))
     assert "CUDA" in str(vendor.supports(make("mlp", "vendor:graph", "infer"), mlp))
     missing = vendor.available("mps")
     assert missing is not None
