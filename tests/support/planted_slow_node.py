@@ -1,4 +1,4 @@
-"""A machine that is not like its peers: the small network that every node of a fleet measures takes 4 ms more."""
+"""A machine that is not like its peers: the small network that every node of a fleet measures takes 100 ms more."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ _build = Perceptron.build
 
 def _build_slowly(self: Perceptron, **sizes: int) -> Any:
     model = _build(self, **sizes)
-    model.register_forward_hook(lambda *_: time.sleep(0.004))
+    model.register_forward_hook(lambda *_: time.sleep(0.1))
     return model
 
 

@@ -177,7 +177,7 @@ def test_a_node_that_is_not_like_its_peers_is_named_and_left_out(fleet: Simulate
     """Real calibrations; their records are kept."""
     fleet.add("slow", {"TARE_PLUGINS": "planted_slow_node"})
     try:
-        code, document, said = tare(fleet, home, "fleet", "status", "--drift", "1", "--json")
+        code, document, said = tare(fleet, home, "fleet", "status", "--drift", "2", "--json")
     finally:
         fleet.kill("slow")
     assert code == 1, said
