@@ -118,7 +118,7 @@ class Cpu : public Backend {
     } else if (op.kind == "lstm_backward") {
       calls.push_back(lstm_backward(op, saved_.at(op.integer("slot"))));
     } else {
-      throw Failure("unsupported", "on a CPU the vendor rung has no " + op.kind);
+      throw Failure("unsupported", "on a CPU the vendor rung has no " + op.kind + op.where());
     }
   }
 

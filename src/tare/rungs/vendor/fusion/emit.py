@@ -12,6 +12,7 @@ from tare.rungs.vendor.fusion.kernel import FusedKernel
 from tare.rungs.vendor.fusion.reader import Reader, plan_dtype
 from tare.rungs.vendor.fusion.tensors import Assembled, LibraryCall, Pointwise, Tensor, TensorView, whole
 from tare.rungs.vendor.fusion.trace import TracedStep
+from tare.rungs.vendor.lowering.origin import Origin, merged_origin
 from tare.rungs.vendor.lowering.plan import ExecutionPlan, Parameter, Value
 
 OPTIONAL = ("index", "bag", "sizes")
@@ -61,6 +62,7 @@ def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> 
     emit(plan, make_groups(reader.tensors, [view.tensor for view in (*written, *stored)]), stored)
     for value, view in changes:
         # At the end, when nothing reads the state of before any more. Words of four bytes, whatever they are.
+        plan.origin = Origin(value.name.rpartition(".")[0], "update")
         words = value.nbytes // 4
         whole_tensor = {
             "rows": 1,
@@ -166,6 +168,7 @@ def _emit_group(plan: ExecutionPlan, group: Group, stored: set[Tensor], kernels:
     function = write_function(kernel)
     inputs = {f"i{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.inputs)}
     outputs = {f"o{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.outputs)}
+    plan.origin = merged_origin([member.origin for member in group.members])
     plan.emit("fused", inputs, outputs, kernel=kernels.name(function.body), rows=function.rows, work=kernel.work)
 
 
@@ -184,4 +187,5 @@ def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> N
         outputs[role] = (
             value if value.shape == result.shape else Value("", result.shape, value.dtype, base=value.owner)
         )
+    plan.origin = call.origin
     plan.emit(call.kind, inputs, outputs, **call.attributes)

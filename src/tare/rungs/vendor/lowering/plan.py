@@ -8,6 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from tare.rungs.vendor.lowering.origin import Origin
+
 BYTES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
 # The names of the types in torch.
 TORCH_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i64": "int64"}
@@ -81,6 +83,7 @@ class Op:
     inputs: dict[str, Value]
     outputs: dict[str, Value]
     attributes: dict[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default=Origin())
 
     def values(self) -> Iterator[Value]:
         yield from self.inputs.values()
@@ -112,6 +115,8 @@ class ExecutionPlan:
     regions: dict[str, int] = field(default_factory=dict)
     # The source of the kernels that were generated for this plan; empty without any.
     kernels: str = ""
+    # The origin of the ops that are emitted now.
+    origin: Origin = field(default=Origin())
 
     def make(
         self, shape: Iterable[int], dtype: str = "", name: str = "", region: str = "arena", content: Any = None
@@ -125,7 +130,7 @@ class ExecutionPlan:
         self, op_kind: str, inputs: Mapping[str, Value | None], outputs: dict[str, Value], **attributes: Any
     ) -> None:
         present = {role: value for role, value in inputs.items() if value is not None}
-        self.ops.append(Op(op_kind, present, outputs, attributes))
+        self.ops.append(Op(op_kind, present, outputs, attributes, self.origin))
 
     def apply(
         self, op_kind: str, inputs: Mapping[str, Value | None], shape: Iterable[int], **attributes: Any
@@ -177,6 +182,9 @@ class ExecutionPlan:
                     "in": {role: index[v] for role, v in op.inputs.items()},
                     "out": {role: index[v] for role, v in op.outputs.items()},
                     "attributes": op.attributes,
+                    "module": op.origin.module,
+                    "phase": op.origin.phase,
+                    "operators": op.origin.operators,
                 }
                 for op in self.ops
             ],
