@@ -175,7 +175,7 @@ class ExecutionPlan:
             # Where weights are rounded to a half type, an update is mostly rounding error and proves nothing.
             "updates": not any(op.attributes.get("round") for op in self.ops),
             "regions": self.regions,
-            "values": [value.describe() for value in values],
+            "values": [{**value.describe(), "owner": index[value.owner]} for value in values],
             "ops": [
                 {
                     "kind": op.kind,
