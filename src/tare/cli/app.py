@@ -13,6 +13,7 @@ from tare.cli import (
     baseline,
     bisect,
     check,
+    emit,
     env,
     explain,
     machine,
@@ -56,7 +57,12 @@ app = typer.Typer(
 )
 VERBS: dict[str, dict[str, Callable[..., Any]]] = {
     "Measure": {"run": measure.run, "prove": measure.prove, "coverage": measure.coverage},
-    "Explain": {"explain": explain.explain, "diff": explain.diff, "frames": explain.frames},
+    "Explain": {
+        "explain": explain.explain,
+        "diff": explain.diff,
+        "frames": explain.frames,
+        "emit": emit.emit,
+    },
     "Guard": {
         "check": check.check,
         "compare": check.compare,
