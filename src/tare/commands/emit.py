@@ -66,6 +66,7 @@ class EmittedProject(msgspec.Struct):
 def emit_project(plan: Plan, folder: Path, force: bool, command: str, on_stage: OnStage) -> EmittedProject:
     """Stages the one case of a plan for the vendor rung, runs it once to compare it with the reference, and writes
     the project."""
+    folder = folder.resolve()
     check_target(folder, force)
     options = make_options({"rounds": 1, "budget": BUDGET_S, "timeout": TIMEOUT_S})
     with interruptible(), open_plan_session(plan, options.isolation, on_stage) as session:

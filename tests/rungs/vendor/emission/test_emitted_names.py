@@ -18,6 +18,7 @@ from tare.rungs.vendor.emission.names import Names, comment, identifier, number
         ("__init__", "init"),
         ("a  b\n*/", "a_b"),
         ("NAN", "NAN_"),
+        ("scratch", "scratch_"),
         ("größe", "gr_e"),
         ("...", "module"),
         ("x" * 500, "x" * 100),

@@ -26,7 +26,8 @@ def test_generated_kernels_know_their_modules_and_operators(mode: str) -> None:
     forward = modules(plan, "forward")
     assert all(forward), "an op without a module is the loss"
     operators = {name for op in plan.ops for name in op.origin.operators}
-    assert {"native_layer_norm", "_softmax"} <= operators
+    assert "native_layer_norm" in operators
+    assert any("softmax" in name for name in operators)
     if mode == "train":
         backward = modules(plan, "backward")
         assert set(forward) & set(backward)

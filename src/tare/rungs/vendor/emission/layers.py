@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, field
 from itertools import groupby
+from textwrap import wrap
 
 from tare.rungs.vendor.emission.buffers import Buffers
 from tare.rungs.vendor.emission.calls import CallText, described, write_call
 from tare.rungs.vendor.emission.names import Names, comment
 from tare.rungs.vendor.lowering.plan import Op
 
+WIDEST = 128
 PHASES = ("forward", "backward", "update")
 
 
@@ -51,7 +53,15 @@ class LayerFunction:
                 lines += ["  {", *(f"    {line}" for line in call.lines), "  }"]
             else:
                 lines += [f"  {line}" for line in call.lines]
-        return "\n".join([*lines, "}"])
+        return "\n".join(folded for line in [*lines, "}"] for folded in _folded(line))
+
+
+def _folded(line: str) -> list[str]:
+    """A line of calls with many buffers as several lines."""
+    if len(line) <= WIDEST or line.lstrip().startswith("//"):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return wrap(line, WIDEST, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def make_layers(ops: list[Op], buffers: Buffers, kernels: dict[str, str]) -> list[LayerFunction]:

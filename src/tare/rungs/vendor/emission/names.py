@@ -3,105 +3,21 @@
 import re
 from math import isinf, isnan
 
-KEYWORDS = frozenset(
-    [
-        "alignas",
-        "alignof",
-        "and",
-        "and_eq",
-        "asm",
-        "auto",
-        "bitand",
-        "bitor",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "char8_t",
-        "char16_t",
-        "char32_t",
-        "class",
-        "co_await",
-        "co_return",
-        "co_yield",
-        "compl",
-        "concept",
-        "const",
-        "const_cast",
-        "consteval",
-        "constexpr",
-        "constinit",
-        "continue",
-        "decltype",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "dynamic_cast",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "linux",
-        "long",
-        "main",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "not",
-        "not_eq",
-        "nullptr",
-        "operator",
-        "or",
-        "or_eq",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "reinterpret_cast",
-        "requires",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "static_assert",
-        "static_cast",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "thread_local",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typeid",
-        "typename",
-        "union",
-        "unix",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "wchar_t",
-        "while",
-        "xor",
-        "xor_eq",
-    ]
-)
+_OF_CPP = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class
+co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype
+default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline
+int linux long main mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected
+public register reinterpret_cast requires return short signed sizeof static static_assert static_cast struct
+switch template this thread_local throw true try typedef typeid typename union unix unsigned using virtual
+void volatile wchar_t while xor xor_eq
+"""
+# What the source around a name calls itself, and what headers define.
+_OF_THE_SOURCE = """
+Buffer Region RegionSize assert at backward bytes errno forward int64_t kernels memory ops region_count
+regions run scratch start std stderr stdin stdout step tare team uint8_t update
+"""
+TAKEN = frozenset(f"{_OF_CPP} {_OF_THE_SOURCE}".split())
 LONGEST = 100
 
 
@@ -111,7 +27,7 @@ def identifier(name: str) -> str:
     if not plain or plain[0].isdigit():
         plain = f"module_{plain}".strip("_")
     # A name in capitals may be a macro of some header: INFINITY, NAN, EOF.
-    return f"{plain}_" if plain in KEYWORDS or plain.isupper() else plain
+    return f"{plain}_" if plain in TAKEN or plain.isupper() else plain
 
 
 class Names:

@@ -69,7 +69,7 @@ def write_project(stage: Path, reference: Reference, about: About, folder: Path)
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
 
 
 def _copy_headers(names: Iterable[str], folder: Path, of_kernels: Iterable[str]) -> set[str]:

@@ -37,7 +37,7 @@ def readme(
         "Made by:",
         "",
         "```",
-        _plain(command),
+        _line(command),
         "```",
         "",
         f"The reference in `data/` is {_plain(reference)}.",
@@ -84,6 +84,11 @@ def _row(layer: LayerFunction) -> str:
     flops = f"{layer.flops:,}" if layer.flops else ""
     name = f"`{layer.phase}::{layer.name}`"
     return f"| {name} | {_plain(layer.title)} | {calls} | {flops} | {layer.traffic:,} | {layer.memory:,} |"
+
+
+def _line(text: str) -> str:
+    """A text from outside for a line of a block of code."""
+    return "".join(letter if letter.isprintable() and letter != "`" else "?" for letter in text)[:2000]
 
 
 def _plain(text: str) -> str:
