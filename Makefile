@@ -26,10 +26,10 @@ test test-rest test-slow: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(PYTEST) -m 'not full and not alone' $(PARALLEL)
 
-# The other tests: first what can run in parallel, then the tests whose result depends on time or on every core.
+# The other tests: first those whose result depends on time or on every core, then what can run in parallel.
 test-rest: setup
-	$(PYTEST) -m 'full and not alone and not slow' $(PARALLEL)
 	$(PYTEST) -m alone
+	$(PYTEST) -m 'full and not alone and not slow' $(PARALLEL)
 
 # Those that take minutes each, or make an environment of another framework or version.
 test-slow: setup

@@ -1,8 +1,11 @@
 """Settings for every test."""
 
+import ctypes
+import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +20,7 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     for library in ("OMP", "OPENBLAS"):
         os.environ.setdefault(f"{library}_NUM_THREADS", str(share))
 
+import psutil  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -34,9 +38,21 @@ if "TARE_HOME" not in os.environ:
 # Python with torch to load the answer. That is three quarters of the work of a small compilation.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
-# These machines are shared: no test fails because it took long.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# These machines are shared: no test fails because it took long. CI asks whether this change is right, always with
+# the same examples; new ones are for whoever works on it.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("patient")
+
+
+# When a run whose time is limited stops to begin tests, in seconds since the epoch.
+UNTIL = float(os.environ.get("TARE_TESTS_UNTIL", "inf"))
+
+
+def pytest_runtest_setup() -> None:
+    if time.time() > UNTIL:
+        pytest.skip("no time was left for it (TARE_TESTS_UNTIL)")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -51,3 +67,21 @@ def gradients_stay_enabled() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "is_grad_enabled"):
         assert torch.is_grad_enabled(), "the test left gradients disabled: it must close its program"
+
+
+# What a pytest worker may hold before it gives back what it no longer needs.
+ENOUGH_BYTES = 2 << 30
+_process, _held = psutil.Process(), [0]
+
+
+def pytest_runtest_teardown() -> None:
+    """glibc keeps the freed memory of each thread that a test has had. Over some thousand tests with large tensors
+    that is ten gigabytes."""
+    resident = _process.memory_info().rss
+    if resident < max(ENOUGH_BYTES, _held[0] + ENOUGH_BYTES // 2):
+        return
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    _held[0] = _process.memory_info().rss

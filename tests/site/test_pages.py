@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from tare.cases.plan import Skip
 from tare.records.environment import Environment
+from tare.site.questions import Scope
 from tare.site.server import PAGES
 from tare.store.baselines import set_baseline
 from tare.store.database import Store
@@ -256,3 +257,31 @@ def test_a_formula_in_a_csv_is_text(store: Store) -> None:
     with client_of(store) as client:
         (line,) = list(csv.DictReader(io.StringIO(client.get("/runs/data-runs.csv").text)))
     assert line["name"].startswith("'=")
+
+
+COMMITS = "https://example.org/net/commit/{commit}"
+
+
+def test_commits_lead_to_the_site_that_shows_them(filled: Store) -> None:
+    with client_of(filled, commits=COMMITS) as linking, client_of(filled) as plain:
+        regression = table(linking, "/regressions/?days=999", "regressions")[0]
+        commits = [regression[f"{side}_label"].partition(" · ")[0] for side in ("before", "after")]
+        pages = (
+            f"/{regression['path']}",
+            f"/records/{regression['after_record']}/",
+            f"/series/{regression['series']}/",
+        )
+        shown = [links_of(linking.get(path).text) for path in pages]
+        assert [COMMITS.format(commit=commit) in shown[0] for commit in commits] == [True, True]
+        assert [any(link.startswith(COMMITS.format(commit=commits[1])) for link in links) for links in shown] == [
+            True
+        ] * 3
+        assert all("example.org" not in plain.get(path).text for path in pages)
+
+
+def test_what_is_no_commit_is_not_put_into_an_address(store: Store) -> None:
+    scope = Scope(store, commits=COMMITS)
+    assert scope.commit_address("0123456789ab") == COMMITS.format(commit="0123456789ab")
+    assert [
+        scope.commit_address(text) for text in ("", "main", "..", "javascript:x", "ABCDEF0123", "abc/../def0")
+    ] == [""] * 6

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser import browser, window
-from chromium import CHROMIUM
+from browser import CHROMIUM, browser, window
 from sites import explained_record, filled_store, served, token_of
 
 from tare.store.database import Store

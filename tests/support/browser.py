@@ -1,12 +1,12 @@
 """A real Chromium, driven by Playwright: what a page logs, fetches and shows."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chromium import CHROMIUM
-
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # Without these, Chromium asks its maker's servers for updates.
 QUIET = ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
          "--disable-sync"]  # fmt: skip

@@ -66,6 +66,7 @@ def test_a_secret_in_a_text_is_hidden_and_nothing_else(text: str, shown: str) ->
         "",
         "'/home/me/secret_net.py::Net' and passwd.py::Model, C++'s token::Type",
         "Missing key(s) in state_dict: conv1.weight",
+        "a token is needed: --token-file FILE; push --token-file ci.token, --password-file=p",
         "pad_token_id=50256, eos_token='</s>'",
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
         "ssh://git@github.com/x/y.git",

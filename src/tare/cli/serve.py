@@ -35,6 +35,9 @@ def serve(
     export: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write the pages as files, and serve nothing.")
     ] = None,
+    commits: Annotated[
+        str, typer.Option(metavar="URL", help="Shows a commit: https://HOST/OWNER/NAME/commit/{commit}.")
+    ] = "",
     store: StoreOption = None,
 ) -> None:
     """Serve the pages of a store: what got slower, each workload over time, the grid, every record.
@@ -47,10 +50,12 @@ def serve(
 
     if read not in READ:
         raise BadInput(f"--read takes open or token, not '{read[:20]}'")
+    if commits and not (commits.startswith(("https://", "http://")) and "{commit}" in commits):
+        raise BadInput(f"--commits takes an address with {{commit}} in it, not '{commits[:60]}'")
     if export is not None:
-        write_site(store, export)
+        write_site(store, export, commits)
         return
-    run_server(store, host, port, read, address, proxy, webhook_file)
+    run_server(store, host, port, read, address, proxy, webhook_file, commits)
 
 
 @token.callback(invoke_without_command=True)

@@ -46,7 +46,7 @@ def push(
     """
     from rich.progress import Progress
 
-    from tare.commands.push import TOKEN, Server, read_token
+    from tare.commands.push import TOKEN, SiteClient, read_token
     from tare.commands.push import push as send
     from tare.report.numbers import several
     from tare.report.terminal import make_console
@@ -54,7 +54,7 @@ def push(
 
     if to is None:
         raise BadInput("name the site: --to https://HOST")
-    server = Server(to, read_token(token_file, os.environ.get(TOKEN)), plain)
+    site = SiteClient(to, read_token(token_file, os.environ.get(TOKEN)), plain)
     console = make_console(stderr=True)
     with (
         Store(store, existing=True, reading=True) as opened,
@@ -63,7 +63,7 @@ def push(
         task = progress.add_task(f"sending to {to}", total=None)
         result = send(
             opened,
-            server,
+            site,
             terms or [],
             traces,
             lambda done, total: progress.update(task, advance=done, total=total),
@@ -112,15 +112,15 @@ def nightly(
     Exit code 1 on a regression, or if the site could not be reached: the next night then sends what is missing.
     """
     from tare.commands.nightly import run_night
-    from tare.commands.push import TOKEN, Server, read_token
+    from tare.commands.push import TOKEN, SiteClient, read_token
     from tare.records.tags import read_tags
     from tare.report.numbers import several
 
-    server = Server(to, read_token(token_file, os.environ.get(TOKEN)), plain) if to is not None else None
+    site = SiteClient(to, read_token(token_file, os.environ.get(TOKEN)), plain) if to is not None else None
     plan = read_targets(targets, make_table(grid))
     rules = read_rules(metric, thresholds, targets[0])
     result = run_night(
-        plan, measuring, baseline, rules, store, output, resume, force, max_minutes, server,
+        plan, measuring, baseline, rules, store, output, resume, force, max_minutes, site,
         read_tags(tag or []), show_progress=not as_json,
     )  # fmt: skip
     lines = [f"{several(result.records, 'record')}, {result.failed} failed"]

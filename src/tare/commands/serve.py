@@ -17,7 +17,14 @@ LONGEST_WEBHOOK = 4096
 
 
 def run_server(
-    where: str | None, host: str, port: int, read: str, address: str, proxy: str, webhook_file: Path | None
+    where: str | None,
+    host: str,
+    port: int,
+    read: str,
+    address: str,
+    proxy: str,
+    webhook_file: Path | None,
+    commits: str,
 ) -> None:
     """Serves until it is interrupted."""
     try:
@@ -32,7 +39,7 @@ def run_server(
     with Store(where) as store:
         listening = _listen(host, port)
         shown = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-        options = SiteOptions(cast(ReadAccess, read), webhook, address or shown)
+        options = SiteOptions(cast(ReadAccess, read), webhook, address or shown, commits)
         config = uvicorn.Config(
             Site(store, options).app(),
             http=ImpatientProtocol,
@@ -71,7 +78,7 @@ def _read_webhook(path: Path) -> str:
         raise BadInput(f"cannot read the webhook's address from {path}: {error}") from None
 
 
-def write_site(where: str | None, folder: Path) -> None:
+def write_site(where: str | None, folder: Path, commits: str) -> None:
     from rich.progress import Progress
 
     try:
@@ -85,7 +92,7 @@ def write_site(where: str | None, folder: Path) -> None:
     ):
         task = progress.add_task(f"writing {folder}", total=None)
         try:
-            count = export_site(store, folder, lambda pages: progress.advance(task, pages))
+            count = export_site(store, folder, lambda pages: progress.advance(task, pages), commits)
         except OSError as error:
             raise TareError(f"cannot write the pages: {error}") from None
     typer.echo(f"wrote {count} pages: open {folder / 'index.html'}")

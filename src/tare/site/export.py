@@ -24,14 +24,16 @@ MOST_PAGES = 20_000
 RECORDS = "records/"
 
 
-def export_site(store: Store, folder: Path, on_page: Callable[[int], None] = lambda _: None) -> int:
+def export_site(
+    store: Store, folder: Path, on_page: Callable[[int], None] = lambda _: None, commits: str = ""
+) -> int:
     """Writes every page that can be reached without filters, into an empty or a new folder; returns how many."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is not an empty folder: name another for the pages")
     make_folder(folder / "static")
     for name in STATIC:
         (folder / "static" / name).write_bytes(static_file(name)[0])
-    scope = Scope(store)
+    scope = Scope(store, commits=commits)
     waiting, known = deque(["", *(link.path for link in NAVIGATION)]), {""}
     known.update(waiting)
     written = 0
@@ -47,7 +49,8 @@ def export_site(store: Store, folder: Path, on_page: Callable[[int], None] = lam
         on_page(1)
         for target in _paths_in(page):
             target = target.partition("?")[0]
-            if target.endswith("/") and target not in known and len(known) < MOST_PAGES:
+            is_page = target.endswith("/") and "://" not in target
+            if is_page and target not in known and len(known) < MOST_PAGES:
                 known.add(target)
                 waiting.append(target)
     return written

@@ -1,5 +1,6 @@
 """What the pages ask a store. Narrow rows and an index answer every question, whatever the number of records."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -14,16 +15,24 @@ REGRESSIONS = schema.regressions
 # The columns of a series by which the pages filter.
 FILTERS = ("workload", "rung", "mode", "device", "precision", "machine", "status", "parity")
 MOST_ROWS = 2000
+COMMIT, COMMIT_PLACE = re.compile(r"[0-9a-f]{7,64}"), "{commit}"
 
 
 class Scope(NamedTuple):
-    """The store, and the project that its reader may see; None for all."""
+    """The store, the project that its reader may see (None for all), and the address that shows a commit, with
+    {commit} in the place of its hash."""
 
     store: Store
     project: str | None = None
+    commits: str = ""
 
     def of(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
         return [] if self.project is None else [table.c.project == self.project]
+
+    def commit_address(self, commit: str) -> str:
+        """Where a reader sees what a commit changed; empty where nobody has said, or the text is no commit."""
+        is_hash = bool(COMMIT.fullmatch(commit))
+        return self.commits.replace(COMMIT_PLACE, commit) if self.commits and is_hash else ""
 
     def rows(self, statement: sa.Select[Any]) -> list[Any]:
         return self.store.rows(statement)

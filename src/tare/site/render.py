@@ -1,4 +1,5 @@
-"""A page as HTML. Addresses are relative, so that the site works under any path and as files."""
+"""A page as HTML. Addresses are relative, so that the site works under any path and as files, but for those of
+commits, which another site shows."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -44,6 +45,8 @@ def page_html(
     depth = page.path.count("/")
 
     def url(path: str) -> str:
+        if path.startswith(("https://", "http://")):
+            return path
         path, _, own = path.partition("?")
         target = "../" * depth + quote(path, safe="/:@")
         if is_static and (not target or target.endswith("/")):

@@ -69,11 +69,13 @@ ReadAccess = Literal["open", "token"]
 
 
 class SiteOptions(NamedTuple):
-    """`read` says who may look; `webhook` is told of confirmed regressions; `address` is that of the site."""
+    """`read` says who may look; `webhook` is told of confirmed regressions; `address` is that of the site, and
+    `commits` the one that shows a commit."""
 
     read: ReadAccess = "open"
     webhook: str = ""
     address: str = ""
+    commits: str = ""
     maintains: bool = True
 
 
@@ -301,7 +303,7 @@ class Site:
         self._count(request, reader)
         if reader is None and self.options.read == "token":
             raise HTTPException(401, "a token is needed to read this site: sign in")
-        return reader, Scope(self.store, reader.project or None if reader else None)
+        return reader, Scope(self.store, reader.project or None if reader else None, self.options.commits)
 
     # What is done beside answering
 

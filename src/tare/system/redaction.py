@@ -23,6 +23,8 @@ _NAME = re.compile(
     r"(?![a-z])",
     re.IGNORECASE,
 )
+# An option that names a file (--token-file) has no secret as its value.
+_NO_FILE = r"(?<!-file)"
 # The working directories of a shell.
 _NOT_SECRET = ("PWD", "OLDPWD")
 
@@ -49,7 +51,7 @@ _PATTERNS = (
     re.compile(r"(bearer\s{1,3})[\w.~+/=-]{16,}()", re.IGNORECASE),
     # Two colons are a name in a file (secret_net.py::Net) or in a namespace of C++.
     re.compile(
-        rf"((?:{_STRONG})[\w.-]{{0,40}}[\"']?\s{{0,3}}(?:=|:(?!:))\s{{0,3}}){_VALUE}()", re.IGNORECASE | re.DOTALL
+        rf"((?:{_STRONG})[\w.-]{{0,40}}{_NO_FILE}[\"']?\s{{0,3}}(?:=|:(?!:))\s{{0,3}}){_VALUE}()", re.I | re.DOTALL
     ),
     re.compile(r"((?<!\S)(?:-u|--user|--proxy-user)[\s=][\"']?[^\s:]{1,100}:)[^\s\"']+()"),
     # A header, and the file .netrc.
@@ -57,7 +59,9 @@ _PATTERNS = (
     re.compile(r"(\blogin\s{1,3}\S{1,100}\s{1,3}password\s{1,3})\S+()", re.IGNORECASE),
     re.compile(r"((?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/)[^\s\"']+()"),
     re.compile(rf"([-_?&;](?:key|pwd|pass|auth|pat|sas|sig|signature)=){_VALUE}()", re.IGNORECASE | re.DOTALL),
-    re.compile(rf"(--(?:[\w-]{{0,30}}-)?(?:{_STRONG})[\w-]{{0,20}}\s{{1,3}})(?!-){_VALUE}()", re.I | re.DOTALL),
+    re.compile(
+        rf"(--(?:[\w-]{{0,30}}-)?(?:{_STRONG})[\w-]{{0,20}}{_NO_FILE}\s{{1,3}})(?!-){_VALUE}()", re.I | re.DOTALL
+    ),
     re.compile(rf"((?<![\w-])pwd\s{{0,3}}=\s{{0,3}}){_VALUE}()", re.IGNORECASE | re.DOTALL),
 )
 # A random text without a known shape: letters of both cases and digits, longer than the parts of a UUID. In a

@@ -78,6 +78,11 @@ function barTraces(points, measure, label) {
   });
   const middles = points.map(point => point.values[measure.name][0]);
   const error = errorBars(points, measure);
+  // Ratios grow from 1, to the right where something is faster and to the left where it is slower.
+  if (measure.unit === "x") {
+    const colour = middles.map(middle => middle < 1 ? TARE : NET);
+    return [trace(middles.map(middle => middle - 1), measure.title, colour, { base: 1, error_x: error, showlegend: false })];
+  }
   if (measure.name !== "time" || !points.some(point => point.values.net))
     return [trace(middles, measure.title, measure.name === "time" ? GROSS : COLOURS[0], { error_x: error, showlegend: false })];
   const nets = points.map(point => point.values.net ? point.values.net[0] : null);

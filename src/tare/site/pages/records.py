@@ -40,6 +40,8 @@ def record_page(scope: Scope, id_: str) -> Page:
         ]
     if find_stored_trace(scope, id_) is not None:
         links.append(PageLink("its trace", f"records/{id_}/trace.json.gz"))
+    if record.project and (address := scope.commit_address(record.project.commit)):
+        links.append(PageLink("its commit", address))
     parts: list[Part] = [links]
     if record.failure:
         failure = record.failure

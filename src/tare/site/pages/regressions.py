@@ -9,7 +9,7 @@ from tare.guard.metrics import METRICS, get_metric
 from tare.report.numbers import change_text, several
 from tare.site.page import Filter, Form, Lines, Page, PageLink, Part, ShownCommand
 from tare.site.pages.common import Query, labels_of, number
-from tare.site.questions import Scope, one_regression, regressions, totals
+from tare.site.questions import COMMIT, Scope, one_regression, regressions, totals
 from tare.site.tables import Column, DataTable
 from tare.store.regressions import STATES, notes_of
 
@@ -115,6 +115,7 @@ def regression_page(scope: Scope, id_: str) -> Page:
             PageLink("the last good record", f"records/{row.before_record}/"),
             PageLink("the first bad record", f"records/{row.after_record}/"),
             PageLink("the two side by side", f"compare/?a={row.before_record}&b={row.after_record}"),
+            *_commit_links(scope, row),
         ],
         *_commands(row),
         Lines(
@@ -140,6 +141,17 @@ def _notes(scope: Scope, id_: str) -> list[Any]:
     return notes_of(scope.store, [id_]).get(id_, [])
 
 
+def _commit_links(scope: Scope, row: Any) -> list[PageLink]:
+    addresses = {commit: scope.commit_address(commit) for commit in _commits(row)}
+    return [PageLink(f"commit {commit}", address) for commit, address in addresses.items() if address]
+
+
+def _commits(row: Any) -> list[str]:
+    """The last good commit and the first bad one, if that is what the records know of their versions."""
+    commits = [label.partition(" · ")[0] for label in (row.before_label, row.after_label)]
+    return commits if all(len(commit) == 10 and COMMIT.fullmatch(commit) for commit in commits) else []
+
+
 def _commands(row: Any) -> list[ShownCommand]:
     """How to measure both sides again, and how to find the culprit between them."""
     try:
@@ -147,12 +159,11 @@ def _commands(row: Any) -> list[ShownCommand]:
     except BadInput:
         return []
     key = shlex.quote(row.family)
-    commits = [label.partition(" · ")[0] for label in (row.before_label, row.after_label)]
+    commits = _commits(row)
     versions = [label.rpartition("torch ")[2] for label in (row.before_label, row.after_label)]
     commands = []
-    are_commits = all(len(commit) == 10 and set(commit) <= set("0123456789abcdef") for commit in commits)
     metric = "" if row.metric == "gross" else f" --metric {row.metric}"
-    if are_commits and commits[0] != commits[1]:
+    if commits and commits[0] != commits[1]:
         good, bad = commits
         subject = shlex.quote(case.workload) if case.source is None and "::" in case.workload else f"--case {key}"
         commands.append(

@@ -24,7 +24,7 @@ RECORDS = (
     Column("settings", "settings", "key"),
     Column("status", "status", "word"),
     *FIGURE_COLUMNS,
-    Column("commit", "commit"),
+    Column("commit", "commit", "text", "commit_address"),
 )
 
 
@@ -62,6 +62,7 @@ def run_page(scope: Scope, id_: str) -> Page:
             "key": each.key,
             "settings": ladder_title(each.family.replace(f"/{each.rung}/", "/*/", 1)),
             "commit": each.commit[:10] or None,
+            "commit_address": scope.commit_address(each.commit),
             "path": f"records/{each.id}/",
             "series_path": f"series/{each.series}/" if each.series else "",
         }

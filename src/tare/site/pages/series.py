@@ -84,7 +84,7 @@ def series_page(scope: Scope, id_: str, query: Query) -> Page:
         Column("rounds", "rounds", "count"),
         Column("parity", "parity", "word"),
         Column("status", "status", "word"),
-        Column("commit", "commit"),
+        Column("commit", "commit", "text", "commit_address"),
         Column("branch", "branch"),
         Column("torch", "torch"),
     )
@@ -93,6 +93,7 @@ def series_page(scope: Scope, id_: str, query: Query) -> Page:
             **{each_column: getattr(each, each_column) for each_column in ("created", column, "rounds", "parity")},
             **{each_column: getattr(each, each_column) or None for each_column in ("status", "branch", "torch")},
             "commit": each.commit[:10] or None,
+            "commit_address": scope.commit_address(each.commit),
             "record": each.id,
             "path": f"records/{each.id}/",
         }
